@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, un
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, not_supported
 from nodeagent.base import identity
-from nodeagent.base.aio import Clock
+from nodeagent.base.aio import Clock, TokenBuckets
 
 _TYPES = ("Namespace", "Server", "SourceAndObject", "User")
 _CACHE_SIZE = 4096
@@ -43,22 +42,19 @@ class EventRateLimit(AdmissionPlugin):
         problems = []
         for limit in self._limits:
             key = limit.key_of(call)
-            if not limit.take(key):
+            if not limit.buckets.try_take(key):
                 problems.append(f"limit reached on type {limit.type} for key {key}")
         if problems:
             raise ApiError(429, "TooManyRequests", f"Too many requests: {combined(problems)}")
 
 
 class _Limit:
-    """Buckets of one type; the ones used longest ago are forgotten."""
+    """The token buckets of one type."""
 
     def __init__(self, item: Object, clock: Clock) -> None:
         self.type: str = item["type"]
-        self._rate: int = item["qps"]
-        self._burst: int = item["burst"]
-        self._size: int = 1 if self.type == "Server" else item.get("cacheSize") or _CACHE_SIZE
-        self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        size = 1 if self.type == "Server" else item.get("cacheSize") or _CACHE_SIZE
+        self.buckets = TokenBuckets(item["qps"], item["burst"], clock, size)
 
     def key_of(self, call: Call) -> str:
         match self.type:
@@ -74,17 +70,6 @@ class _Limit:
                 parts = [source.get(name) or "" for name in ("component", "host")]
                 parts += [about.get(name) or "" for name in ("kind", "namespace", "name", "uid", "apiVersion")]
                 return "".join(str(part) for part in parts)
-
-    def take(self, key: str) -> bool:
-        """Take a token from the bucket of *key*, if there is one."""
-        now = self._clock.now()
-        tokens, at = self._buckets.pop(key, (float(self._burst), now))
-        tokens = min(float(self._burst), tokens + (now - at) * self._rate)
-        taken = tokens >= 1
-        self._buckets[key] = (tokens - 1 if taken else tokens, now)
-        if len(self._buckets) > self._size:
-            self._buckets.popitem(last=False)
-        return taken
 
 
 def _problems(config: Object) -> Iterator[str]:

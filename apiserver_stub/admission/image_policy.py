@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from cachetools import TLRUCache
 
 from apiserver_stub.admission import AdmissionPlugin, Call
 from apiserver_stub.admission.config import AdmissionError, unknown_members
@@ -45,11 +46,11 @@ class ImagePolicyWebhook(AdmissionPlugin):
     resources = ("pods", "pods/ephemeralcontainers")
 
     def __init__(self, service: Webhook, settings: Object, clock: Clock) -> None:
-        self._service, self._clock = service, clock
+        self._service = service
         self._allowed_by_default = bool(settings.get("defaultAllow"))
         self._allow_seconds = _seconds(settings.get("allowTTL"), 300)
         self._deny_seconds = _seconds(settings.get("denyTTL"), 30)
-        self._answers: OrderedDict[bytes, tuple[float, Object]] = OrderedDict()
+        self._statuses: TLRUCache[bytes, Object] = TLRUCache(_REMEMBERED, self._expiry, timer=clock.now)
 
     async def validate(self, call: Call) -> None:
         spec = call.obj["spec"]
@@ -72,9 +73,8 @@ class ImagePolicyWebhook(AdmissionPlugin):
 
     async def _ask(self, call: Call, asked: Object) -> Object:
         key = objects.encode(asked)
-        kept = self._answers.get(key)
-        if kept is not None and kept[0] > self._clock.now():
-            return kept[1]
+        if (known := self._statuses.get(key)) is not None:
+            return known
         body = {"kind": "ImageReview", "apiVersion": f"{_GROUP}/v1alpha1", "metadata": {}, "spec": asked}
         try:
             answer: Any = await self._service.post(body)
@@ -86,12 +86,11 @@ class ImagePolicyWebhook(AdmissionPlugin):
                 raise call.refuse(str(error)) from error
             call.request.annotations[_FAILED_OPEN] = "true"
             return {"allowed": True}
-        seconds = self._allow_seconds if status.get("allowed") else self._deny_seconds
-        self._answers[key] = self._clock.now() + seconds, status
-        self._answers.move_to_end(key)
-        if len(self._answers) > _REMEMBERED:
-            self._answers.popitem(last=False)
+        self._statuses[key] = status
         return status
+
+    def _expiry(self, _key: bytes, status: Object, now: float) -> float:
+        return now + (self._allow_seconds if status.get("allowed") else self._deny_seconds)
 
 
 def _images(spec: Object) -> list[str]:

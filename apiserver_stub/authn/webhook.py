@@ -6,7 +6,6 @@ opt.authentication-token-webhook-version
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import logging
 import secrets
@@ -18,10 +17,10 @@ from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock, SystemClock, TaskOwner
+from nodeagent.base.aio.call_cache import CallCache
 
 _log = logging.getLogger(__name__)
 
-_CACHE_SIZE = 4096
 _LONGEST_WAIT_SECONDS = 30.0
 """How long a request waits; the service may be asked on for those that come after."""
 
@@ -53,12 +52,12 @@ class WebhookTokens:
         ttl_seconds: float,
         clock: Clock | None = None,
     ) -> None:
-        self._service, self._api_audiences, self._tasks = service, tuple(api_audiences), tasks
+        self._service, self._api_audiences = service, tuple(api_audiences)
         self._api_version = f"{identity.current().group('authentication')}/{version}"
-        self._ttl, self._clock = ttl_seconds, clock or SystemClock()
-        self._key = secrets.token_bytes(32)
-        self._cache: dict[bytes, tuple[float, AuthenticatedUser | Rejected | None]] = {}
-        self._asked: dict[bytes, asyncio.Task[AuthenticatedUser | Rejected | None]] = {}
+        self._ttl, self._key = ttl_seconds, secrets.token_bytes(32)
+        self._users: CallCache[bytes, AuthenticatedUser | Rejected | None, WebhookError] = CallCache(
+            clock or SystemClock(), tasks, WebhookError, "token-webhook"
+        )
 
     async def authenticate(self, token: str, audiences: Sequence[str]) -> AuthenticatedUser | None:
         """Return whose token the service says it is.
@@ -67,23 +66,19 @@ class WebhookTokens:
         """
         text = "\n".join((token, *audiences))
         key = hmac.digest(self._key, text.encode(errors="surrogateescape"), "sha256")
-        cached = self._cache.get(key)
-        if cached is not None and cached[0] > self._clock.now():
-            found = cached[1]
-        else:
-            task = self._asked.get(key)
-            if task is None:
-                task = self._asked[key] = self._tasks.start(self._ask(key, token, tuple(audiences)), "token-webhook")
-            try:
-                async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
-                    found = await asyncio.shield(task)
-            except TimeoutError:
-                raise Rejected("webhook: no answer in time") from None
+        try:
+            found = await self._users.get(
+                key, lambda: self._ask(token, tuple(audiences)), wait_seconds=_LONGEST_WAIT_SECONDS
+            )
+        except TimeoutError:
+            raise Rejected("webhook: no answer in time") from None
+        except WebhookError as error:
+            raise Rejected(f"webhook: {error}") from error
         if isinstance(found, Rejected):
             raise Rejected(str(found))
         return found
 
-    async def _ask(self, key: bytes, token: str, audiences: tuple[str, ...]) -> AuthenticatedUser | Rejected | None:
+    async def _ask(self, token: str, audiences: tuple[str, ...]) -> tuple[AuthenticatedUser | Rejected | None, float]:
         review = {
             "kind": "TokenReview",
             "apiVersion": self._api_version,
@@ -95,15 +90,8 @@ class WebhookTokens:
             found = _read(await self._service.post(review), self._api_version, audiences, self._api_audiences)
         except WebhookError as error:
             _log.error("Failed to make webhook authenticator request", extra={"err": error})
-            return Rejected(f"webhook: {error}")
-        finally:
-            self._asked.pop(key, None)
-        if self._ttl > 0:
-            if len(self._cache) >= _CACHE_SIZE:
-                del self._cache[next(iter(self._cache))]
-            self._cache.pop(key, None)
-            self._cache[key] = (self._clock.now() + self._ttl, found)
-        return found
+            raise
+        return found, self._ttl
 
 
 def _read(

@@ -6,7 +6,6 @@ opt.authorization-webhook-cache-authorized-ttl, opt.authorization-webhook-cache-
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from apiserver_stub.cel import CelError, Expression
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock, SystemClock, TaskOwner
+from nodeagent.base.aio.call_cache import CallCache
 
 _log = logging.getLogger(__name__)
 
@@ -62,11 +62,11 @@ class WebhookAuthorizer:
     def __init__(
         self, service: Poster, settings: WebhookSettings, tasks: TaskOwner, *, clock: Clock | None = None
     ) -> None:
-        self._service, self._settings, self._tasks = service, settings, tasks
-        self._clock = clock or SystemClock()
+        self._service, self._settings = service, settings
         self._api_version = f"{identity.current().group('authorization')}/{settings.version}"
-        self._cache: dict[bytes, tuple[float, AuthorizationResult]] = {}
-        self._asked: dict[bytes, asyncio.Task[AuthorizationResult]] = {}
+        self._results: CallCache[bytes, AuthorizationResult, WebhookError] = CallCache(
+            clock or SystemClock(), tasks, WebhookError, "authorization-webhook", max_results=_CACHE_SIZE
+        )
 
     async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         spec = review_spec(user, info)
@@ -77,23 +77,16 @@ class WebhookAuthorizer:
             except CelError as error:
                 return self._failed(str(error))
         key = objects.encode(spec)
-        cached = self._cache.get(key)
-        if cached is not None and cached[0] > self._clock.now():
-            return cached[1]
-        task = self._asked.get(key)
-        if task is None:
-            task = self._asked[key] = self._tasks.start(self._ask(key, spec), "authorization-webhook")
         try:
-            async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
-                return await asyncio.shield(task)
-        except TimeoutError:
+            return await self._results.get(key, lambda: self._ask(key, spec), wait_seconds=_LONGEST_WAIT_SECONDS)
+        except (TimeoutError, WebhookError):
             return self._failed(_FAILED)
 
     def rules(self, user: User, namespace: str) -> Rules:
         """Return nothing: the service answers questions and tells no rules."""
         return Rules(incomplete=True, errors=[_NO_RULES])
 
-    async def _ask(self, key: bytes, spec: Object) -> AuthorizationResult:
+    async def _ask(self, key: bytes, spec: Object) -> tuple[AuthorizationResult, float]:
         sent = dict(spec)
         if self._settings.version == "v1beta1" and "groups" in sent:
             sent["group"] = sent.pop("groups")
@@ -108,17 +101,10 @@ class WebhookAuthorizer:
             status = _status(await self._service.post(review), self._api_version)
         except WebhookError as error:
             _log.error("Failed to make webhook authorizer request", extra={"err": error})
-            return self._failed(_FAILED)
-        finally:
-            self._asked.pop(key, None)
+            raise
         verdict = _verdict(status)
         seconds = self._settings.authorized_seconds if status.get("allowed") else self._settings.unauthorized_seconds
-        if seconds > 0 and len(key) <= _LONGEST_CACHED_TEXT:
-            self._cache.pop(key, None)
-            if len(self._cache) >= _CACHE_SIZE:
-                del self._cache[next(iter(self._cache))]
-            self._cache[key] = (self._clock.now() + seconds, verdict)
-        return verdict
+        return verdict, seconds if len(key) <= _LONGEST_CACHED_TEXT else 0.0
 
     def _failed(self, error: str) -> AuthorizationResult:
         return AuthorizationResult(self._settings.on_failure, "", error)

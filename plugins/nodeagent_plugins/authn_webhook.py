@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodeagent import hookimpl
+from nodeagent.base.aio.call_cache import CallCache
 from nodeagent.base.secret import Secret
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.reviews import TOKEN_REVIEWS, ReviewCache, review
+from nodeagent.contracts.reviews import TOKEN_REVIEWS, review
 from nodeagent.contracts.server import Authenticator, RequestCredentials, ServerConfigError, Unauthenticated, User
 from nodeagent.errors import ApiError
 
@@ -42,7 +43,9 @@ class WebhookAuthenticator:
     def __init__(self, context: AgentContext, api: Api) -> None:
         self._api, self._clock = api, context.clock
         self._seconds = context.config.authentication.webhook.cache_ttl.seconds
-        self._results: ReviewCache[bytes, User | None] = ReviewCache(context.clock, context.tasks)
+        self._results: CallCache[bytes, User | None, ApiError] = CallCache(
+            context.clock, context.tasks, ApiError, "token review"
+        )
 
     async def authenticate(self, credentials: RequestCredentials) -> User | None:
         token = credentials.token

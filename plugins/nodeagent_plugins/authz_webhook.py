@@ -10,9 +10,10 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from nodeagent import hookimpl
+from nodeagent.base.aio.call_cache import CallCache
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.reviews import SUBJECT_ACCESS_REVIEWS, ReviewCache, review
+from nodeagent.contracts.reviews import SUBJECT_ACCESS_REVIEWS, review
 from nodeagent.contracts.server import AuthorizationAttributes, AuthorizationFailed, Authorizer, ServerConfigError
 from nodeagent.errors import ApiError
 
@@ -45,7 +46,9 @@ class WebhookAuthorizer:
         self._api, self._clock = api, context.clock
         self._yes_seconds = webhook.cache_authorized_ttl.seconds
         self._no_seconds = webhook.cache_unauthorized_ttl.seconds
-        self._results: ReviewCache[Hashable, bool] = ReviewCache(context.clock, context.tasks)
+        self._results: CallCache[Hashable, bool, ApiError] = CallCache(
+            context.clock, context.tasks, ApiError, "subject access review"
+        )
 
     async def allows(self, attributes: AuthorizationAttributes) -> bool:
         user = attributes.user

@@ -38,7 +38,8 @@ class Backoff:
 class BackoffTable:
     """One doubling delay per key, reset after twice the maximum without a failure.
 
-    Container restarts and image pulls: 10 s, doubling to 300 s.
+    Container restarts and image pulls: 10 s, doubling to 300 s. Not a ``cachetools.TTLCache``, which would evict keys
+    that are in back-off when it is full.
     """
 
     def __init__(self, clock: Clock, initial_seconds: float = 10.0, max_seconds: float = 300.0) -> None:

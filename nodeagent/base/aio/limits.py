@@ -1,8 +1,11 @@
-"""Rate limiting with a token bucket."""
+"""Rate limiting with a token bucket, or with one per key."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable
+
+from cachetools import LRUCache
 
 from nodeagent.base.aio.clock import Clock
 
@@ -38,3 +41,25 @@ class TokenBucket:
         now = self._clock.now()
         self._tokens = min(float(self._burst), self._tokens + (now - self._updated) * self._qps)
         self._updated = now
+
+
+class TokenBuckets:
+    """A token bucket per key that is full at first; the least recently used ones are evicted, which fills them again.
+
+    :param qps: tokens that are added to a bucket per second.
+    :param burst: tokens in a full bucket.
+    """
+
+    def __init__(self, qps: float, burst: int, clock: Clock, capacity: int) -> None:
+        self._qps, self._burst, self._clock = qps, float(burst), clock
+        self._buckets: LRUCache[Hashable, tuple[float, float]] = LRUCache(capacity)
+        """Tokens by key, with the time at which they were counted."""
+
+    def try_take(self, key: Hashable) -> bool:
+        """Consume a token of *key* if one is available, and return whether it was."""
+        now = self._clock.now()
+        tokens, counted_at = self._buckets.get(key, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - counted_at) * self._qps)
+        taken = tokens >= 1
+        self._buckets[key] = (tokens - 1 if taken else tokens, now)
+        return taken

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from cachetools import TLRUCache
+
 from nodeagent.base.aio import Clock
 from nodeagent.base.duration import Duration
 from nodeagent.model.registry import registry_of
@@ -13,6 +15,8 @@ from nodeagent_plugins.credential_exec.protocol import Answer, CacheKeyType
 _ORDER: Final = (CacheKeyType.IMAGE, CacheKeyType.REGISTRY, CacheKeyType.GLOBAL)
 
 Key = tuple[CacheKeyType, str]
+
+MAX_ANSWERS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +47,18 @@ class AnswerCache:
 
     def __init__(self, clock: Clock, default_duration: Duration) -> None:
         self._clock, self._default = clock, default_duration
-        self._kept: dict[Key, Kept] = {}
+        self._kept: TLRUCache[Key, Kept] = TLRUCache(MAX_ANSWERS, lambda _key, kept, _now: kept.until, timer=clock.now)
 
     def get(self, image: str) -> Kept | None:
         """Return the answer that holds for *image*: one of its own before one of its registry and a global one."""
-        now = self._clock.now()
         for key_type in _ORDER:
-            kept = self._kept.get(cache_key(key_type, image))
-            if kept is not None and now < kept.until:
+            if (kept := self._kept.get(cache_key(key_type, image))) is not None:
                 return kept
         return None
 
     def put(self, image: str, answer: Answer) -> Duration:
-        """Keep *answer* about *image* and return how long; what has expired is dropped."""
-        now = self._clock.now()
-        for key in [key for key, kept in self._kept.items() if kept.until <= now]:
-            del self._kept[key]
+        """Cache *answer* about *image* and return for how long."""
         duration = self._default if answer.cache_duration is None else answer.cache_duration
         if duration > Duration():
-            self._kept[cache_key(answer.key_type, image)] = Kept(answer, now + duration.seconds)
+            self._kept[cache_key(answer.key_type, image)] = Kept(answer, self._clock.now() + duration.seconds)
         return duration

@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
 from aiohttp import web
+from cachetools import TTLCache
 
 from nodeagent_plugins.embedded_runtime.channels import Session, WebSocketSession
 from nodeagent_plugins.embedded_runtime.errors import CallError
@@ -36,7 +36,6 @@ SPDY_PORT_FORWARD_PROTOCOLS = ("portforward.k8s.io",)
 class _Offer:
     kind: str
     request: Any
-    until: float
 
 
 class StreamingServer:
@@ -47,7 +46,7 @@ class StreamingServer:
 
     def __init__(self, run: Callable[[str, Any, Session], Any]) -> None:
         self._run = run
-        self._offers: dict[str, _Offer] = {}
+        self._offers: TTLCache[str, _Offer] = TTLCache(MAX_OFFERS, OFFER_SECONDS)
         self._runner: web.AppRunner | None = None
         self._base = ""
         self._starting = asyncio.Lock()
@@ -57,12 +56,11 @@ class StreamingServer:
         async with self._starting:
             if self._runner is None:
                 await self._start()
-        now = time.monotonic()
-        self._offers = {token: offer for token, offer in self._offers.items() if offer.until > now}
+        self._offers.expire()
         if len(self._offers) >= MAX_OFFERS:
             raise CallError("too many streams wait to be opened")
         token = secrets.token_urlsafe(32)
-        self._offers[token] = _Offer(kind, request, now + OFFER_SECONDS)
+        self._offers[token] = _Offer(kind, request)
         return f"{self._base}/{kind}/{token}"
 
     async def close(self) -> None:
@@ -81,7 +79,7 @@ class StreamingServer:
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         offer = self._offers.get(request.match_info["token"])
-        if offer is None or offer.kind != request.match_info["kind"] or offer.until < time.monotonic():
+        if offer is None or offer.kind != request.match_info["kind"]:
             raise web.HTTPNotFound(text="this stream was used already, or was never offered\n")
         known: tuple[str, ...]
         upgrade, forwards = request.headers.get("Upgrade", ""), offer.kind == "portforward"

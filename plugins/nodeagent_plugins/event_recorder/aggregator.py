@@ -16,10 +16,9 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from nodeagent.base.aio import Clock
+from nodeagent.base.aio import Clock, TokenBuckets
 from nodeagent.contracts.events import EventType
 from nodeagent.model.meta import ObjectReference
-from nodeagent_plugins.event_recorder.spam import SpamFilter
 
 CAPACITY = 4096
 SIMILAR_LIMIT = 10
@@ -28,6 +27,10 @@ SIMILAR_PREFIX = "(combined from similar events): "
 FIRST_REPEAT_SECONDS = 1.0
 """How long the first repeats of a series are gathered before its count is told; later ones are gathered longer."""
 REPEAT_SECONDS = 10.0
+SPAM_BURST = 25
+SPAM_REFILL_SECONDS = 300.0
+"""The time after which one more event about the same object may be sent, so that one that is always unhealthy does not
+fill the API server."""
 
 _MAX_NOTE_BYTES = 1024
 _MAX_WORD_BYTES = 128
@@ -82,7 +85,7 @@ class EventAggregator:
         self._firsts: OrderedDict[Hashable, Series] = OrderedDict()
         self._repeats: OrderedDict[Hashable, Series] = OrderedDict()
         self._similar: OrderedDict[Hashable, _Similar] = OrderedDict()
-        self._spam = SpamFilter(clock)
+        self._spam = TokenBuckets(1 / SPAM_REFILL_SECONDS, SPAM_BURST, clock, CAPACITY)
         self._serial = 0
         self.dropped = 0
 
@@ -138,7 +141,7 @@ class EventAggregator:
             series.count, series.last_at = series.count + 1, now
             series.note = cut(note, _MAX_NOTE_BYTES)  # Of similar events, the message of the last one is shown.
             self._series.move_to_end(alike)
-        if self._spam.accept(subject):
+        if self._spam.try_take(subject):
             self._accept(series)
         self._shrink()
 

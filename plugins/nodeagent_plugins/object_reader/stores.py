@@ -70,7 +70,7 @@ class _Entry:
 class CachingStore:
     """Reads an object again when what it has is older than the time to live, or when a pod is registered anew.
 
-    A refresh that fails leaves the old object in use.
+    A refresh that fails leaves the old object in use, which a ``cachetools.TTLCache`` would have evicted.
 
     :param ttl_seconds: asked at each read.
     """

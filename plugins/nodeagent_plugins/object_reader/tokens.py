@@ -41,7 +41,10 @@ class _Cached:
 
 
 class Tokens:
-    """Requests tokens and keeps each until it has lived 80 % of its time or a day."""
+    """Tokens by pod, refreshed after 80 % of their lifetime or a day.
+
+    Not a ``cachetools.TTLCache``, which would evict the token whose refresh failed.
+    """
 
     def __init__(self, context: AgentContext, api: Api) -> None:
         self._context, self._api = context, api
