@@ -1,4 +1,4 @@
-"""What plugin authors import: the hook marker and the version."""
+"""Hook implementation marker for plugins, and the version of the agent."""
 
 import pluggy
 

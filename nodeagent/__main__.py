@@ -1,10 +1,10 @@
-"""``python -m nodeagent``."""
+"""Entry point of ``python -m nodeagent`` and of the ``nodeagent`` executable."""
 
 import sys
 
 
 def main() -> int:
-    """Run the command line; the exit code is the program's."""
+    """Run the command line of the process and return its exit code."""
     from nodeagent.cli.main import main as run
 
     return run(sys.argv[1:])

@@ -1,1 +1,1 @@
-"""For those who write plugins: a project to begin with, and a check that tells what is wrong with one."""
+"""Tools for plugin authors: a project generator and a static and load-time check of plugins."""

@@ -1,4 +1,4 @@
-"""Tells what is wrong with a plugin, from its project directory or from a single module."""
+"""Check of a plugin: a project directory, a package or a single module."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from nodeagent.authoring.source import Module, read_module
 from nodeagent.pluginmanager import GROUP
 
 SLOW_SECONDS = 0.2
-"""What an import may take by default: the agent itself starts in less than a second."""
+"""Default maximum import time; the agent itself starts in less than a second."""
 
 _NO_ENTRY = f'no entry point in group {GROUP}: add [project.entry-points.{GROUP}] with a line NAME = "MODULE"'
-_SOURCE_FOLDERS = (".", "src", "python", "lib")
+_SOURCE_DIRECTORIES = (".", "src", "python", "lib")
 
 
-class NoPlugin(Exception):
-    """There is nothing that could be checked; the text says why."""
+class InvalidPluginPath(Exception):
+    """The path contains nothing to check; the message contains the reason."""
 
 
 @dataclass(slots=True)
 class Plugin:
-    """What is checked.
+    """A plugin to check.
 
-    :ivar entries: the entry points, name and ``module[:object]``, with their lines; ``None`` for a lone module.
-    :ivar files: every file of the plugin's own packages.
-    :ivar paths: where its modules are imported from.
+    :ivar entries: ``module[:object]`` of each entry point, by name; ``None`` outside a project.
+    :ivar lines: line numbers of the entry points in ``pyproject.toml``, by name.
+    :ivar entry_files: file of each entry point, by ``module[:object]``.
+    :ivar files: all Python files of the plugin's packages.
+    :ivar paths: directories for ``sys.path``.
     """
 
     entries: Mapping[str, str] | None
@@ -48,12 +50,12 @@ class Plugin:
 
 
 def check_plugin(path: Path, *, load: bool = True, slow_seconds: float = SLOW_SECONDS) -> list[Finding]:
-    """Return what is wrong with the plugin at *path*, in order of file and line.
+    """Return the findings for the plugin at *path*, in order of file and line.
 
     :param path: a directory with ``pyproject.toml``, a package, or a single file.
-    :param load: also import it, in a process of its own; this runs the plugin's code.
-    :param slow_seconds: how long importing may take.
-    :raises NoPlugin: there is nothing to check.
+    :param load: also import it, in a separate process; this runs the plugin's code.
+    :param slow_seconds: maximum import time.
+    :raises InvalidPluginPath: there is nothing to check.
     """
     findings: list[Finding] = []
     plugin = _find(path, findings)
@@ -64,11 +66,11 @@ def check_plugin(path: Path, *, load: bool = True, slow_seconds: float = SLOW_SE
         except SyntaxError as error:
             findings.append(Finding(file, error.lineno or 1, Rule.SYNTAX, error.msg))
         except (ValueError, OSError) as error:
-            findings.append(Finding(file, 1, Rule.SYNTAX, f"cannot be read: {error}"))
+            findings.append(Finding(file, 1, Rule.SYNTAX, f"failed to read the file: {error}"))
     findings.extend(_check_source(plugin, modules))
     if load:
         for entry, file in plugin.entry_files.items():
-            loaded = check_loading(entry, file, plugin.paths, slow_seconds=slow_seconds, found=findings)
+            loaded = check_loading(entry, file, plugin.paths, slow_seconds=slow_seconds, source_findings=findings)
             findings.extend(finding for finding in loaded if finding.rule is not Rule.IMPORT_FAILS or modules)
     ignored = {module.file: module.ignored for module in modules}
     return sorted(f for f in set(findings) if f.rule not in ignored.get(f.file, {}).get(f.line, ()))
@@ -85,15 +87,18 @@ def _check_source(plugin: Plugin, modules: Sequence[Module]) -> Iterator[Finding
 
 
 def _find(path: Path, findings: list[Finding]) -> Plugin:
-    """Return the plugin's parts; what is wrong with its entry points goes to *findings*."""
+    """Return the plugin at *path*; problems with its entry points are added to *findings*.
+
+    :raises InvalidPluginPath: there is nothing to check.
+    """
     if path.is_file() and path.suffix == ".py":
         return Plugin(None, entry_files={path.stem: path}, files=[path], paths=[path.parent])
     if not path.is_dir():
-        raise NoPlugin(f"{path} is neither a directory nor a Python file")
+        raise InvalidPluginPath(f"invalid path {path}: neither a directory nor a Python file")
     project = path / "pyproject.toml"
     if not project.is_file():
         if not (path / "__init__.py").is_file():
-            raise NoPlugin(f"{path} has neither pyproject.toml nor __init__.py")
+            raise InvalidPluginPath(f"no plugin in {path}: neither pyproject.toml nor __init__.py found")
         return Plugin(None, entry_files={path.name: path / "__init__.py"}, files=_python(path), paths=[path.parent])
     return _find_in_project(path, project, findings)
 
@@ -103,19 +108,19 @@ def _find_in_project(path: Path, project: Path, findings: list[Finding]) -> Plug
         text = project.read_text(encoding="utf-8")
         entries = tomllib.loads(text).get("project", {}).get("entry-points", {}).get(GROUP, {})
     except (OSError, ValueError) as error:
-        raise NoPlugin(f"{project} cannot be read: {error}") from error
+        raise InvalidPluginPath(f"failed to read {project}: {error}") from error
     lines = {name: _line(text, name) for name in entries}
     plugin = Plugin(entries, lines)
     if not entries:
         findings.append(Finding(project, 1, Rule.ENTRY_POINT, _NO_ENTRY))
-        plugin.files = [file for file in _python(path) if not _beside(file.relative_to(path))]
+        plugin.files = [file for file in _python(path) if not _is_auxiliary(file.relative_to(path))]
     for name, entry in entries.items():
-        found = _locate(path, entry.partition(":")[0])
-        if found is None:
-            message = f'"{name}" names {entry}, which is not in this project'
+        location = _locate(path, entry.partition(":")[0])
+        if location is None:
+            message = f'entry point "{name}": {entry} not found in this project'
             findings.append(Finding(project, lines[name], Rule.ENTRY_POINT, message))
             continue
-        root, file, top = found
+        root, file, top = location
         plugin.entry_files[entry] = file
         plugin.paths += [root] if root not in plugin.paths else []
         plugin.files += [one for one in ([top] if top.is_file() else _python(top)) if one not in plugin.files]
@@ -123,10 +128,10 @@ def _find_in_project(path: Path, project: Path, findings: list[Finding]) -> Plug
 
 
 def _locate(project: Path, module: str) -> tuple[Path, Path, Path] | None:
-    """Return the folder to import from, the module's file, and the file or folder of its top-level name."""
+    """Return the directory to import from, the module's file, and the file or directory of its top-level package."""
     parts = module.split(".")
-    for folder in _SOURCE_FOLDERS:
-        root = project / folder
+    for directory in _SOURCE_DIRECTORIES:
+        root = project / directory
         base = root.joinpath(*parts)
         for file in (base / "__init__.py", base.with_suffix(".py")):
             if file.is_file():
@@ -135,17 +140,17 @@ def _locate(project: Path, module: str) -> tuple[Path, Path, Path] | None:
     return None
 
 
-def _python(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.py"))
+def _python(directory: Path) -> list[Path]:
+    return sorted(directory.rglob("*.py"))
 
 
-def _beside(relative: Path) -> bool:
-    """Whether a file is none of the plugin's own: a test, something built, something of a tool."""
+def _is_auxiliary(relative: Path) -> bool:
+    """Return whether a file is a test, documentation, a build result or a tool's file, instead of plugin source."""
     return any(part in ("tests", "test", "build", "dist", "docs") or part.startswith(".") for part in relative.parts)
 
 
 def _line(text: str, name: str) -> int:
-    """Return the line of an entry point in ``pyproject.toml``."""
+    """Return the line number of an entry point in ``pyproject.toml``."""
     group = False
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
@@ -157,5 +162,5 @@ def _line(text: str, name: str) -> int:
 
 
 def _other_plugins() -> set[str]:
-    """Return the top-level names of the packages of installed plugins."""
+    """Return the top-level packages of the installed plugins."""
     return {entry.module.partition(".")[0] for entry in importlib.metadata.entry_points(group=GROUP)}

@@ -1,4 +1,4 @@
-"""Finds calls that hold up the event loop: in ``async def`` functions, and in plain ones of the file they call."""
+"""Check for calls that block the event loop: in ``async def`` functions, and in functions of the file they call."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from nodeagent.authoring.findings import Finding, Rule
 from nodeagent.authoring.source import FunctionNode, Module
 
-_THREAD = "give it to asyncio.to_thread"
+_THREAD = "use asyncio.to_thread"
 _CALLS: Mapping[str, str] = {
-    "time.sleep": "await context.clock.sleep",
+    "time.sleep": "use await context.clock.sleep",
     "input": _THREAD,
     "open": _THREAD,
     "io.open": _THREAD,
@@ -45,34 +45,34 @@ _CALLS: Mapping[str, str] = {
     },
 }
 _METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
-"""Of paths; other things hardly have methods of these names."""
+"""Methods of paths; other classes rarely have methods with these names."""
 
 
 def check_blocking(module: Module) -> Iterator[Finding]:
-    """Yield each blocking call that the event loop would run, once."""
+    """Yield a finding for each blocking call in the event loop, only once per call."""
     functions = dict(_functions(module.tree, ""))
-    told: set[int] = set()
+    reported: set[int] = set()
     for owner, function in functions.items():
         if isinstance(function, ast.AsyncFunctionDef):
             for call, name, instead, through in _blocking(module, functions, owner, frozenset()):
-                if id(call) not in told:
-                    told.add(id(call))
+                if id(call) not in reported:
+                    reported.add(id(call))
                     path = f"async {function.name}" + (f" through {' and '.join(through)}" if through else "")
-                    message = f"{name}() holds up the event loop, called from {path}; {instead}"
+                    message = f"{name}() blocks the event loop, called from {path}; {instead}"
                     yield Finding(module.file, call.lineno, Rule.BLOCKING_CALL, message)
 
 
 def _blocking(
     module: Module, functions: Mapping[str, FunctionNode], owner: str, seen: frozenset[str]
 ) -> Iterator[tuple[ast.Call, str, str, tuple[str, ...]]]:
-    """Yield call, its name, what to do instead and the plain functions between, for the function called *owner*."""
+    """Yield each blocking call in the function *owner*: call, name, replacement and the functions that lead to it."""
     for call in _calls(functions[owner]):
         name = module.dotted(call.func)
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         inner = _called(call, owner, functions)
         if inner and inner not in seen and isinstance(functions[inner], ast.FunctionDef):
-            for found, what, instead, through in _blocking(module, functions, inner, seen | {owner}):
-                yield found, what, instead, (functions[inner].name, *through)
+            for nested, nested_name, instead, through in _blocking(module, functions, inner, seen | {owner}):
+                yield nested, nested_name, instead, (functions[inner].name, *through)
         elif name in _CALLS and not inner:
             yield call, name, _CALLS[name], ()
         elif method in _METHODS:
@@ -80,7 +80,10 @@ def _blocking(
 
 
 def _called(call: ast.Call, owner: str, functions: Mapping[str, FunctionNode]) -> str:
-    """Return which function of the file a call means: ``self.name()`` one of the class, ``name()`` one of the file."""
+    """Return the qualified name of the called function of this file; empty if it is not a function of this file.
+
+    ``self.name()`` is resolved in the class of *owner*, ``name()`` in *owner* and in the file.
+    """
     match call.func:
         case ast.Name(id=name):
             candidates = [f"{owner}.{name}", name]
@@ -92,19 +95,19 @@ def _called(call: ast.Call, owner: str, functions: Mapping[str, FunctionNode]) -
 
 
 def _calls(function: FunctionNode) -> Iterator[ast.Call]:
-    """Yield the calls in a function, those of functions and lambdas inside left out."""
-    waiting: list[ast.AST] = list(function.body)
-    while waiting:
-        node = waiting.pop()
+    """Yield the calls in a function, without those in nested functions, lambdas and classes."""
+    pending: list[ast.AST] = list(function.body)
+    while pending:
+        node = pending.pop()
         if isinstance(node, FunctionNode | ast.Lambda | ast.ClassDef):
             continue
         if isinstance(node, ast.Call):
             yield node
-        waiting.extend(ast.iter_child_nodes(node))
+        pending.extend(ast.iter_child_nodes(node))
 
 
 def _functions(node: ast.AST, path: str) -> Iterator[tuple[str, FunctionNode]]:
-    """Yield the functions of a file by their qualified names."""
+    """Yield the functions of a file with their qualified names."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, FunctionNode | ast.ClassDef):
             inner = f"{path}.{child.name}".lstrip(".")

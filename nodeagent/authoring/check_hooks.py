@@ -1,4 +1,4 @@
-"""Judges the hooks of a plugin: do they exist, are they called as they are written, have settings a schema."""
+"""Check of hook implementations: name, signature, options of the marker, and the schema of the settings."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _OPTIONS = {"tryfirst", "trylast"}
 
 
 def check_hooks(modules: Sequence[Module]) -> Iterator[Finding]:
-    """Yield what is wrong with each implementation, and that there is none."""
+    """Yield the findings for each implementation, or one if there is none."""
     hooks = known_hooks()
-    found = False
+    implemented = False
     for module in modules:
         for implementation in module.hook_implementations(PREFIX):
-            found = found or implementation.marked
-            for line, rule, message in _judge(implementation, hooks):
+            implemented = implemented or implementation.marked
+            for line, rule, message in _check(implementation, hooks):
                 yield Finding(module.file, line, rule, message)
-    if modules and not found:
-        yield Finding(modules[0].file, 1, Rule.NO_HOOKS, "nothing is marked with @hookimpl, so nothing is ever called")
+    if modules and not implemented:
+        yield Finding(modules[0].file, 1, Rule.NO_HOOKS, "no function is marked with @hookimpl, so none is ever called")
 
 
-def _judge(implementation: HookImplementation, hooks: Mapping[str, HookSignature]) -> Iterator[tuple[int, Rule, str]]:
+def _check(implementation: HookImplementation, hooks: Mapping[str, HookSignature]) -> Iterator[tuple[int, Rule, str]]:
     node = implementation.node
     hook = hooks.get(node.name)
     if not implementation.marked:
@@ -35,17 +35,17 @@ def _judge(implementation: HookImplementation, hooks: Mapping[str, HookSignature
         return
     for option, line in implementation.options.items():
         if option not in _OPTIONS:
-            yield line, Rule.HOOK_OPTION, f"@hookimpl takes tryfirst and trylast here, not {option}"
+            yield line, Rule.HOOK_OPTION, f"unsupported option {option} of @hookimpl: must be tryfirst or trylast"
     if hook is None:
-        yield node.lineno, Rule.UNKNOWN_HOOK, f"{node.name} is no hook{nearest(node.name, hooks)}"
+        yield node.lineno, Rule.UNKNOWN_HOOK, f"unknown hook {node.name}{nearest(node.name, hooks)}"
         return
     if hook.is_async != isinstance(node, ast.AsyncFunctionDef):
-        wanted = "an async def: the agent awaits it" if hook.is_async else "a plain def: it is called once at start"
-        yield node.lineno, Rule.ASYNC, f"{node.name} must be {wanted}"
-    yield from _judge_arguments(implementation, hook)
+        expected = "an async def: the agent awaits it" if hook.is_async else "a plain def: it is called once at startup"
+        yield node.lineno, Rule.ASYNC, f"{node.name} must be {expected}"
+    yield from _check_arguments(implementation, hook)
 
 
-def _judge_arguments(implementation: HookImplementation, hook: HookSignature) -> Iterator[tuple[int, Rule, str]]:
+def _check_arguments(implementation: HookImplementation, hook: HookSignature) -> Iterator[tuple[int, Rule, str]]:
     arguments = implementation.node.args
     positional = [*arguments.posonlyargs, *arguments.args]
     static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in implementation.node.decorator_list)
@@ -53,28 +53,28 @@ def _judge_arguments(implementation: HookImplementation, hook: HookSignature) ->
         positional = positional[1:]
     defaults = len(arguments.defaults)
     with_default = positional[-defaults:] if defaults else []
-    has = ", ".join(hook.arguments) or "none"
+    supported = ", ".join(hook.arguments) or "none"
     for argument in positional:
         if argument.arg not in hook.arguments:
             if argument not in with_default:
-                hint = nearest(argument.arg, hook.arguments) or f"; it has: {has}"
+                hint = nearest(argument.arg, hook.arguments) or f"; supported: {supported}"
                 yield argument.lineno, Rule.ARGUMENT, f'{hook.name} has no argument "{argument.arg}"{hint}'
         elif argument in with_default:
             yield (
                 argument.lineno,
                 Rule.ARGUMENT,
-                f'"{argument.arg}" has a default and is therefore never passed to {hook.name}; leave the default out',
+                f'argument "{argument.arg}" of {hook.name} has a default and is therefore never passed; remove it',
             )
     for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         if default is None or argument.arg in hook.arguments:
-            message = f'"{argument.arg}" stands behind a * and is never passed; arguments of {hook.name}: {has}'
+            message = f'keyword-only argument "{argument.arg}" is never passed; arguments of {hook.name}: {supported}'
             yield argument.lineno, Rule.ARGUMENT, message
 
 
 def check_settings(modules: Sequence[Module], names: Mapping[str, int] | None) -> Iterator[Finding]:
-    """Yield settings that are read without a schema, or under a name that is not the plugin's.
+    """Yield a finding for settings that are read without a schema, or under a name that is not the plugin's.
 
-    :param names: the names of the plugins of this distribution; ``None`` when nobody knows them.
+    :param names: the names of the plugins of this distribution; ``None`` if they are unknown.
     """
     has_schema = any(
         implementation.marked and implementation.node.name == _SCHEMA_HOOK
@@ -85,14 +85,14 @@ def check_settings(modules: Sequence[Module], names: Mapping[str, int] | None) -
         strings = module.strings()
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Attribute) and node.attr == "plugin_settings" and not has_schema:
-                message = f"settings are read, but no {_SCHEMA_HOOK} declares them: the agent refuses such settings"
+                message = f"settings without a schema are rejected by the agent: implement {_SCHEMA_HOOK}"
                 yield Finding(module.file, node.lineno, Rule.SETTINGS_SCHEMA, message)
             key = _settings_key(node)
             if key is None or not names:
                 continue
             name = key.value if isinstance(key, ast.Constant) else strings.get(getattr(key, "id", ""))
             if isinstance(name, str) and name not in names:
-                message = f'settings are read as "{name}", but the entry point is named {", ".join(sorted(names))}'
+                message = f'settings are read under "{name}", but the entry point is named {", ".join(sorted(names))}'
                 yield Finding(module.file, node.lineno, Rule.SETTINGS_SCHEMA, message)  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""Finds imports that a plugin may not rely on: the agent's internals, test means, other plugins."""
+"""Check for imports that plugins must not use: internals of the agent, test fakes, the API server, other plugins."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from nodeagent.authoring.findings import Finding, Rule
 from nodeagent.authoring.source import Module
 
 ALLOWED = ("apiclient", "base", "config", "contracts", "errors", "model")
-"""Parts of ``nodeagent`` that plugins import, besides ``hookimpl`` and ``__version__``."""
+"""Packages of ``nodeagent`` that plugins may import, in addition to ``hookimpl`` and ``__version__``."""
 
 _PUBLIC = {"hookimpl", "__version__", *ALLOWED}
 
 
 def check_imports(module: Module, own: Collection[str], others: Collection[str]) -> Iterator[Finding]:
-    """Yield each import that is not allowed; imports for the type checker alone are.
+    """Yield a finding for each import that is not allowed; imports under ``TYPE_CHECKING`` are.
 
-    :param own: top-level names of the plugin's own packages.
-    :param others: top-level names of other plugins' packages.
+    :param own: top-level packages of this plugin.
+    :param others: top-level packages of other plugins.
     """
     for node in _imports(module.tree):
         if isinstance(node, ast.Import):
@@ -30,25 +30,25 @@ def check_imports(module: Module, own: Collection[str], others: Collection[str])
         else:
             targets = [node.module or ""]
         for target in targets:
-            if (found := _judge(target, own, others)) is not None:
-                yield Finding(module.file, node.lineno, *found)
+            if (violation := _check(target, own, others)) is not None:
+                yield Finding(module.file, node.lineno, *violation)
 
 
-def _judge(target: str, own: Collection[str], others: Collection[str]) -> tuple[Rule, str] | None:
+def _check(target: str, own: Collection[str], others: Collection[str]) -> tuple[Rule, str] | None:
     top, _, rest = target.partition(".")
     part = rest.partition(".")[0]
     if top in own:
         return None
     if top == "nodeagent_plugins" or top in others:
-        return Rule.PLUGIN_IMPORT, f"{target} belongs to another plugin; share through the agent's contracts instead"
+        return Rule.PLUGIN_IMPORT, f"{target} belongs to another plugin; use hooks and contracts of the agent instead"
     if top == "apiserver_stub":
-        return Rule.CORE_IMPORT, f"{target} belongs to the API server; plugins speak to it through context.api"
+        return Rule.CORE_IMPORT, f"{target} belongs to the API server; use context.api instead"
     if top != "nodeagent" or not part or part in _PUBLIC:
         return None
     if part == "testing":
-        return Rule.CORE_IMPORT, f"{target} is for tests alone"
+        return Rule.CORE_IMPORT, f"{target} is only for tests"
     allowed = ", ".join(f"nodeagent.{name}" for name in ALLOWED)
-    return Rule.CORE_IMPORT, f"{target} is internal and may change; plugins import nodeagent.hookimpl and {allowed}"
+    return Rule.CORE_IMPORT, f"{target} is internal and may change; use only nodeagent.hookimpl and {allowed}"
 
 
 def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:

@@ -1,4 +1,4 @@
-"""Loads a plugin in processes of its own, to see whether the agent would take it and how long the import takes."""
+"""Check that a plugin can be imported and registered, and of its import time, in separate processes."""
 
 from __future__ import annotations
 
@@ -16,53 +16,52 @@ _LIMIT_SECONDS = 30.0
 
 
 def check_loading(
-    entry: str, file: Path, paths: Sequence[Path], *, slow_seconds: float, found: Sequence[Finding] = ()
+    entry: str, file: Path, paths: Sequence[Path], *, slow_seconds: float, source_findings: Sequence[Finding] = ()
 ) -> Iterator[Finding]:
-    """Yield what importing and registering brings up.
+    """Yield the problems of importing and registering the plugin.
 
-    :param entry: ``module`` or ``module:object``, as the entry point has it.
-    :param file: the entry's own file, which findings without a better place name.
-    :param paths: where its modules are found.
-    :param slow_seconds: how long the import may take, the agent's own modules aside.
-    :param found: what reading the source has brought up; a refusal of the agent that follows from it is left out.
+    :param entry: ``module`` or ``module:object``, as in the entry point.
+    :param file: the file of the entry point; reported for findings without a more specific location.
+    :param paths: directories for ``sys.path``.
+    :param slow_seconds: maximum import time, without the agent's modules.
+    :param source_findings: the findings in the source; a rejection by the agent that follows from them is not reported.
     """
-    answers = []
+    results = []
     for _ in range(_RUNS):
-        answer = _load(entry, paths)
-        answers.append(answer)
-        # A fast run proves enough; a slow one may have had a busy machine, so the fastest counts.
-        if answer.get("seconds", slow_seconds + 1) <= slow_seconds or "error" in answer:
+        result = _load(entry, paths)
+        results.append(result)
+        # One fast run is sufficient. A slow one may be due to load on the host, hence the minimum of several runs.
+        if result.get("seconds", slow_seconds + 1) <= slow_seconds or "error" in result:
             break
-    answer = answers[-1]
-    if "error" in answer:
+    result = results[-1]
+    if "error" in result:
         line = next(
-            (line for name, line in reversed(answer.get("trace", ())) if Path(name).resolve() == file.resolve()), 1
+            (line for name, line in reversed(result.get("trace", ())) if Path(name).resolve() == file.resolve()), 1
         )
-        yield Finding(file, line or 1, Rule.IMPORT_FAILS, f"cannot be imported here: {answer['error']}")
+        yield Finding(file, line or 1, Rule.IMPORT_FAILS, f"failed to import: {result['error']}")
         return
-    if "refused" in answer and not any(f.rule in (Rule.UNKNOWN_HOOK, Rule.ARGUMENT, Rule.ASYNC) for f in found):
-        yield Finding(file, 1, Rule.REJECTED, f"the agent refuses it: {answer['refused']}")
-    if "schema" in answer:
-        yield Finding(file, 1, Rule.SETTINGS_SCHEMA, f"nodeagent_settings_schema is wrong: {answer['schema']}")
-    fastest = min(one["seconds"] for one in answers if "seconds" in one)
+    explained = any(f.rule in (Rule.UNKNOWN_HOOK, Rule.ARGUMENT, Rule.ASYNC) for f in source_findings)
+    if "rejected" in result and not explained:
+        yield Finding(file, 1, Rule.REJECTED, f"the agent rejects the plugin: {result['rejected']}")
+    if "schema" in result:
+        yield Finding(file, 1, Rule.SETTINGS_SCHEMA, f"invalid nodeagent_settings_schema: {result['schema']}")
+    fastest = min(each["seconds"] for each in results if "seconds" in each)
     if fastest > slow_seconds:
-        message = (
-            f"importing takes {fastest:.2f} s, more than {slow_seconds:g} s; import what is heavy where it is used"
-        )
+        message = f"import takes {fastest:.2f} s, more than {slow_seconds:g} s; defer imports of large modules"
         yield Finding(file, 1, Rule.SLOW_IMPORT, message)
 
 
 def _load(entry: str, paths: Sequence[Path]) -> dict[str, Any]:
     command = [sys.executable, "-m", "nodeagent.authoring.child", entry, *(str(path.resolve()) for path in paths)]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired:
-        return {"error": f"it was not done after {_LIMIT_SECONDS:g} s"}
+        return {"error": f"timed out after {_LIMIT_SECONDS:g} s"}
     try:
-        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        result: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
     except (IndexError, json.JSONDecodeError):
-        last = (done.stderr.strip().splitlines() or [f"the process ended with exit code {done.returncode}"])[-1]
+        last = (process.stderr.strip().splitlines() or [f"the process exited with code {process.returncode}"])[-1]
         return {"error": last}
-    return answer
+    return result

@@ -1,6 +1,6 @@
-"""Imports a plugin in this process, which is there for that alone, and prints what came of it as JSON.
+"""Child process of the check: import and register a plugin, and print the result as JSON.
 
-``python -m nodeagent.authoring.child MODULE[:OBJECT] PATH…``: the paths go in front of ``sys.path``.
+``python -m nodeagent.authoring.child MODULE[:OBJECT] PATH…``: the paths are prepended to ``sys.path``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 
 def main(entry: str, paths: list[str]) -> dict[str, Any]:
-    """Return ``seconds`` of the import, or ``error`` with ``trace``; then ``refused``, or ``schema``, if wrong."""
+    """Return ``error`` with ``trace``, or ``seconds`` of the import, with ``rejected`` or ``schema`` if invalid."""
     sys.path[:0] = paths
     name, _, attribute = entry.partition(":")
-    # What every agent holds already is not the plugin's doing.
+    # The agent has already imported these, so the time is not attributed to the plugin.
     from nodeagent import contracts, hookspecs  # noqa: F401
     from nodeagent.errors import PluginError
     from nodeagent.pluginmanager import PluginManager
@@ -28,18 +28,18 @@ def main(entry: str, paths: list[str]) -> dict[str, Any]:
         seconds = time.perf_counter() - started
         for part in filter(None, attribute.split(".")):
             plugin = getattr(plugin, part)
-    except BaseException as error:  # whatever a foreign module raises is the answer
+    except BaseException as error:  # An imported module may raise any exception, including SystemExit.
         trace = [[frame.filename, frame.lineno] for frame in traceback.extract_tb(error.__traceback__)]
         if isinstance(error, SyntaxError):
             trace.append([error.filename, error.lineno])
         return {"error": f"{type(error).__name__}: {error}", "trace": trace}
     manager = PluginManager()
-    answer: dict[str, Any] = {"seconds": seconds}
+    result: dict[str, Any] = {"seconds": seconds}
     try:
         manager.register(plugin, name="plugin")
     except PluginError as error:
-        return answer | {"refused": str(error)}
-    return answer | _schema_problem(manager)
+        return result | {"rejected": str(error)}
+    return result | _schema_problem(manager)
 
 
 def _schema_problem(manager: Any) -> dict[str, Any]:
@@ -51,9 +51,9 @@ def _schema_problem(manager: Any) -> dict[str, Any]:
         for schema in manager.provide_all("nodeagent_settings_schema"):
             jsonschema.Draft202012Validator.check_schema(schema.value)
             if not isinstance(schema.value, dict) or schema.value.get("type") != "object":
-                return {"schema": 'it must be of type "object"'}
+                return {"schema": 'must be of type "object"'}
     except jsonschema.SchemaError as error:
-        return {"schema": f"it is no JSON schema: {error.message}"}
+        return {"schema": f"invalid JSON schema: {error.message}"}
     except NodeAgentError as error:
         return {"schema": str(error)}
     return {}

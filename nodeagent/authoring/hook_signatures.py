@@ -1,4 +1,4 @@
-"""The hooks that there are, as an implementation has to fit them."""
+"""Signatures of the agent's hooks, which implementations must match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREFIX = "nodeagent_"
 
 @dataclass(frozen=True, slots=True)
 class HookSignature:
-    """How a hook is called."""
+    """Name, arguments and kind of a hook."""
 
     name: str
     arguments: tuple[str, ...]
@@ -22,7 +22,7 @@ class HookSignature:
 
 
 def known_hooks() -> Mapping[str, HookSignature]:
-    """Return every hook by name."""
+    """Return the signatures of all hooks, by name."""
     return {
         name: HookSignature(name, tuple(inspect.signature(hook).parameters), inspect.iscoroutinefunction(hook))
         for name, hook in vars(hookspecs).items()
@@ -31,6 +31,6 @@ def known_hooks() -> Mapping[str, HookSignature]:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return a hint at what was probably meant, to be put at the end of a sentence; empty without one."""
-    found = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
-    return f"; did you mean {found[0]}?" if found else ""
+    """Return a suffix for a message that suggests the most similar of *names*; empty if none is similar."""
+    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return f"; did you mean {matches[0]}?" if matches else ""

@@ -1,4 +1,4 @@
-"""A plugin's source: its files as syntax trees, with the names that imports give to things."""
+"""Syntax trees of a plugin's files, with the names bound by imports."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _IGNORE = re.compile(r"#\s*nodeagent:\s*ignore\[([a-z\-, ]+)\]")
 
 @dataclass(frozen=True, slots=True)
 class HookImplementation:
-    """A function that carries ``@hookimpl``, or a hook's name without it."""
+    """A function marked with ``@hookimpl``, or an unmarked one with the prefix of hooks."""
 
     node: FunctionNode
     method: bool
     marked: bool
     options: Mapping[str, int] = field(default_factory=dict)
-    """Names of the options given to ``@hookimpl``, with their lines."""
+    """Line numbers of the options of ``@hookimpl``, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
     """One file.
 
-    :ivar names: what a name stands for, as a dotted path, for those that an import binds anywhere in the file.
-    :ivar ignored: the rules that a line wants left out.
+    :ivar names: dotted path of each name that an import binds anywhere in the file.
+    :ivar ignored: rules to ignore, by line.
     """
 
     file: Path
@@ -38,7 +38,7 @@ class Module:
     ignored: Mapping[int, frozenset[str]]
 
     def dotted(self, node: ast.expr) -> str:
-        """Return what an expression names (``time.sleep``), resolved through imports; empty when it names nothing."""
+        """Return the dotted path of an expression (``time.sleep``), resolved through imports; empty if it has none."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -48,8 +48,8 @@ class Module:
         return ".".join([self.names.get(node.id, node.id), *reversed(parts)])
 
     def hook_implementations(self, prefix: str) -> Iterator[HookImplementation]:
-        """Yield the functions and methods that are, or look like, implementations of hooks."""
-        markers = {"nodeagent.hookimpl", *self._own_markers()}
+        """Yield the functions and methods that are marked as implementations of hooks or have their prefix."""
+        markers = {"nodeagent.hookimpl", *self._local_markers()}
         for node, method in _functions(self.tree, in_class=False):
             marked = False
             options: dict[str, int] = {}
@@ -63,7 +63,7 @@ class Module:
                 yield HookImplementation(node, method, marked, options)
 
     def strings(self) -> Mapping[str, str]:
-        """Return the module's constants that are texts."""
+        """Return the values of the module's string constants, by name."""
         return {
             target.id: statement.value.value
             for statement in self.tree.body
@@ -74,7 +74,7 @@ class Module:
             if isinstance(target, ast.Name)
         }
 
-    def _own_markers(self) -> Iterator[str]:
+    def _local_markers(self) -> Iterator[str]:
         """Yield names bound to ``pluggy.HookimplMarker("nodeagent")``."""
         for statement in self.tree.body:
             if (
@@ -89,8 +89,9 @@ class Module:
 def read_module(file: Path) -> Module:
     """Parse one file.
 
-    :raises SyntaxError: it is no Python; ``ValueError`` when it is no text.
-    :raises OSError: it cannot be read.
+    :raises SyntaxError: the file is not valid Python.
+    :raises ValueError: the file contains null bytes.
+    :raises OSError: the file cannot be read.
     """
     text = file.read_bytes()
     tree = ast.parse(text, filename=str(file))
@@ -106,7 +107,7 @@ def _bound_names(tree: ast.Module) -> dict[str, str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                # `import a.b` binds a; `import a.b as c` binds c to a.b
+                # `import a.b` binds a, but `import a.b as c` binds c to a.b.
                 names[alias.asname or alias.name.partition(".")[0]] = (
                     alias.name if alias.asname else alias.name.partition(".")[0]
                 )
@@ -116,7 +117,7 @@ def _bound_names(tree: ast.Module) -> dict[str, str]:
 
 
 def _functions(node: ast.AST, *, in_class: bool) -> Iterator[tuple[FunctionNode, bool]]:
-    """Yield functions with whether they are methods; also those below conditions and in functions."""
+    """Yield all functions, nested and conditional ones included, each with whether it is a method."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, FunctionNode):
             yield child, in_class

@@ -1,1 +1,1 @@
-"""The commands: a module each, and the only place that knows exit codes."""
+"""Command line: one module per command. Only this package assigns exit codes."""

@@ -1,4 +1,4 @@
-"""Reaches an agent's HTTPS server with the caller's own credentials."""
+"""Client of an agent's HTTPS server, with the user's credentials."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10.0
 
 
-class NoServer(NodeAgentError):
-    """The agent's server cannot be reached, or nobody knows where it is."""
+class ServerUnreachable(NodeAgentError):
+    """The agent's server cannot be reached, or its endpoint or the credentials cannot be determined."""
 
-    reason = "NoServer"
+    reason = "ServerUnreachable"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a server is, and what is shown to it."""
+class ServerEndpoint:
+    """Base URL of a server, with the TLS context and the ``Authorization`` header for its requests."""
 
     url: str
     tls: ssl.SSLContext
@@ -40,51 +40,57 @@ class Place:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what tells where the server is and who asks."""
-    where = parser.add_argument_group("where, and who asks")
-    where.add_argument("--address", default="", metavar="HOST[:PORT]", help="the agent's server (127.0.0.1:10250)")
-    where.add_argument("--node", default="", help="find the server of this node through the kubeconfig's API server")
-    where.add_argument("--kubeconfig", default="", help="credentials; else $KUBECONFIG, else ~/.kube/config")
-    where.add_argument("--token-file", default="", help="bearer token instead of the kubeconfig's credentials")
-    where.add_argument("--certificate-authority", default="", metavar="FILE", help="whom to trust for the server")
-    where.add_argument("--insecure-skip-tls-verify", action="store_true", help="trust any server; it sees the token")
+    """Add the flags for the server's endpoint and the user's credentials."""
+    group = parser.add_argument_group("server and credentials")
+    group.add_argument("--address", default="", metavar="HOST[:PORT]", help="the agent's server (127.0.0.1:10250)")
+    group.add_argument("--node", default="", help="look up the address of this node in the kubeconfig's API server")
+    group.add_argument(
+        "--kubeconfig", default="", help="file with the credentials (default: $KUBECONFIG, then ~/.kube/config)"
+    )
+    group.add_argument("--token-file", default="", help="bearer token instead of the kubeconfig's credentials")
+    group.add_argument("--certificate-authority", default="", metavar="FILE", help="CA bundle to verify the server")
+    group.add_argument(
+        "--insecure-skip-tls-verify",
+        action="store_true",
+        help="skip TLS certificate verification; the server receives the token",
+    )
 
 
-def find(arguments: argparse.Namespace) -> Place:
-    """Return the server that *arguments* name. Reads files, and asks the API server for ``--node``.
+def resolve(arguments: argparse.Namespace) -> ServerEndpoint:
+    """Return the endpoint that *arguments* specify. Reads files; ``--node`` is looked up in the API server.
 
-    :raises NoServer: it cannot be found, or a file cannot be used.
+    :raises ServerUnreachable: the endpoint cannot be determined, or a file is unusable.
     """
     try:
-        found = _kubeconfig(arguments)
+        config = _kubeconfig(arguments)
         token = f"Bearer {_token(Path(arguments.token_file))}" if arguments.token_file else ""
-        authorization = token or (found.authorization() if found is not None else "")
+        authorization = token or (config.authorization() if config is not None else "")
         local = not arguments.address and not arguments.node
-        tls = _tls(arguments, None if token else found, found, local=local)
+        tls = _tls(arguments, None if token else config, config, local=local)
     except (OSError, ValueError, kubeconfig.KubeconfigError) as error:
-        raise NoServer(f"credentials cannot be used: {error}") from error
+        raise ServerUnreachable(f"failed to load credentials: {error}") from error
     address = arguments.address or "127.0.0.1"
     if arguments.node:
-        if found is None:
-            raise NoServer("--node needs a kubeconfig, whose API server knows the node's address")
-        address = asyncio.run(_address_of(arguments.node, found.source))
-    return Place(f"https://{with_port(address)}", tls, authorization)
+        if config is None:
+            raise ServerUnreachable("--node requires a kubeconfig, to look up the node in its API server")
+        address = asyncio.run(_address_of(arguments.node, config.source))
+    return ServerEndpoint(f"https://{with_port(address)}", tls, authorization)
 
 
 def _token(path: Path) -> str:
     if token := path.read_text().strip():
         return token
-    raise ValueError(f"{path}: holds no token")
+    raise ValueError(f"{path}: file contains no token")
 
 
-def session(place: Place) -> aiohttp.ClientSession:
-    """Return a session whose requests go to *place*."""
+def session(endpoint: ServerEndpoint) -> aiohttp.ClientSession:
+    """Return a client session for *endpoint*."""
     import aiohttp
 
-    headers = {"Authorization": place.authorization} if place.authorization else {}
+    headers = {"Authorization": endpoint.authorization} if endpoint.authorization else {}
     return aiohttp.ClientSession(
-        place.url,
-        connector=aiohttp.TCPConnector(ssl=place.tls, limit=0),
+        endpoint.url,
+        connector=aiohttp.TCPConnector(ssl=endpoint.tls, limit=0),
         headers=headers,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -92,7 +98,7 @@ def session(place: Place) -> aiohttp.ClientSession:
 
 
 def with_port(address: str) -> str:
-    """Return ``host:port``, with the default port where none is given and IPv6 in brackets."""
+    """Return ``host:port``, with the agent's default port if *address* has none, and IPv6 in brackets."""
     port = NodeAgentConfiguration().port
     if address.count(":") > 1 and not address.startswith("["):
         return f"[{address}]:{port}"
@@ -100,24 +106,24 @@ def with_port(address: str) -> str:
 
 
 def _kubeconfig(arguments: argparse.Namespace) -> kubeconfig.Kubeconfig | None:
-    given = arguments.kubeconfig or os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    path = Path(given) if given else Path.home() / ".kube" / "config"
-    return kubeconfig.load(path) if given or path.exists() else None
+    specified = arguments.kubeconfig or os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    path = Path(specified) if specified else Path.home() / ".kube" / "config"
+    return kubeconfig.load(path) if specified or path.exists() else None
 
 
 def _tls(
     arguments: argparse.Namespace,
-    shown: kubeconfig.Kubeconfig | None,
+    client: kubeconfig.Kubeconfig | None,
     trusted: kubeconfig.Kubeconfig | None,
     *,
     local: bool,
 ) -> ssl.SSLContext:
-    """Return how to trust the server, with the client certificate of *shown*.
+    """Return the TLS context, with the client certificate of *client*.
 
-    Trusted is the authority that is given, else that of the kubeconfig; of the agent on this machine its self-signed
-    certificate as well.
+    The CA bundle is that of ``--certificate-authority``, otherwise that of *trusted*. For the agent on this host
+    (*local*), its self-signed certificate is trusted, too.
     """
-    context = shown.ssl_context() if shown is not None and shown.encrypted else None
+    context = client.ssl_context() if client is not None and client.encrypted else None
     context = context or ssl.create_default_context()
     if arguments.insecure_skip_tls_verify:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -129,8 +135,8 @@ def _tls(
         context.load_verify_locations(cadata=trusted.certificate_authority.read().decode("ascii"))
     if local:
         with suppress(OSError):
-            own = Path(NodeSettings().cert_dir) / f"{identity.current().component}.crt"
-            context.load_verify_locations(cafile=str(own))
+            self_signed = Path(NodeSettings().cert_dir) / f"{identity.current().component}.crt"
+            context.load_verify_locations(cafile=str(self_signed))
     return context
 
 
@@ -139,16 +145,16 @@ async def _address_of(node: str, source: str) -> str:
 
     client = connect(Path(source), NodeAgentConfiguration(), SystemClock())
     try:
-        found: dict[str, Any] = await client.get(NODES, node, into=dict)
+        node_object: dict[str, Any] = await client.get(NODES, node, into=dict)
     except ApiError as error:
-        raise NoServer(f'node "{node}" cannot be looked up: {error}') from error
+        raise ServerUnreachable(f'failed to get node "{node}": {error}') from error
     finally:
         await client.close()
-    status = found.get("status") or {}
+    status = node_object.get("status") or {}
     by_type = {each["type"]: each["address"] for each in reversed(status.get("addresses") or ())}
     endpoints = status.get("daemonEndpoints") or {}
     port = next((value["Port"] for value in endpoints.values() if value.get("Port")), NodeAgentConfiguration().port)
     for kind in ("InternalIP", "ExternalIP", "Hostname"):
         if address := by_type.get(kind):
             return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-    raise NoServer(f'node "{node}" has told no address')
+    raise ServerUnreachable(f'node "{node}" has no address in its status')

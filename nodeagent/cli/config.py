@@ -1,6 +1,6 @@
-"""``nodeagent config``: check a file, show what is in force and why, explain a field, rewrite a file in native form.
+"""``nodeagent config``: validate, explain and convert configuration, and print the effective one with its provenance.
 
-Exit codes: 0 fine, 1 problems found, 2 wrong usage or a file that cannot be read.
+Exit codes: 0 valid, 1 problems found, 2 usage error or unreadable file.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from nodeagent.errors import ConfigError
 
 
 def add_parser(subparsers: Any) -> None:
-    """Register the subcommand; each action sets ``handler``, which takes the arguments and returns the exit code."""
-    config = subparsers.add_parser("config", help="check, show, explain and convert the configuration")
+    """Add the command; each action sets ``handler``, a function from parsed arguments to exit code."""
+    config = subparsers.add_parser("config", help="validate, print, explain and convert the configuration")
     actions = config.add_subparsers(required=True, metavar="ACTION", parser_class=FlagParser)
 
     check = actions.add_parser("validate", help="report every problem in a configuration file")
@@ -36,14 +36,14 @@ def add_parser(subparsers: Any) -> None:
     _add_output(check, "text", "json")
     check.set_defaults(handler=_guarded(_validate))
 
-    effective = actions.add_parser("effective", help="show the configuration that a command line gives")
-    effective.add_argument("--provenance", action="store_true", help="show where each value comes from")
-    effective.add_argument("--unimplemented", action="store_true", help="list what is accepted and has no effect yet")
+    effective = actions.add_parser("effective", help="print the configuration that results from flags")
+    effective.add_argument("--provenance", action="store_true", help="print the origin of each value")
+    effective.add_argument("--unimplemented", action="store_true", help="list accepted settings without effect")
     _add_output(effective, "yaml", "json")
     add_flags(effective)
     effective.set_defaults(handler=_guarded(_effective))
 
-    explain = actions.add_parser("explain", help="show type, default, rule and effect of a field")
+    explain = actions.add_parser("explain", help="print type, default, rule and effect of a field")
     explain.add_argument("field", metavar="FIELD", help="such as maxPods or logging.format")
     _add_output(explain, "text", "json")
     explain.set_defaults(handler=_guarded(_explain))
@@ -59,7 +59,7 @@ def _add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
 
 
 def _guarded(action: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """Turn what is wrong with the input into lines on standard error and an exit code."""
+    """Return *action* as a handler that prints validation errors and returns an exit code for them."""
 
     def handler(arguments: argparse.Namespace) -> int:
         try:
@@ -86,17 +86,17 @@ def _validate(arguments: argparse.Namespace) -> int:
         return ExitCode.OK
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    print(f"{arguments.file}: {layer.kind} is fine")
+    print(f"{arguments.file}: valid {layer.kind}")
     return ExitCode.OK
 
 
 def _effective(arguments: argparse.Namespace) -> int:
     if arguments.unimplemented:
-        names_of = all_ineffective_settings()
+        ineffective = all_ineffective_settings()
         if arguments.output == "json":
-            print_json(names_of)
+            print_json(ineffective)
         else:
-            print(*names_of, sep="\n")
+            print(*ineffective, sep="\n")
         return ExitCode.OK
     loaded = load(read_flags(arguments))
     for warning in [*loaded.warnings, *_idle(loaded)]:
@@ -115,12 +115,12 @@ def _effective(arguments: argparse.Namespace) -> int:
 
 def _explain(arguments: argparse.Namespace) -> int:
     fields = all_fields()
-    asked = names.REFERENCE_FIELDS.get(arguments.field, arguments.field)
-    field = fields.get(asked) or fields.get(".".join(map(_from_flag, asked.split("."))))
+    path = names.REFERENCE_FIELDS.get(arguments.field, arguments.field)
+    field = fields.get(path) or fields.get(".".join(map(_from_flag, path.split("."))))
     if field is None:
-        near = nearest(asked, fields)
+        near = nearest(path, fields)
         hint = f"; did you mean {near}?" if near else ""
-        print(f"{arguments.field} is not a known field{hint}", file=sys.stderr)
+        print(f"unknown field {arguments.field}{hint}", file=sys.stderr)
         return ExitCode.CONFIGURATION
     described = describe(field)
     if arguments.output == "json":
@@ -137,7 +137,7 @@ def _from_flag(name: str) -> str:
 
 
 def describe(field: Field) -> dict[str, Any]:
-    """Return what there is to know about one field, for people and for the generated documentation."""
+    """Return the description of one field, for display and for the generated documentation."""
     top = field.path.partition(".")[0].partition("[")[0]
     flags = [f"--{flag.name}" for flag in field_flags().values() if flag.path == field.path]
     return {
@@ -166,18 +166,17 @@ def _idle(loaded: Loaded) -> list[str]:
 
 
 def _leaves(value: Any, path: str = "") -> dict[str, Any]:
-    """Return the values by field path; lists and maps whose keys are data count as one value."""
+    """Return the values by field path; a list, or a map with arbitrary keys, is one value."""
     fields = all_fields()
     result: dict[str, Any] = {}
     for key, inner in value.items():
-        here = f"{path}.{key}" if path else key
-        field = fields.get(here)
-        if field is None:
+        field_path = f"{path}.{key}" if path else key
+        if field_path not in fields:
             continue
-        if isinstance(inner, dict) and any(known.startswith(f"{here}.") for known in fields):
-            result |= _leaves(inner, here)
+        if isinstance(inner, dict) and any(other.startswith(f"{field_path}.") for other in fields):
+            result |= _leaves(inner, field_path)
         else:
-            result[here] = inner
+            result[field_path] = inner
     return result
 
 

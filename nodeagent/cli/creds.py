@@ -1,6 +1,6 @@
-"""``nodeagent creds test IMAGE``: which credential providers match, what they were asked, what they answered.
+"""``nodeagent creds test IMAGE``: run the matching credential providers and print their requests and responses.
 
-Exit codes: 0 every provider that matches answered, 1 one failed or none matches, 2 wrong usage or configuration.
+Exit codes: 0 all matching providers succeeded, 1 one failed or none matches, 2 usage error or invalid configuration.
 """
 
 from __future__ import annotations
@@ -39,22 +39,25 @@ _SECRET_PAIR = re.compile(r"""("?(?:password|secret|token)"?\s*[:=]\s*)("[^"]*"?
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
-    creds = commands.add_parser("creds", help="ask the credential providers")
+    creds = commands.add_parser("creds", help="test the credential providers")
     actions = creds.add_subparsers(required=True, metavar="ACTION", parser_class=FlagParser)
-    test = actions.add_parser("test", help="ask every provider that matches an image, as a pull would")
+    test = actions.add_parser("test", help="run every provider that matches an image, as a pull would")
     test.add_argument("image", metavar="IMAGE")
-    for name, what in (("config", "file that lists the providers"), ("bin-dir", "directory of their executables")):
-        test.add_argument(f"--image-credential-provider-{name}", required=True, metavar="PATH", help=what)
-    test.add_argument("--api-domain", default="", help="domain part of API groups, as the agent has it")
+    for name, text in (
+        ("config", "configuration file of the providers"),
+        ("bin-dir", "directory of their executables"),
+    ):
+        test.add_argument(f"--image-credential-provider-{name}", required=True, metavar="PATH", help=text)
+    test.add_argument("--api-domain", default="", help="domain part of API groups, as configured for the agent")
     test.add_argument("--disable-plugin", action="append", default=[], metavar="NAME")
     test.add_argument("-o", "--output", choices=("text", "json"), default="text")
     test.set_defaults(handler=run_test)
 
 
 def run_test(arguments: argparse.Namespace) -> int:
-    """Ask, print what came of it and return the exit code.
+    """Run the providers, print a report and return the exit code.
 
-    :raises ConfigError: the file, the directory or a program is not acceptable; with every problem.
+    :raises ConfigError: the file, the directory or an executable is invalid; contains all problems.
     :raises PluginError: a plugin cannot be loaded, or failed.
     """
     if arguments.api_domain:
@@ -62,25 +65,27 @@ def run_test(arguments: argparse.Namespace) -> int:
     try:
         repository = parse_image_name(arguments.image).repository
     except ValueError as error:
-        print(f"nodeagent: {arguments.image!r} {error}", file=sys.stderr)
+        print(f"nodeagent: image name {arguments.image!r} {error}", file=sys.stderr)
         return ExitCode.CONFIGURATION
     for warning in load_credential_providers(arguments.image_credential_provider_config).warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    logging.getLogger("nodeagent_plugins").addHandler(logging.NullHandler())  # the report tells everything
+    logging.getLogger("nodeagent_plugins").addHandler(logging.NullHandler())  # The report contains the failures.
     plugins = PluginManager()
     plugins.load_entry_points(arguments.disable_plugin)
-    answers = asyncio.run(_ask(plugins, arguments, repository))
-    report = _report(arguments.image, repository, answers)
+    results = asyncio.run(_look_up(plugins, arguments, repository))
+    report = _report(arguments.image, repository, results)
     if arguments.output == "json":
         print_json(report)
     else:
         _print(report)
-    asked = [provider for provider in report["providers"] if provider["matches"]]
-    fine = bool(asked or report["credentials"]) and not any(provider["failure"] for provider in asked)
-    return ExitCode.OK if fine else ExitCode.PROBLEMS
+    matching = [provider for provider in report["providers"] if provider["matches"]]
+    succeeded = bool(matching or report["credentials"]) and not any(provider["failure"] for provider in matching)
+    return ExitCode.OK if succeeded else ExitCode.PROBLEMS
 
 
-async def _ask(plugins: PluginManager, arguments: argparse.Namespace, repository: str) -> list[CredentialLookupResult]:
+async def _look_up(
+    plugins: PluginManager, arguments: argparse.Namespace, repository: str
+) -> list[CredentialLookupResult]:
     settings = NodeSettings(
         image_credential_provider_config=arguments.image_credential_provider_config,
         image_credential_provider_bin_dir=arguments.image_credential_provider_bin_dir,
@@ -89,66 +94,66 @@ async def _ask(plugins: PluginManager, arguments: argparse.Namespace, repository
         context = AgentContext(
             config=NodeAgentConfiguration(), gates=build_gates({}), settings=settings, clock=SystemClock(), tasks=tasks
         )
-        answers = []
+        results = []
         for provided in plugins.provide_all("nodeagent_provide_credential_providers", context=context):
             for provider in provided.value:
                 if isinstance(provider, DiagnosableCredentialProvider):
-                    answers.append(await provider.lookup(repository))
+                    results.append(await provider.lookup(repository))
                 else:
-                    answers.append(CredentialLookupResult(tuple(await provider.credentials(repository))))
-        return answers
+                    results.append(CredentialLookupResult(tuple(await provider.credentials(repository))))
+        return results
 
 
-def _report(image: str, repository: str, answers: Sequence[CredentialLookupResult]) -> dict[str, Any]:
-    """Return what there is to say, without any password."""
+def _report(image: str, repository: str, results: Sequence[CredentialLookupResult]) -> dict[str, Any]:
+    """Return the report, with secrets masked."""
     providers = [
         {
-            "name": inquiry.source,
-            "matches": list(inquiry.patterns),
-            "command": list(inquiry.command),
-            "request": json.loads(inquiry.request) if inquiry.request else None,
-            "auth": {location: _shown(credentials) for location, credentials in inquiry.auth.items()},
-            "cached": inquiry.caching,
-            "seconds": round(inquiry.seconds, 3),
-            "failure": inquiry.failure,
-            "stderr": _without_secrets(inquiry.detail, answers),
+            "name": lookup.source,
+            "matches": list(lookup.patterns),
+            "command": list(lookup.command),
+            "request": json.loads(lookup.request) if lookup.request else None,
+            "auth": {location: _masked(credentials) for location, credentials in lookup.auth.items()},
+            "cached": lookup.caching,
+            "seconds": round(lookup.seconds, 3),
+            "failure": lookup.failure,
+            "stderr": _without_secrets(lookup.detail, results),
         }
-        for answer in answers
-        for inquiry in answer.lookups
+        for result in results
+        for lookup in result.lookups
     ]
     found = [
-        {"provider": credentials.source, **_shown(credentials)}
-        for answer in answers
-        for credentials in answer.credentials
+        {"provider": credentials.source, **_masked(credentials)}
+        for result in results
+        for credentials in result.credentials
     ]
     return {"image": image, "repository": repository, "providers": providers, "credentials": found}
 
 
-def _shown(credentials: Credentials) -> dict[str, str]:
-    """Return user name and a mask; without password the user name is the secret, as some registries have tokens."""
+def _masked(credentials: Credentials) -> dict[str, str]:
+    """Return the user name and a mask; without a password the user name is masked, too, because it may be a token."""
     username = credentials.username if credentials.password else MASK if credentials.username else ""
     return {"username": username, "password": MASK if credentials.password else ""}
 
 
-def _without_secrets(text: str, answers: Sequence[CredentialLookupResult]) -> str:
-    for answer in answers:
-        for inquiry in answer.lookups:
-            for credentials in inquiry.auth.values():
+def _without_secrets(text: str, results: Sequence[CredentialLookupResult]) -> str:
+    for result in results:
+        for lookup in result.lookups:
+            for credentials in lookup.auth.values():
                 if len(credentials.password) >= _SHORTEST_SECRET:
                     text = text.replace(credentials.password, MASK)
     return masked(_SECRET_PAIR.sub(rf"\1{MASK}", text))
 
 
 def _print(report: Mapping[str, Any]) -> None:
-    print(f"{report['image']} is asked for as {report['repository']}")
+    print(f"{report['image']}: repository {report['repository']}")
     for provider in report["providers"]:
         _print_provider(provider)
     if report["credentials"]:
-        print("\nA pull tries, in this order:")
+        print("\nA pull tries these credentials, in this order:")
         for number, found in enumerate(report["credentials"], 1):
-            print(f"  {number}. {_pair(found)} from {found['provider']}")
+            print(f"  {number}. {_user_and_password(found)} from {found['provider']}")
     else:
-        print("\nA pull is anonymous, unless the pod has pull secrets.")
+        print("\nPulls are anonymous, unless the pod has pull secrets.")
 
 
 def _print_provider(provider: Mapping[str, Any]) -> None:
@@ -156,24 +161,24 @@ def _print_provider(provider: Mapping[str, Any]) -> None:
         print(f"\n{provider['name']}: no pattern matches")
         return
     print(f"\n{provider['name']}: matches {', '.join(provider['matches'])}")
-    print(f"  ran       {shlex.join(provider['command'])}")
-    print(f"  asked     {json.dumps(provider['request'])}")
+    print(f"  command   {shlex.join(provider['command'])}")
+    print(f"  request   {json.dumps(provider['request'])}")
     if provider["failure"]:
-        print(f"  failed    it {provider['failure']}")
+        print(f"  failure   {provider['failure']}")
         for line in provider["stderr"].splitlines():
             print(f"  stderr    {_printable(line)}")
         return
-    print(f"  answered  after {provider['seconds']:g} s; cached: {provider['cached']}")
+    print(f"  response  after {provider['seconds']:g} s; cached: {provider['cached']}")
     for location, credentials in provider["auth"].items():
-        print(f"  auth      {_printable(location)}: {_pair(credentials)}")
+        print(f"  auth      {_printable(location)}: {_user_and_password(credentials)}")
     if not provider["auth"]:
-        print("  auth      none: an anonymous pull")
+        print("  auth      none: anonymous pull")
 
 
-def _pair(credentials: Mapping[str, str]) -> str:
+def _user_and_password(credentials: Mapping[str, str]) -> str:
     return f"user {_printable(credentials['username'])!r}, password {credentials['password'] or 'empty'}"
 
 
 def _printable(text: str) -> str:
-    """Return *text* without what could move the cursor or change colours."""
+    """Replace control characters in *text*, which could move the cursor or change colors."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -1,4 +1,4 @@
-"""``nodeagent demo``: API server, runtime, agent and a pod on this machine (what ``make run`` starts)."""
+"""``nodeagent demo``: run an API server, a runtime, the agent and a pod on this host; also started by ``make run``."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from typing import Any
 from nodeagent.base.extras import missing_extra
 from nodeagent.cli.exit_codes import ExitCode
 
-QUESTION_SECONDS = 30.0
+PROMPT_SECONDS = 30.0
 
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
-    parser = commands.add_parser("demo", help="run everything on this machine and show a pod")
-    parser.add_argument("--once", action="store_true", help="show the running pod, stop everything, exit")
+    parser = commands.add_parser("demo", help="run a complete node on this host, with a pod")
+    parser.add_argument("--once", action="store_true", help="print the running pod, stop everything and exit")
     parser.add_argument(
         "--endpoint",
         default="",
         metavar="RUNTIME",
-        help="container runtime, unix:///path or the word embedded (default: one that serves at its usual place, "
-        "else the embedded one)",
+        help='container runtime: unix:///path, or "embedded" (default: a running one on its default socket, otherwise '
+        "the embedded runtime)",
     )
-    parser.add_argument("--image", default="", help="image with a shell (default: one that needs no registry, if any)")
-    parser.add_argument("--dir", default="", help="where the demo keeps its files")
-    parser.add_argument("--stop-pods", action="store_true", help="end the pod too when Ctrl-C stops the programs")
+    parser.add_argument("--image", default="", help="image with a shell (default: one available without a registry)")
+    parser.add_argument("--dir", default="", help="directory for the demo's files")
+    parser.add_argument("--stop-pods", action="store_true", help="delete the pod, too, when Ctrl-C stops the demo")
     parser.set_defaults(handler=demo)
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """Run the demo until Ctrl-C, or once."""
+    """Run the demo until Ctrl-C; with ``--once``, until the pod is running."""
     if missing := missing_extra("nodeagent demo", "apiserver"):
         print(missing, file=sys.stderr)
         return ExitCode.CONFIGURATION
@@ -45,7 +45,7 @@ def demo(arguments: argparse.Namespace) -> int:
     stop = asyncio.Event()
 
     async def stop_pods() -> bool:
-        return arguments.stop_pods or (sys.stdin.isatty() and await _ask("End the pod too? [y/N] ", stop))
+        return arguments.stop_pods or (sys.stdin.isatty() and await _confirm("Delete the pod, too? [y/N] ", stop))
 
     show = Demo(directory, arguments.endpoint, arguments.image, lambda line: print(line, flush=True), stop_pods)
     try:
@@ -63,23 +63,23 @@ async def _run(run: Callable[..., Awaitable[None]], stop: asyncio.Event, *, once
     await run(once=once, stop=stop)
 
 
-async def _ask(question: str, again: asyncio.Event) -> bool:
-    """Return whether the person at the terminal says yes; a second Ctrl-C, and no answer in time, are a no."""
+async def _confirm(prompt: str, stop: asyncio.Event) -> bool:
+    """Return whether the user confirms *prompt* at the terminal; a second Ctrl-C and a timeout mean no."""
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[str] = loop.create_future()
-    again.clear()
-    print(f"\n{question}", end="", flush=True)
-    interrupted = asyncio.create_task(again.wait(), name="second Ctrl-C")
+    reply: asyncio.Future[str] = loop.create_future()
+    stop.clear()
+    print(f"\n{prompt}", end="", flush=True)
+    interrupted = asyncio.create_task(stop.wait(), name="second Ctrl-C")
 
     def read() -> None:
         loop.remove_reader(sys.stdin.fileno())
-        answer.set_result(sys.stdin.readline())
+        reply.set_result(sys.stdin.readline())
 
     loop.add_reader(sys.stdin.fileno(), read)
     try:
-        waited: set[asyncio.Future[Any]] = {answer, interrupted}
-        await asyncio.wait(waited, timeout=QUESTION_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        waited: set[asyncio.Future[Any]] = {reply, interrupted}
+        await asyncio.wait(waited, timeout=PROMPT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     finally:
         loop.remove_reader(sys.stdin.fileno())
         interrupted.cancel()
-    return answer.done() and answer.result().strip().lower() in ("y", "yes")
+    return reply.done() and reply.result().strip().lower() in ("y", "yes")

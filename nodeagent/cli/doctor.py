@@ -1,7 +1,7 @@
-"""``nodeagent doctor``: what is wrong with this machine as a node, and what to do; with or without a running agent.
+"""``nodeagent doctor``: check this host for problems as a node, and print remedies; does not need a running agent.
 
-The flags are the daemon's (``--config``, ``--kubeconfig``, ``--root-dir``, …), so that the same machine is judged. Exit
-codes: 0 nothing to mend, 1 problems were found, 2 wrong usage or configuration.
+Accepts the flags of the daemon (``--config``, ``--kubeconfig``, ``--root-dir``, …), so that the checks use the same
+configuration. Exit codes: 0 no problems, 1 problems were found, 2 usage error or invalid configuration.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from nodeagent.pluginmanager import PluginManager
 
 CHECK_SECONDS = 15.0
 _Result = tuple[str, Sequence[Finding] | None]
-"""The name of a check with its findings; ``None`` when it cannot tell."""
+"""The name of a check with its findings; ``None`` if the check is inconclusive."""
 
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
-    doctor = commands.add_parser("doctor", help="look for what is wrong with this machine, and say what to do")
+    doctor = commands.add_parser("doctor", help="check this host for problems and print remedies")
     doctor.add_argument("-o", "--output", choices=("text", "json"), default="text")
     add_flags(doctor)
     doctor.set_defaults(handler=show)
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """Run every check, print what it found and return the exit code.
+    """Run every check, print the findings and return the exit code.
 
-    :raises ConfigError: the configuration is wrong; with every problem.
-    :raises PluginError: a plugin cannot be loaded, or fails to give its checks.
+    :raises ConfigError: the configuration is invalid; contains all problems.
+    :raises PluginError: a plugin cannot be loaded, or failed to provide its checks.
     """
-    logging.getLogger("nodeagent_plugins").addHandler(logging.NullHandler())  # what matters is printed
+    logging.getLogger("nodeagent_plugins").addHandler(logging.NullHandler())  # The findings contain the failures.
     logging.getLogger("nodeagent").addHandler(logging.NullHandler())
     loaded = load(read_flags(arguments))
     identity.configure(loaded.settings.identity)
-    results = asyncio.run(_examine(loaded))
+    results = asyncio.run(_run_checks(loaded))
     if arguments.output == "json":
         print_json([_wire(name, findings) for name, findings in results])
     else:
@@ -59,30 +59,30 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def lines(results: Sequence[_Result]) -> list[str]:
-    """Return the findings as people read them: the worst first, then what is well."""
+    """Return the findings as text: the most severe first, then the names of successful and inconclusive checks."""
     text, found = [], [(name, each) for name, findings in results for each in findings or ()]
     for severity in Severity:
         for name, each in found:
             if each.severity is severity:
                 text += [f"{severity.upper():8} {name}: {each.text}", f"{'':8} -> {each.remedy}"]
-    well = [name for name, findings in results if findings is not None and not findings]
+    passed = [name for name, findings in results if findings is not None and not findings]
     unknown = [name for name, findings in results if findings is None]
     if text:
         text.append("")
-    if well:
-        text.append(f"well: {', '.join(well)}")
+    if passed:
+        text.append(f"OK: {', '.join(passed)}")
     if unknown:
-        text.append(f"not known: {', '.join(unknown)}")
+        text.append(f"UNKNOWN: {', '.join(unknown)}")
     counts = [sum(each.severity is severity for _, each in found) for severity in Severity]
     text.append(f"{_counted(counts[0], 'problem')}, {_counted(counts[1], 'warning')}, {len(results)} checks")
     return text
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-async def _examine(loaded: Loaded) -> list[_Result]:
+async def _run_checks(loaded: Loaded) -> list[_Result]:
     plugins = PluginManager()
     plugins.load_entry_points(loaded.settings.disabled_plugins)
     async with contextlib.AsyncExitStack() as cleanup, TaskOwner("doctor") as tasks:
@@ -95,7 +95,7 @@ async def _examine(loaded: Loaded) -> list[_Result]:
             cleanup=cleanup,
             plugin_settings=load_plugin_settings(loaded.settings.plugin_config, plugins),
         )
-        broken: list[_Result] = []
+        failed: list[_Result] = []
         if loaded.settings.kubeconfig:
             from nodeagent.apiclient import connect
 
@@ -103,29 +103,29 @@ async def _examine(loaded: Loaded) -> list[_Result]:
                 context.api = client = connect(Path(loaded.settings.kubeconfig), loaded.config, context.clock)
                 cleanup.push_async_callback(client.close)
             except ConfigError as error:
-                broken.append(("kubeconfig", [problem(str(error), "correct the file that --kubeconfig names")]))
+                failed.append(("kubeconfig", [problem(str(error), "correct the file specified by --kubeconfig")]))
         context.runtime = plugins.provide("nodeagent_provide_runtime", context=context)
         context.images = plugins.provide("nodeagent_provide_image_service", context=context)
-        answers = plugins.provide_all("nodeagent_provide_node_checks", context=context)
-        checks: list[NodeCheck] = [check for answer in answers for check in answer.value]
-        return broken + list(await asyncio.gather(*map(run, checks)))
+        provided = plugins.provide_all("nodeagent_provide_node_checks", context=context)
+        checks: list[NodeCheck] = [check for result in provided for check in result.value]
+        return failed + list(await asyncio.gather(*map(run, checks)))
 
 
 async def run(check: NodeCheck) -> _Result:
-    """Return what *check* found; that it failed itself is a finding too."""
+    """Return the findings of *check*; a failure or a timeout of the check is a finding, too."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             findings = await check.run()
         if not isinstance(findings, Sequence) or not all(isinstance(each, Finding) for each in findings):
-            raise TypeError(f"answered {findings!r:.80}, which is no sequence of Finding")
+            raise TypeError(f"returned {findings!r:.80} instead of a sequence of Finding")
         return check.name, findings
     except CheckInconclusive:
         return check.name, None
     except TimeoutError:
-        text = f"gave no answer within {CHECK_SECONDS:g} s"
+        text = f"check timed out after {CHECK_SECONDS:g} s"
     except Exception as error:
-        text = f"could not be done: {error!r}"
-    return check.name, [problem(text, "see whether what it looks at hangs; report it if the check itself is wrong")]
+        text = f"check failed: {error!r}"
+    return check.name, [problem(text, "check whether its subject hangs; report a bug if the check itself is broken")]
 
 
 def _wire(name: str, findings: Sequence[Finding] | None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""``nodeagent evict plan``: what the running agent would evict now, in which order and why; nothing is evicted.
+"""``nodeagent evict plan``: print the pods that the running agent would evict now, in order, without evicting them.
 
-Exit codes: 0 the plan is shown, 1 the agent could not make one, 2 the new configuration is wrong, 3 no agent answers.
+Exit codes: 0 printed, 1 the agent failed to create a plan, 2 invalid configuration, 3 the agent is unreachable.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ from nodeagent.model.wire import to_wire
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
-    evict = commands.add_parser("evict", help="tell what the node would evict")
+    evict = commands.add_parser("evict", help="predict evictions")
     actions = evict.add_subparsers(required=True, metavar="ACTION", parser_class=FlagParser)
-    plan = actions.add_parser("plan", help="show what would go now, in which order and why; nothing is evicted")
-    plan.add_argument("--config", metavar="FILE", help="judge by the thresholds of this file instead of those in force")
+    plan = actions.add_parser(
+        "plan", help="print the pods to evict now, in order and with reasons, without evicting them"
+    )
+    plan.add_argument("--config", metavar="FILE", help="use the thresholds of this file instead of the active ones")
     plan.add_argument(
         "--signal",
         default="",
         choices=[str(signal) for signal in Signal],
-        help="what to rank pods for if nothing is short",
+        help="signal to rank pods for if no threshold is met",
     )
     plan.add_argument("--root-dir", default=NodeSettings().root_dir, help="root directory of the running agent")
     plan.add_argument("-o", "--output", choices=("table", "json"), default="table")
@@ -48,18 +50,18 @@ def add_parser(commands: Any) -> None:
 
 
 def show_plan(arguments: argparse.Namespace) -> int:
-    """Ask the agent, print what it answers and return the exit code.
+    """Query the agent, print its plan and return the exit code.
 
-    :raises ConfigError: the new configuration is wrong; with every problem.
+    :raises ConfigError: the file of ``--config`` is invalid; contains all problems.
     """
     request = PlanRequest(thresholds=_thresholds(arguments.config), signal=arguments.signal)
     try:
-        plan = local.ask(Path(arguments.root_dir), PLAN_QUERY, request, EvictionPlan)
-    except local.NoAgent as error:
+        plan = local.query(Path(arguments.root_dir), PLAN_QUERY, request, EvictionPlan)
+    except local.AgentUnreachable as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.UNREACHABLE
-    except local.NotAnswered as error:
-        print(f"nodeagent: no plan: {error}", file=sys.stderr)
+    except local.AgentRequestFailed as error:
+        print(f"nodeagent: failed to get the eviction plan: {error}", file=sys.stderr)
         return ExitCode.PROBLEMS
     if arguments.output == "json":
         print_json(to_wire(plan))
@@ -85,15 +87,15 @@ def _print(plan: EvictionPlan) -> None:
     print_table(map(_threshold_row, plan.thresholds), ("THRESHOLD", "KIND", "AVAILABLE", "STATE"))
     print()
     if plan.over_limits:
-        print("Over limits of their own; these go first:")
+        print("Pods that exceed their local storage limits are evicted first:")
         _pod_table(plan.over_limits)
         print()
     if plan.reclaims_disk:
-        print("Unused images and dead containers go first; pods only if that is not enough.")
+        print("Unused images and dead containers are removed first, pods only if that is not sufficient.")
     if plan.signal:
-        print(f"For {plan.signal} would go, one at a time until the threshold is resolved:")
+        print(f"Pods to evict for {plan.signal}, one at a time until the threshold is resolved:")
     else:
-        print(f"Nothing is evicted for a threshold now. For {plan.ranked_for} the order would be:")
+        print(f"No threshold requires an eviction now. Order for {plan.ranked_for}:")
     _pod_table(plan.pods)
 
 
@@ -101,9 +103,9 @@ def _threshold_row(each: PlannedThreshold) -> tuple[str, ...]:
     if each.available is None:
         state = "not measured"
     elif not each.met:
-        state = "fine"
+        state = "not met"
     elif each.due_in_seconds:
-        state = f"met, acts in {each.due_in_seconds:.0f} s"
+        state = f"met, evicts in {each.due_in_seconds:.0f} s"
     else:
         state = "met"
     reclaim = f" (+{each.minimum_reclaim} to resolve)" if each.minimum_reclaim else ""
@@ -112,7 +114,7 @@ def _threshold_row(each: PlannedThreshold) -> tuple[str, ...]:
 
 
 def _amount(signal: str, amount: int) -> str:
-    """Return an amount as people read it: whole MiB for bytes."""
+    """Return *amount* for display: bytes are rounded down to MiB."""
     if "inodes" in signal or signal == Signal.PID:
         return str(amount)
     return str(Quantity(amount >> 20 << 20, format=Format.BINARY))
@@ -124,6 +126,6 @@ def _pod_table(pods: Iterable[PlannedPod]) -> None:
         for pod in pods
     ]
     if rows:
-        print_table(rows, ("VERDICT", "POD", "WHY"))
+        print_table(rows, ("OUTCOME", "POD", "REASON"))
     else:
         print("  no pods")

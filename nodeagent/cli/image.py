@@ -1,7 +1,8 @@
-"""``nodeagent image``: list, pull, pin and collect the images of this node, through the runtime's own endpoint.
+"""``nodeagent image``: list, pull, pin and garbage-collect the images of this node, through the container runtime.
 
-The flags are the daemon's (``--config``, ``--container-runtime-endpoint``, ``--root-dir``, …), so that the runtime and
-the rules are those of the agent. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no runtime answers.
+Accepts the flags of the daemon (``--config``, ``--container-runtime-endpoint``, ``--root-dir``, …), so that runtime and
+thresholds are the agent's. Exit codes: 0 done, 1 failed, 2 usage error or invalid configuration, 3 the runtime is
+unreachable.
 """
 
 from __future__ import annotations
@@ -44,27 +45,27 @@ _ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
-    image = commands.add_parser("image", help="list, pull, pin and collect images")
+    image = commands.add_parser("image", help="list, pull, pin and garbage-collect images")
     actions = image.add_subparsers(required=True, metavar="ACTION", parser_class=FlagParser)
-    _add(actions, "list", "show the images of the runtime's store", partial(_run, _list))
+    _add(actions, "list", "list the images of the runtime", partial(_run, _list))
     _add(
         actions,
         "pull",
-        "pull an image, with the credentials that the node's providers know",
+        "pull an image, with the credentials of the node's credential providers",
         partial(_run, _pull),
         image=True,
     )
-    _add(actions, "pin", "never collect an image on this node", partial(_run_alone, _pin), image=True)
-    _add(actions, "unpin", "let a pinned image be collected again", partial(_run_alone, _unpin), image=True)
-    collect = _add(actions, "gc", "remove unused images as age and disk ask for it", partial(_run, _collect))
-    collect.add_argument("--dry-run", action="store_true", help="only tell what would go, and why the rest stays")
-    collect.add_argument("--all", action="store_true", help="every unused image goes, whatever the disk has free")
+    _add(actions, "pin", "exempt an image from garbage collection", partial(_run_offline, _pin), image=True)
+    _add(actions, "unpin", "revoke the exemption of a pinned image", partial(_run_offline, _unpin), image=True)
+    collect = _add(actions, "gc", "remove unused images according to age and disk usage", partial(_run, _collect))
+    collect.add_argument("--dry-run", action="store_true", help="only print the images to remove and to retain")
+    collect.add_argument("--all", action="store_true", help="remove all unused images, regardless of disk usage")
 
 
 def _add(
-    actions: Any, name: str, what: str, handler: Callable[[argparse.Namespace], int], *, image: bool = False
+    actions: Any, name: str, text: str, handler: Callable[[argparse.Namespace], int], *, image: bool = False
 ) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=what)
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=text)
     if image:
         parser.add_argument("image", metavar="IMAGE")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
@@ -74,7 +75,7 @@ def _add(
 
 
 def _run(action: _Action, arguments: argparse.Namespace) -> int:
-    logging.getLogger("nodeagent_plugins").addHandler(logging.NullHandler())  # what matters is printed
+    logging.getLogger("nodeagent_plugins").addHandler(logging.NullHandler())  # Errors are printed.
     try:
         return action(arguments, load(read_flags(arguments)))
     except (ConfigError, PluginError):
@@ -84,8 +85,8 @@ def _run(action: _Action, arguments: argparse.Namespace) -> int:
         return ExitCode.UNREACHABLE if isinstance(error, RuntimeUnavailable) else ExitCode.PROBLEMS
 
 
-def _run_alone(action: Callable[[argparse.Namespace, Path], int], arguments: argparse.Namespace) -> int:
-    """Do what needs the root directory and nothing else: no configuration, no runtime."""
+def _run_offline(action: Callable[[argparse.Namespace, Path], int], arguments: argparse.Namespace) -> int:
+    """Run an action that needs only the root directory, neither a configuration nor the runtime."""
     flags = read_flags(arguments)
     if flags.problems:
         raise ConfigError(flags.problems)
@@ -104,13 +105,13 @@ def _list(arguments: argparse.Namespace, loaded: Loaded) -> int:
     async def work(context: AgentContext, _: PluginManager) -> Sequence[Image]:
         return await context.images.list_images()
 
-    images = _ask(loaded, work)
+    images = _with_runtime(loaded, work)
     pins = read_pins(_root(loaded))
-    found = [_shown(image, pins) for image in sorted(images, key=_name)]
+    reports = [_to_json(image, pins) for image in sorted(images, key=_name)]
     if arguments.output == "json":
-        print_json(found)
+        print_json(reports)
         return ExitCode.OK
-    rows = [(one["name"], _short(one["id"]), size_text(one["sizeBytes"]), one["pinnedBy"] or "-") for one in found]
+    rows = [(one["name"], _short(one["id"]), size_text(one["sizeBytes"]), one["pinnedBy"] or "-") for one in reports]
     print_table(rows, ("IMAGE", "ID", "SIZE", "PINNED BY"))
     return ExitCode.OK
 
@@ -119,7 +120,7 @@ def _pull(arguments: argparse.Namespace, loaded: Loaded) -> int:
     try:
         name = parse_image_name(arguments.image)
     except ValueError as error:
-        print(f"nodeagent: {arguments.image!r} {error}", file=sys.stderr)
+        print(f"nodeagent: image name {arguments.image!r} {error}", file=sys.stderr)
         return ExitCode.CONFIGURATION
     image = with_default_tag(arguments.image, name)
 
@@ -130,11 +131,11 @@ def _pull(arguments: argparse.Namespace, loaded: Loaded) -> int:
         return ref, await context.images.image_status(ref)
 
     started = time.monotonic()
-    ref, found = _ask(loaded, work)
+    ref, status = _with_runtime(loaded, work)
     seconds = round(time.monotonic() - started, 3)
-    size = found.size_bytes if found is not None else 0
+    size = status.size_bytes if status is not None else 0
     if arguments.output == "json":
-        id = found.id if found is not None else ""
+        id = status.id if status is not None else ""
         print_json({"image": image, "ref": ref, "id": id, "sizeBytes": size, "seconds": seconds})
     else:
         print(f"pulled {image} as {ref} in {seconds:.1f} s, {size_text(size)}")
@@ -146,7 +147,7 @@ def _pin(arguments: argparse.Namespace, root: Path) -> int:
         parse_image_name(arguments.image)
     except ValueError as error:
         if not _ID.fullmatch(arguments.image):
-            print(f"nodeagent: {arguments.image!r} {error}", file=sys.stderr)
+            print(f"nodeagent: image name {arguments.image!r} {error}", file=sys.stderr)
             return ExitCode.CONFIGURATION
     return _write(arguments, root, read_pins(root) | {full_name(arguments.image)}, "pinned")
 
@@ -173,26 +174,26 @@ def _collect(arguments: argparse.Namespace, loaded: Loaded) -> int:
         collector: ImageCollector = plugins.provide("nodeagent_provide_image_collector", context=context)
         return await collector.collect(everything=arguments.all, dry_run=arguments.dry_run)
 
-    done = _ask(loaded, work)
+    done = _with_runtime(loaded, work)
     failed = any(one.error for one in done.images)
     if arguments.output == "json":
         print_json(_collection(done, arguments.dry_run))
         return ExitCode.PROBLEMS if failed else ExitCode.OK
-    print(f"The disk of images is {done.used_percent} % full, {size_text(done.available_bytes)} are free.")
-    fate = "goes" if arguments.dry_run else "gone"
+    print(f"Image filesystem: {done.used_percent} % used, {size_text(done.available_bytes)} available")
+    removed = "remove" if arguments.dry_run else "removed"
     rows = [
-        (_name(one.image), size_text(one.image.size_bytes), _time(one.last_used), *_fate(one, fate))
+        (_name(one.image), size_text(one.image.size_bytes), _time(one.last_used), *_outcome(one, removed))
         for one in done.images
     ]
-    print_table(rows, ("IMAGE", "SIZE", "LAST USED", "FATE", "WHY"))
+    print_table(rows, ("IMAGE", "SIZE", "LAST USED", "OUTCOME", "REASON"))
     return ExitCode.PROBLEMS if failed else ExitCode.OK
 
 
 # --- the runtime ----------------------------------------------------------------------------------------------
 
 
-def _ask(loaded: Loaded, work: Callable[[AgentContext, PluginManager], Coroutine[Any, Any, _T]]) -> _T:
-    """Connect as the agent would, do *work* and return what it gives."""
+def _with_runtime(loaded: Loaded, work: Callable[[AgentContext, PluginManager], Coroutine[Any, Any, _T]]) -> _T:
+    """Connect to the runtime as the agent does, run *work* and return its result."""
     plugins = PluginManager()
     plugins.load_entry_points(loaded.settings.disabled_plugins)
 
@@ -222,9 +223,9 @@ async def _credentials(context: AgentContext, plugins: PluginManager, repository
 
 
 async def _pull_with(context: AgentContext, image: str, credentials: Sequence[Credentials]) -> str:
-    """Try one credential after the other, none at all where there is none.
+    """Pull with the first of *credentials* that succeeds, or anonymously if there are none; return the image reference.
 
-    :raises NodeAgentError: of the failures the last one.
+    :raises NodeAgentError: all attempts failed; the error of the last one.
     """
     *others, last = credentials or (None,)
     for credential in others:
@@ -234,18 +235,18 @@ async def _pull_with(context: AgentContext, image: str, credentials: Sequence[Cr
 
 
 @asynccontextmanager
-async def _progress(what: str, context: AgentContext) -> AsyncIterator[None]:
-    """Show on a terminal for how long something goes on, and how much was received as far as the runtime tells."""
+async def _progress(title: str, context: AgentContext) -> AsyncIterator[None]:
+    """Display the elapsed time on a terminal, and the received bytes if the runtime reports them."""
     progress = PullProgress()
 
-    async def tell() -> None:
+    async def display() -> None:
         for seconds in range(10**9):
-            print(f"\r\x1b[K{what}: {seconds} s{_far(progress)}", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{title}: {seconds} s{_received(progress)}", end="", file=sys.stderr, flush=True)
             await asyncio.sleep(1)
 
     tasks = []
     if sys.stderr.isatty():
-        tasks = [asyncio.create_task(progress.poll(context.images, asyncio.sleep)), asyncio.create_task(tell())]
+        tasks = [asyncio.create_task(progress.poll(context.images, asyncio.sleep)), asyncio.create_task(display())]
     try:
         yield
     finally:
@@ -256,20 +257,20 @@ async def _progress(what: str, context: AgentContext) -> AsyncIterator[None]:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _far(progress: PullProgress) -> str:
+def _received(progress: PullProgress) -> str:
     if progress.supported is False:
-        return ", and this runtime does not tell how much it has received"
+        return ", this runtime does not report progress"
     return f", {progress} received" if progress.total_bytes else ""
 
 
-# --- what is shown --------------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------------------
 
 
 def _root(loaded: Loaded) -> Path:
     return Path(loaded.settings.root_dir)
 
 
-def _shown(image: Image, pins: frozenset[str]) -> dict[str, Any]:
+def _to_json(image: Image, pins: frozenset[str]) -> dict[str, Any]:
     return {
         "name": _name(image),
         "id": image.id,
@@ -304,10 +305,12 @@ def _collection(done: ImageCollection, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def _fate(one: CollectableImage, goes: str) -> tuple[str, str]:
+def _outcome(one: CollectableImage, removed: str) -> tuple[str, str]:
     if one.error:
         return "failed", one.error
-    return (goes, one.removal_reason) if one.removal_reason else ("stays", one.retained_reason or "not needed")
+    if one.removal_reason:
+        return removed, one.removal_reason
+    return "retained", one.retained_reason or "no space needed"
 
 
 def _name(image: Image) -> str:
@@ -318,5 +321,5 @@ def _short(id: str) -> str:
     return id.removeprefix("sha256:")[:_SHORT_ID]
 
 
-def _time(moment: datetime | None) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment else "never"
+def _time(at: datetime | None) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ") if at else "never"

@@ -1,4 +1,4 @@
-"""Asks the running agent, on its local socket."""
+"""Client of the running agent's local socket."""
 
 from __future__ import annotations
 
@@ -11,51 +11,55 @@ import msgspec
 from nodeagent.contracts.local import LOCAL_SOCKET, LocalRequest, LocalResponse
 from nodeagent.errors import NodeAgentError
 
-ANSWER_SECONDS = 40.0
+RESPONSE_SECONDS = 40.0
 _CHUNK = 65536
 T = TypeVar("T")
 
 
-class NoAgent(NodeAgentError):
-    """No agent answers; the text says what to do."""
+class AgentUnreachable(NodeAgentError):
+    """The agent does not respond; the message contains a remedy."""
 
-    reason = "NoAgent"
-
-
-class NotAnswered(NodeAgentError):
-    """The agent has no answer; the text is its own."""
-
-    reason = "NotAnswered"
+    reason = "AgentUnreachable"
 
 
-def ask(root: Path, question: str, arguments: object, into: type[T]) -> T:
-    """Return what the agent with root directory *root* answers.
+class AgentRequestFailed(NodeAgentError):
+    """The agent returned an error; the message is the agent's."""
 
-    :raises NoAgent: none runs there, or it does not answer in time.
-    :raises NotAnswered: the agent says why it cannot tell.
+    reason = "AgentRequestFailed"
+
+
+def query(root: Path, name: str, arguments: object, into: type[T]) -> T:
+    """Send a query to the agent with root directory *root* and return the result.
+
+    :param name: name of the query, see :class:`nodeagent.contracts.local.LocalQuery`.
+    :param into: the type that the result is decoded to.
+    :raises AgentUnreachable: the agent is not running, or did not respond in time.
+    :raises AgentRequestFailed: the agent returned an error.
     """
-    place = root / LOCAL_SOCKET
-    request = LocalRequest(question, msgspec.Raw(msgspec.json.encode(arguments)))
+    path = root / LOCAL_SOCKET
+    request = LocalRequest(name, msgspec.Raw(msgspec.json.encode(arguments)))
     try:
-        answer = msgspec.json.decode(_exchange(place, msgspec.json.encode(request)), type=LocalResponse)
-        if answer.error:
-            raise NotAnswered(answer.error)
-        return msgspec.json.decode(answer.answer, type=into)
+        response = msgspec.json.decode(_exchange(path, msgspec.json.encode(request)), type=LocalResponse)
+        if response.error:
+            raise AgentRequestFailed(response.error)
+        return msgspec.json.decode(response.answer, type=into)
     except PermissionError as error:
-        raise NoAgent(f"{place} is for root alone; run this command as root") from error
+        raise AgentUnreachable(f"permission denied: {path}; run this command as root") from error
     except (FileNotFoundError, ConnectionRefusedError) as error:
-        raise NoAgent(
-            f"no agent answers at {place}: {error.strerror}; start it, or name its directory with --root-dir; "
-            "`nodeagent doctor` looks at the machine without it"
+        raise AgentUnreachable(
+            f"no agent is listening on {path}: {error.strerror}; start it, or specify its directory with --root-dir; "
+            "`nodeagent doctor` checks the node without a running agent"
         ) from error
     except (OSError, msgspec.DecodeError) as error:
-        raise NoAgent(f"no agent answers at {place}: {error}; it may hang, its log and its health port tell") from error
+        raise AgentUnreachable(
+            f"failed to query the agent on {path}: {error}; it may hang, check its log and its healthz endpoint"
+        ) from error
 
 
-def answers(root: Path) -> bool:
-    """Whether an agent with root directory *root* takes questions."""
+def is_listening(root: Path) -> bool:
+    """Return whether an agent with root directory *root* accepts connections, also from another user."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(ANSWER_SECONDS)
+        connection.settimeout(RESPONSE_SECONDS)
         try:
             connection.connect(str(root / LOCAL_SOCKET))
         except OSError as error:
@@ -63,12 +67,12 @@ def answers(root: Path) -> bool:
     return True
 
 
-def _exchange(place: Path, request: bytes) -> bytes:
+def _exchange(path: Path, request: bytes) -> bytes:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(ANSWER_SECONDS)
-        connection.connect(str(place))
+        connection.settimeout(RESPONSE_SECONDS)
+        connection.connect(str(path))
         connection.sendall(request + b"\n")
-        answer = bytearray()
+        response = bytearray()
         while chunk := connection.recv(_CHUNK):
-            answer += chunk
-    return bytes(answer)
+            response += chunk
+    return bytes(response)

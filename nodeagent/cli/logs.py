@@ -1,6 +1,6 @@
-"""``nodeagent logs``: logs of containers and of the system, from an agent's server, with the caller's credentials.
+"""``nodeagent logs``: print container and system logs from an agent's server, with the user's credentials.
 
-Exit codes: 0 shown, 1 the server refuses or has no such log, 2 wrong usage, 3 the server cannot be reached.
+Exit codes: 0 printed, 1 the server rejected the request or has no such log, 2 usage error, 3 the server is unreachable.
 """
 
 from __future__ import annotations
@@ -27,84 +27,93 @@ if TYPE_CHECKING:
     import aiohttp
 
 MAX_LINE_BYTES = 1024 * 1024
-"""A longer line is shown in pieces, so that memory stays flat."""
+"""Longer lines are printed in pieces, which bounds memory usage."""
 INTERRUPTED = 130
-_COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
+_COLORS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 _ENTRY = re.compile(r"<a href=[^>]*>(.*?)</a>")
 Query = list[tuple[str, str]]
 
 
-class Refusal(NodeAgentError):
-    """The server answered that it will not, or cannot; the text is its own."""
+class LogRequestError(NodeAgentError):
+    """The server rejected the request, or does not have the log; the message is the server's."""
 
-    reason = "Refused"
+    reason = "LogRequestError"
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One log: where it is served, and how its lines are marked when there are others."""
+    """Request for one log."""
 
     label: str
+    """Prefix of its lines if several logs are printed."""
     path: str
     query: tuple[tuple[str, str], ...]
 
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
-    logs = commands.add_parser("logs", help="show logs of pods, or of the system")
+    logs = commands.add_parser("logs", help="print logs of pods or of the system")
     logs.add_argument(
-        "names", nargs="*", metavar="[NAMESPACE/]POD", help="pods; with --system files below /var/log of the node"
+        "names", nargs="*", metavar="[NAMESPACE/]POD", help="pods; with --system: files in the node's /var/log"
     )
-    logs.add_argument("-f", "--follow", action="store_true", help="go on as the logs grow")
-    logs.add_argument("--tail", type=_count, metavar="N", help="the last N lines of each log alone")
-    logs.add_argument("--since", type=_duration, metavar="DURATION", help="what is younger alone, such as 5m or 1h30m")
-    logs.add_argument("--timestamps", action="store_true", help="the time before each line")
-    logs.add_argument("-p", "--previous", action="store_true", help="of the run before the last restart")
-    logs.add_argument("-c", "--container", default="", help="of this container alone; else of all of the pod")
-    logs.add_argument("--system", action="store_true", help="logs of the system instead of pods")
-    logs.add_argument("--query", action="append", default=[], metavar="SERVICE", help="a service's log, with --system")
-    logs.add_argument("--pattern", default="", help="lines that match alone, with --query")
-    logs.add_argument("--boot", type=_boot, metavar="N", help="of this boot (0), the one before (-1), …, with --query")
+    logs.add_argument("-f", "--follow", action="store_true", help="stream the logs")
+    logs.add_argument("--tail", type=_count, metavar="N", help="print only the last N lines of each log")
+    logs.add_argument(
+        "--since", type=_duration, metavar="DURATION", help="print only logs newer than a duration, such as 5m or 1h30m"
+    )
+    logs.add_argument("--timestamps", action="store_true", help="print the time of each line")
+    logs.add_argument(
+        "-p", "--previous", action="store_true", help="print the logs of the previous instance of the container"
+    )
+    logs.add_argument("-c", "--container", default="", help="print only the logs of this container (default: all)")
+    logs.add_argument("--system", action="store_true", help="print logs of the system instead of pods")
+    logs.add_argument(
+        "--query", action="append", default=[], metavar="SERVICE", help="print the log of a service; with --system"
+    )
+    logs.add_argument("--pattern", default="", help="print only lines that match a regular expression; with --query")
+    logs.add_argument(
+        "--boot", type=_boot, metavar="N", help="print logs of this boot (0), the previous one (-1), …; with --query"
+    )
     agent_server.add_flags(logs)
     logs.set_defaults(handler=lambda arguments: show(arguments, logs))
 
 
 def show(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    """Print what is asked for and return the exit code."""
-    if problem := _misuse(arguments):
+    """Print the requested logs and return the exit code."""
+    if problem := _usage_error(arguments):
         parser.error(problem)
     try:
-        return asyncio.run(_show(arguments, agent_server.find(arguments)))
-    except agent_server.NoServer as error:
+        return asyncio.run(_show(arguments, agent_server.resolve(arguments)))
+    except agent_server.ServerUnreachable as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.UNREACHABLE
-    except Refusal as error:
+    except LogRequestError as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.PROBLEMS
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _misuse(arguments: argparse.Namespace) -> str:
-    """Return which options do not go together, or nothing."""
+def _usage_error(arguments: argparse.Namespace) -> str:
+    """Return an error for options that cannot be combined; empty if there is none."""
     if not arguments.system:
         if arguments.query or arguments.pattern or arguments.boot is not None:
-            return "--query, --pattern and --boot need --system"
-        return "" if arguments.names else "a pod is needed, or --system"
+            return "--query, --pattern and --boot require --system"
+        return "" if arguments.names else "specify a pod or --system"
     if arguments.previous or arguments.container or arguments.timestamps:
-        return "--previous, --container and --timestamps are for pods, not for --system"
+        return "--previous, --container and --timestamps cannot be used with --system"
     if arguments.query and arguments.names:
-        return "--query and files do not go together"
+        return "--query cannot be used with files"
     if (arguments.since or arguments.pattern or arguments.boot is not None) and not arguments.query:
-        return "--since, --pattern and --boot need --query with --system"
+        return "--since, --pattern and --boot require --query if --system is set"
     return ""
 
 
-async def _show(arguments: argparse.Namespace, place: agent_server.Place) -> int:
+async def _show(arguments: argparse.Namespace, endpoint: agent_server.ServerEndpoint) -> int:
     import aiohttp
 
     try:
-        async with agent_server.session(place) as session:
+        async with agent_server.session(endpoint) as session:
             if arguments.system and not arguments.query and not arguments.names:
                 print("\n".join(_entries(await _text(session, "/logs/"))))
                 return ExitCode.OK
@@ -112,15 +121,17 @@ async def _show(arguments: argparse.Namespace, place: agent_server.Place) -> int
             return await _print_all(session, streams)
     except aiohttp.ClientConnectorCertificateError as error:
         cause = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
-        raise agent_server.NoServer(
-            f"{place.url} shows a certificate that cannot be trusted: {cause}; name its authority, or the certificate "
-            "itself if it is self-signed (in the agent's --cert-dir), with --certificate-authority"
+        raise agent_server.ServerUnreachable(
+            f"failed to verify the certificate of {endpoint.url}: {cause}; use --certificate-authority "  # wording: ok
+            "with its CA certificate, or with the certificate itself if it is self-signed (in the agent's --cert-dir)"
         ) from error
     except (aiohttp.ClientConnectionError, TimeoutError) as error:
-        raise agent_server.NoServer(f"{place.url} cannot be reached: {str(error) or 'not in time'}") from error
+        raise agent_server.ServerUnreachable(
+            f"failed to connect to {endpoint.url}: {str(error) or 'timed out'}"
+        ) from error
 
 
-# --- which logs -----------------------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------------------
 
 
 async def _pod_streams(session: aiohttp.ClientSession, arguments: argparse.Namespace) -> list[Stream]:
@@ -140,36 +151,36 @@ async def _pod_streams(session: aiohttp.ClientSession, arguments: argparse.Names
             f"/containerLogs/{quote(namespace)}/{quote(pod)}/{quote(container)}",
             tuple(query),
         )
-        for (namespace, pod), found in containers.items()
-        for container in found
+        for (namespace, pod), pod_containers in containers.items()
+        for container in pod_containers
     ]
 
 
 async def _containers(
     session: aiohttp.ClientSession, names: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], list[str]]:
-    """Return the containers of each pod that have begun: those that wait have no log yet.
+    """Return the containers of each pod that have started; waiting ones have no log yet.
 
-    :raises Refusal: the node does not have one of the pods.
+    :raises LogRequestError: a pod is not on the node.
     """
     import msgspec
 
     listing = msgspec.json.decode(await _text(session, "/pods"))
     pods = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in listing.get("items") or ()}
-    found = {}
+    containers = {}
     for namespace, name in names:
         pod = pods.get((namespace, name))
         if pod is None:
-            raise Refusal(f'this node does not have the pod "{namespace}/{name}"')
+            raise LogRequestError(f'pod "{namespace}/{name}" not found on this node')
         status = pod.get("status") or {}
-        began = [
+        started = [
             each["name"]
             for group in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
             for each in status.get(group) or ()
             if each.get("containerID") or each.get("lastState")
         ]
-        found[namespace, name] = began or [pod["spec"]["containers"][0]["name"]]
-    return found
+        containers[namespace, name] = started or [pod["spec"]["containers"][0]["name"]]
+    return containers
 
 
 def _system_streams(arguments: argparse.Namespace) -> list[Stream]:
@@ -179,8 +190,8 @@ def _system_streams(arguments: argparse.Namespace) -> list[Stream]:
     if not arguments.query:
         return [Stream(name, f"/logs/{quote(name.lstrip('/'))}", tuple(query)) for name in arguments.names]
     if arguments.since is not None:
-        moment = datetime.now(UTC) - timedelta(seconds=arguments.since.seconds)
-        query.append(("sinceTime", moment.strftime("%Y-%m-%dT%H:%M:%SZ")))
+        since = datetime.now(UTC) - timedelta(seconds=arguments.since.seconds)
+        query.append(("sinceTime", since.strftime("%Y-%m-%dT%H:%M:%SZ")))
     if arguments.pattern:
         query.append(("pattern", arguments.pattern))
     if arguments.boot is not None:
@@ -193,11 +204,11 @@ def _system_streams(arguments: argparse.Namespace) -> list[Stream]:
 
 
 async def _print_all(session: aiohttp.ClientSession, streams: Sequence[Stream]) -> int:
-    """Print every log, at once; the lines of several are marked. One that fails does not end the others."""
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    pods = list(dict.fromkeys(stream.label.partition(" ")[0] for stream in streams))  # a colour each
+    """Print the logs concurrently; the lines of several are labeled. A failed one does not affect the others."""
+    colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    pods = list(dict.fromkeys(stream.label.partition(" ")[0] for stream in streams))  # One color per pod.
     labels = [
-        _label(stream, pods.index(stream.label.partition(" ")[0]), coloured) if len(streams) > 1 else b""
+        _label(stream, pods.index(stream.label.partition(" ")[0]), colored) if len(streams) > 1 else b""
         for stream in streams
     ]
     results = await asyncio.gather(
@@ -205,26 +216,28 @@ async def _print_all(session: aiohttp.ClientSession, streams: Sequence[Stream]) 
     )
     failures = [result for result in results if isinstance(result, BaseException)]
     for failure in failures:
-        if not isinstance(failure, Refusal):
+        if not isinstance(failure, LogRequestError):
             raise failure
         print(f"nodeagent: {failure}", file=sys.stderr)
     return ExitCode.PROBLEMS if failures else ExitCode.OK
 
 
 async def _print(session: aiohttp.ClientSession, stream: Stream, label: bytes) -> None:
-    async with session.get(stream.path, params=stream.query, allow_redirects=False) as answer:
-        await _refused(answer, stream.label)
-        if answer.content_type == "text/html":  # a list of files in the place of a log
+    async with session.get(stream.path, params=stream.query, allow_redirects=False) as response:
+        await _raise_for_status(response, stream.label)
+        if response.content_type == "text/html":  # A directory listing instead of a log.
             remedy = (
-                "set enableSystemLogQuery and the gate NodeLogQuery" if stream.path == "/logs/" else "name a file in it"
+                "set enableSystemLogQuery and the feature gate NodeLogQuery"
+                if stream.path == "/logs/"
+                else "specify a file in it"
             )
-            raise Refusal(f"{stream.label}: the node answers with a directory; {remedy}")
+            raise LogRequestError(f"{stream.label}: the node returned a directory listing; {remedy}")
         if not label:
-            async for piece in answer.content.iter_any():
+            async for piece in response.content.iter_any():
                 _write(piece)
             return
         rest = b""
-        async for piece in answer.content.iter_any():
+        async for piece in response.content.iter_any():
             *lines, rest = (rest + piece).split(b"\n")
             if len(rest) > MAX_LINE_BYTES:
                 lines, rest = [*lines, rest], b""
@@ -235,16 +248,19 @@ async def _print(session: aiohttp.ClientSession, stream: Stream, label: bytes) -
 
 
 async def _text(session: aiohttp.ClientSession, path: str) -> str:
-    async with session.get(path, allow_redirects=False) as answer:
-        await _refused(answer, path)
-        return await answer.text(errors="replace")
+    async with session.get(path, allow_redirects=False) as response:
+        await _raise_for_status(response, path)
+        return await response.text(errors="replace")
 
 
-async def _refused(answer: aiohttp.ClientResponse, what: str) -> None:
-    """Raise unless the answer is what was asked for."""
-    if answer.status != 200:
-        said = (await answer.content.read(2000)).decode(errors="replace").strip()
-        raise Refusal(f"{what}: {said or answer.reason} ({answer.status})")
+async def _raise_for_status(response: aiohttp.ClientResponse, subject: str) -> None:
+    """Raise an error with the server's message unless the status is 200.
+
+    :raises LogRequestError: the status is not 200.
+    """
+    if response.status != 200:
+        message = (await response.content.read(2000)).decode(errors="replace").strip()
+        raise LogRequestError(f"{subject}: {message or response.reason} ({response.status})")
 
 
 def _write(data: bytes) -> None:
@@ -252,9 +268,9 @@ def _write(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _label(stream: Stream, index: int, coloured: bool) -> bytes:
+def _label(stream: Stream, index: int, colored: bool) -> bytes:
     text = f"[{stream.label}]"
-    return (f"\x1b[{_COLOURS[index % len(_COLOURS)]}m{text}\x1b[0m " if coloured else f"{text} ").encode()
+    return (f"\x1b[{_COLORS[index % len(_COLORS)]}m{text}\x1b[0m " if colored else f"{text} ").encode()
 
 
 def _entries(page: str) -> list[str]:
@@ -282,9 +298,9 @@ def _boot(text: str) -> int:
 
 def _duration(text: str) -> Duration:
     try:
-        found = Duration.parse(text)
+        duration = Duration.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
-    if found.seconds <= 0:
-        raise argparse.ArgumentTypeError("must be longer than nothing")
-    return found
+    if duration.seconds <= 0:
+        raise argparse.ArgumentTypeError("must be greater than 0")
+    return duration

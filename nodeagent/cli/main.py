@@ -1,4 +1,4 @@
-"""The command line: ``nodeagent [run] FLAGS`` is the daemon, every other word is a command of its own."""
+"""Command dispatch: ``nodeagent [run] FLAGS`` starts the daemon, ``nodeagent COMMAND`` any other command."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 from nodeagent import __version__
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.printing import print_refusal
+from nodeagent.cli.printing import print_startup_error
 from nodeagent.errors import ConfigError, PluginError
 
 COMMANDS = ("config", "plugins", "creds", "image", "status", "why", "doctor", "logs", "evict", "shutdown", "demo")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command that *argv* names and return its exit code."""
+    """Run the command in *argv* and return its exit code."""
     try:
         if argv and argv[0] in COMMANDS:
             return _command(argv)
@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
 
         return run.run(argv[1:] if argv and argv[0] == "run" else argv)
     except (ConfigError, PluginError) as error:
-        print_refusal(error)
+        print_startup_error(error)
         return ExitCode.CONFIGURATION
 
 
@@ -38,33 +38,33 @@ def _command(argv: Sequence[str]) -> int:
         code = int(arguments.handler(arguments))
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads has gone, as `head` does: nothing is left to say, also not by the interpreter as it ends.
+        # The reader exited early, as `head` does. The interpreter flushes standard output at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     return code
 
 
 def _help() -> int:
-    """Print every command: the flags of the daemon alone are some two hundred lines, and hide the others."""
+    """Print all commands, without the approximately 200 flags of the daemon."""
     parser = _parser()
     print(parser.format_help())
-    print("Without a command the agent runs, as with `nodeagent run`; `nodeagent run --help` shows its flags.")
+    print("Without a command, the agent is started as with `nodeagent run`; `nodeagent run --help` lists its flags.")
     return ExitCode.OK
 
 
-def _unknown(word: str) -> int:
+def _unknown(name: str) -> int:
     from nodeagent.config.codec import nearest
 
-    near = nearest(word, [*COMMANDS, "run"])
-    hint = f"did you mean {near}?" if near else f"known are run, {', '.join(COMMANDS)}"
-    print(f"nodeagent: {word!r} is not a command; {hint}", file=sys.stderr)
+    near = nearest(name, [*COMMANDS, "run"])
+    hint = f"did you mean {near}?" if near else f"commands are run, {', '.join(COMMANDS)}"
+    print(f"nodeagent: unknown command {name!r}; {hint}", file=sys.stderr)
     return ExitCode.CONFIGURATION
 
 
 def _parser() -> argparse.ArgumentParser:
     from nodeagent.cli import config, creds, demo, doctor, evict, image, logs, plugins, shutdown, status, why
 
-    parser = argparse.ArgumentParser(prog="nodeagent", description="The agent that runs the workloads of a Linux node.")
+    parser = argparse.ArgumentParser(prog="nodeagent", description="Node agent: runs the pods of a Linux node.")
     parser.add_argument("--version", action="version", version=f"nodeagent {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     config.add_parser(commands)

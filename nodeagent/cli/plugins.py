@@ -1,7 +1,7 @@
-"""``nodeagent plugins``: what is loaded and what it decided, a project for a new one, and what is wrong with one.
+"""``nodeagent plugins``: list plugins and their decisions, generate a plugin project, check a plugin.
 
-Exit codes: 0 done and nothing found, 1 ``check`` found problems or ``list`` met a plugin that cannot be loaded, 2 the
-name, the directory or the path given is wrong and nothing was written or checked.
+Exit codes: 0 done without findings, 1 ``check`` found problems or ``list`` failed to load a plugin, 2 the name, the
+directory or the path is invalid and nothing was written or checked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nodeagent.authoring.project import LICENSES, BadProject, check_name, write_project
+from nodeagent.authoring.scaffold import LICENSES, ScaffoldError, check_name, write_project
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
 from nodeagent.errors import PluginError
@@ -27,34 +27,34 @@ _SHOWN_DECISIONS = 20
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
-    parser = commands.add_parser("plugins", help="list the plugins of this installation, begin one, check one")
+    parser = commands.add_parser("plugins", help="list the installed plugins, generate or check a plugin")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="name, version, origin, hooks and state of every plugin")
+    listing = actions.add_parser("list", help="list name, version, origin, hooks and state of all plugins")
     listing.add_argument("-o", "--output", choices=("table", "json"), default="table")
     listing.add_argument("--root-dir", default=DEFAULT_ROOT, help="root directory of the running agent")
     listing.add_argument("--disable-plugin", action="append", default=[], metavar="NAME")
     listing.set_defaults(handler=list_plugins)
-    new = actions.add_parser("new", help="write the project of a new plugin, with tests that pass")
+    new = actions.add_parser("new", help="generate the project of a new plugin, with tests")
     new.add_argument("name", metavar="NAME", help="the plugin's name in settings, listings and events")
-    new.add_argument("--dir", type=Path, metavar="D", help="where to write it; ./nodeagent-NAME when not given")
-    new.add_argument("--license", choices=LICENSES, default=LICENSES[0], help="what LICENSE holds (%(default)s)")
+    new.add_argument("--dir", type=Path, metavar="D", help="directory of the project (default: ./nodeagent-NAME)")
+    new.add_argument("--license", choices=LICENSES, default=LICENSES[0], help="license of the project (%(default)s)")
     new.set_defaults(handler=new_plugin)
-    check = actions.add_parser("check", help="tell what is wrong with a plugin, with file and line")
+    check = actions.add_parser("check", help="report problems of a plugin, with file and line")
     check.add_argument("path", type=Path, metavar="PATH", help="the project, its package, or a single file")
     check.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    check.add_argument("--no-import", action="store_true", help="read the source alone; run none of the plugin's code")
+    check.add_argument("--no-import", action="store_true", help="check only the source; do not run the plugin's code")
     check.add_argument(
         "--import-seconds",
         type=float,
         default=0.2,
         metavar="S",
-        help="how long importing it may take, the agent's own modules aside (%(default)s)",
+        help="maximum import time, without the agent's modules (%(default)s)",
     )
     check.set_defaults(handler=check_plugin)
 
 
 def list_plugins(arguments: argparse.Namespace) -> int:
-    """Print every installed plugin and the last decisions of a running agent's plugins."""
+    """Print the installed plugins and the latest decisions of the running agent's plugins."""
     manager = PluginManager()
     try:
         manager.load_entry_points(arguments.disable_plugin)
@@ -79,30 +79,32 @@ def list_plugins(arguments: argparse.Namespace) -> int:
 
 
 def new_plugin(arguments: argparse.Namespace) -> int:
-    """Write a project and tell what to do next."""
+    """Write a project and print the next steps."""
     installed = {entry.name for entry in importlib.metadata.entry_points(group=GROUP)}
-    folder = arguments.dir or Path(f"nodeagent-{arguments.name.replace('_', '-')}")
+    directory = arguments.dir or Path(f"nodeagent-{arguments.name.replace('_', '-')}")
     try:
         check_name(arguments.name, frozenset(installed))
-        files = write_project(arguments.name, folder, license_name=arguments.license)
-    except BadProject as error:
+        files = write_project(arguments.name, directory, license_name=arguments.license)
+    except ScaffoldError as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.CONFIGURATION
     for file in files:
         print(file)
-    print(f"\nNext, in the environment of nodeagent:\n  cd {folder}\n  pip install -e '.[dev]'\n  pytest")
+    print(
+        f"\nNext steps, in the Python environment of nodeagent:\n  cd {directory}\n  pip install -e '.[dev]'\n  pytest"
+    )
     return ExitCode.OK
 
 
 def check_plugin(arguments: argparse.Namespace) -> int:
-    """Print every finding, one a line, or as a list in JSON."""
+    """Print the findings, one per line or as a JSON list."""
     from nodeagent.authoring import check
 
     try:
         findings = check.check_plugin(
             arguments.path, load=not arguments.no_import, slow_seconds=arguments.import_seconds
         )
-    except check.NoPlugin as error:
+    except check.InvalidPluginPath as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.CONFIGURATION
     if arguments.output == "json":
@@ -128,7 +130,7 @@ def _print(plugins: list[dict[str, Any]], decisions: list[dict[str, Any]]) -> No
     print_table(rows, ("NAME", "VERSION", "ORIGIN", "STATE", "HOOKS"))
     if not decisions:
         return
-    print("\nLast decisions")
+    print("\nLatest decisions")
     rows = [
         (
             datetime.fromtimestamp(decision["at"], UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -139,4 +141,4 @@ def _print(plugins: list[dict[str, Any]], decisions: list[dict[str, Any]]) -> No
         )
         for decision in decisions[-_SHOWN_DECISIONS:]
     ]
-    print_table(rows, ("TIME", "PLUGIN", "HOOK", "SUBJECT", "VERDICT"))
+    print_table(rows, ("TIME", "PLUGIN", "HOOK", "SUBJECT", "DECISION"))

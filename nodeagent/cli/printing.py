@@ -1,4 +1,4 @@
-"""How every command prints data, tables and what is refused."""
+"""Output of all commands: JSON, tables and startup errors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from nodeagent.errors import ConfigError, PluginError
 
-_NARROWEST = 24
-"""How narrow a last column may become before the terminal does better by itself."""
+_MIN_LAST_COLUMN = 24
+"""Minimum width to wrap the last column; below it, long lines are left to the terminal."""
 
 
-def print_refusal(error: ConfigError | PluginError) -> None:
-    """Tell on standard error why nothing was started, every problem on a line of its own."""
+def print_startup_error(error: ConfigError | PluginError) -> None:
+    """Print the reason why nothing was started to standard error, one line per problem."""
     if isinstance(error, PluginError):
         print(f"nodeagent: {error}", file=sys.stderr)
         return
@@ -25,14 +25,14 @@ def print_refusal(error: ConfigError | PluginError) -> None:
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:
-    """Print *value* as JSON; without *indent* on one line."""
+    """Print *value* as JSON, on one line if *indent* is ``None``."""
     print(json.dumps(value, indent=indent, ensure_ascii=False))
 
 
 def print_table(rows: Iterable[Sequence[str]], heading: Sequence[str] = ()) -> None:
-    """Print columns one below the other; on a terminal a long last column goes on in the lines below it.
+    """Print *rows* in aligned columns; on a terminal, the last column is wrapped.
 
-    Piped, each row is one line, for programs that read lines.
+    If standard output is not a terminal, each row is one line, for line-oriented tools.
     """
     table = [*([heading] if heading else ()), *rows]
     if not table:
@@ -48,8 +48,8 @@ def print_table(rows: Iterable[Sequence[str]], heading: Sequence[str] = ()) -> N
 
 
 def _room(left: int) -> int:
-    """Return how wide the last column may be; 0 is no limit."""
+    """Return the maximum width of the last column; 0 is unlimited."""
     if not sys.stdout.isatty():
         return 0
     room = shutil.get_terminal_size().columns - left
-    return room if room >= _NARROWEST else 0
+    return room if room >= _MIN_LAST_COLUMN else 0

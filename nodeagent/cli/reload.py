@@ -1,7 +1,8 @@
-"""SIGHUP takes over a changed configuration: it is checked, then the program starts anew in its own process.
+"""Reload of the configuration on SIGHUP: the changed files are checked, then the process executes itself again.
 
-What is wrong with it leaves the one before in force. Most of that is found while the agent still runs; what only a
-start can tell, such as a control group or a kernel setting that is not there, makes the start fall back.
+An invalid configuration is rejected and the previous one stays active. Most errors are found while the agent is still
+running. Errors that only a start detects, such as a missing cgroup or kernel setting, make the start fall back to the
+previous configuration.
 """
 
 from __future__ import annotations
@@ -28,26 +29,26 @@ from nodeagent.pluginmanager import PluginManager
 
 _log = logging.getLogger("nodeagent")
 
-_BEFORE = "NODEAGENT_CONFIGURATION_BEFORE"
-"""Tells a program that starts anew where the configuration is that was in force until then."""
+_PREVIOUS = "NODEAGENT_PREVIOUS_CONFIGURATION"
+"""Environment variable for the next process: the directory with the previously active configuration."""
 _FALL_BACK = "NODEAGENT_FALL_BACK"
-"""Tells it to use that one."""
+"""Environment variable for the next process: set if it must use the previous configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What the command line and the files that it names give."""
+    """Validated configuration and plugins of a command line."""
 
     loaded: Loaded
     plugins: PluginManager
     settings: dict[str, dict[str, Any]]
-    """Of plugins, by name."""
+    """Settings of plugins, by name."""
 
 
 def prepare(arguments: Sequence[str]) -> Prepared:
-    """Read and check everything that can be checked without a start.
+    """Load the configuration and the plugins, with all checks that do not require a start.
 
-    :raises ConfigError: with every problem of the configuration.
+    :raises ConfigError: the configuration is invalid; contains all problems.
     :raises PluginError: a plugin cannot be loaded.
     """
     loaded = load_configuration(arguments)
@@ -58,95 +59,95 @@ def prepare(arguments: Sequence[str]) -> Prepared:
 
 
 class Reload:
-    """What one run of the program has to know of the one before it and of the one after it.
+    """State that is passed from process to process across reloads.
 
-    :param arguments: the flags of the daemon as given.
-    :param environment: of the process; what is meant for this class alone is taken out of it.
+    :param arguments: the flags of the daemon, as specified.
+    :param environment: of the process; the variables of this class are removed from it.
     """
 
     def __init__(self, arguments: Sequence[str], environment: MutableMapping[str, str] = os.environ) -> None:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be answered
-        self._given = tuple(arguments)
-        self._before = environment.pop(_BEFORE, "")
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # The default action would terminate the process during startup.
+        self._specified = tuple(arguments)
+        self._previous = environment.pop(_PREVIOUS, "")
         self._fallen_back = bool(environment.pop(_FALL_BACK, ""))
         self._environment = dict(environment)
         self._next: dict[str, str] | None = None
-        self._settled = False
+        self._confirmed = False
 
     @property
     def arguments(self) -> Sequence[str]:
-        """The flags to use: those given, and after a fall-back the files of the configuration before."""
+        """The effective flags: those specified; after a fallback, with the files of the previous configuration."""
         if not self._fallen_back:
-            return self._given
-        before = Path(self._before)
-        files = ("--config", f"{before}/config.yaml", "--config-dir", "", "--plugin-config", f"{before}/plugins.yaml")
-        return (*self._given, *files)
+            return self._specified
+        previous = Path(self._previous)
+        files = ("--config", f"{previous}/config.yaml", "--config-dir", "")
+        return (*self._specified, *files, "--plugin-config", f"{previous}/plugins.yaml")
 
     @property
-    def due(self) -> bool:
-        """Whether the program is to start anew when it has ended."""
+    def pending(self) -> bool:
+        """True if the process must execute itself again once the agent has stopped."""
         return self._next is not None
 
-    def settle(self) -> None:
-        """The configuration has proven itself: there is no way back any more."""
-        self._settled = True
+    def confirm(self) -> None:
+        """Record that the agent has started with this configuration, which disables the fallback."""
+        self._confirmed = True
 
     def cancel(self) -> None:
-        """The program is to end for good."""
+        """Cancel a pending reload, because the process is shutting down."""
         self._next = None
 
-    async def take(self, now: Prepared) -> bool:
-        """Check what the files say by now; return whether to start anew with it. *now* is what is in force."""
+    async def prepare(self, active: Prepared) -> bool:
+        """Check the current files and store the *active* configuration; return whether the agent must restart."""
         try:
-            changed = await asyncio.to_thread(self._check, now)
+            changed = await asyncio.to_thread(self._check, active)
         except (ConfigError, PluginError) as error:
             for problem in error.problems if isinstance(error, ConfigError) else [error]:
-                _log.error("Configuration is refused, the one before stays in force", extra={"problem": str(problem)})
+                _log.error("Failed to reload configuration, keeping the previous one", extra={"problem": str(problem)})
             return False
         except OSError as error:
-            _log.error("Configuration in force cannot be kept, it stays in force", extra={"err": str(error)})
+            _log.error("Failed to store the active configuration, reload skipped", extra={"err": str(error)})
             return False
-        _log.info("Configuration is taken over, the agent starts anew; pods go on", extra={"changed": changed})
-        self._next = {_BEFORE: str(_place(now))}
+        _log.info("Reloading configuration, pods keep running", extra={"changed": changed})
+        self._next = {_PREVIOUS: str(_directory(active))}
         return True
 
     def fall_back(self) -> bool:
-        """Return whether a start that was refused is to be made again with the configuration before."""
-        if not self._before or self._fallen_back or self._settled:
+        """Request a start with the previous configuration after a failed one; return whether there is one."""
+        if not self._previous or self._fallen_back or self._confirmed:
             return False
-        _log.error("Configuration is refused, the one before comes back in force")
-        self._next = {_BEFORE: self._before, _FALL_BACK: "yes"}
+        _log.error("Failed to start with the reloaded configuration, restoring the previous one")
+        self._next = {_PREVIOUS: self._previous, _FALL_BACK: "yes"}
         return True
 
-    def start_anew(self) -> NoReturn:
-        """Replace the program in this process by itself; the process id stays.
+    def reexec(self) -> NoReturn:
+        """Execute the command line of this process again; the process id remains.
 
-        :raises OSError: the interpreter is gone.
+        :raises OSError: the interpreter is missing.
         """
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         os.execve(sys.executable, sys.orig_argv, {**self._environment, **(self._next or {})})  # noqa: S606  ourselves
 
-    def _check(self, now: Prepared) -> str:
-        """Check the files, keep what is in force, and return the names of the fields that differ.
+    def _check(self, active: Prepared) -> str:
+        """Check the files, store the active configuration and return the names of the changed fields.
 
-        :raises ConfigError: with every problem.
+        :raises ConfigError: the configuration is invalid; contains all problems.
         :raises PluginError: a plugin cannot be loaded.
-        :raises OSError: what is in force cannot be kept.
+        :raises OSError: the active configuration cannot be stored.
         """
-        new = prepare(self._given)
+        new = prepare(self._specified)
         providers = new.loaded.settings.image_credential_provider_config
         if providers:
             from nodeagent.config.credentials import load_credential_providers
 
             load_credential_providers(providers)
-        before = _place(now)
-        document = {**now.loaded.provenance.value, "apiVersion": names.native_version(), "kind": names.NATIVE_KIND}
-        write_private(before / "config.yaml", json.dumps(document).encode())
-        write_private(before / "plugins.yaml", json.dumps({"plugins": now.settings}).encode())
-        old, taken = encode(now.loaded.config), encode(new.loaded.config)
-        return ", ".join(name for name in old if old[name] != taken[name]) or "nothing that the agent's own fields tell"
+        directory = _directory(active)
+        document = {**active.loaded.provenance.value, "apiVersion": names.native_version(), "kind": names.NATIVE_KIND}
+        write_private(directory / "config.yaml", json.dumps(document).encode())
+        write_private(directory / "plugins.yaml", json.dumps({"plugins": active.settings}).encode())
+        old, changed = encode(active.loaded.config), encode(new.loaded.config)
+        return ", ".join(name for name in old if old[name] != changed[name]) or "no configuration field"
 
 
-def _place(now: Prepared) -> Path:
-    """Return the directory that keeps what is in force."""
-    return Path(now.loaded.settings.root_dir) / "configuration-before"
+def _directory(active: Prepared) -> Path:
+    """Return the directory for the active configuration."""
+    return Path(active.loaded.settings.root_dir) / "configuration-before"

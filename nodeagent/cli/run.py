@@ -1,4 +1,4 @@
-"""``nodeagent [run]``: the daemon."""
+"""``nodeagent [run]``: run the daemon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nodeagent.base.logging import v_level, verbose
 from nodeagent.base.malloc import trim_eagerly
 from nodeagent.base.service_manager import ServiceManager
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.printing import print_refusal
+from nodeagent.cli.printing import print_startup_error
 from nodeagent.cli.reload import Prepared, Reload, prepare
 from nodeagent.config.gate_usage import ineffective_settings
 from nodeagent.config.load import masked
@@ -32,9 +32,11 @@ _log = logging.getLogger("nodeagent")
 
 
 def run(argv: Sequence[str]) -> int:
-    """Load the configuration and the plugins, then run the agent until a signal ends it or has it start anew.
+    """Load the configuration and the plugins, then run the agent until a signal stops it.
 
-    :raises ConfigError: with every problem of the configuration.
+    Does not return after a reload: the process executes itself again.
+
+    :raises ConfigError: the configuration is invalid; contains all problems.
     :raises PluginError: a plugin cannot be loaded.
     """
     trim_eagerly()
@@ -44,43 +46,43 @@ def run(argv: Sequence[str]) -> int:
     except (ConfigError, PluginError) as error:
         if not reload.fall_back():
             raise
-        print_refusal(error)
-    if reload.due:
-        reload.start_anew()
+        print_startup_error(error)
+    if reload.pending:
+        reload.reexec()
     return code
 
 
 def _run(reload: Reload) -> int:
     """Run the agent once and return its exit code.
 
-    :raises ConfigError: with every problem of the configuration.
+    :raises ConfigError: the configuration is invalid; contains all problems.
     :raises PluginError: a plugin cannot be loaded.
     """
     prepared = prepare(reload.arguments)
     loaded = prepared.loaded
     with _start_logging(loaded):
-        tell_of(loaded)
+        log_configuration(loaded)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
                 return runner.run(_serve(prepared, reload))
             except NodeAgentError as error:
-                _log.error("Agent cannot go on", extra={"err": str(error)})
+                _log.error("Failed to run the agent", extra={"err": str(error)})
                 if not isinstance(error, ConfigError | PluginError):
                     return ExitCode.PROBLEMS
                 reload.fall_back()
                 return ExitCode.CONFIGURATION
 
 
-def tell_of(loaded: Loaded) -> None:
-    """Log what deserves a word about the configuration, and all of it from verbosity 5 on."""
+def log_configuration(loaded: Loaded) -> None:
+    """Log the warnings about the configuration; at verbosity 5 or higher also the complete configuration."""
     for warning in loaded.warnings:
-        _log.warning(warning)
+        _log.warning(warning)  # wording: ok
     without_effect = ineffective_settings(loaded.config)
     if without_effect:
         _log.warning("Ignoring settings without effect", extra={"fields": ", ".join(without_effect)})
     if verbose(_log, 5):
         text = json.dumps(masked(loaded.config))
-        _log.log(v_level(5), "Configuration in force", extra={"configuration": text})
+        _log.log(v_level(5), "KubeletConfiguration", extra={"configuration": text})
 
 
 async def _serve(prepared: Prepared, reload: Reload) -> int:
@@ -89,41 +91,41 @@ async def _serve(prepared: Prepared, reload: Reload) -> int:
     manager = ServiceManager()
 
     def ready() -> None:
-        reload.settle()
+        reload.confirm()
         manager.ready(agent.describe())
 
     agent = Agent(prepared.loaded, prepared.plugins, plugin_settings=prepared.settings, ready=ready)
     loop = asyncio.get_running_loop()
 
     def stop(name: str) -> None:
-        _log.info("Signal received, stopping", extra={"signal": name})
+        _log.info("Received signal, shutting down", extra={"signal": name})
         reload.cancel()
-        end_at_the_next_signal(loop)
+        exit_on_next_signal(loop)
         manager.stopping()
         agent.stop()
 
     def hang_up() -> None:
         if not agent.stopping:
-            tasks.start(take_over(), "reload")
+            tasks.start(reload_configuration(), "reload")
 
-    async def take_over() -> None:
-        if await reload.take(prepared):
+    async def reload_configuration() -> None:
+        if await reload.prepare(prepared):
             manager.reloading()
             agent.stop()
 
     async with TaskOwner("service manager") as tasks:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop, number.name)
-        if sys.stdin is not None and sys.stdin.isatty():  # the terminal has gone
+        if sys.stdin is not None and sys.stdin.isatty():  # Here, SIGHUP means that the terminal was closed.
             loop.add_signal_handler(signal.SIGHUP, stop, signal.SIGHUP.name)
         else:
             loop.add_signal_handler(signal.SIGHUP, hang_up)
-        tasks.start(manager.run_watchdog(agent.describe, SystemClock()), "signs of life")
+        tasks.start(manager.run_watchdog(agent.describe, SystemClock()), "watchdog")
         return await agent.run()
 
 
-def end_at_the_next_signal(loop: asyncio.AbstractEventLoop) -> None:
-    """Have another signal end the process at once; of Python's own answer to SIGINT a traceback would be left."""
+def exit_on_next_signal(loop: asyncio.AbstractEventLoop) -> None:
+    """Make the next signal terminate the process immediately; Python's handler of SIGINT would print a traceback."""
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)

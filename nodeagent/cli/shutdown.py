@@ -1,6 +1,6 @@
-"""``nodeagent shutdown rehearse``: which pods a node shutdown would end, in which order and with how much time.
+"""``nodeagent shutdown rehearse``: print the order and the grace periods in which a node shutdown would terminate pods.
 
-Exit codes: 0 shown, 1 a shutdown would not wait for the pods, or nothing is known of them, 2 wrong usage or
+Exit codes: 0 printed, 1 a shutdown would not wait for the pods, or there is no plan, 2 usage error or invalid
 configuration.
 """
 
@@ -31,25 +31,28 @@ from nodeagent.contracts.shutdown import (
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
-    shutdown = commands.add_parser("shutdown", help="what happens when the node shuts down")
+    shutdown = commands.add_parser("shutdown", help="rehearse a graceful node shutdown")
     actions = shutdown.add_subparsers(required=True, metavar="ACTION")
-    action = actions.add_parser("rehearse", help="show which pods would end, in which order and with how much time")
+    action = actions.add_parser("rehearse", help="print order and grace periods of pod termination")
     action.add_argument("--root-dir", default=NodeSettings().root_dir, help="root directory of the running agent")
-    action.add_argument("--config", default="", metavar="FILE", help="configuration to try instead of the agent's own")
+    action.add_argument("--config", default="", metavar="FILE", help="configuration to use instead of the agent's")
     action.add_argument("-o", "--output", choices=("text", "json"), default="text")
     action.set_defaults(handler=run_rehearsal)
 
 
 def run_rehearsal(arguments: argparse.Namespace) -> int:
-    """Print what would happen, every pod taking as long as it may; return the exit code.
+    """Print the steps of a shutdown in which every pod uses its complete grace period; return the exit code.
 
-    :raises ConfigError: ``--config`` is not acceptable.
+    :raises ConfigError: the file of ``--config`` is invalid.
     """
     file = plan_file(Path(arguments.root_dir))
     try:
         plan = plan_from_json(json.loads(file.read_bytes()))
     except OSError as error:
-        print(f"nodeagent: {file}: {error.strerror}; has an agent run here?", file=sys.stderr)
+        print(
+            f"nodeagent: failed to read {file}: {error.strerror}; start the agent, or specify its --root-dir",
+            file=sys.stderr,
+        )
         return ExitCode.PROBLEMS
     except ValueError as error:
         print(f"nodeagent: {file}: {error}", file=sys.stderr)
@@ -64,10 +67,10 @@ def run_rehearsal(arguments: argparse.Namespace) -> int:
     else:
         _print(periods, pods, steps)
     problem = plan.problem
-    if not local.answers(Path(arguments.root_dir)):
-        problem = "no agent runs now, and what is shown is what the last one knew"
+    if not local.is_listening(Path(arguments.root_dir)):
+        problem = "the agent is not running, the plan is from its last run"
     if problem:
-        print(f"nodeagent: the shutdown would not wait for this: {problem}", file=sys.stderr)
+        print(f"nodeagent: the shutdown would not wait for the pods: {problem}", file=sys.stderr)
     return ExitCode.PROBLEMS if problem else ExitCode.OK
 
 
@@ -100,16 +103,16 @@ def _report(periods: ShutdownPeriods, pods: Sequence[ShutdownPod], steps: Sequen
 
 def _print(periods: ShutdownPeriods, pods: Sequence[ShutdownPod], steps: Sequence[ShutdownStep]) -> None:
     if not periods.entries:
-        pods_end = "1 pod would end" if len(pods) == 1 else f"{len(pods)} pods would end"
-        print(f"Graceful shutdown is off: {pods_end} when the machine goes down.")
-        print("Set shutdownGracePeriod, or shutdownGracePeriodByPodPriority, to end them in order.")
+        count = "1 pod" if len(pods) == 1 else f"{len(pods)} pods"
+        print(f"Graceful node shutdown is disabled: {count} would be killed when the node shuts down.")
+        print("Set shutdownGracePeriod or shutdownGracePeriodByPodPriority to terminate pods in order.")
         return
     for step in steps:
-        begin, end = step.starts_after_seconds, step.starts_after_seconds + step.waits_seconds
-        print(f"{begin:7.1f} s  priority {step.priority} and above, until {end:.1f} s at the latest")
+        start, end = step.starts_after_seconds, step.starts_after_seconds + step.waits_seconds
+        print(f"{start:7.1f} s  priority {step.priority} and above, until {end:.1f} s at the latest")
         for pod, grace in step.pods:
-            print(f"           {pod.namespace}/{pod.name}  priority {pod.priority}, grace {grace} s")
-    print(f"{_total(steps):7.1f} s  the shutdown goes on; it is held back for {periods.total()} s at most")
+            print(f"           {pod.namespace}/{pod.name}  priority {pod.priority}, grace period {grace} s")
+    print(f"{_total(steps):7.1f} s  the shutdown continues; it is delayed by {periods.total()} s at most")
 
 
 def _total(steps: Sequence[ShutdownStep]) -> float:

@@ -157,7 +157,7 @@ def test_asks_at_a_terminal_whether_the_pod_ends_too() -> None:
     try:
         _until(ours, b"Ctrl-C stops")
         process.send_signal(signal.SIGINT)
-        _until(ours, b"End the pod too?")
+        _until(ours, b"Delete the pod, too?")
         os.write(ours, b"y\n")
         assert b"ended and removed" in _until(ours, b"Stopped ")
         assert process.wait(30) == 0

@@ -70,7 +70,7 @@ def test_every_problem_of_a_bad_configuration_is_named_and_nothing_else_happens(
     hang_up(node)
 
     def refused() -> bool:
-        return node.agent.log.read_text().count("the one before stays in force") == 2
+        return node.agent.log.read_text().count("keeping the previous one") == 2
 
     wait_until(refused, "both problems are told")
     text = node.agent.log.read_text()
@@ -79,7 +79,9 @@ def test_every_problem_of_a_bad_configuration_is_named_and_nothing_else_happens(
     assert "syncFrequency" in text
     change(node, text="a: [")
     hang_up(node)
-    wait_until(lambda: "stays in force" in node.agent.log.read_text().split("syncFrequency")[-1], "this one too")
+    wait_until(
+        lambda: "keeping the previous one" in node.agent.log.read_text().split("syncFrequency")[-1], "it is rejected"
+    )
     assert starts(node) == 1
     assert (container(node), capacity(node)) == (before, "110")
 
@@ -90,7 +92,7 @@ def test_what_only_a_start_can_refuse_brings_the_configuration_before_back(node:
 
     hang_up(node)
 
-    wait_until(lambda: "comes back in force" in node.agent.log.read_text(), "the start is refused")
+    wait_until(lambda: "restoring the previous one" in node.agent.log.read_text(), "the start is refused")
     wait_until(lambda: starts(node) == 3, "the agent starts again", 30)
     assert "/there-is-no-such-group" in node.agent.log.read_text()
     node.api.create_pod(simple_pod("later", nodeName="node-1"))

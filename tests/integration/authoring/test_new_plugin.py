@@ -92,7 +92,7 @@ def test_a_schema_that_is_none_is_told(tmp_path, schema):
     source = f"@hookimpl\ndef nodeagent_settings_schema():\n    return {schema}\n"
     ((_, rule, message),) = check(tmp_path, source)
     assert rule == "settings-schema"
-    assert message.startswith("nodeagent_settings_schema is wrong")
+    assert message.startswith("invalid nodeagent_settings_schema")
 
 
 def test_what_only_the_agent_sees_is_told(tmp_path):

@@ -122,7 +122,7 @@ def test_a_pod_that_serves_is_told_as_such(node: Node) -> None:
     done = node.run("why", "pod/default/well-node-1", "--root-dir", str(node.agent.root))
 
     assert done.returncode == 0
-    assert "pod default/well-node-1 serves" in done.stdout
+    assert "pod default/well-node-1 is Ready" in done.stdout
     assert " + ready    done" in done.stdout
 
 
@@ -132,7 +132,7 @@ def test_missing_pod_and_missing_agent_are_reported(node: Node, tmp_path) -> Non
 
     assert (unknown.returncode, nowhere.returncode) == (1, 3)
     assert 'pod "default/nobody" not found on this node' in unknown.stderr
-    assert "start it, or name its directory with --root-dir" in nowhere.stderr
+    assert "start it, or specify its directory with --root-dir" in nowhere.stderr
 
 
 def test_the_node_is_shown_at_a_glance(node: Node) -> None:
@@ -245,21 +245,21 @@ def test_files_of_the_system_are_listed_and_shown(node: Node) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (("nobody",), 1, 'this node does not have the pod "default/nobody"'),
+        (("nobody",), 1, 'pod "default/nobody" not found on this node'),
         (("well-node-1", "-c", "other"), 1, '"other" not found'),
         (("--system", "../etc/shadow"), 1, "404"),
         (("--system", "--query", "kubelet"), 1, "set enableSystemLogQuery"),
-        (("--system", "apt/"), 1, "name a file in it"),
-        (("well-node-1", "--kubeconfig", "/no/where"), 3, "credentials cannot be used"),
-        (("well-node-1", "--address", "127.0.0.1:1"), 3, "cannot be reached"),
+        (("--system", "apt/"), 1, "specify a file in it"),
+        (("well-node-1", "--kubeconfig", "/no/where"), 3, "failed to load credentials"),
+        (("well-node-1", "--address", "127.0.0.1:1"), 3, "failed to connect to https://127.0.0.1:1"),
         (
             ("well-node-1", "--certificate-authority", "/etc/ssl/certs/ca-certificates.crt"),
             3,
-            "with --certificate-authority",
+            "use --certificate-authority",
         ),
-        ((), 2, "a pod is needed"),
-        (("--query", "x"), 2, "need --system"),
-        (("--system", "--previous"), 2, "are for pods"),
+        ((), 2, "specify a pod or --system"),
+        (("--query", "x"), 2, "require --system"),
+        (("--system", "--previous"), 2, "cannot be used with --system"),
     ],
 )
 def test_what_cannot_be_shown_is_told(node: Node, arguments: tuple[str, ...], code: int, text: str) -> None:

@@ -244,7 +244,7 @@ def test_creds_test_asks_the_real_programs(known: Providers, registry: Registry)
     failed = creds_test(f"{registry.host}/crashing/app", *known.flags)
 
     assert failed.returncode == 1
-    assert "failed    it ended with exit code 7" in failed.stdout
+    assert "failure   ended with exit code 7" in failed.stdout
     assert creds_test("busybox", "--image-credential-provider-config=/nowhere", known.flags[1]).returncode == 2
     for secret in USERS.values():
         assert secret not in done.stdout

@@ -37,7 +37,7 @@ async def serving(root: Path):
 
 
 async def ask(root: Path, question: str, arguments: object) -> Greeting:
-    return await asyncio.to_thread(local.ask, root, question, arguments, Greeting)
+    return await asyncio.to_thread(local.query, root, question, arguments, Greeting)
 
 
 async def test_a_question_is_answered(tmp_path: Path):
@@ -55,21 +55,21 @@ async def test_what_cannot_be_answered_is_said(tmp_path: Path):
             ("greet", {"name": 7}, "Expected `str`"),
             ("dance", {}, r'unknown query "dance" \(supported: greet\)'),
         ):
-            with pytest.raises(local.NotAnswered, match=text):
+            with pytest.raises(local.AgentRequestFailed, match=text):
                 await ask(tmp_path, question, arguments)
 
 
 async def test_a_socket_that_an_earlier_agent_left_is_replaced(tmp_path: Path):
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / LOCAL_SOCKET))
-    with pytest.raises(local.NoAgent, match="start it, or name its directory with --root-dir"):
+    with pytest.raises(local.AgentUnreachable, match="start it, or specify its directory with --root-dir"):
         await ask(tmp_path, "greet", Greeting())
 
     async with TaskOwner("test") as tasks:
         tasks.start(LocalServer(tmp_path, []).run(), "local")
 
         await eventually(lambda: (tmp_path / LOCAL_SOCKET).stat().st_mode & 0o777 == 0o600)
-        with pytest.raises(local.NotAnswered):
+        with pytest.raises(local.AgentRequestFailed):
             await ask(tmp_path, "greet", Greeting())
 
 
@@ -77,7 +77,7 @@ async def test_other_users_are_not_answered(tmp_path: Path, monkeypatch: pytest.
     async with serving(tmp_path):
         monkeypatch.setattr("nodeagent.server.local._peer", lambda writer: 1234)
 
-        with pytest.raises(local.NotAnswered, match="only root has access"):
+        with pytest.raises(local.AgentRequestFailed, match="only root has access"):
             await ask(tmp_path, "greet", Greeting("world"))
 
 

@@ -1,4 +1,4 @@
-"""The check of a plugin names each mistake with file, line and rule, and nothing else."""
+"""Tests for ``nodeagent plugins check``: findings with file, line and rule, and no false positives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from nodeagent.authoring.check import NoPlugin, check_plugin
+from nodeagent.authoring.check import InvalidPluginPath, check_plugin
 
 HEAD = "import asyncio\nimport subprocess\nimport time\nfrom pathlib import Path\nfrom nodeagent import hookimpl\n"
 PROJECT = '[project]\nname = "x"\n[project.entry-points.nodeagent]\nshelf = "shelf"\n'
@@ -14,7 +14,7 @@ PROJECT = '[project]\nname = "x"\n[project.entry-points.nodeagent]\nshelf = "she
 
 @pytest.fixture
 def findings(tmp_path):
-    """Return a function that checks one module and tells line (after the head), rule and message of each finding."""
+    """Return a function that checks one module and returns line (after the head), rule and message of each finding."""
 
     def check(source, head=HEAD):
         file = tmp_path / "shelf.py"
@@ -27,7 +27,7 @@ def findings(tmp_path):
 
 @pytest.fixture
 def project(tmp_path):
-    """Return a function that checks a project and tells file, line and rule of each finding."""
+    """Return a function that checks a project and returns file, line and rule of each finding."""
 
     def check(files):
         for name, text in files.items():
@@ -55,26 +55,26 @@ class Part:
 """
 
 
-def test_nothing_is_wrong_with_a_good_plugin(findings):
+def test_valid_plugin_has_no_findings(findings):
     assert findings(GOOD) == []
 
 
 # --- hooks ----------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_hook_is_told_with_the_nearest(findings):
+def test_unknown_hook_is_reported_with_a_suggestion(findings):
     ((line, rule, message),) = findings("@hookimpl\nasync def nodeagent_admit_pods(pod):\n    pass\n")
     assert (line, rule) == (2, "unknown-hook")
-    assert message == "nodeagent_admit_pods is no hook; did you mean nodeagent_admit_pod?"
+    assert message == "unknown hook nodeagent_admit_pods; did you mean nodeagent_admit_pod?"
 
 
-def test_a_marker_under_another_name_counts(findings):
+def test_marker_under_another_name_is_recognized(findings):
     head = (
-        "from nodeagent import hookimpl as here\nimport nodeagent, pluggy\nown = pluggy.HookimplMarker('nodeagent')\n"
+        "from nodeagent import hookimpl as alias\nimport nodeagent, pluggy\nown = pluggy.HookimplMarker('nodeagent')\n"
     )
     found = findings(
         """
-        @here
+        @alias
         def nodeagent_one(): pass
         @nodeagent.hookimpl
         def nodeagent_two(): pass
@@ -86,19 +86,19 @@ def test_a_marker_under_another_name_counts(findings):
     assert [(line, rule) for line, rule, _ in found] == [(n, "unknown-hook") for n in (2, 4, 6)]
 
 
-def test_a_hook_without_the_marker_is_told(findings):
+def test_hook_without_marker_is_reported(findings):
     source = GOOD + "\n\ndef nodeagent_configure(context):\n    pass\n\n\ndef nodeagent_own_function():\n    pass\n"
     ((line, rule, message),) = findings(source)
     assert (line, rule) == (13, "unmarked-hook")
     assert "lacks @hookimpl" in message
 
 
-def test_a_plugin_without_any_hook_is_told(findings):
+def test_plugin_without_hooks_is_reported(findings):
     ((_, rule, _),) = findings("x = 1\n")
     assert rule == "no-hooks"
 
 
-def test_a_wrapper_is_told(findings):
+def test_wrapper_option_is_reported(findings):
     ((line, rule, message),) = findings("@hookimpl(wrapper=True)\nasync def nodeagent_admit_pod(pod):\n    pass\n")
     assert (line, rule) == (1, "hook-option")
     assert "wrapper" in message
@@ -108,18 +108,18 @@ def test_a_wrapper_is_told(findings):
     ("arguments", "text"),
     [
         ("pods", 'no argument "pods"; did you mean pod?'),
-        ("pod, xyzzy", 'no argument "xyzzy"; it has: pod, active'),
+        ("pod, xyzzy", 'no argument "xyzzy"; supported: pod, active'),
         ("pod=None", "has a default and is therefore never passed"),
-        ("*, pod", "behind a * and is never passed"),
+        ("*, pod", 'keyword-only argument "pod" is never passed'),
     ],
 )
-def test_a_wrong_argument_is_told(findings, arguments, text):
+def test_invalid_argument_is_reported(findings, arguments, text):
     ((line, rule, message),) = findings(f"@hookimpl\nasync def nodeagent_admit_pod({arguments}):\n    pass\n")
     assert (line, rule) == (2, "argument")
     assert text in message
 
 
-def test_the_self_of_a_method_is_no_argument(findings):
+def test_self_of_a_method_is_not_checked_as_argument(findings):
     source = "class A:\n    @hookimpl\n    async def nodeagent_admit_pod(this, pod, own=1): pass\n"
     assert findings(source) == []
 
@@ -131,7 +131,7 @@ def test_the_self_of_a_method_is_no_argument(findings):
         ("async def nodeagent_configure(context)", "must be a plain def"),
     ],
 )
-def test_sync_and_async_have_to_fit_the_hook(findings, definition, text):
+def test_sync_async_mismatch_with_the_hook_is_reported(findings, definition, text):
     ((line, rule, message),) = findings(f"@hookimpl\n{definition}:\n    pass\n")
     assert (line, rule) == (2, "async")
     assert text in message
@@ -151,13 +151,13 @@ def test_sync_and_async_have_to_fit_the_hook(findings, definition, text):
         ("asyncio.run(f())", "asyncio.run"),
     ],
 )
-def test_a_blocking_call_in_an_async_hook_is_told(findings, call, name):
+def test_blocking_call_in_an_async_hook_is_reported(findings, call, name):
     ((line, rule, message),) = findings(f"@hookimpl\nasync def nodeagent_admit_pod(pod):\n    {call}\n")
     assert (line, rule) == (3, "blocking-call")
-    assert message.startswith(f"{name}() holds up the event loop, called from async nodeagent_admit_pod; ")
+    assert message.startswith(f"{name}() blocks the event loop, called from async nodeagent_admit_pod; ")
 
 
-def test_libraries_that_block_are_told_by_any_name(findings):
+def test_blocking_libraries_are_reported_under_any_alias(findings):
     head = "from nodeagent import hookimpl\nimport requests as r\nfrom time import sleep as nap\nimport httpx\n"
     found = findings(
         """
@@ -177,7 +177,7 @@ def test_libraries_that_block_are_told_by_any_name(findings):
     ]
 
 
-def test_a_blocking_call_is_followed_through_plain_functions_of_the_file(findings):
+def test_blocking_call_through_functions_of_the_file_is_reported(findings):
     found = findings(
         """
         def read():
@@ -186,19 +186,19 @@ def test_a_blocking_call_is_followed_through_plain_functions_of_the_file(finding
         class Part:
             @hookimpl
             async def nodeagent_admit_pod(self, pod):
-                self.judge()
+                self.decide()
                 await asyncio.to_thread(read)
 
-            def judge(self):
+            def decide(self):
                 return read()
         """
     )
     ((line, _, message),) = found
     assert line == 2
-    assert "called from async nodeagent_admit_pod through judge and read" in message
+    assert "called from async nodeagent_admit_pod through decide and read" in message
 
 
-def test_what_runs_elsewhere_is_no_blocking_call(findings):
+def test_calls_outside_the_event_loop_are_not_reported(findings):
     source = """
         @hookimpl
         async def nodeagent_admit_pod(pod):
@@ -214,7 +214,7 @@ def test_what_runs_elsewhere_is_no_blocking_call(findings):
     assert findings(source) == []
 
 
-def test_a_line_can_be_excused_from_one_rule(findings):
+def test_ignore_comment_suppresses_only_the_listed_rule(findings):
     call = "    time.sleep(1)  # nodeagent: ignore[{}]\n"
     body = "@hookimpl\nasync def nodeagent_admit_pod(pod):\n"
     assert findings(body + call.format("blocking-call")) == []
@@ -231,14 +231,14 @@ def nodeagent_configure(context):
 SCHEMA = "@hookimpl\ndef nodeagent_settings_schema():\n    return {'type': 'object'}\n"
 
 
-def test_settings_without_a_schema_are_told_where_they_are_read(findings):
+def test_settings_without_schema_are_reported_at_their_use(findings):
     ((line, rule, message),) = findings(READS)
     assert (line, rule) == (3, "settings-schema")
     assert "nodeagent_settings_schema" in message
     assert findings(READS + SCHEMA) == []
 
 
-def test_settings_under_another_name_than_the_entry_points_are_told(project):
+def test_settings_under_another_name_than_the_entry_point_are_reported(project):
     source = HEAD + READS.replace('"shelf"', "NAME") + SCHEMA + 'NAME = "drawer"\n'
     assert project({"pyproject.toml": PROJECT, "shelf.py": source}) == [("shelf.py", 9, "settings-schema")]
     assert project({"shelf.py": source.replace("drawer", "shelf")}) == []
@@ -258,13 +258,13 @@ def test_settings_under_another_name_than_the_entry_points_are_told(project):
         ("from nodeagent_plugins.cri import client", "plugin-import"),
     ],
 )
-def test_an_import_of_what_is_not_offered_is_told(findings, statement, rule):
+def test_import_of_internals_is_reported(findings, statement, rule):
     ((line, found, message),) = findings(f"{statement}\n{GOOD}")
     assert (line, found) == (1, rule)
     assert message.startswith(statement.split()[1])
 
 
-def test_imports_that_are_offered_or_for_the_type_checker_pass(findings):
+def test_public_and_type_checking_imports_are_accepted(findings):
     source = """
         from typing import TYPE_CHECKING
         import nodeagent.base.quantity, nodeagent
@@ -281,18 +281,18 @@ def test_imports_that_are_offered_or_for_the_type_checker_pass(findings):
 # --- projects -------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_entry_point_is_told_and_the_source_is_read_all_the_same(project):
+def test_source_is_checked_despite_a_missing_entry_point(project):
     bad = HEAD + "@hookimpl\ndef nodeagent_admit_pod(pod): pass\n"
     found = project({"pyproject.toml": '[project]\nname = "x"\n', "shelf.py": bad, "tests/test_x.py": bad})
     assert found == [("pyproject.toml", 1, "entry-point"), ("shelf.py", 7, "async")]
 
 
-def test_an_entry_point_that_names_nothing_is_told(project):
+def test_entry_point_without_module_is_reported(project):
     files = {"pyproject.toml": PROJECT + 'lamp = "lamp.on"\n', "src/shelf/__init__.py": HEAD + GOOD}
     assert project(files) == [("pyproject.toml", 5, "entry-point")]
 
 
-def test_every_file_of_the_package_is_read(project):
+def test_all_files_of_the_package_are_checked(project):
     files = {
         "pyproject.toml": PROJECT,
         "shelf/__init__.py": HEAD + GOOD,
@@ -302,16 +302,16 @@ def test_every_file_of_the_package_is_read(project):
     assert project(files) == [("shelf/part.py", 1, "core-import")]
 
 
-def test_a_file_that_is_no_python_is_told(project):
+def test_syntax_error_is_reported(project):
     found = project({"pyproject.toml": PROJECT, "shelf.py": HEAD + "def (\n"})
     assert found == [("shelf.py", 6, "syntax")]
 
 
 @pytest.mark.parametrize("name", ["absent", "empty", "notes.txt", "broken"])
-def test_what_is_no_plugin_is_refused(tmp_path, name):
+def test_path_without_plugin_is_rejected(tmp_path, name):
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").touch()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "pyproject.toml").write_text("[")
-    with pytest.raises(NoPlugin):
+    with pytest.raises(InvalidPluginPath):
         check_plugin(tmp_path / name, load=False)

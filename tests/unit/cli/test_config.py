@@ -1,4 +1,4 @@
-"""``nodeagent config`` checks, shows, explains and converts, with exit codes that scripts can rely on."""
+"""Tests for ``nodeagent config``: output and exit codes of its actions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NATIVE = (
 
 @pytest.fixture
 def run(capsys):
-    """Run the command; returns exit code, output and error output."""
+    """Return a function that runs the command and returns exit code, output and error output."""
 
     def command(*words):
         parser = argparse.ArgumentParser()
@@ -41,13 +41,13 @@ def file(tmp_path):
     return write
 
 
-def test_a_fine_file_is_said_to_be_fine(run, file):
+def test_valid_file_exits_with_0(run, file):
     path = file(NATIVE)
 
-    assert run("validate", path) == (0, f"{path}: NodeAgentConfiguration is fine\n", "")
+    assert run("validate", path) == (0, f"{path}: valid NodeAgentConfiguration\n", "")
 
 
-def test_every_problem_is_listed_and_the_exit_code_is_1(run, file):
+def test_all_problems_are_listed_with_exit_code_1(run, file):
     path = file(NATIVE + "maxPodz: 1\nport: 0\n")
 
     code, out, err = run("validate", path)
@@ -71,7 +71,7 @@ def test_problems_as_json(run, file):
     }
 
 
-def test_a_file_that_cannot_be_read_gives_exit_code_2(run, tmp_path):
+def test_unreadable_file_exits_with_2(run, tmp_path):
     code, _, err = run("validate", f"{tmp_path}/none.yaml")
 
     assert code == 2
@@ -89,14 +89,14 @@ def test_a_file_that_cannot_be_read_gives_exit_code_2(run, tmp_path):
         ("kind: SerializedNodeConfigSource\nsource: {}\n", "SerializedNodeConfigSource"),
     ],
 )
-def test_the_other_kinds_are_checked_too(run, file, text, kind):
+def test_other_kinds_are_validated(run, file, text, kind):
     code, out, _ = run("validate", file("apiVersion: nodeagent.config.k8s.io/v1beta1\n" + text))
 
     assert code == 0
     assert kind in out
 
 
-def test_the_effective_configuration_is_shown_with_flags(run, file):
+def test_effective_configuration_includes_flags(run, file):
     code, out, err = run("effective", f"--config={file(NATIVE + 'port: 1000')}", "--max_pods", "7", "--seccomp-default")
 
     shown = yaml.safe_load(out)
@@ -106,7 +106,7 @@ def test_the_effective_configuration_is_shown_with_flags(run, file):
     assert "deprecated flags" in err
 
 
-def test_every_value_tells_where_it_comes_from(run, file):
+def test_provenance_is_printed_for_every_value(run, file):
     path = file(NATIVE + "port: 1000\nlogging: {verbosity: 2}")
 
     code, out, _ = run("effective", f"--config={path}", "--max-pods=7", "--provenance")
@@ -138,7 +138,7 @@ def test_ineffective_gate_is_listed_and_warned_about(run, file, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["maxPods", "max_pods", "--max-pods"])
-def test_a_field_is_explained(run, name):
+def test_field_is_explained(run, name):
     code, out, _ = run("explain", "-o", "json", "--", name)
 
     assert code == 0
@@ -153,17 +153,17 @@ def test_a_field_is_explained(run, name):
     }
 
 
-def test_nested_fields_and_names_of_the_reference_form_are_explained(run):
+def test_nested_fields_and_kubelet_field_names_are_explained(run):
     assert "type.NodeAgentX509Authentication.clientCAFile" in run("explain", "authentication.x509.clientCAFile")[1]
     assert "field:    platformAPIQPS" in run("explain", "kubeAPIQPS")[1]
     assert "none, deprecated" in run("explain", "iptablesDropBit")[1]
 
 
-def test_an_unknown_field_gives_exit_code_2_and_the_nearest_name(run):
-    assert run("explain", "maxpodss") == (2, "", "maxpodss is not a known field; did you mean maxPods?\n")
+def test_unknown_field_exits_with_2_and_a_suggestion(run):
+    assert run("explain", "maxpodss") == (2, "", "unknown field maxpodss; did you mean maxPods?\n")
 
 
-def test_a_file_is_converted(run, file):
+def test_file_is_converted_to_the_native_kind(run, file):
     path = file("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nkubeAPIQPS: 3\n")
 
     code, out, _ = run("convert", path)

@@ -1,4 +1,4 @@
-"""``nodeagent creds test`` tells who was asked what and answered what, without secrets."""
+"""Tests for ``nodeagent creds test``: report of requests and responses, masked secrets, exit codes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ BROKEN = CredentialLookup(
     ("reg.*",),
     ("/bin/broken",),
     "{}",
-    failure="ended with exit code 1",
+    failure="exited with code 1",
     detail='hunter2 "token": "abc" \x1b[2J',
 )
 IDLE = CredentialLookup("idle")
 
 
-class Inquired:
-    def __init__(self, *inquiries: CredentialLookup) -> None:
-        self.lookups, self.image = inquiries, ""
+class DiagnosableProvider:
+    def __init__(self, *lookups: CredentialLookup) -> None:
+        self.lookups, self.image = lookups, ""
 
     async def credentials(self, image: str) -> tuple[Credentials, ...]:
         return (await self.lookup(image)).credentials
@@ -48,7 +48,7 @@ class Inquired:
         return CredentialLookupResult(tuple(c for i in self.lookups for c in i.auth.values()), self.lookups)
 
 
-class Plain:
+class PlainProvider:
     async def credentials(self, image: str) -> tuple[Credentials, ...]:
         return (Credentials("token", "", "vault"),)
 
@@ -57,7 +57,7 @@ class Plain:
 def run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Run the command with the given providers; returns exit code, output and error output."""
+    """Return a function that runs the command with the given providers; it returns exit code and both outputs."""
     (tmp_path / "providers.yaml").write_text(CONFIG)
 
     def command(image: str, *words: str, providers: tuple[Any, ...] = ()) -> tuple[int, str, str]:
@@ -79,53 +79,55 @@ def run(
     return command
 
 
-def test_shows_who_was_asked_what_and_in_which_order_a_pull_tries(run: Any) -> None:
-    provider = Inquired(OK, IDLE)
+def test_report_lists_lookups_and_order_of_credentials(run: Any) -> None:
+    provider = DiagnosableProvider(OK, IDLE)
 
     code, out, err = run("reg.io/app:1", providers=(provider,))
 
     assert (code, err, provider.image) == (0, "", "reg.io/app")
     assert out.splitlines() == [
-        "reg.io/app:1 is asked for as reg.io/app",
+        "reg.io/app:1: repository reg.io/app",
         "",
         "ok: matches reg.io",
-        "  ran       /bin/ok 'a b'",
-        '  asked     {"image": "reg.io/app"}',
-        "  answered  after 0.1 s; cached: Registry, for 5m0s",
+        "  command   /bin/ok 'a b'",
+        '  request   {"image": "reg.io/app"}',
+        "  response  after 0.1 s; cached: Registry, for 5m0s",
         "  auth      reg.io: user 'bob', password ***",
         "",
         "idle: no pattern matches",
         "",
-        "A pull tries, in this order:",
+        "A pull tries these credentials, in this order:",
         "  1. user 'bob', password *** from ok",
     ]
 
 
-def test_a_failure_exits_with_1_and_shows_what_the_program_said_without_secrets(run: Any) -> None:
-    code, out, _ = run("reg.io/app", providers=(Inquired(OK, BROKEN),))
+def test_failure_exits_with_1_and_prints_masked_stderr(run: Any) -> None:
+    code, out, _ = run("reg.io/app", providers=(DiagnosableProvider(OK, BROKEN),))
 
     assert code == 1
-    assert '  failed    it ended with exit code 1\n  stderr    *** "token": *** \N{REPLACEMENT CHARACTER}[2J\n' in out
+    assert '  failure   exited with code 1\n  stderr    *** "token": *** \N{REPLACEMENT CHARACTER}[2J\n' in out
     assert "hunter2" not in out
 
 
 def test_no_match_exits_with_1(run: Any) -> None:
-    code, out, _ = run("busybox", providers=(Inquired(IDLE),))
+    code, out, _ = run("busybox", providers=(DiagnosableProvider(IDLE),))
 
     assert code == 1
-    assert out.startswith("busybox is asked for as docker.io/library/busybox\n")
-    assert out.endswith("A pull is anonymous, unless the pod has pull secrets.\n")
+    assert out.startswith("busybox: repository docker.io/library/busybox\n")
+    assert out.endswith("Pulls are anonymous, unless the pod has pull secrets.\n")
 
 
-def test_an_answer_without_credentials_is_fine(run: Any) -> None:
-    code, out, _ = run("reg.io/app", providers=(Inquired(CredentialLookup("ok", ("reg.io",), request="{}")),))
+def test_response_without_credentials_exits_with_0(run: Any) -> None:
+    code, out, _ = run(
+        "reg.io/app", providers=(DiagnosableProvider(CredentialLookup("ok", ("reg.io",), request="{}")),)
+    )
 
     assert code == 0
-    assert "auth      none: an anonymous pull" in out
+    assert "auth      none: anonymous pull" in out
 
 
-def test_json_holds_the_same_and_providers_of_other_plugins(run: Any) -> None:
-    code, out, _ = run("reg.io/app", "-o", "json", providers=(Inquired(OK, BROKEN), Plain()))
+def test_json_report_includes_providers_without_diagnostics(run: Any) -> None:
+    code, out, _ = run("reg.io/app", "-o", "json", providers=(DiagnosableProvider(OK, BROKEN), PlainProvider()))
 
     report = json.loads(out)
     assert (code, report["repository"]) == (1, "reg.io/app")
@@ -147,16 +149,16 @@ def test_json_holds_the_same_and_providers_of_other_plugins(run: Any) -> None:
     assert "hunter2" not in out
 
 
-def test_a_name_that_is_none_and_missing_flags_exit_with_2(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_image_name_and_missing_flags_exit_with_2(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run("Not:an:image")
 
-    assert (code, err.startswith("nodeagent: 'Not:an:image' ")) == (2, True)
+    assert (code, err.startswith("nodeagent: image name 'Not:an:image' ")) == (2, True)
     with pytest.raises(SystemExit) as raised:
         main.main(["creds", "test", "busybox"])
     assert raised.value.code == 2
 
 
-def test_a_bad_file_exits_with_2_and_names_every_problem(run: Any, tmp_path: Path) -> None:
+def test_invalid_file_exits_with_2_and_lists_all_problems(run: Any, tmp_path: Path) -> None:
     (tmp_path / "providers.yaml").write_text(CONFIG.replace("ok", "a/b").replace("1m", "-1m"))
 
     code, _, err = run("busybox")
@@ -165,7 +167,7 @@ def test_a_bad_file_exits_with_2_and_names_every_problem(run: Any, tmp_path: Pat
     assert len(err.splitlines()) == 2
 
 
-def test_a_field_of_a_later_version_is_a_warning(run: Any, tmp_path: Path) -> None:
+def test_unknown_field_is_a_warning(run: Any, tmp_path: Path) -> None:
     (tmp_path / "providers.yaml").write_text(CONFIG.replace("name: ok", "name: ok, later: 1"))
 
-    assert "warning: " in run("reg.io/app", providers=(Inquired(OK),))[2]
+    assert "warning: " in run("reg.io/app", providers=(DiagnosableProvider(OK),))[2]

@@ -1,4 +1,4 @@
-"""``nodeagent doctor`` runs what plugins provide and tells what they found, the worst first."""
+"""Tests for ``nodeagent doctor``: checks of plugins, order of findings, failing checks, exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ containerRuntimeEndpoint: unix:///none.sock
 
 
 class Checks:
-    """A plugin with the checks of a test."""
+    """Plugin that provides the given checks."""
 
     def __init__(self, *checks):
         self.checks = checks
@@ -47,8 +47,8 @@ def check(name, *findings):
 
 
 @pytest.fixture
-def examine(monkeypatch, tmp_path):
-    """Run the command with these checks."""
+def doctor_with(monkeypatch, tmp_path):
+    """Return a function that runs the command with the given checks and returns its exit code."""
     file = tmp_path / "c.yaml"
     file.write_text(CONFIG)
 
@@ -62,8 +62,8 @@ def examine(monkeypatch, tmp_path):
     return run
 
 
-def test_hook_provide_node_checks(examine, capsys):
-    code = examine(check("a", warning("w", "do w")), check("b", problem("p", "do p")), check("c"))
+def test_hook_provide_node_checks(doctor_with, capsys):
+    code = doctor_with(check("a", warning("w", "do w")), check("b", problem("p", "do p")), check("c"))
 
     assert code == 1
     assert capsys.readouterr().out.splitlines() == [
@@ -72,17 +72,17 @@ def test_hook_provide_node_checks(examine, capsys):
         "WARNING  a: w",
         "         -> do w",
         "",
-        "well: c",
+        "OK: c",
         "1 problem, 1 warning, 3 checks",
     ]
 
 
-def test_warnings_alone_are_no_failure(examine):
-    assert examine(check("a", warning("w", "do w"))) == 0
+def test_exit_code_is_0_with_only_warnings(doctor_with):
+    assert doctor_with(check("a", warning("w", "do w"))) == 0
 
 
-def test_the_findings_are_data(examine, capsys):
-    examine(check("b", problem("p", "do p")), check("c"), output="json")
+def test_json_output_lists_findings_by_check(doctor_with, capsys):
+    doctor_with(check("b", problem("p", "do p")), check("c"), output="json")
 
     assert json.loads(capsys.readouterr().out) == [
         {"check": "b", "known": True, "findings": [{"severity": "problem", "text": "p", "remedy": "do p"}]},
@@ -90,32 +90,32 @@ def test_the_findings_are_data(examine, capsys):
     ]
 
 
-def test_a_check_that_cannot_tell_is_named(examine, capsys):
-    async def unknown():
+def test_inconclusive_check_is_listed_as_unknown(doctor_with, capsys):
+    async def inconclusive():
         raise CheckInconclusive
 
-    assert examine(NodeCheck("driver", unknown)) == 0
-    assert "not known: driver" in capsys.readouterr().out
+    assert doctor_with(NodeCheck("driver", inconclusive)) == 0
+    assert "UNKNOWN: driver" in capsys.readouterr().out
 
 
-async def test_a_check_that_fails_or_hangs_is_a_finding(monkeypatch):
+async def test_failing_or_hanging_check_is_a_finding(monkeypatch):
     async def fails():
         raise ZeroDivisionError("oh")
 
-    async def slips():
+    async def returns_number():
         return 5
 
     monkeypatch.setattr(doctor, "CHECK_SECONDS", 0.01)
-    results = [await doctor.run(NodeCheck("x", run)) for run in (fails, slips, asyncio.Event().wait)]
+    results = [await doctor.run(NodeCheck("x", run)) for run in (fails, returns_number, asyncio.Event().wait)]
 
     assert [findings[0].text for _, findings in results] == [
-        "could not be done: ZeroDivisionError('oh')",
-        "could not be done: TypeError('answered 5, which is no sequence of Finding')",
-        "gave no answer within 0.01 s",
+        "check failed: ZeroDivisionError('oh')",
+        "check failed: TypeError('returned 5 instead of a sequence of Finding')",
+        "check timed out after 0.01 s",
     ]
 
 
-def test_a_wrong_configuration_is_refused(tmp_path, capsys):
+def test_invalid_configuration_exits_with_2(tmp_path, capsys):
     file = tmp_path / "c.yaml"
     file.write_text(CONFIG + "maxPods: -7\n")
 

@@ -1,4 +1,4 @@
-"""``nodeagent evict plan`` asks the running agent and shows its answer."""
+"""Tests for ``nodeagent evict plan``: query to the agent, table and JSON output, exit codes."""
 
 from __future__ import annotations
 
@@ -49,31 +49,31 @@ PLAN = EvictionPlan(
 Run = Callable[..., tuple[int, str, str]]
 
 
-class Agent:
-    """Answers in the place of a running one."""
+class FakeAgent:
+    """Fake of the running agent: returns a plan, or raises an error, and records the requests."""
 
     def __init__(self) -> None:
-        self.answer: EvictionPlan | NodeAgentError = PLAN
-        self.asked: list[tuple[Path, PlanRequest]] = []
+        self.result: EvictionPlan | NodeAgentError = PLAN
+        self.requests: list[tuple[Path, PlanRequest]] = []
 
-    def ask(self, root: Path, question: str, arguments: PlanRequest, into: type[EvictionPlan]) -> EvictionPlan:
-        assert (question, into) == (PLAN_QUERY, EvictionPlan)
-        self.asked.append((root, arguments))
-        if isinstance(self.answer, NodeAgentError):
-            raise self.answer
-        return self.answer
+    def query(self, root: Path, name: str, arguments: PlanRequest, into: type[EvictionPlan]) -> EvictionPlan:
+        assert (name, into) == (PLAN_QUERY, EvictionPlan)
+        self.requests.append((root, arguments))
+        if isinstance(self.result, NodeAgentError):
+            raise self.result
+        return self.result
 
 
 @pytest.fixture
-def agent(monkeypatch: pytest.MonkeyPatch) -> Agent:
-    agent = Agent()
-    monkeypatch.setattr(local, "ask", agent.ask)
+def agent(monkeypatch: pytest.MonkeyPatch) -> FakeAgent:
+    agent = FakeAgent()
+    monkeypatch.setattr(local, "query", agent.query)
     monkeypatch.setenv("COLUMNS", "200")
     return agent
 
 
 @pytest.fixture
-def run(agent: Agent, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(agent: FakeAgent, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*arguments: str) -> tuple[int, str, str]:
         code = main(["evict", "plan", *arguments])
         output = capsys.readouterr()
@@ -86,22 +86,22 @@ def lines(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-def test_the_plan_is_a_table(run: Run, agent: Agent):
+def test_plan_is_printed_as_table(run: Run, agent: FakeAgent):
     code, output, _ = run("--root-dir", "/agent")
 
     assert code == 0
-    assert agent.asked == [(Path("/agent"), PlanRequest())]
-    shown = lines(output)
-    assert shown[0] == "node-1: MemoryPressure"
-    assert "memory.available<1Gi hard 900Mi met" in shown
-    assert "nodefs.available<10% soft 9Gi met, acts in 12 s" in shown
-    assert "pid.available<1k (+5 to resolve) hard 30000 fine" in shown
-    assert "imagefs.available<15% hard not measured" in shown
-    assert "evict default/web uses 3Gi" in shown
-    assert "spared default/db precious (plugin keeper)" in shown
+    assert agent.requests == [(Path("/agent"), PlanRequest())]
+    printed = lines(output)
+    assert printed[0] == "node-1: MemoryPressure"
+    assert "memory.available<1Gi hard 900Mi met" in printed
+    assert "nodefs.available<10% soft 9Gi met, evicts in 12 s" in printed
+    assert "pid.available<1k (+5 to resolve) hard 30000 not met" in printed
+    assert "imagefs.available<15% hard not measured" in printed
+    assert "evict default/web uses 3Gi" in printed
+    assert "spared default/db precious (plugin keeper)" in printed
 
 
-def test_the_plan_is_data(run: Run):
+def test_plan_is_printed_as_json(run: Run):
     code, output, _ = run("-o", "json")
 
     plan: dict[str, Any] = json.loads(output)
@@ -112,18 +112,18 @@ def test_the_plan_is_data(run: Run):
     }  # fmt: skip
 
 
-def test_without_pressure_the_order_is_shown(run: Run, agent: Agent):
-    agent.answer = EvictionPlan(node="node-1", conditions=[], thresholds=[], ranked_for="pid.available")
+def test_order_is_printed_without_pressure(run: Run, agent: FakeAgent):
+    agent.result = EvictionPlan(node="node-1", conditions=[], thresholds=[], ranked_for="pid.available")
 
     _, output, _ = run("--signal", "pid.available")
 
-    assert agent.asked[0][1] == PlanRequest(signal="pid.available")
+    assert agent.requests[0][1] == PlanRequest(signal="pid.available")
     assert "node-1: no pressure" in output
-    assert "Nothing is evicted for a threshold now. For pid.available the order would be:" in output
+    assert "No threshold requires an eviction now. Order for pid.available:" in output
     assert "no pods" in output
 
 
-def test_a_new_configuration_is_judged(run: Run, agent: Agent, tmp_path: Path):
+def test_thresholds_of_another_configuration_are_sent(run: Run, agent: FakeAgent, tmp_path: Path):
     file = tmp_path / "new.yaml"
     file.write_text(
         "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"
@@ -134,7 +134,7 @@ def test_a_new_configuration_is_judged(run: Run, agent: Agent, tmp_path: Path):
 
     code, _, _ = run("--config", str(file))
 
-    (_, request) = agent.asked[0]
+    (_, request) = agent.requests[0]
     assert code == 0
     assert request.thresholds is not None
     assert request.thresholds.hard == {"memory.available": "5%"}
@@ -143,7 +143,7 @@ def test_a_new_configuration_is_judged(run: Run, agent: Agent, tmp_path: Path):
     assert request.thresholds.minimum_reclaim == {"nodefs.available": "1Gi"}
 
 
-def test_a_wrong_configuration_is_refused_before_anybody_is_asked(run: Run, agent: Agent, tmp_path: Path):
+def test_invalid_configuration_is_rejected_before_the_query(run: Run, agent: FakeAgent, tmp_path: Path):
     file = tmp_path / "new.yaml"
     file.write_text(
         "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"
@@ -152,21 +152,21 @@ def test_a_wrong_configuration_is_refused_before_anybody_is_asked(run: Run, agen
 
     code, _, error = run("--config", str(file))
 
-    assert (code, agent.asked) == (2, [])
+    assert (code, agent.requests) == (2, [])
     assert "evictionHard[memory.available]" in error
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "text"),
+    ("failure", "code", "text"),
     [
-        (local.NoAgent("no agent answers at"), 3, "no agent answers at"),
-        (local.NotAnswered("the runtime did not answer"), 1, "no plan: the runtime did not answer"),
+        (local.AgentUnreachable("no agent is listening"), 3, "no agent is listening"),
+        (local.AgentRequestFailed("timed out"), 1, "failed to get the eviction plan: timed out"),
     ],
 )
-def test_no_plan_says_why(run: Run, agent: Agent, answer: NodeAgentError, code: int, text: str):
-    agent.answer = answer
+def test_failed_query_prints_the_error(run: Run, agent: FakeAgent, failure: NodeAgentError, code: int, text: str):
+    agent.result = failure
 
-    found, _, error = run()
+    exit_code, _, error = run()
 
-    assert found == code
+    assert exit_code == code
     assert text in error

@@ -1,4 +1,4 @@
-"""``nodeagent logs`` finds the server, asks for what is wanted, and marks the lines of several logs."""
+"""Tests for ``nodeagent logs``: the agent's endpoint, requests for logs, and labels of lines."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from nodeagent.cli import agent_server
 from nodeagent.cli.main import main
 
 
-class Answer:
-    """An answer with a body that comes in pieces."""
+class Response:
+    """Response whose body arrives in pieces."""
 
     status, reason, content_type = 200, "OK", "text/plain"
 
@@ -38,15 +38,15 @@ class Answer:
 
 
 class Session:
-    """A server that knows these paths."""
+    """Client session with fixed pages, by path with underscores; records the requests."""
 
     def __init__(self, **pages):
-        self.asked = []
+        self.requests = []
         self.pages = pages
 
     def get(self, path, params=(), allow_redirects=True):
-        self.asked.append((path, list(params)))
-        return Answer(self.pages.get(path.strip("/").replace("/", "_"), [b"one\ntwo"]))
+        self.requests.append((path, list(params)))
+        return Response(self.pages.get(path.strip("/").replace("/", "_"), [b"one\ntwo"]))
 
     async def __aenter__(self):
         return self
@@ -77,12 +77,12 @@ PODS = {
 @pytest.fixture
 def server(monkeypatch):
     session = Session(pods=[msgspec.json.encode(PODS)])
-    monkeypatch.setattr(agent_server, "find", lambda arguments: SimpleNamespace(url="https://n"))
-    monkeypatch.setattr(agent_server, "session", lambda place: session)
+    monkeypatch.setattr(agent_server, "resolve", lambda arguments: SimpleNamespace(url="https://n"))
+    monkeypatch.setattr(agent_server, "session", lambda endpoint: session)
     return session
 
 
-def test_every_option_reaches_the_server(server, capfd):
+def test_options_are_sent_as_query_parameters(server, capfd):
     options = ["-f", "--tail", "5", "--since", "1m30s", "--timestamps", "--previous", "-c", "main"]
 
     assert main(["logs", "shop/db", *options]) == 0
@@ -94,16 +94,16 @@ def test_every_option_reaches_the_server(server, capfd):
         ("tailLines", "5"),
         ("sinceSeconds", "90"),
     ]
-    assert server.asked == [("/containerLogs/shop/db/main", query)]
+    assert server.requests == [("/containerLogs/shop/db/main", query)]
     assert capfd.readouterr().out == "one\ntwo"
 
 
-def test_all_containers_that_began_are_shown_and_marked(server, capfd):
+def test_all_started_containers_are_printed_with_labels(server, capfd):
     server.pages["containerLogs_default_web_a"] = [b"x", b"y\nz", b"\n"]
 
     assert main(["logs", "web", "shop/db"]) == 0
 
-    assert [path for path, _ in server.asked[1:]] == [
+    assert [path for path, _ in server.requests[1:]] == [
         "/containerLogs/default/web/i",
         "/containerLogs/default/web/a",
         "/containerLogs/default/web/b",
@@ -119,7 +119,7 @@ class Terminal(io.TextIOWrapper):
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])
-def test_each_pod_has_a_colour_on_a_terminal(server, monkeypatch, no_color):
+def test_each_pod_has_a_color_on_a_terminal(server, monkeypatch, no_color):
     monkeypatch.setenv("NO_COLOR", no_color)
     output = io.BytesIO()
     with Terminal(output, write_through=True) as terminal:
@@ -130,42 +130,42 @@ def test_each_pod_has_a_colour_on_a_terminal(server, monkeypatch, no_color):
         text = output.getvalue().decode()
         monkeypatch.undo()
     marks = {line.partition(" ")[0] for line in text.splitlines()}
-    coloured = {"\x1b[36m[default/web", "\x1b[33m[shop/db"}
-    assert marks == ({"[default/web", "[shop/db"} if no_color else coloured)
+    colored = {"\x1b[36m[default/web", "\x1b[33m[shop/db"}
+    assert marks == ({"[default/web", "[shop/db"} if no_color else colored)
 
 
-def test_a_service_s_log_is_a_query(server):
+def test_service_logs_are_requested_as_query(server):
     main(["logs", "--system", "--query", "a", "--query", "b", "--pattern", "oops", "--tail", "3", "--boot", "-1"])
 
     query = [("query", "a"), ("query", "b"), ("tailLines", "3"), ("pattern", "oops"), ("boot", "-1")]
-    assert server.asked == [("/logs/", query)]
+    assert server.requests == [("/logs/", query)]
 
 
 @pytest.mark.parametrize(
     ("address", "expected"),
     [("h", "h:10250"), ("h:1", "h:1"), ("::1", "[::1]:10250"), ("[::1]", "[::1]:10250"), ("[::1]:5", "[::1]:5")],
 )
-def test_an_address_gets_the_default_port(address, expected):
+def test_address_without_port_gets_the_default_port(address, expected):
     assert agent_server.with_port(address) == expected
 
 
 @pytest.mark.parametrize("option", [["--since", "0s"], ["--since", "soon"], ["--tail", "-1"], ["--boot", "1"]])
-def test_a_value_that_is_none_is_refused(option, capsys):
-    with pytest.raises(SystemExit) as ended:
+def test_invalid_option_value_exits_with_2(option, capsys):
+    with pytest.raises(SystemExit) as exited:
         main(["logs", "web", *option])
 
-    assert ended.value.code == 2
+    assert exited.value.code == 2
     assert option[0] in capsys.readouterr().err
 
 
-def test_an_empty_token_file_is_no_leave_to_ask_as_nobody(tmp_path, capsys):
+def test_empty_token_file_is_rejected(tmp_path, capsys):
     (tmp_path / "token").write_text("\n")
 
     assert main(["logs", "web", "--address", "h", "--token-file", str(tmp_path / "token")]) == 3
-    assert "holds no token" in capsys.readouterr().err
+    assert "file contains no token" in capsys.readouterr().err
 
 
-def test_a_token_goes_without_the_kubeconfig_s_certificate(tmp_path, monkeypatch):
+def test_token_is_sent_without_the_client_certificate(tmp_path, monkeypatch):
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "token").write_text("secret\n")
@@ -174,19 +174,19 @@ def test_a_token_goes_without_the_kubeconfig_s_certificate(tmp_path, monkeypatch
         insecure_skip_tls_verify=False,
     )  # fmt: skip
 
-    place = agent_server.find(arguments)
+    endpoint = agent_server.resolve(arguments)
 
-    assert (place.url, place.authorization) == ("https://h:10250", "Bearer secret")
-    assert "secret" not in repr(place)
-    assert place.tls.check_hostname
+    assert (endpoint.url, endpoint.authorization) == ("https://h:10250", "Bearer secret")
+    assert "secret" not in repr(endpoint)
+    assert endpoint.tls.check_hostname
 
 
-def test_a_node_is_found_through_a_kubeconfig_alone(tmp_path, monkeypatch, capsys):
+def test_node_option_requires_a_kubeconfig(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
 
     assert main(["logs", "web", "--node", "node-1"]) == 3
-    assert "--node needs a kubeconfig" in capsys.readouterr().err
+    assert "--node requires a kubeconfig" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_node_is_found_through_a_kubeconfig_alone(tmp_path, monkeypatch, capsy
         ([("InternalIP", "2001:db8::1")], "https://[2001:db8::1]:10255"),
     ],
 )
-def test_a_node_s_server_is_where_its_object_says(tmp_path, monkeypatch, addresses, expected):
+def test_endpoint_of_a_node_is_read_from_its_status(tmp_path, monkeypatch, addresses, expected):
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\n"
@@ -220,6 +220,6 @@ def test_a_node_s_server_is_where_its_object_says(tmp_path, monkeypatch, address
         insecure_skip_tls_verify=True,
     )  # fmt: skip
 
-    place = agent_server.find(arguments)
+    endpoint = agent_server.resolve(arguments)
 
-    assert (place.url, place.authorization) == (expected, "Bearer t")
+    assert (endpoint.url, endpoint.authorization) == (expected, "Bearer t")

@@ -1,4 +1,4 @@
-"""Data and tables look alike whatever the command, for people and for programs."""
+"""Tests for the output of tables and JSON, on a terminal and piped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG = "the quick brown fox jumps over the lazy dog again and again until it is 
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """Make standard output a terminal that is so many columns wide."""
+    """Return a function that makes standard output a terminal with the given number of columns."""
 
     def become(columns):
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -26,23 +26,23 @@ def terminal(monkeypatch):
     return become
 
 
-def test_columns_stand_below_their_headings(capsys):
-    print_table([("web", "3", "serves"), ("a-longer-name", "10", "")], ("POD", "N", "STATE"))
+def test_columns_are_aligned_with_their_headings(capsys):
+    print_table([("web", "3", "Ready"), ("a-longer-name", "10", "")], ("POD", "N", "STATE"))
 
     assert capsys.readouterr().out.splitlines() == [
         "POD            N   STATE",
-        "web            3   serves",
+        "web            3   Ready",
         "a-longer-name  10",
     ]
 
 
-def test_a_piped_row_is_one_line(capsys):
+def test_row_is_one_line_when_piped(capsys):
     print_table([("web", LONG)])
 
     assert capsys.readouterr().out == f"web  {LONG}\n"
 
 
-def test_on_a_terminal_a_long_last_column_goes_on_below_itself(terminal, capsys):
+def test_long_last_column_is_wrapped_on_a_terminal(terminal, capsys):
     terminal(50)
     print_table([("web", LONG), ("api", "short")])
 
@@ -54,20 +54,20 @@ def test_on_a_terminal_a_long_last_column_goes_on_below_itself(terminal, capsys)
     assert " ".join(line.removeprefix("web").strip() for line in lines[:-1]) == LONG
 
 
-def test_a_terminal_too_narrow_for_columns_wraps_by_itself(terminal, capsys):
+def test_last_column_is_not_wrapped_on_a_narrow_terminal(terminal, capsys):
     terminal(12)
     print_table([("web", LONG)])
 
     assert capsys.readouterr().out == f"web  {LONG}\n"
 
 
-def test_an_empty_table_prints_nothing(capsys):
+def test_empty_table_prints_nothing(capsys):
     print_table([])
 
     assert capsys.readouterr().out == ""
 
 
-def test_data_may_be_on_one_line_and_keeps_its_letters(capsys):
+def test_json_without_indent_is_one_line_and_not_escaped(capsys):
     print_json({"name": "café"}, indent=None)
 
     line = capsys.readouterr().out
@@ -75,11 +75,11 @@ def test_data_may_be_on_one_line_and_keeps_its_letters(capsys):
     assert json.loads(line) == {"name": "café"}
 
 
-def test_a_reader_that_goes_early_is_no_crash(monkeypatch):
+def test_closed_pipe_of_the_reader_is_not_an_error(monkeypatch):
     reader, writer = os.pipe()
     os.close(reader)
-    with os.fdopen(writer, "w") as gone:
-        monkeypatch.setattr(sys, "stdout", gone)
+    with os.fdopen(writer, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
         code = main(["config", "explain", "maxPods"])
         monkeypatch.undo()
 

@@ -1,4 +1,4 @@
-"""What one run of the daemon leaves to the next when its configuration changes."""
+"""Tests for configuration reload: validation, re-execution and fallback to the previous configuration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def _hang_up() -> Iterator[None]:
+def _restore_sighup() -> Iterator[None]:
     before = signal.getsignal(signal.SIGHUP)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -45,144 +45,144 @@ def arguments(file: Path, tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """The environments of programs that were started anew."""
-    found: list[dict[str, str]] = []
-    monkeypatch.setattr(os, "execve", lambda _path, _words, environment: found.append(environment))
-    return found
+def processes(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """Environments of the processes started by reloads."""
+    environments: list[dict[str, str]] = []
+    monkeypatch.setattr(os, "execve", lambda _path, _arguments, environment: environments.append(environment))
+    return environments
 
 
-async def taken(arguments: list[str], file: Path, started: list[dict[str, str]], **fields: Any) -> Prepared:
-    """Start with the file as it is, take it over with *fields* changed, and return what was in force before."""
-    before = prepare(arguments)
+async def reload_with(arguments: list[str], file: Path, **fields: Any) -> Prepared:
+    """Reload the configuration with *fields* changed, and return the previous configuration."""
+    previous = prepare(arguments)
     reload = Reload(arguments, {"NOTIFY_SOCKET": "/run/notify"})
     file.write_text(json.dumps(DOCUMENT | fields))
-    assert await reload.take(before)
-    reload.start_anew()
-    return before
+    assert await reload.prepare(previous)
+    reload.reexec()
+    return previous
 
 
-async def test_the_next_run_has_the_environment_of_the_first(arguments, file, started):
+async def test_next_process_has_the_environment_of_the_first(arguments, file, processes):
     environment = {"NOTIFY_SOCKET": "/run/notify", "HOME": "/root"}
     reload = Reload(arguments, environment)
-    environment.pop("NOTIFY_SOCKET")  # as the service manager's part does
+    environment.pop("NOTIFY_SOCKET")  # As the client of the service manager does.
 
-    assert await reload.take(prepare(arguments))
-    reload.start_anew()
+    assert await reload.prepare(prepare(arguments))
+    reload.reexec()
 
-    assert started[0].items() >= {"NOTIFY_SOCKET": "/run/notify", "HOME": "/root"}.items()
+    assert processes[0].items() >= {"NOTIFY_SOCKET": "/run/notify", "HOME": "/root"}.items()
 
 
-async def test_the_next_run_uses_the_changed_files(arguments, file, started):
-    await taken(arguments, file, started, maxPods=41)
+async def test_next_process_uses_the_changed_files(arguments, file, processes):
+    await reload_with(arguments, file, maxPods=41)
 
-    following = Reload(arguments, dict(started[0]))
+    following = Reload(arguments, dict(processes[0]))
 
     assert prepare(following.arguments).loaded.config.max_pods == 41
-    assert not following.due
+    assert not following.pending
 
 
-async def test_a_start_that_is_refused_falls_back_to_what_was_in_force(arguments, file, started):
-    before = await taken(arguments, file, started, maxPods=41)
-    refused = Reload(arguments, dict(started[0]))
-    assert refused.fall_back()
-    assert refused.due
-    refused.start_anew()
+async def test_failed_start_falls_back_to_the_previous_configuration(arguments, file, processes):
+    previous = await reload_with(arguments, file, maxPods=41)
+    failed = Reload(arguments, dict(processes[0]))
+    assert failed.fall_back()
+    assert failed.pending
+    failed.reexec()
     file.unlink()
 
-    again = Reload(arguments, dict(started[1]))
+    fallback = Reload(arguments, dict(processes[1]))
 
-    restored = prepare(again.arguments)
-    assert restored.loaded.config == before.loaded.config
-    assert restored.settings == before.settings
-    assert not again.fall_back(), "there is nothing behind it"
+    restored = prepare(fallback.arguments)
+    assert restored.loaded.config == previous.loaded.config
+    assert restored.settings == previous.settings
+    assert not fallback.fall_back(), "there is only one previous configuration"
 
 
-async def test_nothing_falls_back_once_the_start_has_succeeded(arguments, file, started):
-    await taken(arguments, file, started, maxPods=41)
-    following = Reload(arguments, dict(started[0]))
+async def test_fallback_is_disabled_after_a_successful_start(arguments, file, processes):
+    await reload_with(arguments, file, maxPods=41)
+    following = Reload(arguments, dict(processes[0]))
 
-    following.settle()
+    following.confirm()
 
     assert not following.fall_back()
-    assert not Reload(arguments, {}).fall_back(), "nor at a first start"
+    assert not Reload(arguments, {}).fall_back(), "the first start has no previous configuration"
 
 
-async def test_the_word_of_a_reload_is_for_the_daemon_alone(arguments, file, started):
-    await taken(arguments, file, started, maxPods=41)
-    environment = dict(started[0])
+async def test_reload_variables_are_removed_from_the_environment(arguments, file, processes):
+    await reload_with(arguments, file, maxPods=41)
+    environment = dict(processes[0])
 
     Reload(arguments, environment)
 
     assert environment == {"NOTIFY_SOCKET": "/run/notify"}
 
 
-async def test_what_is_kept_may_be_read_by_the_owner_alone(arguments, file, started, tmp_path):
-    await taken(arguments, file, started, maxPods=41)
+async def test_stored_configuration_is_readable_only_by_the_owner(arguments, file, processes, tmp_path):
+    await reload_with(arguments, file, maxPods=41)
 
-    kept = list((tmp_path / "root" / "configuration-before").iterdir())
+    stored = list((tmp_path / "root" / "configuration-before").iterdir())
 
-    assert {path.name for path in kept} == {"config.yaml", "plugins.yaml"}
-    assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
+    assert {path.name for path in stored} == {"config.yaml", "plugins.yaml"}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in stored} == {0o600}
 
 
-async def test_a_reload_may_be_overtaken_by_the_end(arguments):
+async def test_shutdown_cancels_a_pending_reload(arguments):
     reload = Reload(arguments, {})
-    assert await reload.take(prepare(arguments))
+    assert await reload.prepare(prepare(arguments))
 
     reload.cancel()
 
-    assert not reload.due
+    assert not reload.pending
 
 
-async def test_each_problem_is_named(arguments, file, caplog):
+async def test_each_problem_is_logged(arguments, file, caplog):
     reload = Reload(arguments, {})
-    before = prepare(arguments)
+    active = prepare(arguments)
     file.write_text(json.dumps(DOCUMENT | {"maxPods": -1, "podsPerCore": -1}))
 
     with caplog.at_level(logging.ERROR):
-        assert not await reload.take(before)
+        assert not await reload.prepare(active)
 
-    told = [record.problem for record in caplog.records]  # type: ignore[attr-defined]
-    assert len(told) == 2
-    assert "maxPods" in told[0] + told[1]
-    assert "podsPerCore" in told[0] + told[1]
-    assert not reload.due
+    logged = [record.problem for record in caplog.records]  # type: ignore[attr-defined]
+    assert len(logged) == 2
+    assert "maxPods" in logged[0] + logged[1]
+    assert "podsPerCore" in logged[0] + logged[1]
+    assert not reload.pending
 
 
-async def test_a_file_of_credential_providers_counts_as_well(arguments, file, tmp_path):
+async def test_invalid_credential_provider_file_is_rejected(arguments, file, tmp_path):
     providers = tmp_path / "providers.yaml"
     flags = [f"--image-credential-provider-config={providers}", f"--image-credential-provider-bin-dir={tmp_path}"]
-    before = prepare([*arguments, *flags])
+    active = prepare([*arguments, *flags])
     providers.write_text("kind: Nonsense")
 
-    assert not await Reload([*arguments, *flags], {}).take(before)
+    assert not await Reload([*arguments, *flags], {}).prepare(active)
 
 
-async def test_a_root_that_cannot_be_written_keeps_what_is_in_force(arguments, tmp_path, caplog):
-    before = prepare(arguments)
-    (tmp_path / "root").write_text("no directory")
+async def test_reload_is_skipped_if_the_root_directory_is_not_writable(arguments, tmp_path, caplog):
+    active = prepare(arguments)
+    (tmp_path / "root").write_text("not a directory")
 
-    assert not await Reload(arguments, {}).take(before)
-    assert "stays in force" in caplog.text
+    assert not await Reload(arguments, {}).prepare(active)
+    assert "Failed to store the active configuration" in caplog.text
 
 
-def test_a_signal_before_the_daemon_listens_does_not_end_it(arguments):
+def test_sighup_during_startup_is_ignored(arguments):
     Reload(arguments, {})
 
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
-def test_the_program_is_started_as_it_was(arguments, monkeypatch):
-    called: list[Any] = []
-    monkeypatch.setattr(os, "execve", lambda *given: called.append(given))
+def test_reexec_uses_the_original_command_line(arguments, monkeypatch):
+    calls: list[Any] = []
+    monkeypatch.setattr(os, "execve", lambda *call: calls.append(call))
 
-    Reload(arguments, {}).start_anew()
+    Reload(arguments, {}).reexec()
 
-    assert called == [(sys.executable, sys.orig_argv, {})]
+    assert calls == [(sys.executable, sys.orig_argv, {})]
 
 
-def test_problems_at_a_start_are_raised(tmp_path):
+def test_invalid_configuration_raises_at_startup(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text("maxPods: 1")
 

@@ -1,4 +1,4 @@
-"""The daemon's signals, and what it says of its configuration."""
+"""Tests for the daemon's signal handling and the log messages about its configuration."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 import signal
 
 from nodeagent.base.logging import v_level
-from nodeagent.cli.run import end_at_the_next_signal, tell_of
+from nodeagent.cli.run import exit_on_next_signal, log_configuration
 from nodeagent.config.load import load_configuration
 
 
-async def test_a_second_signal_ends_the_process_without_a_traceback():
+async def test_second_signal_terminates_the_process_without_traceback():
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = {number: signal.getsignal(number) for number in numbers}
@@ -18,7 +18,7 @@ async def test_a_second_signal_ends_the_process_without_a_traceback():
         for number in numbers:
             loop.add_signal_handler(number, lambda: None)
 
-        end_at_the_next_signal(loop)
+        exit_on_next_signal(loop)
 
         assert {signal.getsignal(number) for number in numbers} == {signal.SIG_DFL}
     finally:
@@ -26,7 +26,7 @@ async def test_a_second_signal_ends_the_process_without_a_traceback():
             signal.signal(number, handler)
 
 
-def test_the_configuration_is_logged_in_full_from_verbosity_5_on_without_header_values(caplog):
+def test_configuration_is_logged_at_verbosity_5_with_masked_headers(caplog):
     loaded = load_configuration(
         [
             "--container-runtime-endpoint=unix:///run/x.sock",
@@ -35,13 +35,13 @@ def test_the_configuration_is_logged_in_full_from_verbosity_5_on_without_header_
         ]
     )
     caplog.set_level(v_level(4), "nodeagent")
-    tell_of(loaded)
-    assert "Configuration in force" not in caplog.messages
+    log_configuration(loaded)
+    assert "KubeletConfiguration" not in caplog.messages
 
     caplog.set_level(v_level(5), "nodeagent")
-    tell_of(loaded)
+    log_configuration(loaded)
 
-    record = next(record for record in caplog.records if record.message == "Configuration in force")
+    record = next(record for record in caplog.records if record.message == "KubeletConfiguration")
     assert '"containerRuntimeEndpoint": "unix:///run/x.sock"' in record.configuration
     assert '"mode": "Webhook"' in record.configuration
     assert "letmein" not in record.configuration

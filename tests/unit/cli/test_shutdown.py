@@ -1,4 +1,4 @@
-"""A rehearsal shows who would end when, from what the agent left on disk."""
+"""Tests for ``nodeagent shutdown rehearse``, which reads the plan that the agent stores on disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PODS = [ShutdownPod("default", "web", "uid-web", 0, 30), ShutdownPod("kube-syste
 
 @pytest.fixture(autouse=True)
 def running(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "answers", lambda root: True)
+    monkeypatch.setattr(local, "is_listening", lambda root: True)
 
 
 @pytest.fixture
@@ -30,19 +30,19 @@ def write(root: Path, periods: ShutdownPeriods, problem: str = "") -> None:
     plan_file(root).write_text(json.dumps(plan_to_json(ShutdownPlan(periods, PODS, problem))))
 
 
-def test_shows_order_and_grace(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_order_and_grace_periods_are_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["shutdown", "rehearse", "--root-dir", str(root)]) == 0
 
     assert capsys.readouterr().out.splitlines() == [
         "    0.0 s  priority 0 and above, until 20.0 s at the latest",
-        "           default/web  priority 0, grace 20 s",
+        "           default/web  priority 0, grace period 20 s",
         "   20.0 s  priority 2000000000 and above, until 30.0 s at the latest",
-        "           kube-system/dns  priority 2000000000, grace 10 s",
-        "   30.0 s  the shutdown goes on; it is held back for 30 s at most",
+        "           kube-system/dns  priority 2000000000, grace period 10 s",
+        "   30.0 s  the shutdown continues; it is delayed by 30 s at most",
     ]
 
 
-def test_shows_the_same_as_json(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_contains_order_and_grace_periods(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["shutdown", "rehearse", "--root-dir", str(root), "-o", "json"]) == 0
 
     report = json.loads(capsys.readouterr().out)
@@ -51,27 +51,29 @@ def test_shows_the_same_as_json(root: Path, capsys: pytest.CaptureFixture[str]) 
     assert report["groups"][1]["pods"][0]["graceSeconds"] == 10
 
 
-def test_says_when_the_shutdown_would_not_wait(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shutdown_that_would_not_wait_is_reported(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(root, ShutdownPeriods([(0, 20)]), problem="connect to the system's message bus: no such file")
 
     assert main(["shutdown", "rehearse", "--root-dir", str(root)]) == 1
 
-    told = capsys.readouterr()
-    assert "default/web" in told.out
-    assert "would not wait for this: connect to the system's message bus: no such file" in told.err
+    output = capsys.readouterr()
+    assert "default/web" in output.out
+    assert "would not wait for the pods: connect to the system's message bus: no such file" in output.err
 
 
-def test_says_when_no_agent_runs(
+def test_stopped_agent_is_reported(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "answers", lambda root: False)
+    monkeypatch.setattr(local, "is_listening", lambda root: False)
 
     assert main(["shutdown", "rehearse", "--root-dir", str(root)]) == 1
 
-    assert "no agent runs now" in capsys.readouterr().err
+    assert "the agent is not running" in capsys.readouterr().err
 
 
-def test_tries_another_configuration(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_periods_of_another_configuration_are_used(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "new.yaml"
     file.write_text(
         "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"
@@ -85,16 +87,18 @@ def test_tries_another_configuration(root: Path, tmp_path: Path, capsys: pytest.
     assert [(pod["name"], pod["graceSeconds"]) for pod in group["pods"]] == [("web", 5), ("dns", 5)]
 
 
-def test_says_when_nothing_is_configured(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_disabled_graceful_shutdown_is_reported(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(root, ShutdownPeriods())
 
     assert main(["shutdown", "rehearse", "--root-dir", str(root)]) == 0
 
-    assert "Graceful shutdown is off: 2 pods" in capsys.readouterr().out
+    assert "Graceful node shutdown is disabled: 2 pods" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", [None, "{", "{}"])
-def test_says_when_nothing_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None) -> None:
+def test_missing_or_invalid_plan_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None
+) -> None:
     if content is not None:
         plan_file(tmp_path).write_text(content)
 

@@ -1,4 +1,4 @@
-"""``nodeagent why`` asks the running agent about a pod and shows what it answers."""
+"""Tests for ``nodeagent why``: query to the agent, output and exit codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodeagent.cli.why import lines
 from nodeagent.contracts.diagnostics import PodEvent, PodExplanation, Stage, StageReport, StageState, WhyRequest
 
 AT = datetime(2024, 1, 1, 3, 0, tzinfo=UTC)
-HELD = PodExplanation(
+BLOCKED = PodExplanation(
     namespace="shop",
     name="web",
     uid="u",
@@ -28,14 +28,14 @@ HELD = PodExplanation(
             stage=Stage.PULL,
             state=StageState.BLOCKED,
             reason="ErrImagePull",
-            detail="registry answered 401",
+            detail="registry returned 401",
             containers=["main"],
         ),
     ],
     blocking=Stage.PULL,
     blocked=True,
     reason="ErrImagePull",
-    cause="main: registry answered 401",
+    cause="main: registry returned 401",
     next_try_seconds=14.4,
     remedy="check the pod's credentials",
     events=[PodEvent(type="Warning", reason="Failed", note="Error: ErrImagePull", count=3, first=AT, last=AT)],
@@ -43,55 +43,62 @@ HELD = PodExplanation(
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch):
-    """Answers with the pod above; returns the questions."""
-    questions = []
+def queries(monkeypatch: pytest.MonkeyPatch):
+    """The queries to a fake agent, which returns the pod above."""
+    queries = []
 
-    def ask(root, question, arguments, into):
-        questions.append((root, question, arguments))
-        return HELD
+    def query(root, name, arguments, into):
+        queries.append((root, name, arguments))
+        return BLOCKED
 
-    monkeypatch.setattr(local, "ask", ask)
-    return questions
+    monkeypatch.setattr(local, "query", query)
+    return queries
 
 
-def test_cause_next_try_and_remedy_are_shown(asked, capsys):
+def test_cause_next_retry_and_remedy_are_printed(queries, capsys):
     code = main(["why", "pod/shop/web", "--root-dir", "/agent"])
 
     output = capsys.readouterr().out
     assert code == 1
-    assert asked == [(Path("/agent"), "why", WhyRequest(namespace="shop", name="web"))]
+    assert queries == [(Path("/agent"), "why", WhyRequest(namespace="shop", name="web"))]
     assert " + admit    done     2024-01-01 03:00:00Z" in output
     assert "ErrImagePull, see below" in output
     assert (
-        "Blocked at pull: main: registry answered 401\nNext try: in 14 s\nRemedy: check the pod's credentials" in output
+        "Blocked at pull: main: registry returned 401\nNext retry: in 14 s\nRemedy: check the pod's credentials"
+        in output
     )
     assert "Warning Failed: Error: ErrImagePull (x3 since 03:00:00)" in output
 
 
-def test_what_is_being_tried_now_has_no_next_try():
-    working = msgspec.structs.replace(HELD, blocked=False, next_try_seconds=0.0, remedy="")
+def test_next_retry_is_omitted_while_in_progress():
+    working = msgspec.structs.replace(BLOCKED, blocked=False, next_try_seconds=0.0, remedy="")
 
-    assert not [line for line in lines(working, AT) if line.startswith("Next try")]
+    text = lines(working, AT)
+
+    assert "In progress at pull: main: registry returned 401" in text
+    assert not [line for line in text if line.startswith("Next retry")]
 
 
-def test_the_answer_is_data(asked, capsys):
+def test_json_output_is_the_explanation(queries, capsys):
     assert main(["why", "pod/web", "-o", "json"]) == 1
 
-    found = json.loads(capsys.readouterr().out)
-    assert asked[0][2] == WhyRequest(namespace="default", name="web")
-    assert (found["blocking"], found["nextTrySeconds"], found["stages"][1]["state"]) == ("pull", 14.4, "blocked")
+    output = json.loads(capsys.readouterr().out)
+    assert queries[0][2] == WhyRequest(namespace="default", name="web")
+    assert (output["blocking"], output["nextTrySeconds"], output["stages"][1]["state"]) == ("pull", 14.4, "blocked")
 
 
 @pytest.mark.parametrize(
     ("error", "code", "text"),
-    [(local.NoAgent("start it"), 3, "start it"), (local.NotAnswered("no source wants the pod"), 1, "no source wants")],
+    [
+        (local.AgentUnreachable("start it"), 3, "start it"),
+        (local.AgentRequestFailed("the pod is not assigned"), 1, "is not assigned"),
+    ],
 )
-def test_without_an_answer_the_reason_is_told(monkeypatch, capsys, error, code, text):
-    def ask(*_):
+def test_failed_query_prints_the_error(monkeypatch, capsys, error, code, text):
+    def query(*_):
         raise error
 
-    monkeypatch.setattr(local, "ask", ask)
+    monkeypatch.setattr(local, "query", query)
 
     assert main(["why", "pod/shop/web"]) == code
     assert text in capsys.readouterr().err
@@ -107,23 +114,23 @@ def test_without_an_answer_the_reason_is_told(monkeypatch, capsys, error, code, 
         ("po/shop/web", "shop"),
     ],
 )
-def test_a_pod_is_named_as_status_or_kubectl_name_it(subject, namespace, monkeypatch):
-    asked = []
+def test_pod_names_of_status_and_kubectl_are_accepted(subject, namespace, monkeypatch):
+    pods = []
 
-    def ask(root, question, arguments, into):
-        asked.append((arguments.namespace, arguments.name))
-        raise local.NotAnswered("enough")
+    def query(root, name, arguments, into):
+        pods.append((arguments.namespace, arguments.name))
+        raise local.AgentRequestFailed("not relevant here")
 
-    monkeypatch.setattr(local, "ask", ask)
+    monkeypatch.setattr(local, "query", query)
     main(["why", subject])
 
-    assert asked == [(namespace, "web")]
+    assert pods == [(namespace, "web")]
 
 
 @pytest.mark.parametrize("subject", ["a/b/c", "pod/a/b/c", "pod/", "/web", ""])
-def test_what_is_no_pod_is_refused(subject, capsys):
-    with pytest.raises(SystemExit) as ended:
+def test_invalid_pod_name_exits_with_2(subject, capsys):
+    with pytest.raises(SystemExit) as exited:
         main(["why", subject])
 
-    assert ended.value.code == 2
-    assert "is not pod/NAMESPACE/NAME" in capsys.readouterr().err
+    assert exited.value.code == 2
+    assert "must be pod/NAMESPACE/NAME" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""A new plugin's project has what a plugin needs, and nothing that is there is overwritten."""
+"""Tests for ``nodeagent plugins new``: names, generated files, existing directories."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import tomllib
 import pytest
 
 from nodeagent.authoring.check import check_plugin
-from nodeagent.authoring.project import LICENSES, NAME_RULE, BadProject, check_name, write_project
+from nodeagent.authoring.scaffold import LICENSES, NAME_RULE, ScaffoldError, check_name, write_project
 from nodeagent.cli.main import main
 
 
 @pytest.mark.parametrize("name", ["a1", "image_labels", "x" * 40])
-def test_good_names_pass(name):
+def test_valid_names_are_accepted(name):
     check_name(name)
 
 
 @pytest.mark.parametrize(
     "name", ["", "a", "Image", "1a", "a-b", "a.b", "_a", "a_", "a__b", "x" * 41, "class", "plugins", "../a", "é1"]
 )
-def test_bad_names_are_refused_with_the_rule(name):
-    with pytest.raises(BadProject) as caught:
+def test_invalid_names_are_rejected_with_the_rule(name):
+    with pytest.raises(ScaffoldError) as caught:
         check_name(name)
     assert NAME_RULE in str(caught.value)
 
 
-def test_the_name_of_an_installed_plugin_is_refused(capsys, tmp_path):
+def test_name_of_an_installed_plugin_is_rejected(capsys, tmp_path):
     assert main(["plugins", "new", "image_gc", "--dir", str(tmp_path / "x")]) == 2
     assert "installed plugin" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("license_name", LICENSES)
-def test_the_project_has_an_entry_point_and_no_findings(tmp_path, license_name):
+def test_project_has_an_entry_point_and_no_findings(tmp_path, license_name):
     files = write_project("image_labels", tmp_path / "new", license_name=license_name)
 
     document = tomllib.loads((tmp_path / "new" / "pyproject.toml").read_text())
@@ -43,14 +43,14 @@ def test_the_project_has_an_entry_point_and_no_findings(tmp_path, license_name):
     assert check_plugin(tmp_path / "new", load=False) == []
 
 
-def test_a_directory_with_something_in_it_is_left_alone(tmp_path, capsys):
+def test_non_empty_directory_is_not_modified(tmp_path, capsys):
     (tmp_path / "mine").write_text("precious")
     assert main(["plugins", "new", "shelf", "--dir", str(tmp_path)]) == 2
     assert "not an empty directory" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_without_a_directory_it_goes_beside(tmp_path, monkeypatch, capsys):
+def test_default_directory_is_named_after_the_distribution(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["plugins", "new", "paper_shelf", "--license", "MIT"]) == 0
     assert (tmp_path / "nodeagent-paper-shelf" / "nodeagent_paper_shelf" / "__init__.py").is_file()
