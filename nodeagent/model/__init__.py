@@ -1,1 +1,1 @@
-"""What the agent reads and decides on: frozen structs without I/O, in the wire's own shape."""
+"""API objects as frozen structs in the shape of their JSON form, and functions on them. No I/O."""

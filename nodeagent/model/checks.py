@@ -21,7 +21,7 @@ def ip_address(value: str) -> list[str]:
 
 
 def relative_path(value: str) -> str:
-    """A path that stays below the directory it is taken from."""
+    """Return why *value* is not a path within its base directory, or the empty string."""
     if not value:
         return "is required"
     if value.startswith("/"):
@@ -30,12 +30,12 @@ def relative_path(value: str) -> str:
 
 
 def no_backsteps(value: str) -> str:
-    """A path without ``..``."""
+    """Return why *value* is not a path without ``..``, or the empty string."""
     return "must not contain '..'" if ".." in value.split("/") else ""
 
 
 class Problems:
-    """Collects what is wrong with one piece of input, by field path."""
+    """Validation errors of one input, by field path."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -54,14 +54,14 @@ class Problems:
         return not broken
 
     def require(self, path: str, value: object) -> bool:
-        """Note that *value* is missing when it is empty; return whether it is there."""
+        """Check that *value* is not empty; return whether that is so."""
         if value in ("", None):
             self.add(path, None, "is required")
             return False
         return True
 
     def name(self, path: str, value: str, rule: Rule) -> bool:
-        """Check a required name; return whether it is good."""
+        """Check a required name; return whether it is valid."""
         return self.require(path, value) and self.check(path, value, rule)
 
     def optional(self, path: str, value: str | None, rule: Rule) -> None:
@@ -76,7 +76,7 @@ class Problems:
             self.add(path, value, f"must be one of {', '.join(allowed)}")
 
     def between(self, path: str, value: int | None, low: int, high: int) -> None:
-        """Check that *value*, unless absent, lies in a range."""
+        """Check that *value*, unless absent, is in a range."""
         if value is not None and not low <= value <= high:
             self.add(path, value, f"must be between {low} and {high}")
 
@@ -85,10 +85,10 @@ class Problems:
         if value is not None and value < low:
             self.add(path, value, "must not be negative" if low == 0 else f"must be at least {low}")
 
-    def exactly_one(self, path: str, given: Iterable[str]) -> None:
-        """Check that one of several alternatives is given."""
-        names = list(given)
+    def exactly_one(self, path: str, specified: Iterable[str]) -> None:
+        """Check that exactly one of several alternatives is set."""
+        names = list(specified)
         if not names:
-            self.add(path, None, "must say what it takes its value from: nothing is given")
+            self.add(path, None, "must have a source, none is set")
         elif len(names) > 1:
             self.add(path, None, f"must have one of {', '.join(names)}, not several")

@@ -1,4 +1,4 @@
-"""What the API refuses in the containers of a new pod. Pure."""
+"""Validation of the containers of a static pod. No I/O."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check_containers(problems: Problems, spec: PodSpec, volumes: set[str]) -> No
         for i, container in enumerate(containers or ()):
             at = f"spec.{kind}[{i}]"
             if problems.name(f"{at}.name", container.name, label_problems) and container.name in names:
-                problems.add(f"{at}.name", container.name, "stands twice in this pod")
+                problems.add(f"{at}.name", container.name, "is a duplicate in this pod")
             names.add(container.name)
             _check_container(problems, at, container, spec, volumes)
             if kind == "containers":
@@ -76,7 +76,7 @@ def check_containers(problems: Problems, spec: PodSpec, volumes: set[str]) -> No
 
 def _check_container(problems: Problems, at: str, container: Container, spec: PodSpec, volumes: set[str]) -> None:
     if problems.require(f"{at}.image", container.image) and container.image != container.image.strip():
-        problems.add(f"{at}.image", container.image, "must not begin or end with a space")
+        problems.add(f"{at}.image", container.image, "must not start or end with a space")
     problems.choice(f"{at}.imagePullPolicy", container.image_pull_policy, _PULL_POLICIES)
     problems.choice(f"{at}.terminationMessagePolicy", container.termination_message_policy, _MESSAGE_POLICIES)
     _check_ports(problems, f"{at}.ports", container.ports or (), on_host=spec.host_network)
@@ -120,20 +120,20 @@ def _check_ports(problems: Problems, path: str, ports: Sequence[ContainerPort], 
         if port.name:
             problems.check(f"{at}.name", port.name, port_name_problems)
             if port.name in names:
-                problems.add(f"{at}.name", port.name, "stands twice in this container")
+                problems.add(f"{at}.name", port.name, "is a duplicate in this container")
             names.add(port.name)
         if on_host and port.host_port not in (0, port.container_port):
             problems.add(f"{at}.hostPort", port.host_port, "must be containerPort when hostNetwork is true")
 
 
 def _check_host_ports(
-    problems: Problems, at: str, ports: Sequence[ContainerPort], taken: set[tuple[str, str, int]]
+    problems: Problems, at: str, ports: Sequence[ContainerPort], used: set[tuple[str, str, int]]
 ) -> None:
     for i, port in enumerate(ports):
         key = (port.host_ip, port.protocol, port.host_port)
-        if port.host_port and key in taken:
+        if port.host_port and key in used:
             problems.add(f"{at}.ports[{i}].hostPort", port.host_port, "is used by another port of this pod")
-        taken.add(key)
+        used.add(key)
 
 
 def _check_env(problems: Problems, at: str, container: Container) -> None:
@@ -184,7 +184,7 @@ def _check_mounts(problems: Problems, at: str, container: Container, volumes: se
         if problems.require(f"{path}.name", mount.name) and mount.name not in volumes:
             problems.add(f"{path}.name", mount.name, "must be the name of a volume of this pod")
         if problems.require(f"{path}.mountPath", mount.mount_path) and mount.mount_path in paths:
-            problems.add(f"{path}.mountPath", mount.mount_path, "stands twice in this container")
+            problems.add(f"{path}.mountPath", mount.mount_path, "is a duplicate in this container")
         if ":" in mount.mount_path:
             problems.add(f"{path}.mountPath", mount.mount_path, "must not contain ':'")
         paths.add(mount.mount_path)
@@ -208,21 +208,21 @@ def _check_mounts(problems: Problems, at: str, container: Container, volumes: se
 
 def _check_resources(problems: Problems, at: str, container: Container) -> None:
     limits, requests = container.resources.limits or {}, container.resources.requests or {}
-    good: dict[tuple[str, str], Any] = {}
+    valid: dict[tuple[str, str], Any] = {}
     for kind, values in (("limits", limits), ("requests", requests)):
         for name, value in values.items():
             problems.check(f"{at}.{kind}", name, qualified_name_problems)
             before = len(problems.found)
             check_quantity(problems, f"{at}.{kind}[{name}]", value)
             if len(problems.found) == before:
-                good[kind, name] = quantity(value)
+                valid[kind, name] = quantity(value)
     for name in requests:
-        asked, limit = good.get(("requests", name)), good.get(("limits", name))
-        if asked is None or limit is None:
+        request, limit = valid.get(("requests", name)), valid.get(("limits", name))
+        if request is None or limit is None:
             continue
-        if asked > limit:
+        if request > limit:
             problems.add(f"{at}.requests[{name}]", requests[name], f"must not exceed the limit of {limit}")
-        elif name.startswith(HUGEPAGES_PREFIX) and asked != limit:
+        elif name.startswith(HUGEPAGES_PREFIX) and request != limit:
             problems.add(f"{at}.requests[{name}]", requests[name], f"must equal the limit of {limit}")
 
 
@@ -289,7 +289,7 @@ def _check_port(problems: Problems, at: str, port: int | str) -> None:
 
 
 def check_seccomp(problems: Problems, at: str, profile: SeccompProfile | None) -> None:
-    """Check a seccomp profile: a path belongs to ``Localhost`` and to nothing else."""
+    """Check a seccomp profile; only type ``Localhost`` has a path."""
     if profile is None:
         return
     problems.choice(f"{at}.type", profile.type or "-", _PROFILES)
@@ -297,7 +297,7 @@ def check_seccomp(problems: Problems, at: str, profile: SeccompProfile | None) -
     if profile.type == "Localhost":
         problems.add(f"{at}.localhostProfile", path, checks.relative_path(path or ""))
     elif path is not None:
-        problems.add(f"{at}.localhostProfile", path, "must be set with type Localhost only")
+        problems.add(f"{at}.localhostProfile", path, "must be set only with type Localhost")
 
 
 def _check_security(problems: Problems, at: str, container: Container) -> None:

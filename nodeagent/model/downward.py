@@ -1,4 +1,4 @@
-"""What a pod may tell its containers about itself, in variables as in files. Pure."""
+"""Downward API: values of pod fields for environment variables and files. No I/O."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nodeagent.model.resources import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, 
 
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
 _FROM_NODE = (CPU, MEMORY, EPHEMERAL_STORAGE)
-"""Resources whose limit is the node's when the container sets none."""
+"""Resources whose default limit is the node's allocatable."""
 
 
 def metadata_value(pod: Pod, path: str) -> str | None:
-    """Return name, namespace, UID, or one label or annotation; ``None`` when *path* is none of these."""
+    """Return name, namespace, UID, or one label or annotation; ``None`` for any other *path*."""
     if match := _SUBSCRIPT.fullmatch(path):
         entries = pod.metadata.labels if match[1] == "labels" else pod.metadata.annotations
         return (entries or {}).get(match[2], "")
@@ -38,17 +38,17 @@ def resource_value(
 ) -> str:
     """Return a limit or request in units of the divisor, rounded up.
 
-    :param allocatable: returns the node's resources, which stand in for limits that are not set.
-    :param container: who asks; meant where *selector* names no container.
-    :raises ValueError: there is no such container or resource, or the divisor is no quantity.
+    :param allocatable: returns the node's resources, which replace limits that are not set.
+    :param container: default if *selector* names no container.
+    :raises ValueError: there is no such container or resource, or the divisor is not a quantity.
     """
     if selector.container_name or container is None:
         container = next((c for _, c in pod.containers() if c.name == selector.container_name), None)
         if container is None:
             raise ValueError(f"container {selector.container_name} not found")
     side, _, resource = selector.resource.partition(".")
-    known = resource in _FROM_NODE or resource.startswith(HUGEPAGES_PREFIX)
-    if side not in ("limits", "requests") or not known:
+    supported = resource in _FROM_NODE or resource.startswith(HUGEPAGES_PREFIX)
+    if side not in ("limits", "requests") or not supported:
         raise ValueError(f"unsupported container resource: {selector.resource}")
     amounts = container.resources.limits if side == "limits" else container.resources.requests
     try:

@@ -1,4 +1,4 @@
-"""When the node is short of something: eviction signals, their thresholds, and what those keep free. Pure."""
+"""Eviction signals and thresholds, and the resources that hard thresholds reserve. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PERCENT = re.compile(r"-?(\d+(\.\d*)?|\.\d+)%", re.ASCII)
 
 
 class Signal(StrEnum):
-    """What is watched, as configuration names it. Every one is "less than": what is left of something."""
+    """Eviction signal of the configuration; each is the remaining part of a resource."""
 
     MEMORY = "memory.available"
     NODEFS = "nodefs.available"
@@ -29,28 +29,28 @@ class Signal(StrEnum):
 
 
 COMPUTED_SIGNALS = (Signal.CONTAINERFS, Signal.CONTAINERFS_INODES, Signal.ALLOCATABLE_MEMORY)
-"""Derived from the others; a threshold given for one has no effect."""
+"""Signals derived from others; a configured threshold of one has no effect."""
 
 SIGNALS = tuple(signal for signal in Signal if signal not in COMPUTED_SIGNALS)
-"""Those that configuration may set."""
+"""Signals that can be configured."""
 
 _RESERVING = {Signal.MEMORY: MEMORY, Signal.NODEFS: EPHEMERAL_STORAGE}
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """An amount, or a fraction (0 to 1) of the capacity."""
+    """Quantity, or fraction (0 to 1) of the capacity."""
 
     quantity: Quantity | None = None
     fraction: float = 0.0
 
     @property
     def disabled(self) -> bool:
-        """As a threshold, ``0%`` and ``100%`` switch a signal off."""
+        """True for ``0%`` and ``100%``, which disable a signal."""
         return self.quantity is None and self.fraction in (0.0, 1.0)
 
     def of(self, capacity: int) -> int:
-        """Return the amount in whole units (bytes, inodes, processes), a fraction being taken of *capacity*."""
+        """Return the amount in bytes, inodes or processes; a fraction is of *capacity*."""
         return self.quantity.value() if self.quantity is not None else round(capacity * self.fraction)
 
     def __str__(self) -> str:
@@ -59,24 +59,24 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Below *limit* the node is short. A soft threshold has to be met for its grace, a hard one counts at once."""
+    """Threshold, met below *limit*; a soft one takes effect after its grace period, a hard one immediately."""
 
     signal: Signal
     limit: Amount
     hard: bool = True
     grace_seconds: float = 0.0
     minimum_reclaim: Amount | None = None
-    """What has to be left beyond the limit before the threshold, once met, counts as resolved."""
+    """Amount above the limit that must be available before the threshold, once met, is resolved."""
 
     def __str__(self) -> str:
         return f"{self.signal}<{self.limit}"
 
 
 def parse_amount(text: str, *, zero: bool = False) -> Amount:
-    """Read ``100Mi`` or ``10%``.
+    """Parse ``100Mi`` or ``10%``.
 
-    :param zero: an amount of 0 is fine, as for a minimum reclaim.
-    :raises ValueError: the text is neither, or out of range; the message is a sentence part.
+    :param zero: accept an amount of 0, as for a minimum reclaim.
+    :raises ValueError: the text is neither, or out of range; the message is a predicate.
     """
     if text.endswith("%"):
         if not _PERCENT.fullmatch(text):
@@ -99,36 +99,38 @@ def read_thresholds(
     minimum_reclaim: Mapping[str, str],
     allocatable: bool = False,
 ) -> tuple[Threshold, ...]:
-    """Return the thresholds that four validated maps of signals set, the disabled and the computed ones left out.
+    """Return the thresholds of four validated maps of signals, without disabled and computed ones.
 
     spec: config.evictionHard, config.evictionSoft, config.evictionSoftGracePeriod, config.evictionMinimumReclaim
 
-    :param allocatable: watch the memory that pods together may use as well, by the hard threshold of the node's.
-    :raises ValueError: a value cannot be read, or a soft signal has no grace period.
+    :param allocatable: also add the memory of all pods, with the hard threshold of the node's memory.
+    :raises ValueError: a value is invalid, or a soft signal has no grace period.
     """
     reclaims = {signal: parse_amount(text, zero=True) for signal, text in minimum_reclaim.items() if signal in SIGNALS}
-    found = [Threshold(signal, limit, minimum_reclaim=reclaims.get(signal)) for signal, limit in _limits(hard).items()]
+    thresholds = [
+        Threshold(signal, limit, minimum_reclaim=reclaims.get(signal)) for signal, limit in _limits(hard).items()
+    ]
     for signal, limit in _limits(soft).items():
         if signal not in soft_grace:
             raise ValueError(f"{signal} needs a grace period")
         grace = Duration.parse(soft_grace[signal]).seconds
-        found.append(Threshold(signal, limit, False, grace, reclaims.get(signal)))
+        thresholds.append(Threshold(signal, limit, False, grace, reclaims.get(signal)))
     if allocatable:
-        found += [
+        thresholds += [
             Threshold(Signal.ALLOCATABLE_MEMORY, each.limit, minimum_reclaim=each.minimum_reclaim)
-            for each in found
+            for each in thresholds
             if each.signal is Signal.MEMORY and each.hard
         ]
-    return tuple(found)
+    return tuple(thresholds)
 
 
 def reserved_for_eviction(hard: Mapping[str, str], capacity: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    """Return what hard eviction keeps free of each resource in *capacity*: memory and ephemeral storage.
+    """Return the part of *capacity* that hard thresholds reserve: memory and ephemeral storage.
 
-    Pods that used more would be evicted, so nobody may count on it: the node's allocatable is less by this.
+    Pods that use it are evicted, so it is not part of the node's allocatable.
     spec: config.evictionHard
 
-    :raises ValueError: a threshold cannot be read.
+    :raises ValueError: a threshold is invalid.
     """
     reserved: dict[str, Quantity] = {}
     for signal, limit in _limits(hard).items():
@@ -139,5 +141,5 @@ def reserved_for_eviction(hard: Mapping[str, str], capacity: Mapping[str, Quanti
 
 
 def _limits(thresholds: Mapping[str, str]) -> dict[Signal, Amount]:
-    read = {Signal(signal): parse_amount(text) for signal, text in thresholds.items() if signal in SIGNALS}
-    return {signal: limit for signal, limit in read.items() if not limit.disabled}
+    amounts = {Signal(signal): parse_amount(text) for signal, text in thresholds.items() if signal in SIGNALS}
+    return {signal: limit for signal, limit in amounts.items() if not limit.disabled}

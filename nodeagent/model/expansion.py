@@ -1,4 +1,4 @@
-"""References ``$(NAME)`` to variables in commands, arguments, values and paths. Pure."""
+"""Expansion of variable references ``$(NAME)`` in commands, arguments, values and paths. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _REFERENCE = re.compile(r"\$(\$|\(([^)]*)\))")
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace ``$(NAME)`` by known variables and ``$$`` by ``$``; unknown names stay as they are."""
+    """Replace ``$(NAME)`` by the value of a variable and ``$$`` by ``$``; unknown names are unchanged."""
     if "$" not in text:
         return text
 
@@ -20,5 +20,5 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def unknown_references(text: str, variables: Mapping[str, str]) -> list[str]:
-    """Return the names in *text* that :func:`expand` would leave."""
+    """Return the names in *text* that :func:`expand` does not replace."""
     return [m[2] for m in _REFERENCE.finditer(text) if m[1] != "$" and m[2] not in variables]

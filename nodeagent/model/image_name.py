@@ -1,4 +1,4 @@
-"""Image names: which registry, repository, tag and digest a name means."""
+"""Image names: registry, repository, tag and digest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEX_ID = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ImageName:
-    """A parsed image name; ``domain`` and ``path`` are in full, ``tag`` and ``digest`` empty where not given."""
+    """Parsed image name; ``domain`` and ``path`` are complete, ``tag`` and ``digest`` may be empty."""
 
     domain: str
     path: str
@@ -29,14 +29,14 @@ class ImageName:
 
     @property
     def repository(self) -> str:
-        """The name without tag and digest, such as ``docker.io/library/busybox``: what registries are matched by."""
+        """Name without tag and digest, such as ``docker.io/library/busybox``."""
         return f"{self.domain}/{self.path}"
 
 
 def parse_image_name(text: str) -> ImageName:
-    """Read an image name as people write it (``busybox``, ``reg.example:5000/a/b:1``, ``a@sha256:…``).
+    """Parse an image name as in a pod (``busybox``, ``reg.example:5000/a/b:1``, ``a@sha256:…``).
 
-    :raises ValueError: it is not an image name; the message is a sentence part.
+    :raises ValueError: it is not an image name; the message is a predicate.
     """
     rest, at, digest = text.partition("@")
     if at and not _valid_digest(digest):
@@ -62,17 +62,17 @@ def parse_image_name(text: str) -> ImageName:
 
 
 def with_default_tag(text: str, name: ImageName) -> str:
-    """Return *text* as written, with ``:latest`` where it has neither tag nor digest.
+    """Return *text* with ``:latest`` if it has neither tag nor digest.
 
-    The registry is not filled in: a runtime may have its own list of registries for short names.
+    The registry is not completed: a runtime may have a list of registries for short names.
     """
     return text if name.tag or name.digest else f"{text}:{DEFAULT_TAG}"
 
 
 def full_name(text: str) -> str:
-    """Return an image name in full, as stores list it: ``busybox`` is ``docker.io/library/busybox:latest``.
+    """Return the complete image name, as image stores list it: ``busybox`` is ``docker.io/library/busybox:latest``.
 
-    What is no image name, such as an id, is returned as it is.
+    Text that is not an image name, such as an image ID, is returned unchanged.
     """
     if text.startswith("sha256:") and _valid_digest(text):
         return text
@@ -86,12 +86,12 @@ def full_name(text: str) -> str:
 
 
 def default_pull_policy(name: ImageName) -> str:
-    """Return the policy of a container that gives none."""
+    """Return the default pull policy of a container."""
     return "Always" if name.tag == DEFAULT_TAG or not (name.tag or name.digest) else "IfNotPresent"
 
 
 def _split_domain(text: str) -> tuple[str, str]:
-    """Return host and path; a first part without dot, colon and capitals that is not ``localhost`` is no host."""
+    """Return host and path; the first part is a host if it has a dot, colon or capital, or is ``localhost``."""
     first, slash, rest = text.partition("/")
     if not slash or not (set(".:") & set(first) or first == "localhost" or first.lower() != first):
         first, rest = DEFAULT_DOMAIN, text

@@ -1,4 +1,4 @@
-"""Object metadata, references and wire times."""
+"""Object metadata, references and timestamps of API objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nodeagent.model.wire import WireStruct
 
 
 class OwnerReference(WireStruct, frozen=True):
-    """Who owns an object."""
+    """Reference to the owner of an object."""
 
     api_version: str
     kind: str
@@ -19,7 +19,7 @@ class OwnerReference(WireStruct, frozen=True):
 
 
 class ObjectMeta(WireStruct, frozen=True):
-    """Metadata that every API object carries."""
+    """Metadata of an API object."""
 
     name: str = ""
     generate_name: str = ""
@@ -37,7 +37,7 @@ class ObjectMeta(WireStruct, frozen=True):
 
 
 class ObjectReference(WireStruct, frozen=True):
-    """Points at an object, or with ``field_path`` at a part of it (``spec.containers{web}``)."""
+    """Reference to an object, or with ``field_path`` to a part of it (``spec.containers{web}``)."""
 
     kind: str = ""
     namespace: str = ""
@@ -48,11 +48,11 @@ class ObjectReference(WireStruct, frozen=True):
     field_path: str = ""
 
 
-def wire_time(moment: datetime) -> str:
-    """Return RFC 3339 in whole seconds, as ``metav1.Time`` is written."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def wire_time(time: datetime) -> str:
+    """Return RFC 3339 in whole seconds, the format of ``metav1.Time``."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def wire_micro_time(moment: datetime) -> str:
-    """Return RFC 3339 with exactly six decimals, as ``metav1.MicroTime`` is written."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def wire_micro_time(time: datetime) -> str:
+    """Return RFC 3339 with exactly six decimals, the format of ``metav1.MicroTime``."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,4 +1,4 @@
-"""Nodes as the API writes them, as far as the agent reports them (core/v1). Times are text in the wire's form."""
+"""Nodes (core/v1), limited to the fields that the agent reports. Times are RFC 3339 text."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class NodeCondition(WireStruct, frozen=True):
 
 
 class ContainerImage(WireStruct, frozen=True):
-    """An image on the node: its names, the most telling first, and its size."""
+    """Image on the node: its names, the most specific first, and its size."""
 
     names: list[str]
     size_bytes: int = 0
 
 
 class NodeSystemInfo(WireStruct, frozen=True, omit_defaults=False):
-    """What the machine and its software are; every member is required on the wire."""
+    """Hardware and software of the host; all fields are required in JSON."""
 
     machine_id: str = ""
     system_uuid: str = ""
@@ -52,7 +52,7 @@ class NodeDaemonEndpoints(WireStruct, frozen=True):
 
 
 class NodeStatus(WireStruct, frozen=True):
-    """The agent's part of a node's status; ``addresses`` is ``None`` when somebody else sets them."""
+    """The agent's part of a node's status; ``addresses`` is ``None`` if another component sets them."""
 
     conditions: list[NodeCondition]
     capacity: dict[str, str]

@@ -1,6 +1,6 @@
-"""Pods as the API writes them (core/v1, release 1.29).
+"""Pods (core/v1, release 1.29).
 
-Parts that only others decide on (affinity, topology spread, …) are kept as plain data so that a mirror pod shows
+Fields that only other components use (affinity, topology spread, …) are plain data, so that a mirror pod has
 them unchanged.
 """
 
@@ -16,7 +16,7 @@ from nodeagent.model.meta import ObjectMeta, ObjectReference
 from nodeagent.model.wire import WireStruct
 
 QuantityText = str | int | float
-"""A quantity as written; files may carry bare numbers. Parse with ``nodeagent.base.quantity``."""
+"""Unparsed quantity; files may have numbers. Parse with ``nodeagent.base.quantity``."""
 ResourceList = dict[str, QuantityText]
 PlainObject = dict[str, Any]
 
@@ -36,7 +36,7 @@ class RestartPolicy(StrEnum):
 
 
 class ContainerKind(StrEnum):
-    """Which list of the spec a container stands in; the value is that list's field path."""
+    """List of the spec that has the container; the value is its field path."""
 
     INIT = "spec.initContainers"
     REGULAR = "spec.containers"
@@ -149,7 +149,7 @@ class SleepAction(WireStruct, frozen=True):
 
 
 class Probe(WireStruct, frozen=True):
-    """A check of a container; times in seconds."""
+    """Probe of a container; times in seconds."""
 
     exec: ExecAction | None = None
     http_get: HttpGetAction | None = None
@@ -237,7 +237,7 @@ class Container(WireStruct, frozen=True):
 
     @property
     def restartable_init(self) -> bool:
-        """Whether this init container is a sidecar (``restartPolicy: Always``)."""
+        """Return whether this init container is a sidecar (``restartPolicy: Always``)."""
         return self.restart_policy == RestartPolicy.ALWAYS
 
 
@@ -318,7 +318,7 @@ class LocalReference(WireStruct, frozen=True):
 
 
 class FlexVolume(WireStruct, frozen=True):
-    """A volume of a driver that is a program on the node."""
+    """Volume of a FlexVolume driver, an executable on the node."""
 
     driver: str = ""
     fs_type: str = ""
@@ -401,7 +401,7 @@ class PodOs(WireStruct, frozen=True):
 
 
 class PodSpec(WireStruct, frozen=True):
-    """The wanted pod; times in seconds."""
+    """Desired state of a pod; times in seconds."""
 
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
@@ -482,7 +482,7 @@ class ContainerState(WireStruct, frozen=True):
 
 
 class ContainerStatus(WireStruct, frozen=True, omit_defaults=False):
-    """The reported state of one container; required fields are always written."""
+    """Reported state of a container; required fields are always encoded."""
 
     name: str
     state: ContainerState = msgspec.field(default_factory=ContainerState)
@@ -500,7 +500,7 @@ class PodIp(WireStruct, frozen=True):
 
 
 class PodStatus(WireStruct, frozen=True):
-    """The reported pod."""
+    """Reported state of a pod."""
 
     phase: str = ""
     conditions: list[PodCondition] | None = None
@@ -519,7 +519,7 @@ class PodStatus(WireStruct, frozen=True):
 
 
 class Pod(WireStruct, frozen=True):
-    """A pod: what is wanted (``spec``) and what was last reported (``status``)."""
+    """Pod: desired state (``spec``) and last reported state (``status``)."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
@@ -541,12 +541,12 @@ class Pod(WireStruct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """``namespace/name``, as people write it."""
+        """``namespace/name``."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
     def terminal(self) -> bool:
-        """Whether the reported phase is final."""
+        """Return whether the reported phase is final."""
         return self.status.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
     def containers(self) -> list[tuple[ContainerKind, Container]]:
@@ -572,5 +572,5 @@ class Pod(WireStruct, frozen=True):
 
 
 def container_field_path(kind: ContainerKind, name: str) -> str:
-    """Return the field path that events about a container carry: ``spec.containers{web}``."""
+    """Return the field path of a container in events: ``spec.containers{web}``."""
     return f"{kind.value}{{{name}}}"

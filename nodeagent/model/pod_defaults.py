@@ -1,4 +1,4 @@
-"""The defaults of core/v1 pods, for pods that no API server has completed: static pods. Pure, on plain data."""
+"""Defaulting of static pods as by the API server, on plain data. No I/O."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _CONTAINER_LISTS = ("initContainers", "containers")
 
 
 def default_pod(pod: Plain) -> Plain:
-    """Return *pod*, given in the wire's shape, with every default of the API filled in; *pod* is left as it is.
+    """Return a copy of *pod*, in the shape of its JSON form, with the defaults of the API.
 
-    Nulls count as absent. What has the wrong type is passed through for the decoder to name.
+    Nulls are treated as absent. Values of the wrong type are kept, for the decoder to report.
     """
     pod = _without_nulls(pod)
     spec = pod.get("spec")
@@ -37,7 +37,7 @@ def _default_spec(spec: Plain) -> None:
     ):
         _fill(spec, key, value)
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
-    if account:  # the older name is kept in step for clients that read it
+    if account:  # The deprecated name has the same value.
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     for volume in _objects(spec, "volumes"):
         _default_volume(volume)
@@ -63,9 +63,9 @@ def _default_container(container: Plain, *, on_host: bool) -> None:
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         _default_probe(container.get(name))
     lifecycle = container.get("lifecycle")
-    for moment in ("postStart", "preStop"):
-        if isinstance(lifecycle, dict) and isinstance(lifecycle.get(moment), dict):
-            _default_http(lifecycle[moment].get("httpGet"))
+    for handler in ("postStart", "preStop"):
+        if isinstance(lifecycle, dict) and isinstance(lifecycle.get(handler), dict):
+            _default_http(lifecycle[handler].get("httpGet"))
     _default_resources(container)
 
 
@@ -89,7 +89,7 @@ def _default_resources(container: Plain) -> None:
 
 
 def _round(owner: Plain, name: str) -> None:
-    """Round amounts up to thousandths, the finest that the API keeps."""
+    """Round quantities up to thousandths, the precision of the API."""
     resources = owner.get(name)
     if not isinstance(resources, dict):
         return
@@ -108,7 +108,7 @@ def _default_probe(probe: Any) -> None:
     if not isinstance(probe, dict):
         return
     for key, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
-        if not probe.get(key):  # zero is absent here
+        if not probe.get(key):  # Zero means absent here.
             probe[key] = value
     _default_http(probe.get("httpGet"))
     if isinstance(probe.get("grpc"), dict):
@@ -122,7 +122,7 @@ def _default_http(action: Any) -> None:
 
 
 def _default_source(source: Any) -> None:
-    """Complete a reference to a field or resource of the pod."""
+    """Set the defaults of a reference to a field or resource of the pod."""
     if not isinstance(source, dict):
         return
     if isinstance(source.get("fieldRef"), dict):
@@ -163,7 +163,7 @@ def _default_items(downward: Plain) -> None:
 
 
 def _fill(owner: Plain, key: str, value: Any) -> None:
-    """Set what is absent or empty text; numbers and booleans stand as they are written."""
+    """Set the value of *key* if it is absent or an empty string."""
     if owner.get(key, "") == "":
         owner[key] = value
 
@@ -174,7 +174,7 @@ def _objects(owner: Plain, key: str) -> list[Plain]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Copy *value* without the keys that are null."""
+    """Return a copy of *value* without keys that are null."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The annotations that tell which source a pod came from, and since when this node knows it."""
+"""Annotations with the source of a pod and the time at which this node first saw it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from nodeagent.base import identity
 
 
 def pod_source_annotations(source: str, seen_at: datetime) -> dict[str, str]:
-    """Return the annotations of a pod that *source* first showed at *seen_at*."""
+    """Return the annotations of a pod that *source* first delivered at *seen_at*."""
     names = identity.current()
     return {names.label("config.source"): source, names.label("config.seen"): _precise(seen_at)}
 
 
-def _precise(moment: datetime) -> str:
-    """Return RFC 3339 with nanoseconds, as the annotation is written."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+def _precise(time: datetime) -> str:
+    """Return RFC 3339 with nanoseconds, the format of the annotation."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")

@@ -1,6 +1,6 @@
-"""What the API refuses in a new pod, for pods that no API server has checked: static pods. Pure.
+"""Validation of static pods with the rules that the API server applies to new pods. No I/O.
 
-Expects a pod with its defaults filled in (:mod:`nodeagent.model.pod_defaults`).
+The pod must be defaulted (:mod:`nodeagent.model.pod_defaults`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def validate_pod(pod: Pod, source: str = "pod") -> list[Problem]:
-    """Return everything that is wrong with *pod*; empty when it may run.
+    """Return all problems of *pod*; empty if it is valid.
 
-    :param source: what the problems name as their origin, such as a file.
+    :param source: origin of the pod in the problems, such as a file.
     """
     problems = Problems(source)
     if pod.api_version != "v1" or pod.kind != "Pod":
@@ -46,7 +46,7 @@ def _check_metadata(problems: Problems, meta: ObjectMeta) -> None:
         problems.check("metadata.annotations", key, lambda name: qualified_name_problems(name.lower()))
         size += len(key) + len(value)
     if size > _MAX_ANNOTATIONS:
-        problems.add("metadata.annotations", None, f"must not exceed {_MAX_ANNOTATIONS} bytes in all")
+        problems.add("metadata.annotations", None, f"must not exceed {_MAX_ANNOTATIONS} bytes in total")
 
 
 def _check_spec(problems: Problems, pod: Pod) -> None:
@@ -139,5 +139,5 @@ def _check_security(problems: Problems, spec: PodSpec) -> None:
     for i, sysctl in enumerate(context.sysctls or ()):
         at = f"{path}.sysctls[{i}].name"
         if problems.name(at, sysctl.name, sysctl_name_problems) and sysctl.name in seen:
-            problems.add(at, sysctl.name, "stands twice")
+            problems.add(at, sysctl.name, "is a duplicate")
         seen.add(sysctl.name)

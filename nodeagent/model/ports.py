@@ -1,4 +1,4 @@
-"""Ports by number or by name. Pure."""
+"""Ports by number or name. No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nodeagent.model.pod import ContainerPort
 
 
 def port_number(port: int | str, ports: Sequence[ContainerPort] | None) -> int | None:
-    """Return the number of *port*, which may be the name of one of *ports*, or digits; ``None`` when it is neither."""
+    """Return the number of *port*, which may be the name of one of *ports*, or digits; otherwise ``None``."""
     if isinstance(port, int):
         return port
     for declared in ports or ():

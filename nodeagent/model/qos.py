@@ -1,4 +1,4 @@
-"""QoS class of a pod, and what follows from it for the kernel's choice of a victim. Pure."""
+"""QoS class of a pod, and the OOM score that follows from it. No I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class QosClass(StrEnum):
 
 
 def qos_class(pod: Pod) -> QosClass:
-    """Return the class that the status tells, else compute it."""
+    """Return the class in the status, or compute it."""
     try:
         return QosClass(pod.status.qos_class)
     except ValueError:
@@ -31,10 +31,10 @@ def qos_class(pod: Pod) -> QosClass:
 
 
 def compute_qos_class(pod: Pod) -> QosClass:
-    """Return the class by what regular and init containers ask of cpu and memory.
+    """Return the class by the cpu and memory resources of regular and init containers.
 
-    Nothing at all is BestEffort; every container limited in both, with equal requests, is Guaranteed; else Burstable.
-    Amounts that cannot be read count as nothing.
+    BestEffort without requests and limits; Guaranteed if all containers limit both and request as much; else Burstable.
+    Invalid quantities are ignored.
     """
     containers = [*pod.spec.containers, *(pod.spec.init_containers or ())]
     pairs = [_counted(container) for container in containers]
@@ -45,26 +45,26 @@ def compute_qos_class(pod: Pod) -> QosClass:
 
 
 def is_static_or_mirror(pod: Pod) -> bool:
-    """Whether the pod comes from a file or URL, or shows one that does in the API."""
+    """Return whether the pod is a static pod or the mirror pod of one."""
     annotations = pod.metadata.annotations or {}
     names = identity.current()
     return annotations.get(names.label("config.source"), "api") != "api" or names.label("config.mirror") in annotations
 
 
 def is_critical(pod: Pod) -> bool:
-    """Whether the node keeps the pod before all others: static, mirror, or of system priority."""
+    """Return whether the pod is critical: static, mirror, or of system priority."""
     return is_static_or_mirror(pod) or (pod.spec.priority or 0) >= SYSTEM_CRITICAL_PRIORITY
 
 
 def is_node_critical(pod: Pod) -> bool:
-    """Whether the pod is critical and says that the node cannot do without it."""
+    """Return whether the pod is critical and has the priority class ``system-node-critical``."""
     return is_critical(pod) and pod.spec.priority_class_name == NODE_CRITICAL_CLASS
 
 
 def oom_score_adj(pod: Pod, container: Container, memory_capacity_bytes: int) -> int:
-    """Return how readily the kernel kills the container's processes, from -997 to 1000.
+    """Return the OOM score adjustment of the container's processes, from -997 to 1000.
 
-    :param memory_capacity_bytes: the node's memory.
+    :param memory_capacity_bytes: memory of the node.
     """
     if is_node_critical(pod):
         return _GUARANTEED_SCORE
@@ -80,7 +80,7 @@ def oom_score_adj(pod: Pod, container: Container, memory_capacity_bytes: int) ->
 
 
 def _counted(container: Container) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
-    """Return what counts of a container's requests and limits: cpu and memory above zero."""
+    """Return the requests and limits of a container that determine the class: cpu and memory above zero."""
     try:
         requests, limits = container_requests(container), container_limits(container)
     except ValueError:

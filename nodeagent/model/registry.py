@@ -1,4 +1,4 @@
-"""Which registry or repository a credential is for: the rule of matching, and credentials sorted by it. Pure."""
+"""Matching of credentials to registries and repositories. No I/O."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _DEFAULT_HOSTS = ("docker.io", "index.docker.io")
 
 
 def registry_of(repository: str) -> str:
-    """Return host and port of a full repository name."""
+    """Return host and port of a complete repository name."""
     return repository.partition("/")[0]
 
 
 def location_key(location: str) -> str:
-    """Return what a *location* means: a host, host and path, or URL, without scheme and without API version."""
+    """Return *location*, a host, host and path, or URL, without scheme and API version."""
     host, path = _split(location)
     if path.startswith(("/v1/", "/v2/")):
         path = path[3:]
@@ -25,28 +25,28 @@ def location_key(location: str) -> str:
 
 
 def matches(pattern: str, repository: str) -> bool:
-    """Tell whether *pattern* covers *repository*: ports equal, host parts glob one by one, path is a prefix."""
-    (wanted, wanted_path), (given, given_path) = _split(pattern), _split(repository)
-    wanted_host, wanted_port = _host_port(wanted)
-    given_host, given_port = _host_port(given)
-    if wanted_port != given_port or not given_path.startswith(wanted_path):
+    """Return whether *pattern* matches *repository*: equal ports, host parts as globs, path as a prefix."""
+    (pattern_netloc, pattern_path), (netloc, path) = _split(pattern), _split(repository)
+    pattern_host, pattern_port = _host_port(pattern_netloc)
+    host, port = _host_port(netloc)
+    if pattern_port != port or not path.startswith(pattern_path):
         return False
-    wanted_parts, given_parts = wanted_host.split("."), given_host.split(".")
-    return len(wanted_parts) == len(given_parts) and all(map(_glob, given_parts, wanted_parts))
+    pattern_parts, parts = pattern_host.split("."), host.split(".")
+    return len(pattern_parts) == len(parts) and all(map(_glob, parts, pattern_parts))
 
 
 class Keyring(Generic[T]):
-    """Credentials sorted by the registry or repository they are for."""
+    """Credentials by the registry or repository they are for."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, list[T]] = {}
 
     def add(self, location: str, credentials: T) -> None:
-        """Add what opens *location*: a host, host and path, or URL, with globs in the host's parts."""
+        """Add *credentials* for *location*: a host, host and path, or URL; parts of the host may be globs."""
         self._by_key.setdefault(location_key(location), []).append(credentials)
 
     def lookup(self, repository: str) -> list[T]:
-        """Return what may open *repository*, the most specific location first."""
+        """Return the credentials for *repository*, those of the most specific location first."""
         found = [
             credentials
             for key in sorted(self._by_key, reverse=True)
@@ -59,7 +59,7 @@ class Keyring(Generic[T]):
 
 
 def _split(location: str) -> tuple[str, str]:
-    """Return host with port, and path; a library for URLs would take a glob's brackets for an address."""
+    """Return host with port, and path; a URL parser would interpret the brackets of a glob as an address."""
     host, slash, path = location.removeprefix("https://").removeprefix("http://").partition("/")
     return host, slash + path
 
@@ -71,5 +71,5 @@ def _host_port(netloc: str) -> tuple[str, str]:
 
 def _glob(text: str, pattern: str) -> bool:
     if pattern.count("[") != pattern.count("]"):
-        return False  # a malformed pattern never matches
-    return text == pattern or fnmatch.fnmatchcase(text, pattern)  # equal: an IPv6 address has brackets of its own
+        return False  # A malformed pattern never matches.
+    return text == pattern or fnmatch.fnmatchcase(text, pattern)  # An IPv6 address contains brackets.

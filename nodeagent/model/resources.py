@@ -1,4 +1,4 @@
-"""What pods ask for in sum: requests and limits of containers added up as scheduling and cgroups count them. Pure."""
+"""Resource requests and limits of pods: the totals that scheduling and cgroups use. No I/O."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ HUGEPAGES_PREFIX = "hugepages-"
 
 
 def quantity(value: QuantityText) -> Quantity:
-    """Read an amount as a pod writes it; bare numbers are allowed.
+    """Parse a quantity of a pod; numbers are allowed as well.
 
-    :raises ValueError: it is no quantity.
+    :raises ValueError: *value* is not a quantity.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return Quantity(value)
@@ -27,15 +27,15 @@ def quantity(value: QuantityText) -> Quantity:
 
 
 def amounts(resources: ResourceList | None) -> Amounts:
-    """Read a resource list.
+    """Parse a resource list.
 
-    :raises ValueError: an amount is no quantity.
+    :raises ValueError: a value is not a quantity.
     """
     return {name: quantity(value) for name, value in (resources or {}).items()}
 
 
 def container_requests(container: Container) -> Amounts:
-    """Return what a container requests."""
+    """Return the requests of a container."""
     return amounts(container.resources.requests)
 
 
@@ -45,20 +45,20 @@ def container_limits(container: Container) -> Amounts:
 
 
 def pod_requests(pod: Pod) -> Amounts:
-    """Return what a pod needs at once: the larger of what runs in the end and what its initialisation takes.
+    """Return the effective requests of a pod: the maximum of its regular containers and any step of initialization.
 
-    Sidecars (restartable init containers) run beside everything that follows them; the overhead comes on top.
+    Sidecars (restartable init containers) run concurrently with all later containers; the overhead is added.
     """
     return _with_overhead(_sum(pod, container_requests), pod, everywhere=True)
 
 
 def pod_limits(pod: Pod) -> Amounts:
-    """Return the sum of limits, counted as :func:`pod_requests` does; overhead is added to what is limited at all."""
+    """Return the effective limits, computed as in :func:`pod_requests`; overhead is added only to limited resources."""
     return _with_overhead(_sum(pod, container_limits), pod, everywhere=False)
 
 
 def limited_everywhere(pod: Pod, resource: str) -> bool:
-    """Whether every container has a limit above zero for *resource*: without that a pod's sum is no limit."""
+    """Return whether every container limits *resource*; otherwise the total of a pod is not effective as a limit."""
     return all(
         bool(container_limits(container).get(resource, Quantity()))
         for container in [*pod.spec.containers, *(pod.spec.init_containers or ())]
@@ -66,7 +66,7 @@ def limited_everywhere(pod: Pod, resource: str) -> bool:
 
 
 def add(into: Amounts, more: Mapping[str, Quantity]) -> None:
-    """Add *more* to the amounts in *into*, in place."""
+    """Add *more* to the quantities in *into*, in place."""
     for name, amount in more.items():
         into[name] = into[name] + amount if name in into else amount
 
@@ -78,15 +78,15 @@ def _sum(pod: Pod, of: Callable[[Container], Amounts]) -> Amounts:
     sidecars: Amounts = {}
     largest_start: Amounts = {}
     for container in pod.spec.init_containers or ():
-        own = of(container)
+        step = of(container)
         if container.restartable_init:
-            add(running, own)
-            add(sidecars, own)
-            at_once = sidecars
+            add(running, step)
+            add(sidecars, step)
+            concurrent = sidecars
         else:
-            at_once = dict(sidecars)
-            add(at_once, own)
-        _raise_to(largest_start, at_once)
+            concurrent = dict(sidecars)
+            add(concurrent, step)
+        _raise_to(largest_start, concurrent)
     _raise_to(running, largest_start)
     return running
 

@@ -1,4 +1,4 @@
-"""Pods that come from a file or URL instead of the API: from plain data to a pod this node can run. Pure."""
+"""Static pods: conversion of a manifest to a pod that this node can run. No I/O."""
 
 from __future__ import annotations
 
@@ -19,52 +19,54 @@ from nodeagent.model.pod_validation import validate_pod
 from nodeagent.model.unknown_fields import unknown_fields
 
 _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,127}", re.ASCII)
-_STAYS = Toleration(operator="Exists", effect="NoExecute")
+_TOLERATE_NO_EXECUTE = Toleration(operator="Exists", effect="NoExecute")
 
 
 def static_pod(
     plain: Any, *, node_name: str, source: str, origin: str, seen_at: datetime, tolerate_everything: bool
 ) -> Pod:
-    """Return the pod that *plain*, a Pod in the wire's shape, asks this node to run.
+    """Return the pod of the manifest *plain*, a Pod in the shape of its JSON form.
 
-    It is defaulted and validated; its name ends in the node's, its UID, when it has none, is made from its content,
-    the node and *origin*, so that it is the same after a restart of the agent.
+    It is defaulted and validated; its name ends in the node's. A missing UID is computed from its content,
+    the node and *origin*, so that it is unchanged after a restart of the agent.
 
     :param source: ``file`` or ``http``, for the annotation ``config.source``.
     :param origin: ``file:<path>`` or ``url:<url>``.
-    :param seen_at: when this content was first seen.
-    :param tolerate_everything: add the toleration that keeps NoExecute taints from ending the pod.
-    :raises ConfigError: with every problem, named by field path.
+    :param seen_at: time at which this content was first read.
+    :param tolerate_everything: add the toleration for all NoExecute taints.
+    :raises ConfigError: with all problems by field path.
     """
     where = origin.partition(":")[2]
     if not isinstance(plain, dict):
-        raise ConfigError([Problem(where, "", None, "must hold one Pod")])
+        raise ConfigError([Problem(where, "", None, "must be one Pod")])
     if (plain.get("apiVersion"), plain.get("kind")) != ("v1", "Pod"):
-        found = f"{plain.get('apiVersion')}/{plain.get('kind')}"
-        raise ConfigError([Problem(where, "kind", found[:100], "must be a Pod of apiVersion v1, one alone")])
+        kind = f"{plain.get('apiVersion')}/{plain.get('kind')}"
+        raise ConfigError([Problem(where, "kind", kind[:100], "must be exactly one v1 Pod")])
     try:
         pod = msgspec.convert(default_pod(plain), Pod)
     except msgspec.ValidationError as error:
         rule, _, path = str(error).partition(" - at ")
         problem = Problem(where, path.strip("`").removeprefix("$."), None, rule[:1].lower() + rule[1:])
-        raise ConfigError([problem, *_misspelt(plain, where)]) from error
+        raise ConfigError([problem, *_misspelled(plain, where)]) from error
     pod = _adopt(pod, plain, node_name, source, origin, seen_at, tolerate_everything)
     problems = validate_pod(pod, where)
-    if not _UID.fullmatch(pod.uid):  # it becomes a directory name
+    if not _UID.fullmatch(pod.uid):  # It becomes the name of a directory.
         problems.append(Problem(where, "metadata.uid", pod.uid, "must be letters, digits, '-', '_' or '.'"))
     if problems:
-        raise ConfigError([*problems, *_misspelt(plain, where)])
+        raise ConfigError([*problems, *_misspelled(plain, where)])
     return pod
 
 
-def _misspelt(plain: Mapping[str, Any], where: str) -> Iterator[Problem]:
-    """Yield the fields that no pod has: where something lacks, it may be there under another name."""
-    for path, meant in unknown_fields(plain):
-        yield Problem(where, path, None, "is no field of a pod" + (f", did you mean {meant}?" if meant else ""))
+def _misspelled(plain: Mapping[str, Any], where: str) -> Iterator[Problem]:
+    """Yield the unknown fields: a missing field may be present under a misspelled name."""
+    for path, suggestion in unknown_fields(plain):
+        yield Problem(
+            where, path, None, "is an unknown field" + (f", did you mean {suggestion}?" if suggestion else "")
+        )
 
 
 def content_uid(plain: Mapping[str, Any], node_name: str, origin: str) -> str:
-    """Return a UID made from what a pod says, without defaults, so that it outlives changes of those."""
+    """Return a UID computed from a manifest without defaults, so that changed defaults do not affect it."""
     digest = hashlib.md5(usedforsecurity=False)
     digest.update(msgspec.json.encode(plain, order="deterministic"))
     digest.update(f"host:{node_name}".encode())
@@ -81,12 +83,12 @@ def _adopt(
     seen_at: datetime,
     tolerate_everything: bool,
 ) -> Pod:
-    """Give the pod what the API server and the scheduler would have given it."""
+    """Set the fields that the API server and the scheduler would have set."""
     meta, spec, label = pod.metadata, pod.spec, identity.current().label
     uid = meta.uid or content_uid(plain, node_name, origin)
     tolerations = list(spec.tolerations or ())
-    if tolerate_everything and _STAYS not in tolerations:
-        tolerations.append(_STAYS)
+    if tolerate_everything and _TOLERATE_NO_EXECUTE not in tolerations:
+        tolerations.append(_TOLERATE_NO_EXECUTE)
     replace = msgspec.structs.replace
     return Pod(
         metadata=replace(

@@ -1,4 +1,4 @@
-"""Fields that no pod has: readers pass over them, and whoever misspelt one waits for its effect."""
+"""Unknown fields of pod manifests: the decoder ignores them, so that misspelled fields have no effect. No I/O."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Any, NamedTuple
 
 from nodeagent.model.pod import Pod
 
-FIELDS_WITHOUT_EFFECT = "Static pod has fields that no pod has, they have no effect"
-"""What the log says of them."""
+UNKNOWN_FIELDS_IGNORED = "Static pod has unknown fields, ignoring them"
+"""Log message of the pod sources."""
 Path = tuple[str | int, ...]
 _SIMILAR = 0.75
 _INLINE = "inline"
 
 
 class UnknownField(NamedTuple):
-    """A field that no pod has."""
+    """Field that does not exist in a pod."""
 
     path: str
-    meant: str
-    """The field beside it that it looks like, empty when it looks like none."""
+    suggestion: str
+    """Similar field of the same object; empty if there is none."""
 
     def __str__(self) -> str:
-        return f"{self.path} (did you mean {self.meant}?)" if self.meant else self.path
+        return f"{self.path} (did you mean {self.suggestion}?)" if self.suggestion else self.path
 
 
 def unknown_fields(plain: Mapping[str, Any]) -> list[UnknownField]:
-    """Return the fields of *plain*, a Pod in the wire's shape, that no pod has.
+    """Return the unknown fields of *plain*, a Pod in the shape of its JSON form.
 
-    Fields that pods have and this node has no use for are known.
+    Fields that exist but that this node does not use are not included.
     """
-    found = list(_beyond(_shape(), plain, ()))
-    if not found:
+    fields = list(_undeclared(_shape(), plain, ()))
+    if not fields:
         return []
-    from nodeagent.base import apiproto  # the tables of all fields take megabytes
+    from nodeagent.base import apiproto  # The definitions of all fields need megabytes.
 
     pod = apiproto.descriptor("v1", "Pod")
-    return [_told(path, known) for path, known in found if not _has(pod, path)]
+    return [_unknown_field(path, known) for path, known in fields if not _has(pod, path)]
 
 
 @lru_cache(maxsize=1)
@@ -48,26 +48,26 @@ def _shape() -> Any:
     return msgspec.inspect.type_info(Pod)
 
 
-def _beyond(shape: Any, value: Any, path: Path) -> Iterator[tuple[Path, Iterable[str]]]:
-    """Yield the members of *value* that *shape* does not have, each with those that it has instead."""
+def _undeclared(shape: Any, value: Any, path: Path) -> Iterator[tuple[Path, Iterable[str]]]:
+    """Yield the fields of *value* that *shape* does not have, each with the fields that it has."""
     for kind in getattr(shape, "types", (shape,)):
         if isinstance(value, dict) and hasattr(kind, "fields"):
             known = {field.encode_name: field.type for field in kind.fields}
             for name, inner in value.items():
                 if name in known:
-                    yield from _beyond(known[name], inner, (*path, name))
+                    yield from _undeclared(known[name], inner, (*path, name))
                 else:
                     yield (*path, name), known
         elif isinstance(value, dict) and hasattr(kind, "value_type"):
             for name, inner in value.items():
-                yield from _beyond(kind.value_type, inner, (*path, name))
+                yield from _undeclared(kind.value_type, inner, (*path, name))
         elif isinstance(value, list) and hasattr(kind, "item_type"):
             for index, inner in enumerate(value):
-                yield from _beyond(kind.item_type, inner, (*path, index))
+                yield from _undeclared(kind.item_type, inner, (*path, index))
 
 
 def _has(message: Any, path: Path) -> bool:
-    """Whether the last name of *path* is a field, where all names before it are."""
+    """Return whether the last name of *path* is a field, given that all names before it are."""
     names = iter(path)
     for name in names:
         if isinstance(name, int):
@@ -78,24 +78,24 @@ def _has(message: Any, path: Path) -> bool:
         message = field.message_type
         if message is not None and message.GetOptions().map_entry:
             message = message.fields_by_name["value"].message_type
-            next(names, None)  # a key
+            next(names, None)  # The key of the map.
         if message is None:
             return True
     return True
 
 
 def _fields(message: Any) -> dict[str, Any]:
-    """Return fields by their names in JSON, those of embedded messages too."""
-    found: dict[str, Any] = {}
+    """Return the fields by their JSON names, including those of embedded messages."""
+    fields: dict[str, Any] = {}
     for field in message.fields:
         if field.name.startswith(_INLINE):
-            found |= _fields(field.message_type)
+            fields |= _fields(field.message_type)
         else:
-            found[field.name] = field
-    return found
+            fields[field.name] = field
+    return fields
 
 
-def _told(path: Path, known: Iterable[str]) -> UnknownField:
+def _unknown_field(path: Path, known: Iterable[str]) -> UnknownField:
     *before, name = path
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in before)
     near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=_SIMILAR)

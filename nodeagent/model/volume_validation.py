@@ -1,4 +1,4 @@
-"""What the API refuses in the volumes of a new pod. Pure."""
+"""Validation of the volumes of a static pod. No I/O."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_volumes(problems: Problems, path: str, volumes: Sequence[Volume]) -> s
     for i, volume in enumerate(volumes):
         at = f"{path}[{i}]"
         if problems.name(f"{at}.name", volume.name, label_problems) and volume.name in names:
-            problems.add(f"{at}.name", volume.name, "stands twice")
+            problems.add(f"{at}.name", volume.name, "is a duplicate")
         names.add(volume.name)
         given = [wire for name, wire in _SOURCES if getattr(volume, name) is not None]
         if len(given) > 1:
@@ -50,7 +50,7 @@ def check_volumes(problems: Problems, path: str, volumes: Sequence[Volume]) -> s
         elif given:
             _check_source(problems, at, volume)
         else:
-            problems.add(at, volume.name, "must have a source that this agent knows")
+            problems.add(at, volume.name, "must have a source that this agent supports")
     return names
 
 
@@ -81,7 +81,7 @@ def _check_source(problems: Problems, at: str, volume: Volume) -> None:
         names = identity.current()
         for key in flex.options or ():
             if f".{key.partition('/')[0].lower()}".endswith((f".{names.label_domain}", f".{names.api_domain}")):
-                problems.add(f"{at}.flexVolume.options[{key}]", key, "is a name that the field keeps for itself")
+                problems.add(f"{at}.flexVolume.options[{key}]", key, "is a reserved name")
 
 
 def _check_projection(problems: Problems, at: str, source: VolumeProjection) -> None:
@@ -120,7 +120,7 @@ def _check_downward(problems: Problems, at: str, items: Sequence[DownwardItem] |
 
 
 def check_field(problems: Problems, at: str, selector: ObjectFieldSelector, known: Sequence[str]) -> None:
-    """Check that a reference names a field of the pod that can be shown; labels and annotations also one by one."""
+    """Check that a reference names a supported field of the pod, or a key of its labels or annotations."""
     path, bracket, key = selector.field_path.partition("[")
     if selector.api_version != "v1":
         problems.add(f"{at}.apiVersion", selector.api_version, "must be v1")
@@ -140,7 +140,7 @@ def check_resource_field(problems: Problems, at: str, selector: ResourceFieldSel
 
 
 def check_quantity(problems: Problems, at: str, value: QuantityText | None) -> None:
-    """Check that an amount, unless absent, can be read and is not negative."""
+    """Check that *value*, unless absent, is a quantity and not negative."""
     if value is None:
         return
     try:
@@ -153,5 +153,5 @@ def check_quantity(problems: Problems, at: str, value: QuantityText | None) -> N
 
 
 def _file_path(path: str) -> str:
-    """A place for a file below a volume: relative, and not where versions are kept."""
+    """Return why *path* is not a valid path of a file in a volume, or the empty string."""
     return checks.relative_path(path) or ("must not start with '..'" if path.startswith("..") else "")

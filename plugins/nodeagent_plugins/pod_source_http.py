@@ -21,7 +21,7 @@ from nodeagent.contracts.pods import PodSource, PublishPods
 from nodeagent.errors import ConfigError, NodeAgentError, Problem
 from nodeagent.model.pod import Pod
 from nodeagent.model.static_pod import static_pod
-from nodeagent.model.unknown_fields import FIELDS_WITHOUT_EFFECT, unknown_fields
+from nodeagent.model.unknown_fields import UNKNOWN_FIELDS_IGNORED, unknown_fields
 
 if TYPE_CHECKING:
     import aiohttp
@@ -116,7 +116,7 @@ def read_pods(body: bytes, url: str, node_name: str, seen_at: datetime) -> list[
         try:
             pods.append(_pod(item, url, node_name, seen_at))
             if unknown := ", ".join(map(str, unknown_fields(item))):
-                _log.warning(FIELDS_WITHOUT_EFFECT, extra={"url": url, "fields": unknown[:_MAX_SHOWN]})
+                _log.warning(UNKNOWN_FIELDS_IGNORED, extra={"url": url, "fields": unknown[:_MAX_SHOWN]})
         except ConfigError as error:
             problems.extend(error.problems)
     if problems:

@@ -21,7 +21,7 @@ from nodeagent.base import identity, yamlsafe
 from nodeagent.errors import ConfigError
 from nodeagent.model.pod import Pod
 from nodeagent.model.static_pod import static_pod
-from nodeagent.model.unknown_fields import FIELDS_WITHOUT_EFFECT, unknown_fields
+from nodeagent.model.unknown_fields import UNKNOWN_FIELDS_IGNORED, unknown_fields
 
 _log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class ManifestFiles:
             tolerate_everything=True,
         )
         if unknown := ", ".join(map(str, unknown_fields(plain))):
-            _log.warning(FIELDS_WITHOUT_EFFECT, extra={"file": name, "fields": unknown[:_MAX_SHOWN]})
+            _log.warning(UNKNOWN_FIELDS_IGNORED, extra={"file": name, "fields": unknown[:_MAX_SHOWN]})
         return _seen_since(pod, before)
 
     def _tell_path(self, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""A pod's containers learn about it what it may tell."""
+"""Tests for the downward API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def allocatable() -> dict[str, Any]:
         ("spec.nodeName", None),
     ],
 )
-def test_metadata_is_shown(path: str, value: str | None) -> None:
+def test_metadata_value(path: str, value: str | None) -> None:
     assert metadata_value(POD, path) == value
 
 
@@ -49,9 +49,7 @@ def test_metadata_is_shown(path: str, value: str | None) -> None:
         ("limits.hugepages-2Mi", "1Mi", "4"),
     ],
 )
-def test_amounts_are_rounded_up_and_limits_that_are_not_set_are_the_nodes(
-    resource: str, divisor: str, value: str
-) -> None:
+def test_resource_is_rounded_up_and_missing_limit_is_the_nodes(resource: str, divisor: str, value: str) -> None:
     named = ResourceFieldSelector(resource=resource, container_name="main", divisor=divisor)
     own = ResourceFieldSelector(resource=resource, divisor=divisor)
     assert resource_value(POD, named, allocatable) == resource_value(POD, own, allocatable, MAIN) == value
@@ -66,6 +64,6 @@ def test_amounts_are_rounded_up_and_limits_that_are_not_set_are_the_nodes(
         (ResourceFieldSelector(resource="limits.cpu", divisor="x"), "resource limits.cpu: "),
     ],
 )
-def test_what_cannot_be_told_is_refused(selector: ResourceFieldSelector, problem: str) -> None:
+def test_invalid_resource_field_is_rejected(selector: ResourceFieldSelector, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         resource_value(POD, selector, allocatable, MAIN)

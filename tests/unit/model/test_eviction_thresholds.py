@@ -1,4 +1,4 @@
-"""Thresholds are amounts or percentages, hard or soft, and hard ones keep something free."""
+"""Tests for eviction thresholds and the resources that they reserve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodeagent.model.eviction_thresholds import (
 )
 
 
-def test_amounts_are_read():
+def test_amounts_are_parsed():
     assert parse_amount("10%").fraction == pytest.approx(0.1)
     assert parse_amount("100%").disabled
     assert parse_amount("0%").disabled
@@ -24,16 +24,16 @@ def test_amounts_are_read():
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1Ki", 1024), ("10%", 100), ("2.5%", 25), ("57%", 570)])
-def test_percentages_are_taken_of_the_capacity(text: str, expected: int):
+def test_percentage_is_of_the_capacity(text: str, expected: int):
     assert parse_amount(text).of(1000) == expected
 
 
 @pytest.mark.parametrize("text", ["10", "1Gi", "2.5%", "57%"])
-def test_amounts_are_shown_as_they_are_written(text: str):
+def test_amount_keeps_its_text(text: str):
     assert str(parse_amount(text)) == text
 
 
-def test_soft_thresholds_carry_their_grace_and_both_kinds_the_minimum_reclaim():
+def test_thresholds_have_grace_period_and_minimum_reclaim():
     found = read_thresholds(
         hard={"memory.available": "100Mi", "nodefs.available": "10%", "imagefs.available": "100%"},
         soft={"memory.available": "300Mi"},
@@ -49,7 +49,7 @@ def test_soft_thresholds_carry_their_grace_and_both_kinds_the_minimum_reclaim():
     )
 
 
-def test_memory_of_all_pods_is_watched_by_the_hard_threshold_alone():
+def test_allocatable_memory_has_the_hard_threshold():
     found = read_thresholds(
         hard={"memory.available": "5%"},
         soft={"memory.available": "10%"},
@@ -63,16 +63,16 @@ def test_memory_of_all_pods_is_watched_by_the_hard_threshold_alone():
     ]
 
 
-def test_a_soft_signal_without_grace_is_refused():
+def test_soft_signal_without_grace_period_is_rejected():
     with pytest.raises(ValueError, match=r"memory\.available needs a grace period"):
         read_thresholds(hard={}, soft={"memory.available": "10%"}, soft_grace={}, minimum_reclaim={})
 
 
-def test_computed_signals_set_nothing():
+def test_thresholds_of_computed_signals_are_ignored():
     assert read_thresholds(hard={"containerfs.available": "5%"}, soft={}, soft_grace={}, minimum_reclaim={}) == ()
 
 
-def test_hard_thresholds_of_memory_and_node_disk_are_kept_free():
+def test_hard_thresholds_reserve_memory_and_node_disk():
     capacity = {"memory": Quantity.parse("20Gi"), "ephemeral-storage": Quantity.parse("100Gi"), "cpu": Quantity(4)}
     hard = {"memory.available": "1Gi", "nodefs.available": "10%", "imagefs.available": "15%", "pid.available": "1k"}
 
@@ -81,5 +81,5 @@ def test_hard_thresholds_of_memory_and_node_disk_are_kept_free():
     assert {name: str(amount) for name, amount in found.items()} == {"memory": "1Gi", "ephemeral-storage": "10Gi"}
 
 
-def test_nothing_is_kept_free_of_what_is_not_there_or_switched_off():
+def test_missing_resource_or_disabled_signal_reserves_nothing():
     assert reserved_for_eviction({"memory.available": "100%", "nodefs.available": "10%"}, {"memory": Quantity(9)}) == {}

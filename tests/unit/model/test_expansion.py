@@ -1,4 +1,4 @@
-"""References to variables are replaced."""
+"""Tests for the expansion of variable references."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def test_expansion(text, expected):
 
 
 @given(st.text())
-def test_text_without_dollar_is_never_changed(text):
+def test_text_without_dollar_is_unchanged(text):
     assert expand(text.replace("$", ""), {"A": "1"}) == text.replace("$", "")
 
 
-def test_unknown_names_are_found():
+def test_unknown_names_are_reported():
     assert unknown_references("$(A)/$(B)/$$(C)", {"A": ""}) == ["B"]

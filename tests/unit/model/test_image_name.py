@@ -1,4 +1,4 @@
-"""Image names are read as people write them."""
+"""Tests for the parser of image names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIGEST = "sha256:" + "a" * 64
         (f"a__b/c-d--e.f@{DIGEST}", "docker.io/a__b/c-d--e.f", "", DIGEST),
     ],
 )
-def test_reads_registry_repository_tag_and_digest(text: str, repository: str, tag: str, digest: str) -> None:
+def test_registry_repository_tag_and_digest_are_parsed(text: str, repository: str, tag: str, digest: str) -> None:
     name = parse_image_name(text)
 
     assert (name.repository, name.tag, name.digest) == (repository, tag, digest)
@@ -36,12 +36,12 @@ def test_reads_registry_repository_tag_and_digest(text: str, repository: str, ta
     ["", ":1", "a:", "a b", "UPPER", "a//b", "a/", "/a", "a___b", "a:b:c", "a@sha256:abc", "a@x", "-a/b.c/d",
      "reg.example/" + "a" * 250, "f" * 64, "a:" + "t" * 129, "https://reg.example/a", "reg_x.y/a"],
 )  # fmt: skip
-def test_refuses_what_is_no_image_name(text: str) -> None:
+def test_invalid_image_name_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"^(has|must|is) "):
         parse_image_name(text)
 
 
-def test_adds_the_default_tag_and_keeps_the_rest_as_written() -> None:
+def test_default_tag_is_added_to_the_unchanged_name() -> None:
     def tagged(text: str) -> str:
         return with_default_tag(text, parse_image_name(text))
 
@@ -50,7 +50,7 @@ def test_adds_the_default_tag_and_keeps_the_rest_as_written() -> None:
     assert tagged(f"busybox@{DIGEST}") == f"busybox@{DIGEST}"
 
 
-def test_pulls_the_latest_always_and_the_rest_when_absent() -> None:
+def test_default_pull_policy_is_always_only_for_latest() -> None:
     def policy(text: str) -> str:
         return default_pull_policy(parse_image_name(text))
 
@@ -69,5 +69,5 @@ def test_pulls_the_latest_always_and_the_rest_when_absent() -> None:
         ("a" * 64, "a" * 64),
     ],
 )
-def test_the_full_name_is_what_stores_list(written: str, full: str) -> None:
+def test_full_name_is_the_name_in_image_stores(written: str, full: str) -> None:
     assert full_name(written) == full

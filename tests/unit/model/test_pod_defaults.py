@@ -1,4 +1,4 @@
-"""A static pod is completed as the API server would complete it."""
+"""Tests for the defaults of static pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def pod(**spec):
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
 
 
-def test_fills_in_the_defaults_of_spec_and_container():
+def test_spec_and_container_are_defaulted():
     given = pod(containers=[{"name": "c", "image": "busybox:1"}])
     before = copy.deepcopy(given)
 
@@ -40,7 +40,7 @@ def test_fills_in_the_defaults_of_spec_and_container():
     }
 
 
-def test_keeps_what_is_written_even_when_it_is_zero_or_false():
+def test_zero_and_false_are_kept():
     spec = default_pod(pod(terminationGracePeriodSeconds=0, enableServiceLinks=False, restartPolicy="Never"))["spec"]
     assert (spec["terminationGracePeriodSeconds"], spec["enableServiceLinks"], spec["restartPolicy"]) == (
         0,
@@ -60,11 +60,11 @@ def test_keeps_what_is_written_even_when_it_is_zero_or_false():
         ("busybox:latest@sha256:" + "0" * 64, "IfNotPresent"),
     ],
 )
-def test_pull_policy_follows_from_the_tag(image, policy):
+def test_pull_policy_depends_on_the_tag(image, policy):
     assert default_pull_policy(image) == policy
 
 
-def test_requests_default_to_limits_and_amounts_are_rounded_up_to_thousandths():
+def test_requests_default_to_limits_and_are_rounded_to_thousandths():
     resources = {"limits": {"cpu": "0.0001", "memory": "1Gi"}, "requests": {"cpu": "100u"}}
     result = default_pod(pod(containers=[{"name": "c", "resources": resources}]))
     assert result["spec"]["containers"][0]["resources"] == {
@@ -73,13 +73,13 @@ def test_requests_default_to_limits_and_amounts_are_rounded_up_to_thousandths():
     }
 
 
-def test_host_network_gives_every_port_its_host_port():
+def test_host_network_sets_every_host_port():
     container = {"name": "c", "ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 81}]}
     result = default_pod(pod(hostNetwork=True, containers=[container]))
     assert [p["hostPort"] for p in result["spec"]["containers"][0]["ports"]] == [80, 81]
 
 
-def test_probes_and_hooks_are_completed():
+def test_probes_and_hooks_are_defaulted():
     container = {
         "name": "c",
         "livenessProbe": {"httpGet": {"port": 80}, "timeoutSeconds": 0},
@@ -96,7 +96,7 @@ def test_probes_and_hooks_are_completed():
     assert result["lifecycle"]["preStop"]["httpGet"] == {"port": 80, "path": "/", "scheme": "HTTP"}
 
 
-def test_volumes_are_completed():
+def test_volumes_are_defaulted():
     volumes = [
         {"name": "none"},
         {"name": "host", "hostPath": {"path": "/x"}},
@@ -121,7 +121,7 @@ def test_volumes_are_completed():
     assert downward["downwardAPI"]["items"][0]["fieldRef"]["apiVersion"] == "v1"
 
 
-def test_nulls_count_as_absent():
+def test_nulls_are_absent():
     result = default_pod(pod(containers=[{"name": "c", "image": "a:1", "args": None, "imagePullPolicy": None}]))
     container = result["spec"]["containers"][0]
     assert "args" not in container
@@ -129,5 +129,5 @@ def test_nulls_count_as_absent():
 
 
 @pytest.mark.parametrize("spec", [None, "text", 1, [], {"containers": "x", "volumes": 3}, {"containers": [1, "y"]}])
-def test_wrong_types_are_left_for_the_decoder(spec):
+def test_values_of_the_wrong_type_are_kept(spec):
     default_pod({"spec": spec})

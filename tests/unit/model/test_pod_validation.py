@@ -1,4 +1,4 @@
-"""What the API would refuse in a pod is named with its field path, all at once."""
+"""Tests for the validation of static pods."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ def problems(pod):
 def changed(path, value):
     pod = msgspec.json.decode(msgspec.json.encode(GOOD))
     *parents, last = path
-    place = pod
+    parent = pod
     for part in parents:
-        place = place[part] if isinstance(place, list) else place.setdefault(part, {})
-    place[last] = value
+        parent = parent[part] if isinstance(parent, list) else parent.setdefault(part, {})
+    parent[last] = value
     return pod
 
 
 MAIN = ("spec", "containers", 0)
 
 
-def test_a_good_pod_has_no_problems():
+def test_valid_pod_has_no_problems():
     assert problems(GOOD) == []
 
 
@@ -207,7 +207,7 @@ def test_a_good_pod_has_no_problems():
         ),
     ],
 )
-def test_names_the_field_that_is_wrong(path, value, where):
+def test_problem_names_the_invalid_field(path, value, where):
     found = problems(changed(path, value))
     assert where in [problem.path for problem in found], found
     assert all(problem.source == "web.yaml" and problem.rule for problem in found)
@@ -220,7 +220,7 @@ def test_invalid_name_violates_the_rule_of_upstream():
     )
 
 
-def test_names_every_problem_at_once():
+def test_all_problems_are_reported():
     pod = changed((*MAIN, "name"), "A")
     pod["spec"]["restartPolicy"] = "x"
     pod["metadata"]["name"] = ""

@@ -1,4 +1,4 @@
-"""QoS classes and OOM scores follow from cpu and memory of regular and init containers."""
+"""Tests for QoS classes and OOM scores."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def test_class_of_one_container(requests, limits, expected):
     assert compute_qos_class(make_pod(containers=[container(requests=requests, limits=limits)])) == expected
 
 
-def test_one_container_without_limits_makes_the_pod_burstable():
+def test_pod_with_a_container_without_limits_is_burstable():
     pod = make_pod(containers=[container("a", FULL, FULL), container("b")])
     assert compute_qos_class(pod) == QosClass.BURSTABLE
 
 
-def test_init_containers_count():
+def test_init_containers_affect_the_class():
     pod = make_pod(containers=[container("a", FULL, FULL)], init_containers=[container("i", {"cpu": "1"})])
     assert compute_qos_class(pod) == QosClass.BURSTABLE
 
 
-def test_a_class_in_the_status_is_believed():
+def test_class_in_the_status_takes_precedence():
     assert qos_class(make_pod(status=PodStatus(qos_class="Guaranteed"))) == QosClass.GUARANTEED
 
 
@@ -66,7 +66,7 @@ def test_oom_score_of_a_container_on_a_node_of_4_gib(requests, limits, score):
     assert oom_score_adj(pod, pod.spec.containers[0], 4 * GI) == score
 
 
-def test_node_critical_pods_are_spared():
+def test_node_critical_pod_has_the_score_of_guaranteed_pods():
     pod = make_pod(priority=2_000_001_000, priority_class_name="system-node-critical")
     assert is_node_critical(pod)
     assert oom_score_adj(pod, pod.spec.containers[0], GI) == -997
@@ -82,5 +82,5 @@ def test_node_critical_pods_are_spared():
         ({}, 1_999_999_999, False),
     ],
 )
-def test_what_makes_a_pod_critical(annotations, priority, critical):
+def test_critical_pods(annotations, priority, critical):
     assert is_critical(make_pod(annotations=annotations, priority=priority)) is critical

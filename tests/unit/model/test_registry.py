@@ -1,4 +1,4 @@
-"""Credentials go only to the registries they are for."""
+"""Tests for the matching of credentials to registries."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from nodeagent.model.registry import Keyring, matches
         ("[fd00::1]:5000", "[fd00::1]:5000/x", True),
     ],
 )
-def test_matches_host_parts_one_by_one_and_the_path_by_prefix(pattern: str, repository: str, result: bool) -> None:
+def test_host_parts_match_as_globs_and_path_as_prefix(pattern: str, repository: str, result: bool) -> None:
     assert matches(pattern, repository) is result
 
 
-def test_returns_the_most_specific_location_first() -> None:
+def test_most_specific_location_is_first() -> None:
     keyring = Keyring[str]()
     for location in ("reg.io", "reg.io/team/app", "reg.io/team", "other.io"):
         keyring.add(location, location)
@@ -37,7 +37,7 @@ def test_returns_the_most_specific_location_first() -> None:
     assert keyring.lookup("reg.io/team/app") == ["reg.io/team/app", "reg.io/team", "reg.io"]
 
 
-def test_takes_the_default_registry_by_its_historic_url() -> None:
+def test_default_registry_is_found_by_its_historic_url() -> None:
     keyring = Keyring[str]()
     keyring.add("https://index.docker.io/v1/", "hub")
 

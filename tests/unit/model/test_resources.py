@@ -1,4 +1,4 @@
-"""A pod needs what runs at once: containers and sidecars, or the largest step of its initialisation."""
+"""Tests for the effective requests and limits of pods."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_requests_of_a_pod(init, regular, expected):
     assert cpu(pod_requests(make_pod(init_containers=init, containers=regular))) == expected
 
 
-def test_overhead_is_added_to_requests_and_to_limits_that_exist():
+def test_overhead_is_added_to_requests_and_existing_limits():
     pod = make_pod(containers=[container("a", "100m", limit="200m")], overhead={"cpu": "50m", "memory": "10Mi"})
 
     assert cpu(pod_requests(pod)) == 150
@@ -41,7 +41,7 @@ def test_overhead_is_added_to_requests_and_to_limits_that_exist():
     assert "memory" not in pod_limits(pod)
 
 
-def test_a_sum_of_limits_counts_only_when_every_container_has_one():
+def test_resource_is_limited_if_every_container_limits_it():
     assert limited_everywhere(make_pod(containers=[container("a", 1, limit=1)]), "cpu")
     assert not limited_everywhere(make_pod(containers=[container("a", 1, limit=1), container("b", 1)]), "cpu")
     assert not limited_everywhere(make_pod(containers=[container("a", 1, limit=0)]), "cpu")

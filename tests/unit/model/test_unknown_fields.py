@@ -1,4 +1,4 @@
-"""Fields that no pod has are named with what was meant; those that this node has no use for are known."""
+"""Tests for unknown fields of pod manifests."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def pod(metadata=None, **spec):
 
 
 @pytest.mark.parametrize(
-    ("plain", "told"),
+    ("plain", "expected"),
     [
         (pod({"lables": {"a": "b"}}), "metadata.lables (did you mean labels?)"),
         (pod(image="busybox"), "spec.image"),
@@ -33,11 +33,11 @@ def pod(metadata=None, **spec):
         ({**pod(), "spc": {}}, "spc (did you mean spec?)"),
     ],
 )
-def test_a_misspelt_field_is_named_with_the_one_that_was_meant(plain, told):
-    assert [str(field) for field in unknown_fields(plain)] == [told]
+def test_misspelled_field_is_reported_with_a_suggestion(plain, expected):
+    assert [str(field) for field in unknown_fields(plain)] == [expected]
 
 
-def test_what_pods_have_is_known_whether_this_node_uses_it_or_not():
+def test_fields_that_this_node_does_not_use_are_accepted():
     limits = {"limits": {"example.com/gpu": "1"}}
     container = {"name": "a", "resources": limits, "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}
     plain = pod(
@@ -51,7 +51,7 @@ def test_what_pods_have_is_known_whether_this_node_uses_it_or_not():
     assert unknown_fields({**plain, "status": {"phase": "Pending", "hostIPs": []}}) == []
 
 
-def test_what_is_misspelt_is_told_with_what_lacks_for_it(clock):
+def test_misspelled_field_is_reported_with_the_missing_one(clock):
     plain = pod(containers=None, containerz=[{"name": "main", "image": "busybox"}])
     del plain["spec"]["containers"]
     with pytest.raises(ConfigError) as error:
@@ -66,4 +66,4 @@ def test_what_is_misspelt_is_told_with_what_lacks_for_it(clock):
 
     text = str(error.value)
     assert "spec.containers" in text
-    assert "/pods/web.yaml: spec.containerz: is no field of a pod, did you mean containers?" in text
+    assert "/pods/web.yaml: spec.containerz: is an unknown field, did you mean containers?" in text
