@@ -1,5 +1,5 @@
-"""How fast and how small the programs are on this machine: ``python -m benchmarks --help``.
+"""Benchmarks of the agent and the API server on this host: ``python -m benchmarks --help``.
 
-A benchmark is a module with ``FIGURES``, what it measures, and ``run() -> dict[str, float]``, one measurement of each.
-They start programs of their own (containerd, API server, agent) and need root, as the integration tests do.
+A benchmark is a module with ``FIGURES`` and ``run() -> dict[str, float]``, which measures each figure once. Benchmarks
+start dedicated processes (containerd, API server, agent) and require root, like integration tests.
 """

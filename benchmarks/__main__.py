@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME …]``: measure, and say how it compares."""
+"""``python -m benchmarks [NAME …]``: run benchmarks and print the results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks import (
     api_pods,
     api_server,
     eviction,
-    machine,
+    host,
     one_pod,
     record,
     runtime,
@@ -22,8 +22,8 @@ from benchmarks import (
     streams,
     watchers,
 )
-from benchmarks.figures import REFERENCE, Benchmark, table
-from benchmarks.node import Programs
+from benchmarks.figures import UPSTREAM, Benchmark, table
+from benchmarks.node import Executables
 
 BENCHMARKS: dict[str, Benchmark] = {
     "runtime": runtime,
@@ -39,70 +39,69 @@ BENCHMARKS: dict[str, Benchmark] = {
 }
 RECORDED_RUNS = 3
 COMPARED = frozenset(["static_pods", "api_pods", "one_pod", "api_server", "watchers"])
-"""What the reference programs can be measured by as well."""
+"""Benchmarks that can also measure the kubelet and kube-apiserver."""
 
 
 def main() -> int:
     options = _options()
     runs = options.runs or (RECORDED_RUNS if options.record else 1)
-    facts = machine.facts()
+    facts = host.facts()
     print(", ".join(f"{name} {value}" for name, value in facts.items()))
-    print(f"reference: {REFERENCE}")
-    results, failed = [], False
+    print(f"upstream: {UPSTREAM}")
+    documents, failed = [], False
     for name in options.names or BENCHMARKS:
-        benchmark, load = BENCHMARKS[name], machine.load()
-        print(f"\n{name} ({runs} runs, load before {load:.2f})", flush=True)
-        found: list[dict[str, float]] = []
-        reference: list[dict[str, float]] = []
+        benchmark, load = BENCHMARKS[name], host.load()
+        print(f"\n{name} ({runs} {'run' if runs == 1 else 'runs'}, load before {load:.2f})", flush=True)
+        results: list[dict[str, float]] = []
+        upstream: list[dict[str, float]] = []
         for _ in range(runs):
             try:
-                found.append(benchmark.run())
-                if name in COMPARED and (options.reference_agent or options.reference_server):
-                    reference.append(_run_reference(benchmark, options))
+                results.append(benchmark.run())
+                if name in COMPARED and (options.kubelet or options.kube_apiserver):
+                    upstream.append(_run_upstream(benchmark, options))
             except (RuntimeError, AssertionError) as error:
                 failed = True
                 print(f"  failed: {error}", file=sys.stderr)
-        if found:
-            _print_table(table(benchmark.FIGURES, found, reference))
-            results.append(record.document(name, found, reference, facts, load))
+        if results:
+            _print_table(table(benchmark.FIGURES, results, upstream))
+            documents.append(record.document(name, results, upstream, facts, load))
     if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+        options.json.write_text(json.dumps(documents, indent=1) + "\n")
     if options.record:
-        record.keep(results, BENCHMARKS)
-        print(f"\nkept in {record.PAGE.relative_to(Path.cwd())}")
+        record.store(documents, BENCHMARKS)
+        print(f"\nrecorded in {record.PAGE.relative_to(Path.cwd())}")
     return 1 if failed else 0
 
 
-def _run_reference(benchmark: Benchmark, options: argparse.Namespace) -> dict[str, float]:
-    Programs.agent, Programs.server = options.reference_agent, options.reference_server
+def _run_upstream(benchmark: Benchmark, options: argparse.Namespace) -> dict[str, float]:
+    Executables.kubelet, Executables.kube_apiserver = options.kubelet, options.kube_apiserver
     try:
         return benchmark.run()
     finally:
-        Programs.agent = Programs.server = None
+        Executables.kubelet = Executables.kube_apiserver = None
 
 
 def _options() -> argparse.Namespace:
-    known = "\n".join(f"  {name:12} {(module.__doc__ or '').splitlines()[0]}" for name, module in BENCHMARKS.items())
+    names = "\n".join(f"  {name:12} {(module.__doc__ or '').splitlines()[0]}" for name, module in BENCHMARKS.items())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure the speed and size of the agent and the API server on this machine, as root.",
-        epilog=f"benchmarks:\n{known}",
+        description="Measure the performance of the agent and the API server on this host, as root.",
+        epilog=f"benchmarks:\n{names}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", metavar="NAME", nargs="*", help="what to measure (default: everything)")
-    parser.add_argument("--runs", type=int, metavar="N", help="how often; medians are shown (default: 1, recorded: 3)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="benchmarks to run (default: all)")
+    parser.add_argument("--runs", type=int, metavar="N", help="number of runs (default: 1, with --record: 3)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to FILE")
     parser.add_argument(
-        "--reference-agent",
-        type=Path,
-        metavar="FILE",
-        help="program of the reference agent, to measure in turns with ours",
+        "--kubelet", type=Path, metavar="FILE", help="executable of the kubelet, measured in alternation with the agent"
     )
-    parser.add_argument("--reference-server", type=Path, metavar="FILE", help="its API server; needs etcd")
-    parser.add_argument("--record", action="store_true", help="keep the results in benchmarks/RESULTS.md")
+    parser.add_argument(
+        "--kube-apiserver", type=Path, metavar="FILE", help="executable of kube-apiserver; requires etcd"
+    )
+    parser.add_argument("--record", action="store_true", help="store the results in benchmarks/RESULTS.md")
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in BENCHMARKS]:
-        parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+        parser.error(f"unknown benchmark: {', '.join(unknown)}; choose from {', '.join(BENCHMARKS)}")
     return options
 
 

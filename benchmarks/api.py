@@ -1,4 +1,4 @@
-"""A client of the API server that costs little: one connection, and a watch that notes when pods run and leave."""
+"""API client with low overhead: one connection, and a watch that records when pods start and are deleted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PODS_PATH = "/api/v1/namespaces/default/pods"
 
 
 class Client:
-    """One kept connection."""
+    """API client with one persistent connection."""
 
     def __init__(self, api: ApiServer) -> None:
         url = urllib.parse.urlparse(api.facts["url"])
@@ -37,15 +37,15 @@ class Client:
         self.connection.close()
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the decoded answer.
+        """Return the decoded response.
 
-        :raises RuntimeError: the server refused.
+        :raises RuntimeError: the server returned an error.
         """
         self.connection.request(method, path, None if body is None else json.dumps(body), self.headers)
-        answer = self.connection.getresponse()
-        data = answer.read()
-        if answer.status >= 400:
-            raise RuntimeError(f"{method} {path}: {answer.status} {data[:300].decode(errors='replace')}")
+        response = self.connection.getresponse()
+        data = response.read()
+        if response.status >= 400:
+            raise RuntimeError(f"{method} {path}: {response.status} {data[:300].decode(errors='replace')}")
         return json.loads(data)
 
     def create_pod(self, pod: Mapping[str, Any]) -> None:
@@ -62,11 +62,11 @@ class Client:
 
 
 class PodWatch:
-    """Notes the moment (monotonic) at which each pod was first Running, and at which it was gone."""
+    """Records the time (monotonic) at which each pod was first Running, and at which it was deleted."""
 
     def __init__(self, api: ApiServer) -> None:
         self.running_at: dict[str, float] = {}
-        self.gone_at: dict[str, float] = {}
+        self.deleted_at: dict[str, float] = {}
         self._change = threading.Condition()
         self._client = Client(api)
         version = self._client.request("GET", PODS_PATH)["metadata"]["resourceVersion"]
@@ -74,7 +74,7 @@ class PodWatch:
         connection.request("GET", f"{PODS_PATH}?watch=1&resourceVersion={version}", headers=self._client.headers)
         self._socket: socket.socket = connection.sock
         self._socket.settimeout(None)
-        self._answer = connection.getresponse()
+        self._response = connection.getresponse()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -92,24 +92,24 @@ class PodWatch:
     def wait_running(self, pods: Collection[str], seconds: float) -> None:
         self._wait(self.running_at, pods, seconds, "Running")
 
-    def wait_gone(self, pods: Collection[str], seconds: float) -> None:
-        self._wait(self.gone_at, pods, seconds, "gone")
+    def wait_deleted(self, pods: Collection[str], seconds: float) -> None:
+        self._wait(self.deleted_at, pods, seconds, "deleted")
 
-    def _wait(self, seen: Mapping[str, float], pods: Collection[str], seconds: float, what: str) -> None:
+    def _wait(self, times: Mapping[str, float], pods: Collection[str], seconds: float, state: str) -> None:
         with self._change:
-            if not self._change.wait_for(lambda: all(pod in seen for pod in pods), seconds):
-                missing = [pod for pod in pods if pod not in seen]
-                raise RuntimeError(f"not {what} within {seconds:g} s: {', '.join(missing)}")
+            if not self._change.wait_for(lambda: all(pod in times for pod in pods), seconds):
+                missing = [pod for pod in pods if pod not in times]
+                raise RuntimeError(f"not {state} within {seconds:g} s: {', '.join(missing)}")
 
     def _read(self) -> None:
         with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
-            while line := self._answer.readline():
+            while line := self._response.readline():
                 now = time.monotonic()
                 event = json.loads(line)
                 name = event["object"]["metadata"]["name"]
                 with self._change:
                     if event["type"] == "DELETED":
-                        self.gone_at.setdefault(name, now)
+                        self.deleted_at.setdefault(name, now)
                     elif event["object"].get("status", {}).get("phase") == "Running":
                         self.running_at.setdefault(name, now)
                     self._change.notify_all()

@@ -1,4 +1,4 @@
-"""Pods that eat memory, one after another: how soon each is evicted, and whether anything else suffers."""
+"""Pods that cause memory pressure, one after another: time to eviction, and effect on other pods."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from nodeagent_plugins.eviction.memory import NodeMemory
 from tests.integration.programs import ApiServer, simple_pod, wait_until
 
 PODS = 20
-NEIGHBOURS = 5
-EATEN_MIB = 1024
+NEIGHBORS = 5
+ALLOCATED_MIB = 1024
 SAMPLE_SECONDS = 0.002
 POD_SECONDS = 60.0
 MIB = 1 << 20
 
 FIGURES = (
-    Figure("right", "runs in which the pod that ate memory went, and no other", "of 20", at_least=20),
-    Figure("decided", "memory threshold crossed → pod evicted, median", "s"),
-    Figure("decided_max", "the slowest", "s", "up to 10", at_most=1.0),
-    Figure("reported", "memory threshold crossed → pod Failed in the API, median; a grace of 1 s is in it", "s"),
+    Figure("right", "runs in which only the pod that caused the pressure was evicted", "of 20", at_least=20),
+    Figure("decided", "threshold crossed until eviction, median", "s"),
+    Figure("decided_max", "threshold crossed until eviction, maximum", "s", "up to 10", at_most=1.0),
+    Figure("reported", "threshold crossed until pod Failed in the API, median, including a grace period of 1 s", "s"),
 )
 
 
 def run() -> dict[str, float]:
-    limit = NodeMemory().read().available - EATEN_MIB // 2 * MIB
+    limit = NodeMemory().read().available - ALLOCATED_MIB // 2 * MIB
     config: dict[str, Any] = {
         "evictionHard": {"memory.available": str(limit)},
         "evictionPressureTransitionPeriod": "0s",
     }
     decided, reported, right = [], [], 0
     with started_node(with_api=True, **config) as node, Client(node.server) as client:
-        neighbours = [f"bench-neighbour-{number}" for number in range(NEIGHBOURS)]
-        for name in neighbours:
+        neighbors = [f"bench-neighbor-{number}" for number in range(NEIGHBORS)]
+        for name in neighbors:
             client.create_pod(bench_pod(name, nodeName=node.agent.node))
-        wait_until(lambda: node.pods.running() >= set(neighbours), "the neighbours run", POD_SECONDS)
+        wait_until(lambda: node.pods.running() >= set(neighbors), "the neighbors are running", POD_SECONDS)
         for number in range(PODS):
             with Crossing(limit) as crossing:
-                at, failed_at = _eat(node, client, f"bench-greedy-{number:02d}")
-            assert crossing.at is not None, "memory never went below the threshold"
+                at, failed_at = _cause_pressure(node, client, f"bench-greedy-{number:02d}")
+            assert crossing.at is not None, "the memory threshold was never crossed"
             decided.append(at - crossing.at)
             reported.append(failed_at - crossing.at)
-            right += node.pods.running() == set(neighbours)
+            right += node.pods.running() == set(neighbors)
     return {
         "right": right,
         "decided": statistics.median(decided),
@@ -57,12 +57,12 @@ def run() -> dict[str, float]:
 
 
 class Crossing:
-    """Notes when less memory is left than *limit*, for the first time since the ``with`` was entered."""
+    """Records when available memory is below *limit* for the first time in the ``with`` block."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._files = limit, NodeMemory()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look)
+        self._thread = threading.Thread(target=self._poll)
         self.at: float | None = None
         """Epoch seconds."""
 
@@ -74,26 +74,27 @@ class Crossing:
         self._stop.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):
             if self._files.read().available < self._limit:
                 self.at = time.time()
                 return
 
 
-def _eat(node: Node, client: Client, name: str) -> tuple[float, float]:
-    """Run a greedy pod until it has failed; return when it was evicted and when that was seen, in epoch seconds."""
-    hold = f"dd if=/dev/zero bs={EATEN_MIB}M count=1 2>/dev/null | sleep 1000000"
+def _cause_pressure(node: Node, client: Client, name: str) -> tuple[float, float]:
+    """Run a pod until it is evicted; return the times of the event and of the phase Failed, in epoch seconds."""
+    command = f"dd if=/dev/zero bs={ALLOCATED_MIB}M count=1 2>/dev/null | sleep 1000000"
     client.create_pod(
-        simple_pod(name, hold, container={"resources": {"requests": {"memory": "1Mi"}}}, nodeName=node.agent.node)
+        simple_pod(name, command, container={"resources": {"requests": {"memory": "1Mi"}}}, nodeName=node.agent.node)
     )
     wait_until(lambda: _phase(node.server, name) == "Failed", f"{name} is evicted", POD_SECONDS, every=0.02)
     failed_at = time.time()
     event = wait_until(
-        lambda: next((each for each in node.server.events(name) if each["reason"] == "Evicted"), None), "it is told"
+        lambda: next((each for each in node.server.events(name) if each["reason"] == "Evicted"), None),
+        f"event Evicted of {name}",
     )
     client.delete_pod(name)
-    wait_until(lambda: name not in node.pods.present(), f"{name} is gone", POD_SECONDS)
+    wait_until(lambda: name not in node.pods.present(), f"{name} is removed", POD_SECONDS)
     return datetime.datetime.fromisoformat(event["eventTime"]).timestamp(), failed_at
 
 

@@ -1,4 +1,4 @@
-"""A node of one's own to measure: containerd, the API server where one is asked for, and the agent."""
+"""Node to measure: containerd, the agent and, optionally, an API server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 
 from benchmarks.api import Client
-from benchmarks.reference import ReferenceAgent, ReferenceApiServer
+from benchmarks.upstream import Kubelet, ReferenceApiServer
 from nodeagent.base.criproto import api_pb2 as cri
 from tests.integration.containerd import Containerd
 from tests.integration.programs import ApiServer, NodeAgent, Program, simple_pod, wait_until
@@ -28,28 +28,28 @@ SETTLE_SECONDS = 5.0
 LIMIT_SECONDS = 240.0
 
 
-class Programs:
-    """Makes the programs that are measured: ours, or the reference ones where they were given."""
+class Executables:
+    """Factory of the measured processes: those of this project, or the kubelet and kube-apiserver if they are set."""
 
-    agent: Path | None = None
-    server: Path | None = None
+    kubelet: Path | None = None
+    kube_apiserver: Path | None = None
 
     @classmethod
     def new_agent(cls, directory: Path, endpoint: str, api: ApiServer | None, logs: Path) -> NodeAgent:
-        if cls.agent:
-            return ReferenceAgent(cls.agent, directory, endpoint, api)
+        if cls.kubelet:
+            return Kubelet(cls.kubelet, directory, endpoint, api)
         agent = NodeAgent(directory, endpoint, api)
         agent.logs = logs
         return agent
 
     @classmethod
     def new_server(cls, directory: Path) -> ApiServer:
-        return ReferenceApiServer(directory, cls.server) if cls.server else ApiServer(directory)
+        return ReferenceApiServer(directory, cls.kube_apiserver) if cls.kube_apiserver else ApiServer(directory)
 
 
 @dataclass
 class Node:
-    """The parts of a running node."""
+    """Components of a running node."""
 
     directory: Path
     runtime: Containerd
@@ -64,7 +64,7 @@ class Node:
 
 
 class RuntimePods:
-    """What the runtime holds of the pods that are measured."""
+    """The measured pods as listed by the runtime."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         service = "/runtime.v1.RuntimeService"
@@ -80,21 +80,21 @@ class RuntimePods:
         )
 
     def running(self) -> set[str]:
-        """Names of the pods whose container runs."""
-        found = self._containers(cri.ListContainersRequest(), timeout=30).containers
-        return {c.labels[POD_NAME_LABEL] for c in found if c.state == cri.CONTAINER_RUNNING and _measured(c)}
+        """Return the names of the pods with a running container."""
+        items = self._containers(cri.ListContainersRequest(), timeout=30).containers
+        return {c.labels[POD_NAME_LABEL] for c in items if c.state == cri.CONTAINER_RUNNING and _measured(c)}
 
     def present(self) -> set[str]:
-        """Names of the pods that have a sandbox in any state."""
-        found = self._sandboxes(cri.ListPodSandboxRequest(), timeout=30).items
-        return {s.labels[POD_NAME_LABEL] for s in found if _measured(s)}
+        """Return the names of the pods with a sandbox in any state."""
+        items = self._sandboxes(cri.ListPodSandboxRequest(), timeout=30).items
+        return {s.labels[POD_NAME_LABEL] for s in items if _measured(s)}
 
 
 @contextlib.contextmanager
 def started_node(*, with_api: bool, streams: bool = False, **config: Any) -> Iterator[Node]:
-    """Start a node with the given configuration and wait until it takes pods; everything is removed afterwards.
+    """Start a node with the given configuration and wait until it is ready; it is removed afterwards.
 
-    :param streams: the API server reaches the agent, where that listens.
+    :param streams: configure the agent for requests of the API server.
     """
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(quick_directory())
@@ -102,13 +102,13 @@ def started_node(*, with_api: bool, streams: bool = False, **config: Any) -> Ite
         channel = stack.enter_context(grpc.insecure_channel(runtime.endpoint))
         api = None
         if with_api:
-            api = Programs.new_server(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-"))))
+            api = Executables.new_server(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-"))))
             stack.callback(stop, api)
             api.start()
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
-        agent = Programs.new_agent(directory, runtime.endpoint, api, logs)
+        agent = Executables.new_agent(directory, runtime.endpoint, api, logs)
         stack.callback(stop, agent)
-        if streams and api is not None and Programs.server is None:
+        if streams and api is not None and Executables.kube_apiserver is None:
             agent.arguments += ["--node-ip", "127.0.0.1"]
             config["authentication"] = {"x509": {"clientCAFile": api.facts["clientCaFile"]}}
         agent.start(**config)
@@ -127,24 +127,23 @@ def started_runtime() -> Iterator[Containerd]:
 
 @contextlib.contextmanager
 def quick_directory() -> Iterator[Path]:
-    """Make a directory in memory where there is one.
+    """Create a temporary directory in memory if possible.
 
-    A disk from which many files were just deleted makes new ones slowly (ext4 avoids inodes freed in the last minutes),
-    so that a second run would measure the first one's cleaning.
+    ext4 avoids recently freed inodes, so on a disk the deletions of one run would slow down the next one.
     """
-    place = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=place, ignore_cleanup_errors=True) as directory:
+    parent = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=parent, ignore_cleanup_errors=True) as directory:
         yield Path(directory)
 
 
 def stop(program: Program) -> None:
-    """End *program* however it is, and wait."""
+    """Stop the process and wait for it; errors are ignored."""
     with contextlib.suppress(AssertionError):
         program.stop()
 
 
 def bench_pod(name: str, **spec: Any) -> dict[str, Any]:
-    """Return a small pod that does nothing."""
+    """Return a small idle pod."""
     resources = {"requests": {"cpu": "1m", "memory": "4Mi"}, "limits": {"memory": "32Mi"}}
     return simple_pod(name, container={"command": ["/bin/sleep", "1000000"], "resources": resources}, **spec)
 
@@ -154,10 +153,10 @@ def names(count: int = PODS) -> list[str]:
 
 
 def idle_percent(program: Program, seconds: float = IDLE_SECONDS) -> float:
-    """Return how much of one core *program* uses while nothing is asked of it."""
-    cpu, begun = program.cpu_seconds(), time.monotonic()
+    """Return the CPU usage of the idle process in percent of a core."""
+    cpu, started = program.cpu_seconds(), time.monotonic()
     time.sleep(seconds)
-    return 100 * (program.cpu_seconds() - cpu) / (time.monotonic() - begun)
+    return 100 * (program.cpu_seconds() - cpu) / (time.monotonic() - started)
 
 
 def _measured(item: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The container runtime alone: the same fifty pods without an agent, which is the least that any agent can need."""
+"""Fifty pods created by CRI calls without an agent: the lower bound for any agent."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ CALL_SECONDS = 120.0
 
 FIGURES = (
     Figure("running", f"{PODS} pods without an agent: all running", "s"),
-    Figure("running_cpu", "CPU of the whole machine until then", "s"),
-    Figure("gone", "all stopped and removed", "s"),
+    Figure("running_cpu", "CPU of the host until then", "s"),
+    Figure("removed", "all stopped and removed", "s"),
 )
 
 
@@ -33,14 +33,14 @@ def run() -> dict[str, float]:
         quick_directory() as logs,
         ThreadPoolExecutor(AT_A_TIME) as pool,
     ):
-        cpu, begun = _machine_cpu_seconds(), time.monotonic()
+        cpu, started = _host_cpu_seconds(), time.monotonic()
         list(pool.map(lambda name: _start(channel, name, str(logs)), names()))
-        found = {"running": time.monotonic() - begun, "running_cpu": _machine_cpu_seconds() - cpu}
+        result = {"running": time.monotonic() - started, "running_cpu": _host_cpu_seconds() - cpu}
         if len(RuntimePods(channel).running()) != PODS:
-            raise RuntimeError("not every pod runs")
-        begun = time.monotonic()
+            raise RuntimeError("some pods are not running")
+        started = time.monotonic()
         runtime.remove_pods()
-        return found | {"gone": time.monotonic() - begun}
+        return result | {"removed": time.monotonic() - started}
 
 
 def _start(channel: grpc.Channel, name: str, logs: str) -> None:
@@ -66,14 +66,14 @@ def _start(channel: grpc.Channel, name: str, logs: str) -> None:
     start(container_id=created.container_id)
 
 
-def _method(channel: grpc.Channel, name: str, request: Any, answer: Any) -> Callable[..., Any]:
+def _method(channel: grpc.Channel, name: str, request: Any, response: Any) -> Callable[..., Any]:
     path = f"/runtime.v1.RuntimeService/{name}"
-    call = channel.unary_unary(path, request.SerializeToString, answer.FromString)
+    call = channel.unary_unary(path, request.SerializeToString, response.FromString)
     return lambda **fields: call(request(**fields), timeout=CALL_SECONDS)
 
 
-def _machine_cpu_seconds() -> float:
-    """Return the seconds for which any core was busy since the machine started, other work included."""
+def _host_cpu_seconds() -> float:
+    """Return the CPU time of all processes of the host since boot."""
     total = Path("/proc/stat").read_text().splitlines()[0]
     user, nice, system, _, _, irq, softirq, *_ = (int(word) for word in total.split()[1:])
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""From the start of a process until it serves, and what of it is importing."""
+"""Start-up time of the processes, and the import time in it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.integration.programs import ApiServer, NodeAgent, Program
 
 ROUNDS = 5
 LIMIT_SECONDS = 30.0
-LOOK_SECONDS = 0.005
+POLL_SECONDS = 0.005
 
 FIGURES = (
-    Figure("agent_healthy", "agent: start to a healthy /healthz, median of 5", "s", at_most=1.0),
-    Figure("agent_import", "agent and its plugins: importing", "s"),
-    Figure("agent_import_rss", "agent and its plugins: memory (RSS) after importing", "MiB"),
-    Figure("server_ready", "API server: start to a ready /readyz, median of 5", "s", at_most=1.0),
-    Figure("server_import", "API server: importing", "s"),
+    Figure("agent_healthy", "agent: start until /healthz returns 200, median of 5", "s", at_most=1.0),
+    Figure("agent_import", "agent and plugins: import", "s"),
+    Figure("agent_import_rss", "agent and plugins: memory (RSS) after the import", "MiB"),
+    Figure("server_ready", "API server: start until /readyz returns 200, median of 5", "s", at_most=1.0),
+    Figure("server_import", "API server: import", "s"),
 )
 
 RSS_OF_IMPORTS = """
@@ -41,48 +41,49 @@ print(next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) 
 def run() -> dict[str, float]:
     agent = ["nodeagent.cli.run", "nodeagent.agent", *(e.module for e in entry_points(group="nodeagent"))]
     server = ["apiserver_stub.__main__", "apiserver_stub.server.startup"]
-    nothing = _import_seconds([])
+    baseline = _import_seconds([])
     return {
-        "agent_import": _import_seconds(agent) - nothing,
+        "agent_import": _import_seconds(agent) - baseline,
         "agent_import_rss": float(_output(["-c", RSS_OF_IMPORTS, *agent])),
-        "server_import": _import_seconds(server) - nothing,
+        "server_import": _import_seconds(server) - baseline,
         "agent_healthy": _agent_healthy(),
         "server_ready": statistics.median(_server_ready() for _ in range(ROUNDS)),
     }
 
 
 def _agent_healthy() -> float:
-    found = []
-    with quick_directory() as folder, started_runtime() as runtime:
+    results = []
+    with quick_directory() as directory, started_runtime() as runtime:
         for _ in range(ROUNDS):
-            agent = NodeAgent(folder, runtime.endpoint)
+            agent = NodeAgent(directory, runtime.endpoint)
             try:
-                begun = time.monotonic()
+                started = time.monotonic()
                 agent.begin()
-                found.append(
-                    _until_well(agent, http.client.HTTPConnection("127.0.0.1", agent.health_port), "/healthz") - begun
+                results.append(
+                    _wait_until_healthy(agent, http.client.HTTPConnection("127.0.0.1", agent.health_port), "/healthz")
+                    - started
                 )
             finally:
                 stop(agent)
-    return statistics.median(found)
+    return statistics.median(results)
 
 
 def _server_ready() -> float:
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-        server = ApiServer(Path(folder))
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
+        server = ApiServer(Path(directory))
         try:
-            begun = time.monotonic()
+            started = time.monotonic()
             server.start()
             port = int(server.facts["url"].rsplit(":", 1)[1])
             context = ssl.create_default_context(cafile=server.facts["caFile"])
             connection = http.client.HTTPSConnection("127.0.0.1", port, context=context)
-            return _until_well(server, connection, "/readyz") - begun
+            return _wait_until_healthy(server, connection, "/readyz") - started
         finally:
             stop(server)
 
 
-def _until_well(program: Program, connection: http.client.HTTPConnection, path: str) -> float:
-    """Return the moment of the first answer 200."""
+def _wait_until_healthy(program: Program, connection: http.client.HTTPConnection, path: str) -> float:
+    """Return the time (monotonic) of the first response with status 200."""
     connection.timeout = LIMIT_SECONDS
     limit = time.monotonic() + LIMIT_SECONDS
     while time.monotonic() < limit:
@@ -91,18 +92,18 @@ def _until_well(program: Program, connection: http.client.HTTPConnection, path: 
             if connection.getresponse().status == 200:
                 return time.monotonic()
         if not program.alive():
-            raise RuntimeError(f"{program.name} ended:\n{program.tail()}")
-        time.sleep(LOOK_SECONDS)
-    raise RuntimeError(f"{program.name} is not well after {LIMIT_SECONDS:g} s:\n{program.tail()}")
+            raise RuntimeError(f"{program.name} exited:\n{program.tail()}")
+        time.sleep(POLL_SECONDS)
+    raise RuntimeError(f"{program.name} is not healthy after {LIMIT_SECONDS:g} s:\n{program.tail()}")
 
 
 def _import_seconds(modules: list[str]) -> float:
-    found = []
+    results = []
     for _ in range(ROUNDS):
-        begun = time.monotonic()
+        started = time.monotonic()
         _output(["-c", "".join(f"import {module}\n" for module in modules)])
-        found.append(time.monotonic() - begun)
-    return statistics.median(found)
+        results.append(time.monotonic() - started)
+    return statistics.median(results)
 
 
 def _output(arguments: list[str]) -> str:

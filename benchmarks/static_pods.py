@@ -1,4 +1,4 @@
-"""Fifty pods of the manifest folder, without an API server: start, rest, stop."""
+"""Fifty static pods without an API server: start, idle, stop."""
 
 from __future__ import annotations
 
@@ -8,58 +8,58 @@ from collections.abc import Callable
 from benchmarks.figures import Figure, percentile
 from benchmarks.node import LIMIT_SECONDS, PODS, SETTLE_SECONDS, bench_pod, idle_percent, names, started_node
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 
 FIGURES = (
     Figure("all_running", f"{PODS} static pods: all running", "s", "3.2 to 4.1", at_most=4.1, matches=True),
     Figure("p50_running", "half of them running", "s"),
-    Figure("start_cpu", "agent CPU until all run", "s", "0.51 to 0.77", at_most=0.77, matches=True),
+    Figure("start_cpu", "agent CPU until all are running", "s", "0.51 to 0.77", at_most=0.77, matches=True),
     Figure("settled_cpu", f"agent CPU until {SETTLE_SECONDS:g} s later", "s"),
-    Figure("idle_empty", "agent at rest without pods", "% of a core", "0.4", at_most=0.4),
-    Figure("idle", f"agent at rest with {PODS} pods", "% of a core", "1.7 to 2.1", at_most=1.0),
+    Figure("idle_empty", "idle agent without pods", "% of a core", "0.4", at_most=0.4),
+    Figure("idle", f"idle agent with {PODS} pods", "% of a core", "1.7 to 2.1", at_most=1.0),
     Figure("rss_empty", "agent memory (RSS) without pods", "MiB", "84"),
     Figure("rss", f"agent memory (RSS) with {PODS} pods", "MiB", "100 to 107", at_most=75),
     Figure("stopped", "all stopped", "s", "3.3", at_most=3.3, matches=True),
-    Figure("gone", "all sandboxes gone", "s"),
-    Figure("stop_cpu", "agent CPU until all are gone", "s"),
+    Figure("removed", "all sandboxes removed", "s"),
+    Figure("stop_cpu", "agent CPU until all are removed", "s"),
 )
 
 
 def run() -> dict[str, float]:
     with started_node(with_api=False) as node:
-        agent, found = node.agent, dict[str, float]()
+        agent, result = node.agent, dict[str, float]()
         time.sleep(SETTLE_SECONDS)
-        found |= {"rss_empty": agent.rss_mib(), "idle_empty": idle_percent(agent)}
+        result |= {"rss_empty": agent.rss_mib(), "idle_empty": idle_percent(agent)}
 
-        cpu, begun = agent.cpu_seconds(), time.monotonic()
+        cpu, started = agent.cpu_seconds(), time.monotonic()
         files = [agent.write_pod(bench_pod(name)) for name in names()]
-        seen: dict[str, float] = {}
+        running_after: dict[str, float] = {}
 
         def all_run() -> bool:
             for name in node.pods.running():
-                seen.setdefault(name, time.monotonic() - begun)
-            return len(seen) == PODS
+                running_after.setdefault(name, time.monotonic() - started)
+            return len(running_after) == PODS
 
-        found["all_running"] = _seconds_until(all_run, begun, "all static pods run")
-        found["start_cpu"] = agent.cpu_seconds() - cpu
-        found["p50_running"] = percentile(list(seen.values()), 0.5)
+        result["all_running"] = _seconds_until(all_run, started, "all static pods are running")
+        result["start_cpu"] = agent.cpu_seconds() - cpu
+        result["p50_running"] = percentile(list(running_after.values()), 0.5)
         time.sleep(SETTLE_SECONDS)
-        found["settled_cpu"] = agent.cpu_seconds() - cpu
+        result["settled_cpu"] = agent.cpu_seconds() - cpu
 
-        found |= {"idle": idle_percent(agent), "rss": agent.rss_mib()}
+        result |= {"idle": idle_percent(agent), "rss": agent.rss_mib()}
 
-        cpu, begun = agent.cpu_seconds(), time.monotonic()
+        cpu, started = agent.cpu_seconds(), time.monotonic()
         for file in files:
             file.unlink()
-        found["stopped"] = _seconds_until(lambda: not node.pods.running(), begun, "all static pods stopped")
-        found["gone"] = _seconds_until(lambda: not node.pods.present(), begun, "all static pods gone")
-        found["stop_cpu"] = agent.cpu_seconds() - cpu
-        return found
+        result["stopped"] = _seconds_until(lambda: not node.pods.running(), started, "all static pods stopped")
+        result["removed"] = _seconds_until(lambda: not node.pods.present(), started, "all sandboxes removed")
+        result["stop_cpu"] = agent.cpu_seconds() - cpu
+        return result
 
 
-def _seconds_until(condition: Callable[[], bool], begun: float, what: str) -> float:
+def _seconds_until(condition: Callable[[], bool], started: float, description: str) -> float:
     while not condition():
-        if time.monotonic() - begun > LIMIT_SECONDS:
-            raise RuntimeError(f"not within {LIMIT_SECONDS:g} s: {what}")
-        time.sleep(LOOK_SECONDS)
-    return time.monotonic() - begun
+        if time.monotonic() - started > LIMIT_SECONDS:
+            raise RuntimeError(f"timed out after {LIMIT_SECONDS:g} s: {description}")
+        time.sleep(POLL_SECONDS)
+    return time.monotonic() - started

@@ -1,4 +1,4 @@
-"""Watches of the API server: how late many watchers learn of each change, with one among them that never reads."""
+"""Watches of the API server: latency of delivery to many watchers, with one that never reads."""
 
 from __future__ import annotations
 
@@ -21,59 +21,59 @@ LIMIT_SECONDS = 30.0
 SENT = re.compile(rb'"note":"sent=([0-9.]+);"')
 LONGEST_MARK = 64
 
-# watchers, changes a second
+# watchers, changes per second
 LOADS = ((100, 30), (300, 30), (1000, 10))
 
 FIGURES = (
-    Figure("p99_100", "100 watchers, 30 changes a second: p99", "ms", "11"),
-    Figure("cpu_100", "server CPU for 8 s of it", "s", "1.7"),
-    Figure("p99_300", "300 watchers, 30 changes a second: p99", "ms", "94", at_most=60),
-    Figure("cpu_300", "server CPU for 8 s of it", "s", "4.0", at_most=4.0),
-    Figure("p99_1000", "1000 watchers, 10 changes a second: p99", "ms"),
-    Figure("cpu_1000", "server CPU for 8 s of it", "s"),
-    Figure("missed", "changes that did not arrive at a watcher", "", at_most=0),
+    Figure("p99_100", "100 watchers, 30 changes per second: p99", "ms", "11"),
+    Figure("cpu_100", "server CPU in 8 s", "s", "1.7"),
+    Figure("p99_300", "300 watchers, 30 changes per second: p99", "ms", "94", at_most=60),
+    Figure("cpu_300", "server CPU in 8 s", "s", "4.0", at_most=4.0),
+    Figure("p99_1000", "1000 watchers, 10 changes per second: p99", "ms"),
+    Figure("cpu_1000", "server CPU in 8 s", "s"),
+    Figure("missed", "changes that were not delivered to a watcher", "", at_most=0),
 )
 
 
 @dataclass
 class Delivered:
-    """What the watchers saw."""
+    """Deliveries to all watchers."""
 
     expected: int
     milliseconds: list[float] = field(default_factory=list)
     complete: asyncio.Event = field(default_factory=asyncio.Event)
     cpu_seconds: float = 0.0
 
-    def note(self, milliseconds: float) -> None:
+    def record(self, milliseconds: float) -> None:
         self.milliseconds.append(milliseconds)
         if len(self.milliseconds) >= self.expected:
             self.complete.set()
 
 
 def run() -> dict[str, float]:
-    found = {"missed": 0.0}
+    result = {"missed": 0.0}
     for watchers, rate in LOADS:
         with started_server() as server:
-            seen = asyncio.run(_measure(server, watchers, rate))
-        found[f"p99_{watchers}"] = percentile(seen.milliseconds, 0.99)
-        found[f"cpu_{watchers}"] = seen.cpu_seconds
-        found["missed"] += seen.expected - len(seen.milliseconds)
-    return found
+            delivered = asyncio.run(_measure(server, watchers, rate))
+        result[f"p99_{watchers}"] = percentile(delivered.milliseconds, 0.99)
+        result[f"cpu_{watchers}"] = delivered.cpu_seconds
+        result["missed"] += delivered.expected - len(delivered.milliseconds)
+    return result
 
 
 async def _measure(server: ApiServer, watchers: int, rate: int) -> Delivered:
-    seen = Delivered(expected=watchers * int(rate * SECONDS))
+    delivered = Delivered(expected=watchers * int(rate * SECONDS))
     url = server.facts["url"] + EVENTS
     tls = ssl.create_default_context(cafile=server.facts["caFile"])
     headers = {"Authorization": f"Bearer {server.facts['token']}"}
     connector = aiohttp.TCPConnector(ssl=tls, limit=0)
     timeout = aiohttp.ClientTimeout(total=None, sock_read=None)
     async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as session:
-        async with session.get(url, params={"limit": "1"}) as answer:
-            version = (await answer.json())["metadata"]["resourceVersion"]
+        async with session.get(url, params={"limit": "1"}) as response:
+            version = (await response.json())["metadata"]["resourceVersion"]
         watch = f"{url}?watch=1&resourceVersion={version}"
         opened = asyncio.Semaphore(0)
-        tasks = [asyncio.create_task(_watch(session, watch, opened, seen)) for _ in range(watchers)]
+        tasks = [asyncio.create_task(_watch(session, watch, opened, delivered)) for _ in range(watchers)]
         tasks.append(asyncio.create_task(_stall(session, watch, opened)))
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
@@ -81,42 +81,42 @@ async def _measure(server: ApiServer, watchers: int, rate: int) -> Delivered:
                     await opened.acquire()
             cpu = server.cpu_seconds()
             await _create(session, url, rate)
-            with contextlib.suppress(TimeoutError):  # what is missing is a figure
-                await asyncio.wait_for(seen.complete.wait(), LIMIT_SECONDS)
-            seen.cpu_seconds = server.cpu_seconds() - cpu
+            with contextlib.suppress(TimeoutError):  # missing deliveries are reported as a figure
+                await asyncio.wait_for(delivered.complete.wait(), LIMIT_SECONDS)
+            delivered.cpu_seconds = server.cpu_seconds() - cpu
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-    return seen
+    return delivered
 
 
 async def _create(session: aiohttp.ClientSession, url: str, rate: int) -> None:
-    """Create events evenly, each with the moment of its request in its note."""
-    begun = time.monotonic()
+    """Create events at a constant rate, each with the time of its request in its note."""
+    started = time.monotonic()
     for number in range(int(rate * SECONDS)):
-        await asyncio.sleep(max(0.0, begun + number / rate - time.monotonic()))
+        await asyncio.sleep(max(0.0, started + number / rate - time.monotonic()))
         body = json.dumps(event(note=f"sent={time.monotonic()};"))
-        async with session.post(url, data=body, headers={"Content-Type": "application/json"}) as answer:
-            answer.raise_for_status()
+        async with session.post(url, data=body, headers={"Content-Type": "application/json"}) as response:
+            response.raise_for_status()
 
 
-async def _watch(session: aiohttp.ClientSession, url: str, opened: asyncio.Semaphore, seen: Delivered) -> None:
-    async with session.get(url) as answer:
-        answer.raise_for_status()
+async def _watch(session: aiohttp.ClientSession, url: str, opened: asyncio.Semaphore, delivered: Delivered) -> None:
+    async with session.get(url) as response:
+        response.raise_for_status()
         opened.release()
         rest = b""
-        async for chunk in answer.content.iter_any():
+        async for chunk in response.content.iter_any():
             now, text, end = time.monotonic(), rest + chunk, 0
             for mark in SENT.finditer(text):
-                seen.note(1000 * (now - float(mark[1])))
+                delivered.record(1000 * (now - float(mark[1])))
                 end = mark.end()
-            rest = text[max(end, len(text) - LONGEST_MARK) :]  # a mark may be cut in two
+            rest = text[max(end, len(text) - LONGEST_MARK) :]  # a mark may be split across chunks
 
 
 async def _stall(session: aiohttp.ClientSession, url: str, opened: asyncio.Semaphore) -> None:
-    """Watch and never read."""
-    async with session.get(url) as answer:
-        answer.raise_for_status()
+    """Open a watch and never read from it."""
+    async with session.get(url) as response:
+        response.raise_for_status()
         opened.release()
         await asyncio.Event().wait()

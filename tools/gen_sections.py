@@ -56,18 +56,18 @@ def fill(text: str, name: str, content: str) -> str:
 
 def figures(results: Path) -> str:
     """Return the table of the recorded results, compared with Kubernetes."""
-    kept = {result["name"]: result for result in json.loads(results.read_text(encoding="utf-8"))}
+    recorded = {result["name"]: result for result in json.loads(results.read_text(encoding="utf-8"))}
     rows = ["| measurement | unit | nodeagent | Kubernetes 1.29.1 |", "|---|---|---|---|"]
     used = []
     for name, key, title in COMPARED:
-        if name not in kept:
+        if name not in recorded:
             continue
         figure = _figure(name, key)
-        used.append(kept[name])
-        reference = _median(key, kept[name].get("reference") or ()) or (
-            f"{figure.reference} °" * bool(figure.reference)
+        used.append(recorded[name])
+        upstream = _median(key, recorded[name].get("upstream") or ()) or (
+            f"{figure.upstream} °" * bool(figure.upstream)
         )
-        rows.append(f"| {title} | {figure.unit} | {_median(key, kept[name]['runs'])} | {reference} |")
+        rows.append(f"| {title} | {figure.unit} | {_median(key, recorded[name]['runs'])} | {upstream} |")
     conditions = _conditions(used)
     if any("°" in row for row in rows):
         conditions += " ° measured on another day on a similar host."
@@ -76,13 +76,13 @@ def figures(results: Path) -> str:
 
 def _conditions(results: Sequence[Mapping[str, Any]]) -> str:
     days = sorted({result["day"] for result in results})
-    machine = results[0]["machine"]
+    host = results[0]["host"]
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     counts = sorted({len(result["runs"]) for result in results})
     runs = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     return (
-        f"Medians of {runs} runs, {when}, on {machine['cores']} cores ({machine['processor']}), "
-        f"containerd {machine['containerd']}."
+        f"Medians of {runs} runs, {when}, on {host['cores']} cores ({host['processor']}), "
+        f"containerd {host['containerd']}."
     )
 
 

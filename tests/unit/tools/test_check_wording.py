@@ -12,7 +12,6 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PENDING = {
     "apiserver_stub",
-    "benchmarks",
     "docs/commands.md",
     "docs/configuration.md",
     "docs/hooks.md",

@@ -1,7 +1,7 @@
-"""The reference programs, measured in turns with ours where somebody has them.
+"""The kubelet and kube-apiserver, measured in alternation with the agent and the API server.
 
-``--reference-agent`` and ``--reference-server`` name them. They are not packaged, so nothing here depends on them;
-without them the figures of another day stand beside ours.
+Their executables are set by ``--kubelet`` and ``--kube-apiserver``, because Debian does not package them; without them
+the results are compared with values recorded on another day.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tests.integration.programs import ApiServer, NodeAgent
 from tests.integration.reference import ReferenceApiServer
 
 
-class ReferenceAgent(NodeAgent):
-    """The reference agent with the same settings, as far as they are not its defaults."""
+class Kubelet(NodeAgent):
+    """The kubelet with the configuration of the measured agent."""
 
-    def __init__(self, program: Path, directory: Path, endpoint: str, api: ApiServer | None) -> None:
+    def __init__(self, executable: Path, directory: Path, endpoint: str, api: ApiServer | None) -> None:
         super().__init__(directory, endpoint, api)
-        self._program = program
+        self._executable = executable
 
     def begin(self, **config: Any) -> None:
         document = {
@@ -45,8 +45,8 @@ class ReferenceAgent(NodeAgent):
             arguments += ["--kubeconfig", self.api.facts["nodeKubeconfig"]]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [str(self._program), *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+                [str(self._executable), *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
 
 
-__all__ = ["ReferenceAgent", "ReferenceApiServer"]
+__all__ = ["Kubelet", "ReferenceApiServer"]

@@ -1,4 +1,4 @@
-"""What this machine is, for the figures mean nothing without it."""
+"""Hardware and software of the host, recorded with the results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.integration.kubectl import DEBIAN
 
 
 def facts() -> dict[str, str]:
-    """Return what matters to the figures, as text."""
+    """Return the properties of the host that affect the results."""
     memory = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
     return {
         "cores": str(os.cpu_count()),
@@ -20,14 +20,14 @@ def facts() -> dict[str, str]:
         "memory": f"{int(memory.split()[1]) / 2**20:.1f} GiB",
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "containerd": _words("containerd", "--version"),
-        "runc": _words("runc", "--version"),
+        "containerd": _version("containerd", "--version"),
+        "runc": _version("runc", "--version"),
         "kubectl": _kubectl_version(),
     }
 
 
 def kubectl() -> str:
-    """Return the kubectl to measure with: Debian's where it was unpacked, as another may only start the real one."""
+    """Return the path of kubectl; Debian's is preferred, because others may be wrapper scripts."""
     debian = DEBIAN / "kubectl"
     return str(debian) if debian.exists() else "kubectl"
 
@@ -41,7 +41,7 @@ def _kubectl_version() -> str:
 
 
 def load() -> float:
-    """Return how many processes wanted to run in the last minute: other work makes figures worse."""
+    """Return the load average of the last minute; other load affects the results."""
     return os.getloadavg()[0]
 
 
@@ -52,8 +52,8 @@ def _processor() -> str:
     return platform.machine()
 
 
-def _words(*command: str) -> str:
-    """Return the version that a program tells, or that it is not there."""
+def _version(*command: str) -> str:
+    """Return the version that *command* prints, or ``none`` if it is not installed."""
     try:
         done = subprocess.run(command, check=True, capture_output=True, text=True)
     except (OSError, subprocess.CalledProcessError):
