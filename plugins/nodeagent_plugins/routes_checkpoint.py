@@ -1,4 +1,4 @@
-"""``/checkpoint``: the state of a running container, written to disk by the runtime.
+"""``/checkpoint``: checkpoint of a running container, written to disk by the runtime.
 
 spec: gate.ContainerCheckpoint
 """
@@ -19,7 +19,7 @@ from nodeagent.contracts.server import Exposure, Route
 from nodeagent.errors import RuntimeFailure
 
 MAX_SECONDS = 3600
-_NO_SUPPORT = "checkpoints are not offered by this container runtime: it needs CheckpointContainer of CRI, and CRIU\n"
+_NO_SUPPORT = "the container runtime does not support checkpoints, which require CheckpointContainer and CRIU\n"
 
 
 @hookimpl
@@ -36,7 +36,7 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
 
 
 async def checkpoint(context: AgentContext, request: web.Request) -> web.Response:
-    """Answer with the file that the state was written to; a timeout of 0 is the runtime's own."""
+    """Respond with the path of the checkpoint; a timeout of 0 selects the runtime's default."""
     info = request.match_info
     pod = find_pod(context.pods, info["namespace"], info["pod"])
     if pod is None:
@@ -72,6 +72,6 @@ async def checkpoint(context: AgentContext, request: web.Request) -> web.Respons
 
 
 def _prepare(directory: Path) -> None:
-    """Make the directory, root's alone: a checkpoint holds the memory of a container."""
+    """Create the directory for root only, because a checkpoint contains the memory of a container."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)

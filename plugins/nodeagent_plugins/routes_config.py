@@ -1,4 +1,4 @@
-"""``/configz``: the configuration in force, with every default; what may be secret is hidden."""
+"""``/configz``: the effective configuration with all defaults; secret values are masked."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``/flagz`` and ``/statusz``: how the agent was started and for how long it runs, as text for people.
+"""``/flagz`` and ``/statusz``: flags and uptime of the agent as plain text.
 
-What may be secret is not shown; the layout may change, so programs read ``/configz`` and ``/metrics`` instead.
+Secret values are masked. The layout can change; tools use ``/configz`` and ``/metrics``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nodeagent.config.nodeflags import NODE_FLAGS
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.server import Exposure, Route
 
-_NOTE = "For people only: the layout of this page may change at any time."
+_NOTE = "This page is not an API: its layout can change at any time."
 
 
 @hookimpl
@@ -39,7 +39,7 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
 
 
 def flags_page(context: AgentContext) -> str:
-    """Return every flag with the value in force, wherever it was set."""
+    """Return every flag with its effective value, wherever it was set."""
     plain = masked(context.config)
     values = {flag.name: _at(plain, flag.path) for flag in field_flags().values()}
     values |= {flag.name: getattr(context.settings, flag.attribute) for flag in NODE_FLAGS}
@@ -48,7 +48,7 @@ def flags_page(context: AgentContext) -> str:
 
 
 def status_page(started_at: datetime, now: datetime) -> str:
-    """Return since when the agent runs, and what it is."""
+    """Return start time, uptime and versions of the agent."""
     seconds = int((now - started_at).total_seconds())
     return _page(
         "statusz",

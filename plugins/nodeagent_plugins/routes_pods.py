@@ -1,4 +1,4 @@
-"""The agent's pods: ``/pods`` is what it wants and how that is going, ``/runningpods/`` what the runtime has."""
+"""Pods of the agent: ``/pods`` lists the desired pods with their status, ``/runningpods/`` those in the runtime."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
 
 
 def with_status(context: AgentContext, pod: Pod) -> Pod:
-    """Return the pod with the status that was generated last, which may not have reached the API server yet."""
+    """Return the pod with the latest generated status, which may not be on the API server yet."""
     status = context.pods.status(pod.uid)
     return pod if status is None else msgspec.structs.replace(pod, status=status)
 
 
 def running_pods(sandboxes: Iterable[SandboxInfo], containers: Iterable[ContainerInfo]) -> list[dict[str, Any]]:
-    """Return the pods that have a running container or a ready sandbox, as far as the runtime knows them."""
+    """Return the pods that have a running container or a ready sandbox, with the data in the runtime."""
     found: dict[str, dict[str, Any]] = {}
     by_sandbox = {sandbox.id: sandbox for sandbox in sandboxes}
     for sandbox in by_sandbox.values():

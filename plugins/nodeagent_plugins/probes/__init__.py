@@ -1,4 +1,4 @@
-"""Probes: liveness, readiness and startup of containers."""
+"""Liveness, readiness and startup probes of containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carries out one probe of a container: a command, a request, a connection or a health check."""
+"""Probe actions: exec, HTTP, TCP and gRPC."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodeagent.model.pod import Container, ExecAction, HttpGetAction, Probe
 from nodeagent.model.ports import port_number
 from nodeagent_plugins.probes.grpc import probe_grpc
 from nodeagent_plugins.probes.http import probe_http, probe_url
-from nodeagent_plugins.probes.outcome import MAX_OUTPUT_BYTES, Outcome, ProbeError, Verdict
+from nodeagent_plugins.probes.outcome import MAX_OUTPUT_BYTES, Outcome, OutcomeKind, ProbeError
 from nodeagent_plugins.probes.tcp import probe_tcp
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The container to probe; *pod_ip* is where it listens unless the probe names a host."""
+    """Container to probe; *pod_ip* is the address unless the probe sets a host."""
 
     container: Container
     container_id: str
@@ -29,16 +29,16 @@ class Target:
 
 
 class Actions:
-    """Carries out probes. Every call is bounded by the probe's timeout."""
+    """Executes probe actions. Every call is bounded by the probe's timeout."""
 
     def __init__(self, context: AgentContext) -> None:
         self._context = context
         self._time_limit_counts = context.gates.enabled("ExecProbeTimeout")
 
     async def run(self, probe: Probe, target: Target) -> Outcome:
-        """Probe once.
+        """Execute *probe* once.
 
-        :raises ProbeError: the probe could not be made; nothing is known about the container.
+        :raises ProbeError: the probe could not be executed, so the container's state is unknown.
         """
         seconds = max(probe.timeout_seconds, 1)
         if probe.exec is not None:
@@ -60,33 +60,33 @@ class Actions:
             result = await self._context.runtime.exec_sync(target.container_id, command, seconds)
         except TimeoutError:
             if not self._time_limit_counts:
-                return Outcome(Verdict.IGNORED)
-            return Outcome(Verdict.FAILURE, f'command "{" ".join(command)}" timed out')
+                return Outcome(OutcomeKind.IGNORED)
+            return Outcome(OutcomeKind.FAILURE, f'command "{" ".join(command)}" timed out')
         except RuntimeFailure as error:
             raise ProbeError(f"rpc error: {error}") from error
         output = (result.stdout + result.stderr)[:MAX_OUTPUT_BYTES].decode("utf-8", "replace")
-        return Outcome(Verdict.SUCCESS if result.exit_code == 0 else Verdict.FAILURE, output)
+        return Outcome(OutcomeKind.SUCCESS if result.exit_code == 0 else OutcomeKind.FAILURE, output)
 
 
 def static_command(command: Sequence[str], container: Container) -> list[str]:
-    """Return *command* with references to variables replaced, as far as the pod itself gives their values."""
+    """Return *command* with variable references expanded for values that are literals in the pod spec."""
     variables = {v.name: v.value for v in container.env or () if v.value_from is None}
     return [expand(part, variables) for part in command]
 
 
 def http_url(action: HttpGetAction, target: Target) -> str:
-    """Return what to request.
+    """Return the URL to request.
 
-    :raises ProbeError: there is no host or no such port.
+    :raises ProbeError: the host or the port is unknown.
     """
     host = _host(action.host, target)
     return probe_url(action.scheme, host, find_port(action.port, target.container), action.path)
 
 
 def find_port(port: int | str, container: Container) -> int:
-    """Return the number of *port*, which may be the name of one of the container's.
+    """Return the number of *port*, which can be the name of a container port.
 
-    :raises ProbeError: there is none of that name, or it is out of range.
+    :raises ProbeError: the container has no such port, or the number is out of range.
     """
     number = port_number(port, container.ports)
     if number is None:
@@ -99,4 +99,4 @@ def find_port(port: int | str, container: Container) -> int:
 def _host(given: str, target: Target) -> str:
     if host := given or target.pod_ip:
         return host
-    raise ProbeError("the pod has no IP yet")
+    raise ProbeError("pod has no IP address yet")

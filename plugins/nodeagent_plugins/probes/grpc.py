@@ -1,10 +1,10 @@
-"""gRPC probes: the standard health check."""
+"""gRPC probes: the gRPC health checking protocol."""
 
 from __future__ import annotations
 
 import asyncio
 
-from nodeagent_plugins.probes.outcome import Outcome, Verdict
+from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind
 from nodeagent_plugins.probes.tcp import USER_AGENT
 
 _OPTIONS = (
@@ -15,8 +15,8 @@ _OPTIONS = (
 
 
 async def probe_grpc(host: str, port: int, service: str, timeout_seconds: float) -> Outcome:
-    """Request the health of *service*; only SERVING is success."""
-    # Imported on use: only nodes with such probes need the memory of these libraries.
+    """Request the health of *service*; only SERVING is a success."""
+    # Imported on use: the libraries need memory, and few nodes have gRPC probes.
     import grpc.aio
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -29,7 +29,7 @@ async def probe_grpc(host: str, port: int, service: str, timeout_seconds: float)
                 await channel.channel_ready()
         except TimeoutError:
             return Outcome(
-                Verdict.FAILURE,
+                OutcomeKind.FAILURE,
                 f'timeout: failed to connect service "{where}" within {timeout_seconds:g}s: context deadline exceeded',
             )
         request = health_pb2.HealthCheckRequest(service=service)
@@ -37,13 +37,13 @@ async def probe_grpc(host: str, port: int, service: str, timeout_seconds: float)
             remaining_seconds = max(until - loop.time(), 0.001)
             response = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=remaining_seconds)
         except grpc.aio.AioRpcError as error:
-            return Outcome(Verdict.FAILURE, _failure(error.code().name, error.details() or "", timeout_seconds))
+            return Outcome(OutcomeKind.FAILURE, _failure(error.code().name, error.details() or "", timeout_seconds))
     statuses = health_pb2.HealthCheckResponse.ServingStatus
     if response.status == statuses.SERVING:
-        return Outcome(Verdict.SUCCESS, "service healthy")
+        return Outcome(OutcomeKind.SUCCESS, "service healthy")
     known = response.status in statuses.values()
     shown = statuses.Name(response.status) if known else str(response.status)
-    return Outcome(Verdict.FAILURE, f'service unhealthy (responded with "{shown}")')
+    return Outcome(OutcomeKind.FAILURE, f'service unhealthy (responded with "{shown}")')
 
 
 def _failure(code: str, details: str, timeout_seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""HTTP probes: one request per connection, bounded in time and size, without verification of certificates."""
+"""HTTP probes: one request per connection, with limits on time and size and no certificate verification."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import quote, urljoin, urlsplit
 
 from nodeagent_plugins.probes.exchange import Header, Response, exchange
-from nodeagent_plugins.probes.outcome import Outcome, ProbeError, Verdict
+from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind, ProbeError
 from nodeagent_plugins.probes.tcp import USER_AGENT, Connection, dial_error, open_connection
 
 Connect = Callable[[str, int, ssl.SSLContext | None], Awaitable[Connection]]
@@ -24,9 +24,9 @@ _DEFAULTS = {"user-agent": ("User-Agent", USER_AGENT), "accept": ("Accept", "*/*
 async def probe_http(
     url: str, headers: Sequence[Header], timeout_seconds: float, connect: Connect = open_connection
 ) -> Outcome:
-    """Request *url*: 200 to 399 is success; a redirect to another host ends there, as a warning.
+    """Request *url*: status 200 to 399 is a success; a redirect to another host is not followed and is a warning.
 
-    :raises ProbeError: the request cannot be written down.
+    :raises ProbeError: a header is invalid.
     """
     lines = request_headers(headers)
     first = url
@@ -48,15 +48,15 @@ async def probe_http(
 
 
 def probe_url(scheme: str, host: str, port: int, path: str) -> str:
-    """Return the URL of a probe; *path* may carry a query and needs no leading slash, a fragment is no part of it."""
+    """Return the URL of a probe; *path* can contain a query, needs no leading slash, and its fragment is removed."""
     where = f"[{host}]" if ":" in host else host
     return f"{scheme.lower() or 'http'}://{where}:{port}/{quote(path.partition('#')[0].removeprefix('/'), safe=_SAFE)}"
 
 
 def request_headers(given: Sequence[Header]) -> list[Header]:
-    """Return *given* with the defaults that it does not name; a default that is given empty is left out.
+    """Return *given* with the default headers added; a default header with an empty value is omitted.
 
-    :raises ProbeError: a header would break out of its line.
+    :raises ProbeError: a header contains a line break.
     """
     names = {name.lower() for name, _ in given}
     headers = [(name, value) for name, value in given if value or name.lower() not in _DEFAULTS]
@@ -85,7 +85,7 @@ async def _request(url: str, headers: Sequence[Header], connect: Connect) -> Res
 
 
 def _redirect(url: str, response: Response) -> str | None:
-    """Return where to go on: redirects are followed on the same host only."""
+    """Return the redirect target if it is on the same host."""
     if response.status not in _REDIRECTS or not response.location:
         return None
     target = urljoin(url, response.location)
@@ -95,14 +95,14 @@ def _redirect(url: str, response: Response) -> str | None:
 def _judge(response: Response) -> Outcome:
     body = response.body.decode("utf-8", "replace")
     if response.status in _REDIRECTS:
-        return Outcome(Verdict.WARNING, f"Probe terminated redirects, Response body: {body}")
+        return Outcome(OutcomeKind.WARNING, f"Probe terminated redirects, Response body: {body}")
     if 200 <= response.status < 400:
-        return Outcome(Verdict.SUCCESS, body)
-    return Outcome(Verdict.FAILURE, f"HTTP probe failed with statuscode: {response.status}")
+        return Outcome(OutcomeKind.SUCCESS, body)
+    return Outcome(OutcomeKind.FAILURE, f"HTTP probe failed with statuscode: {response.status}")
 
 
 def _failed(url: str, problem: str) -> Outcome:
-    return Outcome(Verdict.FAILURE, f'Get "{url}": {problem}')
+    return Outcome(OutcomeKind.FAILURE, f'Get "{url}": {problem}')
 
 
 @functools.cache

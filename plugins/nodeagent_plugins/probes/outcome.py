@@ -1,4 +1,4 @@
-"""How one probe went, and when results count. Pure."""
+"""Probe outcomes and thresholds. No I/O."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ INITIAL = {
     ProbeKind.READINESS: ProbeResult.FAILURE,
     ProbeKind.STARTUP: ProbeResult.UNKNOWN,
 }
-"""What counts before the first result."""
+"""Results before the first probe."""
 
 
 class ProbeError(NodeAgentError):
-    """The probe itself could not be made: nothing is known about the container."""
+    """The probe could not be executed, so the container's state is unknown."""
 
     reason = "ProbeError"
 
 
-class Verdict(Enum):
+class OutcomeKind(Enum):
     SUCCESS = auto()
     WARNING = auto()
-    """A success that people should hear about."""
+    """A success with a warning event."""
     FAILURE = auto()
     IGNORED = auto()
-    """Counts neither way."""
+    """Counts neither as success nor as failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one attempt found."""
+    """Outcome of one attempt."""
 
-    verdict: Verdict
+    kind: OutcomeKind
     output: str = ""
 
 
 class Streak:
-    """Counts equal results in a row; one counts once there are as many as the probe's threshold."""
+    """Counts consecutive equal results; a result is effective once the probe's threshold is reached."""
 
     def __init__(self) -> None:
         self._last: ProbeResult | None = None
         self._length = 0
 
     def add(self, result: ProbeResult, probe: Probe) -> bool:
-        """Add a result; return whether it counts."""
+        """Add a result; return whether it is effective."""
         self._length = self._length + 1 if result is self._last else 1
         self._last = result
-        wanted = probe.success_threshold if result is ProbeResult.SUCCESS else probe.failure_threshold
-        return self._length >= wanted
+        threshold = probe.success_threshold if result is ProbeResult.SUCCESS else probe.failure_threshold
+        return self._length >= threshold

@@ -1,4 +1,4 @@
-"""Keeps one worker for each probe of each pod, and the results that count."""
+"""Prober: one worker per probe of each pod, and the effective results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Running:
 
 
 class ProbeManager:
-    """Keeps the contract of :class:`~nodeagent.contracts.probes.Prober`. Pods without probes cost nothing."""
+    """Implements :class:`~nodeagent.contracts.probes.Prober`. Pods without probes need no worker."""
 
     def __init__(self, context: AgentContext) -> None:
         self._context, self._actions = context, Actions(context)
@@ -39,7 +39,7 @@ class ProbeManager:
         self._taken_up: set[str] = set()
 
     def add_pod(self, pod: Pod, observed: RuntimePod) -> None:
-        """Start, update or keep the probes of *pod*; repeatable and cheap."""
+        """Start, update or keep the probes of *pod*; idempotent and cheap."""
         self._taken_up.add(pod.uid)
         known = self._pods.get(pod.uid)
         if known is None:
@@ -53,28 +53,29 @@ class ProbeManager:
     def end_liveness(self, pod_uid: str) -> None:
         """Stop liveness and startup probes of a terminating pod; readiness probes continue.
 
-        Liveness ends with success. A container that has not started by then never does: its pod must not become ready.
+        Liveness is reported as success. A container that has not started by then is never reported as started: its
+        pod must not become ready.
         """
         if pod_uid in self._pods:
             self._pods[pod_uid].end_liveness()
 
     def remove_pod(self, pod_uid: str) -> None:
-        """Stop every probe of a pod and forget the results."""
+        """Stop all probes of a pod and drop the results."""
         self._taken_up.discard(pod_uid)
         known = self._pods.pop(pod_uid, None)
         if known is not None:
             known.close()
 
     def result(self, container_id: str, kind: ProbeKind) -> ProbeResult | None:
-        """Return the last result that counts, or ``None`` when the container has no such probe."""
+        """Return the last effective result, or ``None`` if the container has no such probe."""
         if container_id not in self._results:
-            # A container is asked about as soon as it was started, before its probes have seen it.
+            # The result is requested right after the start, before a probe has run.
             any(pod.sees(container_id) for pod in self._pods.values())
         known = self._results.get(container_id)
-        return (self._reported(container_id) if known is None else known).get(kind)
+        return (self._reported_results(container_id) if known is None else known).get(kind)
 
-    def _reported(self, container_id: str) -> _Results:
-        """Return what was reported of a container that runs since before the agent, until its pod is taken up."""
+    def _reported_results(self, container_id: str) -> _Results:
+        """Return the reported results of a container from before a restart, until its pod is added."""
         for pod in self._context.pods.active():
             if pod.uid not in self._taken_up and (found := reported(pod, container_id)):
                 return found
@@ -82,7 +83,7 @@ class ProbeManager:
 
 
 class _PodProbes:
-    """The probes of one pod."""
+    """Probes of one pod."""
 
     def __init__(
         self, context: AgentContext, actions: Actions, results: dict[str, _Results], started_at: float
@@ -94,10 +95,10 @@ class _PodProbes:
         self._pod = Pod()
         self._observed = RuntimePod("", "", "")
 
-    # --- what the manager asks ------------------------------------------------------------------------------
+    # --- calls of the manager -------------------------------------------------------------------------------
 
     def update(self, pod: Pod, observed: RuntimePod) -> None:
-        """Bring the workers in line with *pod* and tell them of containers that are new."""
+        """Update the workers for *pod* and its new containers."""
         resumed = self._liveness_ended and pod.metadata.deletion_timestamp is None
         if resumed:  # The pod was stopped because it was not permitted to run, and now it is.
             self._liveness_ended = False
@@ -108,7 +109,7 @@ class _PodProbes:
         for name in {name for name, _ in self._workers}:
             status = self.newest(name)
             if status is not None:
-                self.begin(name, status.id)
+                self.start_container(name, status.id)
 
     def end_liveness(self) -> None:
         if self._liveness_ended:
@@ -124,21 +125,21 @@ class _PodProbes:
     def close(self) -> None:
         for running in self._workers.values():
             running.task.cancel()
-            running.worker.forget_counts()
+            running.worker.remove_metrics()
         self._workers.clear()
         for container_id in self._containers.values():
             self._results.pop(container_id, None)
 
     def sees(self, container_id: str) -> bool:
-        """Take up a container that is the newest of its name in this pod; return whether it is one of these."""
+        """Start probing a container if it is the latest with its name in this pod; return whether it is."""
         for name in {name for name, _ in self._workers}:
             status = self.newest(name)
             if status is not None and status.id == container_id:
-                self.begin(name, container_id)
+                self.start_container(name, container_id)
                 return True
         return False
 
-    # --- what workers ask -----------------------------------------------------------------------------------
+    # --- calls of the workers -------------------------------------------------------------------------------
 
     @property
     def uid(self) -> str:
@@ -162,8 +163,8 @@ class _PodProbes:
     def newest(self, name: str) -> RuntimeContainerStatus | None:
         return self._now().newest(name)
 
-    def begin(self, name: str, container_id: str) -> None:
-        """Give a new container its initial results and have its probes look at it."""
+    def start_container(self, name: str, container_id: str) -> None:
+        """Set the initial results of a new container and trigger its probes."""
         before = self._containers.get(name)
         if before == container_id:
             return
@@ -194,19 +195,19 @@ class _PodProbes:
     def record(self, field_path: str, type: EventType, reason: str, note: str) -> None:
         self._context.recorder.record(self._pod.reference(field_path), type, reason, note)
 
-    # --- inside ---------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------
 
     def _now(self) -> RuntimePod:
         return self._context.pods.observed(self.uid) or self._observed
 
     def _replace_workers(self) -> None:
-        wanted = {
+        desired = {
             (container.name, kind): (where, container, probe) for where, container, kind, probe in probes_of(self._pod)
         }
         for key, running in list(self._workers.items()):
-            if key not in wanted or wanted[key][2] != running.worker.probe:
+            if key not in desired or desired[key][2] != running.worker.probe:
                 self._workers.pop(key).task.cancel()
-        for key, (where, container, probe) in wanted.items():
+        for key, (where, container, probe) in desired.items():
             name, kind = key
             if key in self._workers or (self._liveness_ended and kind is not ProbeKind.READINESS):
                 continue
@@ -216,10 +217,10 @@ class _PodProbes:
 
 
 def reported(pod: Pod, container_id: str) -> _Results:
-    """Return what the API server has of the probes of a container: those that had succeeded.
+    """Return the successful probes of a container in the status on the API server.
 
-    A restart of the agent thus takes no pod out of service: the field's own agent starts from "not ready", here the
-    reported readiness holds until a probe says otherwise, and a startup that is over is not waited for again.
+    A restart of the agent does not make pods unready: where the kubelet starts with "not ready", the reported readiness
+    remains until a probe changes it, and a completed startup is not repeated.
     """
     shown = [*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())]
     status = next((s for s in shown if str(s.container_id).rpartition("://")[2] == container_id), None)

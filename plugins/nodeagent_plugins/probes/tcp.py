@@ -1,4 +1,4 @@
-"""Connections of probes."""
+"""TCP probes and the connections of HTTP probes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import ssl
 import struct
 from dataclasses import dataclass
 
-from nodeagent_plugins.probes.outcome import Outcome, Verdict
+from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind
 
 USER_AGENT = "kube-probe/1.29"
 _LINGER = struct.pack("ii", 1, 1)
@@ -17,51 +17,51 @@ _LINGER = struct.pack("ii", 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """An open connection; end it with one of its methods."""
+    """An open connection; must be closed with one of the methods."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     def close(self) -> None:
-        """End it in peace: the peer answered a moment ago."""
-        # Closing with a linger frees the socket a second later instead of a minute; it waits for the peer's
-        # acknowledgement, so it is only asked for where that comes from this node.
+        """Close the connection gracefully after a response."""
+        # Closing with a linger frees the socket after a second instead of a minute, but waits for the peer's
+        # acknowledgement; it is used only for a peer on this node.
         sock = self.writer.get_extra_info("socket")
         if sock is not None and _is_local(self.writer):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
         self.writer.close()
 
     def abort(self) -> None:
-        """Drop it: nobody may be there any more."""
+        """Reset the connection, because the peer may be unreachable."""
         self.writer.transport.abort()
 
 
 async def open_connection(host: str, port: int, secure: ssl.SSLContext | None = None) -> Connection:
-    """Connect; the caller bounds the time.
+    """Open a connection; the caller sets a timeout.
 
-    :raises OSError: nobody listens there, or the TLS handshake failed.
+    :raises OSError: the connection or the TLS handshake failed.
     """
     return Connection(*await asyncio.open_connection(host, port, ssl=secure))
 
 
 async def probe_tcp(host: str, port: int, timeout_seconds: float) -> Outcome:
-    """Succeed when somebody accepts a connection."""
+    """Succeed if the peer accepts a connection."""
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         async with asyncio.timeout(timeout_seconds):
             connection = await open_connection(host, port)
     except TimeoutError:
-        return Outcome(Verdict.FAILURE, f"dial tcp {where}: i/o timeout")
+        return Outcome(OutcomeKind.FAILURE, f"dial tcp {where}: i/o timeout")
     except OSError as error:
-        return Outcome(Verdict.FAILURE, dial_error(error, where))
-    except UnicodeError:  # no name that could be looked up
-        return Outcome(Verdict.FAILURE, dial_error(socket.gaierror(), where))
+        return Outcome(OutcomeKind.FAILURE, dial_error(error, where))
+    except UnicodeError:  # Not a valid host name.
+        return Outcome(OutcomeKind.FAILURE, dial_error(socket.gaierror(), where))
     connection.close()
-    return Outcome(Verdict.SUCCESS)
+    return Outcome(OutcomeKind.SUCCESS)
 
 
 def dial_error(error: OSError, where: str) -> str:
-    """Return the field's words for a connection that failed."""
+    """Return the upstream message for a failed connection."""
     if isinstance(error, socket.gaierror):
         return f"dial tcp: lookup {where.rpartition(':')[0] or where}: no such host"
     known = error.errno is not None and error.errno > 0
@@ -72,12 +72,12 @@ def dial_error(error: OSError, where: str) -> str:
 
 
 def _is_local(writer: asyncio.StreamWriter) -> bool:
-    """Tell whether both ends are this machine's own addresses; pods count, being one hop away."""
+    """Return whether both addresses belong to this host; an adjacent pod address counts."""
     peer, own = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
     return bool(peer and own) and neighbours(peer[0], own[0])
 
 
 def neighbours(one: str, other: str) -> bool:
-    """Tell whether two addresses are equal or differ in their last group only."""
+    """Return whether two addresses are equal or differ only in the last group."""
     mark = ":" if ":" in one else "."
     return one == other or (mark in other and one.rpartition(mark)[0] == other.rpartition(mark)[0])

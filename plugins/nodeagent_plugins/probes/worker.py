@@ -1,4 +1,4 @@
-"""One probe of one container, repeated as long as the pod lives."""
+"""Probe worker: one probe of one container, for the lifetime of the pod."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ import logging
 import random
 from typing import TYPE_CHECKING, Protocol
 
+from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
 from nodeagent.model.pod import Container, ContainerKind, Probe, container_field_path
 from nodeagent_plugins.probes.actions import Actions, Target
-from nodeagent_plugins.probes.outcome import Outcome, ProbeError, Streak, Verdict
+from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind, ProbeError, Streak
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext
 
 _ATTEMPTS = 3
 _START_SECONDS = 1.0
-"""How soon to look again at a container that is just being started."""
+"""Interval of the checks of a container that is being started."""
 _log = logging.getLogger(__name__)
 
 PROBES = Counter(
     "prober_probe_total",
-    "Probes of containers, by outcome.",
+    "Cumulative number of a liveness, readiness or startup probe for a container by result.",
     ("probe_type", "result", "container", "pod", "namespace", "pod_uid"),
     prefixed=False,
     page="probes",
 )
 DURATIONS = Histogram(
     "prober_probe_duration_seconds",
-    "How long probes took.",
+    "Duration in seconds for a probe response.",
     ("probe_type", "container", "pod", "namespace"),
     prefixed=False,
     page="probes",
@@ -41,7 +42,7 @@ _RESULTS = ("successful", "failed", "unknown")
 
 
 class ProbedPod(Protocol):
-    """What a worker asks of its pod and tells to it."""
+    """Interface of the worker to its pod."""
 
     @property
     def uid(self) -> str: ...
@@ -55,11 +56,11 @@ class ProbedPod(Protocol):
     def pod_ip(self) -> str: ...
 
     def newest(self, name: str) -> RuntimeContainerStatus | None:
-        """Return the newest container called *name*."""
+        """Return the latest container with the name *name*."""
         ...
 
-    def begin(self, name: str, container_id: str) -> None:
-        """Note that a container is the newest of its name; repeatable."""
+    def start_container(self, name: str, container_id: str) -> None:
+        """Record a container as the latest of its name; idempotent."""
         ...
 
     def result(self, container_id: str, kind: ProbeKind) -> ProbeResult | None: ...
@@ -70,9 +71,9 @@ class ProbedPod(Protocol):
 
 
 class ProbeWorker:
-    """Probes one container name through all its restarts.
+    """Probes the container with one name across restarts.
 
-    Failures of liveness and startup put it on hold until a new container shows: the old one is to be killed.
+    A liveness or startup failure suspends the probe until a new container exists, because the old one is killed.
     """
 
     def __init__(
@@ -98,24 +99,24 @@ class ProbeWorker:
         self._sleeper: asyncio.Task[None] | None = None
 
     def trigger(self) -> None:
-        """Look at the container again now."""
+        """Check the container now."""
         self._triggered.set()
         if self._sleeper is not None:
             self._sleeper.cancel()
 
     async def run(self) -> None:
-        """Probe until cancelled."""
+        """Run until cancelled."""
         if self._clock.now() - self._agent_started_at < self._period:
-            # After a restart of the agent not all probes of the node come at once.
+            # Spreads the probes of the node after a restart of the agent.
             await self._clock.sleep(random.random() * self._period)  # noqa: S311
         while True:
             self._triggered.clear()
-            began = self._clock.now()
+            started = self._clock.now()
             pause = await self._step()
-            await self._rest(None if pause is None else began + pause)
+            await self._rest(None if pause is None else started + pause)
 
     async def _rest(self, due: float | None) -> None:
-        """Wait until *due* or triggered."""
+        """Wait until *due* or until triggered."""
         if self._triggered.is_set():
             return
         if due is None:
@@ -129,14 +130,14 @@ class ProbeWorker:
             self._sleeper = None
 
     async def _step(self) -> float | None:
-        """Probe if it is time; return seconds from the step's begin to the next, ``None`` to wait for a trigger."""
+        """Probe if due; return the seconds from the start of this step to the next, ``None`` to wait for a trigger."""
         status = self._pod.newest(self._container.name)
         if status is None:
             return self._period
         if status.id != self._container_id:
             self._container_id, self._streak, self._on_hold = status.id, Streak(), False
-            self._pod.begin(self._container.name, status.id)
-            self._triggered.clear()  # this is the look that was asked for
+            self._pod.start_container(self._container.name, status.id)
+            self._triggered.clear()  # This step handles the trigger.
         if self._on_hold:
             return None
         if status.state is not ContainerState.RUNNING:
@@ -147,27 +148,27 @@ class ProbeWorker:
         if left > 0:
             return left
         if self._started() == (self.kind is ProbeKind.STARTUP):
-            return None  # startup is over, or liveness and readiness wait for it
+            return None  # Startup has completed, or liveness and readiness wait for it.
         outcome = await self._counted_attempt(status.id)
         if outcome is not None and self._container_id == status.id:
-            self._count(ProbeResult.FAILURE if outcome.verdict is Verdict.FAILURE else ProbeResult.SUCCESS)
+            self._count(ProbeResult.FAILURE if outcome.kind is OutcomeKind.FAILURE else ProbeResult.SUCCESS)
         return self._period
 
     def _started(self) -> bool:
         return self._pod.result(self._container_id, ProbeKind.STARTUP) in (None, ProbeResult.SUCCESS)
 
-    def forget_counts(self) -> None:
-        """Show no metrics of this probe any more."""
+    def remove_metrics(self) -> None:
+        """Remove the metrics of this probe."""
         for result in _RESULTS:
             PROBES.forget(*self._labels(result))
         DURATIONS.forget(self.kind, self._container.name, self._pod.name, self._pod.namespace)
 
     async def _counted_attempt(self, container_id: str) -> Outcome | None:
-        began = self._clock.now()
+        started = self._clock.now()
         outcome = await self._attempt(container_id)
-        result = "unknown" if outcome is None else "failed" if outcome.verdict is Verdict.FAILURE else "successful"
+        result = "unknown" if outcome is None else "failed" if outcome.kind is OutcomeKind.FAILURE else "successful"
         PROBES.inc(*self._labels(result))
-        seconds = self._clock.now() - began
+        seconds = self._clock.now() - started
         DURATIONS.observe(seconds, self.kind, self._container.name, self._pod.name, self._pod.namespace)
         return outcome
 
@@ -176,7 +177,7 @@ class ProbeWorker:
         return self.kind, result, self._container.name, pod.name, pod.namespace, pod.uid
 
     async def _attempt(self, container_id: str) -> Outcome | None:
-        """Probe once, again at once if the probe itself fails; ``None`` when nothing was found out."""
+        """Probe once, with retries if the probe itself fails; return ``None`` if the container's state is unknown."""
         target = Target(self._container, container_id, self._pod.pod_ip())
         problem = ""
         for _ in range(_ATTEMPTS):
@@ -185,16 +186,18 @@ class ProbeWorker:
             except ProbeError as error:
                 problem = str(error)
                 continue
-            except Exception as error:  # a fault of ours: it must not end the watch over the container
-                _log.exception("Probe failed unexpectedly", extra={"uid": self._pod.uid, "probe": self._field_path})
+            except Exception as error:  # A bug in the agent must not stop the probe.
+                _log.exception("Probe failed unexpectedly", extra=self._fields(probe=self._field_path))
                 problem = repr(error)
                 break
-            if outcome.verdict is Verdict.WARNING:
-                self._tell("ProbeWarning", f"{self.kind} probe warning: {outcome.output}")
-            elif outcome.verdict is Verdict.FAILURE:
-                self._tell("Unhealthy", f"{self.kind} probe failed: {outcome.output}")
-            return None if outcome.verdict is Verdict.IGNORED else outcome
-        self._tell("Unhealthy", f"{self.kind} probe errored: {problem}")
+            if outcome.kind is OutcomeKind.WARNING:
+                self._record("ProbeWarning", f"{self.kind} probe warning: {outcome.output}")
+            elif outcome.kind is OutcomeKind.FAILURE:
+                self._log_result("Probe failed", probeResult="failure", output=outcome.output)
+                self._record("Unhealthy", f"{self.kind} probe failed: {outcome.output}")
+            return None if outcome.kind is OutcomeKind.IGNORED else outcome
+        self._log_result("Probe errored", err=problem)
+        self._record("Unhealthy", f"{self.kind} probe errored: {problem}")
         return None
 
     def _count(self, result: ProbeResult) -> None:
@@ -207,5 +210,12 @@ class ProbeWorker:
     def _set(self, result: ProbeResult) -> None:
         self._pod.set_result(self._container_id, self._container.name, self.kind, result)
 
-    def _tell(self, reason: str, note: str) -> None:
+    def _fields(self, **more: object) -> dict[str, object]:
+        pod = f"{self._pod.namespace}/{self._pod.name}"
+        return {"pod": pod, "podUID": self._pod.uid, "containerName": self._container.name, **more}
+
+    def _log_result(self, message: str, **more: object) -> None:
+        _log.log(v_level(1), message, extra=self._fields(probeType=str(self.kind), **more))  # wording: ok
+
+    def _record(self, reason: str, note: str) -> None:
         self._pod.record(self._field_path, EventType.WARNING, reason, note)

@@ -1,4 +1,4 @@
-"""``PUT /debug/flags/v``: changes the verbosity of the log at once."""
+"""``PUT /debug/flags/v``: change the log verbosity at runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def set_verbosity(request: web.Request) -> web.Response:
     text = (await request.content.read(MAX_TEXT)).decode(errors="replace").strip()
     log = active()
     if log is None:
-        return web.Response(status=503, text="logging is not in the agent's hands\n")
+        return web.Response(status=503, text="the agent does not manage its logging\n")
     try:
         log.set_verbosity(int(text))
     except (ValueError, LoggingError):

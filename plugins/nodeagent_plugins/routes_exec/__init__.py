@@ -1,8 +1,8 @@
-"""Reaching into containers: ``/exec``, ``/attach``, ``/portForward`` and ``/run``.
+"""Access to containers: ``/exec``, ``/attach``, ``/portForward`` and ``/run``.
 
-The first three are upgraded connections (SPDY or WebSocket), passed byte for byte between the client and the runtime's
-streaming endpoint. Each needs the verb ``create``, also where a WebSocket makes the request a GET; the right may be
-given on ``nodes/proxy`` or on the path's own subresource.
+The first three upgrade the connection (SPDY or WebSocket), and the bytes are copied between the client and the
+runtime's streaming endpoint. Each requires the verb ``create``, also for a WebSocket, whose request is a GET;
+permission on ``nodes/proxy`` or on the path's subresource is sufficient.
 spec: config.enableDebuggingHandlers, config.streamingConnectionIdleTimeout
 """
 

@@ -1,4 +1,4 @@
-"""Answers requests for streams and commands."""
+"""Handlers of the streaming and command requests."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 class Handlers:
-    """The handlers; the context is used when a request comes."""
+    """Request handlers."""
 
     def __init__(self, context: AgentContext) -> None:
         self._context = context
 
     async def exec(self, request: web.Request) -> web.StreamResponse:
-        wanted = _checked(lambda: read_streams(request.query))
+        streams = _checked(lambda: read_streams(request.query))
         container_id = await self._container(request)
         command = request.query.getall("command", [])
         if not command:
@@ -36,18 +36,23 @@ class Handlers:
         return await self._through(
             request,
             self._context.runtime.exec_url(
-                container_id, command, stdin=wanted.stdin, stdout=wanted.stdout, stderr=wanted.stderr, tty=wanted.tty
+                container_id,
+                command,
+                stdin=streams.stdin,
+                stdout=streams.stdout,
+                stderr=streams.stderr,
+                tty=streams.tty,
             ),
         )
 
     async def attach(self, request: web.Request) -> web.StreamResponse:
-        wanted = _checked(lambda: read_streams(request.query))
+        streams = _checked(lambda: read_streams(request.query))
         container_id = await self._container(request)
         _need_upgrade(request)
         return await self._through(
             request,
             self._context.runtime.attach_url(
-                container_id, stdin=wanted.stdin, stdout=wanted.stdout, stderr=wanted.stderr, tty=wanted.tty
+                container_id, stdin=streams.stdin, stdout=streams.stdout, stderr=streams.stderr, tty=streams.tty
             ),
         )
 
@@ -59,7 +64,7 @@ class Handlers:
         return await self._through(request, self._context.runtime.port_forward_url(sandbox_id, ports))
 
     async def run(self, request: web.Request) -> web.StreamResponse:
-        """Run a command without streams; its output is the answer, with status 500 unless it ended with 0."""
+        """Run a command without streams and respond with its output; the status is 500 unless the exit code is 0."""
         command = request.query.get("cmd", "").split()
         if not command:
             raise web.HTTPBadRequest(text="you must specify a command\n")
@@ -70,12 +75,12 @@ class Handlers:
         except TimeoutError as error:
             raise web.HTTPGatewayTimeout(text=f"{error}\n") from error
         except RuntimeFailure as error:
-            raise _as_answer(error) from error
+            raise _as_response(error) from error
         output = result.stdout + result.stderr
         status = 500 if result.exit_code else 200
         return web.Response(status=status, body=output, headers={"Content-Type": "text/plain;charset=UTF-8"})
 
-    # --- what is asked for ------------------------------------------------------------------------------------
+    # --- lookups ----------------------------------------------------------------------------------------------
 
     def _pod(self, request: web.Request) -> Pod:
         info = request.match_info
@@ -85,7 +90,7 @@ class Handlers:
         return pod
 
     async def _container(self, request: web.Request) -> str:
-        """Return the id of the running container that the path names."""
+        """Return the ID of the running container in the path."""
         pod, name = self._pod(request), request.match_info["container"]
         if name not in (container.name for _, container in pod.containers()):
             raise web.HTTPNotFound(text=f'container not found ("{name}")\n')
@@ -96,7 +101,7 @@ class Handlers:
         try:
             found = await self._context.runtime.list_containers(pod.uid)
         except RuntimeFailure as error:
-            raise _as_answer(error) from error
+            raise _as_response(error) from error
         running = [c for c in found if c.name == name and c.state is ContainerState.RUNNING]
         if not running:
             raise web.HTTPNotFound(text=f'container "{name}" in pod "{pod.name}" is not running\n')
@@ -109,18 +114,18 @@ class Handlers:
         try:
             found = await self._context.runtime.list_sandboxes(pod.uid)
         except RuntimeFailure as error:
-            raise _as_answer(error) from error
+            raise _as_response(error) from error
         ready = [sandbox for sandbox in found if sandbox.ready]
         if not ready:
             raise web.HTTPNotFound(text=f'pod "{pod.name}" is not running\n')
         return max(ready, key=lambda sandbox: sandbox.attempt).id
 
-    async def _through(self, request: web.Request, asking: Awaitable[str]) -> web.StreamResponse:
-        """Ask the runtime where its end is and join the client to it."""
+    async def _through(self, request: web.Request, pending_url: Awaitable[str]) -> web.StreamResponse:
+        """Request the runtime's streaming endpoint and connect the client to it."""
         try:
-            url = await asking
+            url = await pending_url
         except RuntimeFailure as error:
-            raise _as_answer(error) from error
+            raise _as_response(error) from error
         idle_seconds = self._context.config.streaming_connection_idle_timeout.seconds
         return await join(request, url, self._context.clock, idle_seconds)
 
@@ -137,7 +142,7 @@ def _checked(read: Callable[[], T]) -> T:
         raise web.HTTPBadRequest(text=f"{error}\n") from error
 
 
-def _as_answer(error: RuntimeFailure) -> web.HTTPException:
+def _as_response(error: RuntimeFailure) -> web.HTTPException:
     if isinstance(error, NotFound):
         return web.HTTPNotFound(text=f"{error}\n")
     if error.reason == "ResourceExhausted":

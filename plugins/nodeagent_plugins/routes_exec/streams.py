@@ -1,4 +1,4 @@
-"""What a request for streams asks for (pure)."""
+"""Query parameters of streaming requests. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_PORTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """The streams of an exec or attach."""
+    """Streams of an exec or attach request."""
 
     stdin: bool
     stdout: bool
@@ -21,9 +21,9 @@ class Streams:
 
 
 def read_streams(query: MultiMapping[str]) -> Streams:
-    """Return the wanted streams; a terminal has no stream of errors of its own.
+    """Return the requested streams; a terminal has no separate stderr.
 
-    :raises ValueError: none is wanted.
+    :raises ValueError: no stream is requested.
     """
     stdin, stdout, stderr, tty = (query.get(name) in ("1", "true") for name in ("input", "output", "error", "tty"))
     if not (stdin or stdout or stderr):
@@ -32,9 +32,9 @@ def read_streams(query: MultiMapping[str]) -> Streams:
 
 
 def read_ports(query: MultiMapping[str], *, websocket: bool) -> Sequence[int]:
-    """Return the ports to forward: a WebSocket names them in the query, SPDY later on its streams.
+    """Return the ports to forward: in the query of a WebSocket; SPDY names them in its streams.
 
-    :raises ValueError: a port is none, or a WebSocket names no port.
+    :raises ValueError: a port is invalid, or a WebSocket request has no port.
     """
     texts = [text.strip() for value in query.getall("port", ()) for text in value.split(",")]
     if not websocket:

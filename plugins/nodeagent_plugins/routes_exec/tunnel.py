@@ -1,6 +1,6 @@
-"""Joins a client's connection to the runtime's streaming endpoint: the request's head, then bytes both ways.
+"""Tunnel between a client and the runtime's streaming endpoint.
 
-The runtime's answer decides: only 101 opens the way, a redirect is never followed.
+The runtime must respond with status 101; redirects are not followed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _KEPT_TO_OURSELVES = frozenset({b"authorization", b"cookie", b"host", b"proxy-au
 
 
 async def join(request: web.Request, url: str, clock: Clock, idle_seconds: float) -> web.StreamResponse:
-    """Send the request on to *url* and pass bytes until one side closes; return what ends the request.
+    """Forward the request to *url* and copy bytes until one side closes; return the result of the request.
 
-    :param idle_seconds: how long both sides may be silent; 0 is no limit
+    :param idle_seconds: maximum time without data in both directions; 0 disables the limit
         (spec: config.streamingConnectionIdleTimeout).
-    :raises web.HTTPException: the runtime's end cannot be reached or refuses.
+    :raises web.HTTPException: the runtime is unreachable or rejects the request.
     """
     tunnel = Tunnel(clock, idle_seconds)
     runtime = End(tunnel)
@@ -32,7 +32,7 @@ async def join(request: web.Request, url: str, clock: Clock, idle_seconds: float
         await _connect(runtime, request, url)
         status, head, rest = await _head(runtime)
         if status != 101:
-            raise _refusal(status, rest)
+            raise _error_response(status, rest)
         try:
             client = hijack(request, tunnel)
         except ConnectionResetError as error:
@@ -58,18 +58,18 @@ async def _head(runtime: End) -> tuple[int, bytes, bytes]:
     except MalformedResponseHead as error:
         raise web.HTTPBadGateway(text=f"the runtime's streaming endpoint {error}\n") from error
     except TimeoutError:
-        raise web.HTTPGatewayTimeout(text="the runtime's streaming endpoint gave no answer\n") from None
+        raise web.HTTPGatewayTimeout(text="the runtime's streaming endpoint did not respond in time\n") from None
 
 
 async def _connect(runtime: End, request: web.Request, url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
-        raise web.HTTPBadGateway(text="the runtime's streaming endpoint is not plain HTTP on this machine\n")
+        raise web.HTTPBadGateway(text="the runtime's streaming endpoint is not plain HTTP on this host\n")
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             await asyncio.get_running_loop().create_connection(lambda: runtime, parts.hostname, parts.port or 80)
     except (OSError, TimeoutError) as error:
-        text = f"the runtime's streaming endpoint cannot be reached: {error}\n"
+        text = f"the runtime's streaming endpoint is unreachable: {error}\n"
         raise web.HTTPBadGateway(text=text) from error
     target = parts.path + (f"?{parts.query}" if parts.query else "")
     lines = [f"{request.method} {target} HTTP/1.1".encode(), b"Host: " + parts.netloc.encode(), *_headers(request)]
@@ -77,7 +77,7 @@ async def _connect(runtime: End, request: web.Request, url: str) -> None:
 
 
 def _headers(request: web.Request) -> list[bytes]:
-    """Return the header lines that the runtime gets: all but what proves who asks."""
+    """Return the header lines for the runtime, without the client's credentials."""
     lines = []
     for name, value in request.raw_headers:
         if name.lower() == b"sec-websocket-protocol":
@@ -88,8 +88,8 @@ def _headers(request: web.Request) -> list[bytes]:
     return lines
 
 
-def _refusal(status: int, rest: bytes) -> web.HTTPException:
-    """Return the answer for a runtime that did not open the way; of its text, what came along."""
+def _error_response(status: int, rest: bytes) -> web.HTTPException:
+    """Return the response for a runtime that rejected the upgrade, with the start of its message."""
     text = rest[:4096].decode(errors="replace").strip()
     known: dict[int, type[web.HTTPException]] = {400: web.HTTPBadRequest, 403: web.HTTPForbidden, 404: web.HTTPNotFound}
-    return known.get(status, web.HTTPBadGateway)(text=f"the runtime answered {status}: {text}\n")
+    return known.get(status, web.HTTPBadGateway)(text=f"the runtime responded with status {status}: {text}\n")

@@ -1,4 +1,4 @@
-"""Logs of containers and of the system: ``/containerLogs`` and ``/logs/``.
+"""Container logs and system logs: ``/containerLogs`` and ``/logs/``.
 
 spec: config.enableDebuggingHandlers, config.enableSystemLogHandler, config.enableSystemLogQuery
 """
@@ -21,7 +21,7 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
 
 
 def log_routes(context: AgentContext, system_logs: Path) -> Sequence[Route]:
-    """Return the routes; *system_logs* is the root of ``/logs/``."""
+    """Return the routes; *system_logs* is the root directory of ``/logs/``."""
     from nodeagent_plugins.routes_logs.container import ContainerLogs
     from nodeagent_plugins.routes_logs.system import SystemLogs
 

@@ -1,9 +1,9 @@
-"""Opens files beneath a directory so that no path and no link leads out of it.
+"""Safe opening of files under a directory: neither paths nor links can leave it.
 
-The kernel resolves the path in one step (``openat2``), so nothing can be exchanged in between. Where it cannot, the
-path is walked one name at a time and every link is refused. What links with absolute targets lead to, such as those of
-``/var/log/containers`` into ``/var/log/pods``, is opened by its real path beneath the directory, without any link. Only
-regular files and directories are opened: neither a pipe that blocks nor a device with side effects.
+The kernel resolves the path atomically (``openat2``). Without that system call the path is resolved one component
+at a time and every link is rejected. A link with an absolute target, such as those of ``/var/log/containers`` to
+``/var/log/pods``, is opened by its real path under the directory, without following links. Only regular files and
+directories are opened, because pipes can block and devices can have side effects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import stat
 from pathlib import Path
 
-_SYS_OPENAT2 = 437  # the same on every architecture
+_SYS_OPENAT2 = 437  # The same number on every architecture.
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_BENEATH = 0x08
@@ -30,10 +30,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def open_beneath(root: Path, relative: str, *, links: bool = True) -> int:
-    """Return a descriptor for reading the file or directory *relative* beneath *root*; the caller closes it.
+    """Return a descriptor for reading *relative* under *root*; the caller closes it.
 
-    :param links: whether symbolic links are followed as long as they stay beneath *root*.
-    :raises OSError: it is not there, leads outside, or is neither a regular file nor a directory.
+    :param links: follow symbolic links that remain under *root*.
+    :raises OSError: the path is missing, leaves *root*, or is neither a regular file nor a directory.
     """
     if "\0" in relative:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), relative)
@@ -58,9 +58,9 @@ def open_beneath(root: Path, relative: str, *, links: bool = True) -> int:
 
 
 def _real_name(root: Path, name: str) -> str:
-    """Return where links lead that start at *name*, from *root*; looked up beforehand, so it is no permission.
+    """Return the target of a link relative to *root*; resolved before the open, so it does not grant access.
 
-    :raises OSError: nowhere, or out of *root*.
+    :raises OSError: the target is missing or outside of *root*.
     """
     home, target = os.path.realpath(root), os.path.realpath(root / name, strict=True)
     if ".." in name.split("/") or os.path.commonpath([home, target]) != home:
@@ -78,15 +78,15 @@ def _resolve(base: int, name: str, links: bool) -> int:
         error = ctypes.get_errno()
         if error in _NO_OPENAT2:
             return walk(base, name)
-        if error != errno.EAGAIN:  # something was renamed meanwhile
+        if error != errno.EAGAIN:  # A concurrent rename.
             raise OSError(error, os.strerror(error), name)
     raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), name)
 
 
 def walk(base: int, name: str) -> int:
-    """Return a descriptor (``O_PATH``) for *name* below *base* without any link and without ``..``.
+    """Return a descriptor (``O_PATH``) for *name* below *base* without following links or ``..``.
 
-    :raises OSError: it is not there, or leads over a link or upwards.
+    :raises OSError: the path is missing, or contains a link or ``..``.
     """
     here = os.dup(base)
     for part in name.split("/"):

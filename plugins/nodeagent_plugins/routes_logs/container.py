@@ -1,4 +1,4 @@
-"""``/containerLogs``: what a container wrote (spec: config.enableDebuggingHandlers)."""
+"""``/containerLogs``: output of a container (spec: config.enableDebuggingHandlers)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from nodeagent_plugins.routes_logs.rotated import RotatedLogs
 from nodeagent_plugins.routes_logs.watch import Watches
 
 _DEPTH = 3
-"""A log lies at ``<root>/<pod>/<container>/<attempt>.log``; below the root no link is followed, since a pod may have
-the directory mounted and put one there."""
+"""Log path below the root: ``<pod>/<container>/<attempt>.log``. Links are not followed, because a pod may have the
+directory mounted and create links in it."""
 
 
 class ContainerLogs:
-    """Answers with the log of one run of a container."""
+    """Serves the log of one run of a container."""
 
     def __init__(self, context: AgentContext) -> None:
         self._context = context
@@ -40,53 +40,57 @@ class ContainerLogs:
         if not run.log_path or len(path.parts) <= _DEPTH:
             raise web.HTTPInternalServerError(text="the runtime keeps no log file for this container\n")
         root, relative = path.parents[_DEPTH - 1], "/".join(path.parts[-_DEPTH:])
-        answer = web.StreamResponse(headers={"Content-Type": "text/plain", "X-Content-Type-Options": "nosniff"})
+        response = web.StreamResponse(headers={"Content-Type": "text/plain", "X-Content-Type-Options": "nosniff"})
         pieces = read_file(
             lambda: open_beneath(root, relative, links=False),
             str(path.parent),
             self._watches,
             self._context.clock,
             tail_lines=options.tail_lines,
-            goes_on=(lambda: self._runs(pod.uid, run.id)) if options.follow else None,
+            more_expected=(lambda: self._runs(pod.uid, run.id)) if options.follow else None,
             rotated=RotatedLogs(
                 lambda name: open_beneath(root, f"{relative.rpartition('/')[0]}/{name}", links=False), path.name
             ),
         )
         try:
-            await self._send(request, answer, pieces, options)
+            await self._send(request, response, pieces, options)
         except FileNotFoundError as error:
             raise web.HTTPInternalServerError(text=f"failed to open log file {run.log_path}: not there\n") from error
         except OSError as error:
-            if answer.prepared:
+            if response.prepared:
                 raise
             text = f"failed to open log file {run.log_path}: {error.strerror}\n"
             raise web.HTTPInternalServerError(text=text) from error
         finally:
             await pieces.aclose()
-        return answer
+        return response
 
     async def _send(
-        self, request: web.Request, answer: web.StreamResponse, pieces: AsyncGenerator[bytes, None], options: LogOptions
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        pieces: AsyncGenerator[bytes, None],
+        options: LogOptions,
     ) -> None:
         reader = LineReader(timestamps=options.timestamps, since=options.since, stream=options.stream)
         left = options.limit_bytes
         counted = SENT_BYTES.get()
         limit = self._context.config.streaming_connection_idle_timeout.seconds or None
         async for piece in pieces:
-            if not answer.prepared:
-                await answer.prepare(request)
+            if not response.prepared:
+                await response.prepare(request)
             text = reader.feed(piece)
             if left is not None:
                 text = text[: left - counted.count]
             if text:
                 counted.count += len(text)
-                async with asyncio.timeout(limit):  # a client that takes nothing does not stay for ever
-                    await answer.write(text)
+                async with asyncio.timeout(limit):  # Disconnects a client that does not read.
+                    await response.write(text)
             if left is not None and counted.count >= left:
                 break
-        if not answer.prepared:
-            await answer.prepare(request)
-        await answer.write_eof()
+        if not response.prepared:
+            await response.prepare(request)
+        await response.write_eof()
 
     def _options(self, request: web.Request) -> LogOptions:
         try:
@@ -111,7 +115,7 @@ class ContainerLogs:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
 
     def _runs(self, pod_uid: str, container_id: str) -> bool:
-        """Whether the container may still write."""
+        """Return whether the container may still write."""
         observed = self._context.pods.observed(pod_uid)
         if observed is None:
             return False

@@ -1,4 +1,4 @@
-"""Which run of a container is meant (pure)."""
+"""Selection of a container's run. No I/O."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _WAITING = {
 
 
 class NoLog(ValueError):
-    """There is no run whose log could be shown; the text says why."""
+    """No run has a log; the text states the reason."""
 
 
 def choose_run(
     pod: Pod, name: str, status: PodStatus | None, observed: RuntimePod | None, *, previous: bool
 ) -> RuntimeContainerStatus:
-    """Return the run: the one before with *previous*, else the running one, the ended one, or the last before it waits.
+    """Return the run: with *previous* the one before, else the running one, the exited one, or the last before waiting.
 
-    :raises NoLog: there is none.
+    :raises NoLog: there is no such run.
     """
     runs = {run.id: run for run in observed.containers if run.name == name} if observed is not None else {}
     reported = _reported(status, name)
@@ -33,7 +33,7 @@ def choose_run(
         return found
     chosen = _chosen_id(pod, name, reported, previous=previous)
     if chosen not in runs:
-        raise NoLog(f'container "{name}" in pod "{pod.name}": its log is not there any more')
+        raise NoLog(f'container "{name}" in pod "{pod.name}": its log no longer exists')
     return runs[chosen]
 
 

@@ -1,4 +1,4 @@
-"""Reads a file from some place to its end, and on as it grows and is rotated."""
+"""Reader of a log file from an offset to its end, optionally following it across rotation."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from nodeagent_plugins.routes_logs.rotated import Look, RotatedLogs
 from nodeagent_plugins.routes_logs.watch import Watches
 
 BLOCK_BYTES = 56 * 1024
-"""Below what the agent's allocator fetches from the kernel anew each time (see nodeagent.base.malloc)."""
+"""Below the size for which the allocator requests memory from the kernel (see nodeagent.base.malloc)."""
 LOOK_SECONDS = 1.0
 SETTLE_SECONDS = 0.25
-"""A runtime that was told to begin a new log may still empty its buffers into the old one."""
+"""Time for a runtime to flush its buffers to the old file after a rotation."""
 
 T = TypeVar("T", int, Look)
 
 Open = Callable[[], int]
-"""Opens the file anew and returns its descriptor; raises ``OSError`` while it is not there."""
+"""Opens the current file and returns its descriptor; raises ``OSError`` while it is missing."""
 
 
 async def read_file(
@@ -32,26 +32,26 @@ async def read_file(
     clock: Clock,
     *,
     tail_lines: int | None = None,
-    goes_on: Callable[[], bool] | None = None,
+    more_expected: Callable[[], bool] | None = None,
     rotated: RotatedLogs | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Yield the bytes of a file.
 
-    :param directory: holds the file; watched while following.
-    :param tail_lines: begin that many lines before the end.
-    :param goes_on: for following: whether more may still be written. A file that was renamed away is read to its end,
-        then the one in its place from the start; a file that shrank is read anew.
-    :param rotated: for following: where what was rotated between two looks is found, to be read as well.
+    :param directory: directory of the file, watched while following.
+    :param tail_lines: start this many lines before the end.
+    :param goes_on: when following: return whether more output is possible. A renamed file is read to its end, then its
+     successor from the start; a truncated file is read again from the start.
+    :param rotated: when following: finder of the files that were rotated between two checks, which are read as well.
     :raises OSError: the file cannot be opened.
     """
     try:
         descriptor = await opened(open_file)
-    except FileNotFoundError:  # perhaps moved a moment ago, and not yet begun anew
+    except FileNotFoundError:  # Possibly rotated just now, and not recreated yet.
         await clock.sleep(SETTLE_SECONDS)
         descriptor = await opened(open_file)
     try:
         offset = 0 if tail_lines is None else await asyncio.to_thread(tail_offset, descriptor, tail_lines)
-        if goes_on is None:
+        if more_expected is None:
             while block := await _read(descriptor, offset):
                 offset += len(block)
                 yield block
@@ -60,8 +60,8 @@ async def read_file(
             older: frozenset[str] | None = None
             while True:
                 news.clear()
-                more = goes_on()
-                # Before the reading, because that may take long and much may be rotated meanwhile.
+                more = more_expected()
+                # Before the read, because a slow read can miss several rotations.
                 look = partial(rotated.look, descriptor, older) if rotated else partial(_look, open_file, descriptor)
                 seen = await opened(look)
                 try:
@@ -97,21 +97,21 @@ async def read_file(
 
 
 async def _read(descriptor: int, offset: int) -> bytes:
-    """Return what a file has at *offset*: at once what the kernel has at hand, through a thread what it has to fetch.
+    """Return the data at *offset*: immediately from the page cache, otherwise read in a thread.
 
-    Others get their turn in between, however fast the one who reads is.
+    Yields to other tasks in between, however fast the client reads.
     """
     block = bytearray(BLOCK_BYTES)
     try:
         size = os.preadv(descriptor, [block], offset, os.RWF_NOWAIT)
-    except OSError:  # not at hand, or a file system that cannot tell
+    except OSError:  # Not cached, or not supported by the file system.
         return await asyncio.to_thread(os.pread, descriptor, BLOCK_BYTES, offset)
     await asyncio.sleep(0)
     return bytes(memoryview(block)[:size])
 
 
 async def opened(open_file: Callable[[], T]) -> T:
-    """Call *open_file* in a thread; what it opens is closed when nobody waits for it any more."""
+    """Call *open_file* in a thread; its result is closed if the caller is cancelled."""
     opening = asyncio.ensure_future(asyncio.to_thread(open_file))
     try:
         return await asyncio.shield(opening)
@@ -132,7 +132,7 @@ def _close(found: int | Look) -> None:
 
 
 async def _whole(rotated: RotatedLogs | None, name: str) -> AsyncGenerator[bytes, None]:
-    """Yield all of a rotated file; nothing when it is gone."""
+    """Yield the content of a rotated file; nothing if it was deleted."""
     file = None if rotated is None else await asyncio.to_thread(rotated.open, name)
     if file is None:
         return
@@ -144,7 +144,7 @@ async def _whole(rotated: RotatedLogs | None, name: str) -> AsyncGenerator[bytes
 
 
 def tail_offset(descriptor: int, lines: int) -> int:
-    """Return where the last *lines* lines begin; a last line without an end counts as one."""
+    """Return the offset of the last *lines* lines; a last line without a line break counts."""
     position = os.fstat(descriptor).st_size
     if lines <= 0:
         return position
@@ -166,7 +166,7 @@ def tail_offset(descriptor: int, lines: int) -> int:
 
 
 def _look(open_file: Open, descriptor: int) -> Look:
-    """Return the file that now stands in the place of *descriptor*'s, if it is another one."""
+    """Return the file that replaced *descriptor*'s, if any."""
     try:
         found = open_file()
     except OSError:

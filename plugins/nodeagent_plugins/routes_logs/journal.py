@@ -1,4 +1,4 @@
-"""Answers node log queries: from the journal where it knows the service, else from the service's file.
+"""Node log queries: from the journal if it contains the service, otherwise from the service's file.
 
 spec: config.enableSystemLogQuery
 """
@@ -25,62 +25,62 @@ BLOCK_BYTES = 64 * 1024
 PROGRAM = "journalctl"
 
 
-async def answer_query(request: web.Request, asked: LogQuery, root: Path) -> web.StreamResponse:
-    """Send what *asked* asks for; 30 seconds in all, unless it follows.
+async def send_logs(request: web.Request, log_query: LogQuery, root: Path) -> web.StreamResponse:
+    """Send the logs that *log_query* selects; limited to 30 seconds unless the query follows.
 
     :raises web.HTTPException: there is no such log.
     """
-    known = [service for service in asked.services if await _in_journal(service)]
-    others = [service for service in asked.services if service not in known]
-    if others and asked.has_options:
+    known = [service for service in log_query.services if await _in_journal(service)]
+    others = [service for service in log_query.services if service not in known]
+    if others and log_query.has_options:
         names = " ".join(others)
         text = f"options present and query resolved to log files for [{names}]\ntry without specifying options\n"
         raise web.HTTPBadRequest(text=text)
-    files = [await opened(partial(_open, root, asked.file))] if asked.file else []
-    answer = web.StreamResponse(
+    files = [await opened(partial(_open, root, log_query.file))] if log_query.file else []
+    response = web.StreamResponse(
         headers={"Content-Type": "text/plain;charset=UTF-8", "X-Content-Type-Options": "nosniff"}
     )
     try:
         for service in others:
             files.append(await opened(partial(_open_service, root, service)))
         if request.headers.get("Accept-Encoding") == "gzip":
-            answer.enable_compression(web.ContentCoding.gzip)
-        async with asyncio.timeout(None if asked.follow and known else QUERY_SECONDS):
-            await answer.prepare(request)
+            response.enable_compression(web.ContentCoding.gzip)
+        async with asyncio.timeout(None if log_query.follow and known else QUERY_SECONDS):
+            await response.prepare(request)
             for descriptor in files:
                 while block := await asyncio.to_thread(os.read, descriptor, BLOCK_BYTES):
-                    await _write(answer, block)
+                    await _write(response, block)
             if known:
-                await _journal(answer, journal_arguments(asked, known))
-            await answer.write_eof()
+                await _journal(response, journal_arguments(log_query, known))
+            await response.write_eof()
     finally:
         for descriptor in files:
             os.close(descriptor)
-    return answer
+    return response
 
 
-async def _write(answer: web.StreamResponse, block: bytes) -> None:
+async def _write(response: web.StreamResponse, block: bytes) -> None:
     SENT_BYTES.get().count += len(block)
-    await answer.write(block)
+    await response.write(block)
 
 
-async def _journal(answer: web.StreamResponse, arguments: Sequence[str]) -> None:
-    """Pass on what the program writes; it ends with the request."""
+async def _journal(response: web.StreamResponse, arguments: Sequence[str]) -> None:
+    """Copy the output of ``journalctl``, which is terminated with the request."""
     child = await _start(arguments)
     try:
         assert child.stdout is not None
         while block := await child.stdout.read(BLOCK_BYTES):
-            await _write(answer, block)
+            await _write(response, block)
     finally:
         await _end(child)
 
 
 async def _in_journal(service: str) -> bool:
-    """Whether the journal has anything of *service*."""
+    """Return whether the journal contains entries of *service*."""
     try:
         child = await _start(["--no-pager", "--quiet", "--lines=1", f"--unit={service}"])
     except OSError:
-        return False  # a machine without a journal
+        return False  # A host without a journal.
     try:
         assert child.stdout is not None
         with contextlib.suppress(TimeoutError):

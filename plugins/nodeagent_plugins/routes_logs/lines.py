@@ -1,7 +1,7 @@
-"""From the lines that a runtime writes to what a container wrote (pure).
+"""Conversion of the runtime's log lines to container output. No I/O.
 
-A line is ``<RFC 3339 time> <stdout|stderr> <tag> <content>``; the tag starts with ``F`` for a full line and ``P`` for
-one that goes on in the next. The older form, one JSON object a line, is read too.
+A line is ``<RFC 3339 time> <stdout|stderr> <tag> <content>``; the tag starts with ``F`` for a complete line and
+``P`` for a part of a line. The older format, one JSON object per line, is supported too.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _json = msgspec.json.Decoder(_JsonLine)
 
 
 class LineReader:
-    """Takes the runtime's file in pieces and gives what the container wrote.
+    """Converts the runtime's file, in chunks, to the container's output.
 
-    Pieces of full lines alone are turned in one go, since a log can be large and most lines are full.
+    Chunks that contain only complete lines are converted in one step, because logs are large and most lines complete.
 
-    :param since: leaves out what was written before; the log is in order of time, so it stops looking once found.
-    :param stream: ``stdout`` or ``stderr`` alone; empty is both.
+    :param since: omit older output; entries are in chronological order, so the check ends with the first match.
+    :param stream: ``stdout`` or ``stderr``; empty for both.
     """
 
     def __init__(self, *, timestamps: bool = False, since: datetime | None = None, stream: bytes = b"") -> None:
@@ -44,7 +44,7 @@ class LineReader:
         self._line_begins = True
 
     def feed(self, piece: bytes) -> bytes:
-        """Return what *piece* completes."""
+        """Return the output that *piece* completes."""
         data = self._rest + piece if self._rest else piece
         end = data.rfind(b"\n") + 1
         if not end and len(data) > MAX_LINE_BYTES:
@@ -54,7 +54,7 @@ class LineReader:
         if not whole:
             return b""
         if self._since is None and not self._stream and self._line_begins:
-            # One call for all lines; it counts only if each of them was a full one.
+            # One call for all lines, valid only if all are complete.
             lines = whole.count(b"\n")
             if self._timestamps:
                 found = _FULL_WITH_TIME.findall(whole)
@@ -69,7 +69,7 @@ class LineReader:
     def _one(self, line: bytes) -> bytes:
         parts = line.split(b" ", 3) if not line.startswith(b"{") else _from_json(line)
         if len(parts) < 3:
-            return b""  # no line of a runtime: torn by a full disk, say
+            return b""  # Not a log line, for example truncated by a full disk.
         time, stream, tag = parts[:3]
         content = parts[3] if len(parts) > 3 else b""
         if self._stream and stream != self._stream:
@@ -85,7 +85,7 @@ class LineReader:
 
 
 def parse_time(text: bytes) -> datetime | None:
-    """Return the time of a line; ``None`` for none. What a microsecond cannot hold is cut off."""
+    """Return the time of a line, truncated to microseconds; ``None`` if it is invalid."""
     found = _ONE_TIME.fullmatch(text)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What part of a log is asked for (pure)."""
+"""Query parameters of container log requests. No I/O."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _STREAMS = {"All": b"", "Stdout": b"stdout", "Stderr": b"stderr"}
 
 
 class UndecodableQuery(ValueError):
-    """A value is not of its type."""
+    """A value has the wrong type."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What to send of a log."""
+    """Selection of a log's content."""
 
     follow: bool = False
     previous: bool = False
@@ -34,14 +34,14 @@ class LogOptions:
     tail_lines: int | None = None
     limit_bytes: int | None = None
     stream: bytes = b""
-    """``stdout`` or ``stderr``; empty is both."""
+    """``stdout`` or ``stderr``; empty for both."""
 
 
 def read_options(query: MultiMapping[str], now: datetime) -> LogOptions:
-    """Return what the query asks for.
+    """Return the options in the query.
 
-    :raises UndecodableQuery: a value is not of its type.
-    :raises ValueError: a value breaks a rule.
+    :raises UndecodableQuery: a value has the wrong type.
+    :raises ValueError: a value is invalid.
     """
     since_seconds = _read(query, "sinceSeconds", parse_int64)
     since = _read(query, "sinceTime", moment)

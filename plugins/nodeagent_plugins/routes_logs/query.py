@@ -1,4 +1,4 @@
-"""What a node log query asks for (pure; spec: config.enableSystemLogQuery)."""
+"""Query parameters of node log queries. No I/O (spec: config.enableSystemLogQuery)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _OPTIONS = ("sinceTime", "untilTime", "tailLines", "pattern", "boot")
 
 
 class Unparsable(ValueError):
-    """A value is not of its type (400)."""
+    """A value has the wrong type (400)."""
 
 
-class Refused(ValueError):
-    """A rule is broken (406)."""
+class InvalidQuery(ValueError):
+    """The query violates a rule (406)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """Services, or one file, with the part of their logs that is wanted."""
+    """Services or one file, and the selection of their logs."""
 
     services: Sequence[str] = ()
     file: str = ""
@@ -42,27 +42,27 @@ class LogQuery:
 
     @property
     def has_options(self) -> bool:
-        """Whether it asks for what only the journal can do."""
+        """Return whether the query uses options that only the journal supports."""
         given = (self.since, self.until, self.tail_lines, self.boot)
         return self.follow or bool(self.pattern) or any(value is not None for value in given)
 
 
 def read_query(query: MultiMapping[str]) -> LogQuery | None:
-    """Return the query; ``None`` for a plain request of a directory.
+    """Return the query; ``None`` for a plain file or directory request.
 
-    :raises Unparsable: a value is not of its type.
-    :raises Refused: a rule is broken.
+    :raises Unparsable: a value has the wrong type.
+    :raises InvalidQuery: a rule is violated.
     """
     if "query" not in query:
         if given := [name for name in _OPTIONS if name in query]:
-            raise Refused(f"{given[0]}: Forbidden: may not be given without query")
+            raise InvalidQuery(f"{given[0]}: Forbidden: may not be given without query")
         return None
     values = query.getall("query")
     if any(not value.strip() for value in values):
         raise Unparsable("query: must not be empty")
     files = [value for value in values if "/" in value or "\\" in value]
     services = [value for value in values if value not in files]
-    asked = LogQuery(
+    log_query = LogQuery(
         services,
         files[0] if files else "",
         _time(query, "sinceTime"),
@@ -72,53 +72,53 @@ def read_query(query: MultiMapping[str]) -> LogQuery | None:
         _number(query, "boot"),
         query.get("follow") in ("1", "true"),
     )
-    _check(asked, files)
-    return asked
+    _check(log_query, files)
+    return log_query
 
 
-def journal_arguments(asked: LogQuery, services: Sequence[str]) -> list[str]:
-    """Return the arguments of ``journalctl``: each a word of its own, for no shell ever sees them."""
+def journal_arguments(log_query: LogQuery, services: Sequence[str]) -> list[str]:
+    """Return the arguments of ``journalctl``, which is started without a shell."""
     arguments = ["--utc", "--no-pager", "--output=short-precise"]
-    if asked.since is not None:
-        arguments.append(f"--since={asked.since:%Y-%m-%d %H:%M:%S}")
-    if asked.until is not None:
-        arguments.append(f"--until={asked.until:%Y-%m-%d %H:%M:%S}")
-    if asked.tail_lines is not None:
-        arguments.append(f"--lines={asked.tail_lines}")
+    if log_query.since is not None:
+        arguments.append(f"--since={log_query.since:%Y-%m-%d %H:%M:%S}")
+    if log_query.until is not None:
+        arguments.append(f"--until={log_query.until:%Y-%m-%d %H:%M:%S}")
+    if log_query.tail_lines is not None:
+        arguments.append(f"--lines={log_query.tail_lines}")
     arguments += [f"--unit={service}" for service in services]
-    if asked.pattern:
-        arguments.append(f"--grep={asked.pattern}")
-    if asked.boot is not None:
-        arguments.append(f"--boot={asked.boot}")
-    if asked.follow:
+    if log_query.pattern:
+        arguments.append(f"--grep={log_query.pattern}")
+    if log_query.boot is not None:
+        arguments.append(f"--boot={log_query.boot}")
+    if log_query.follow:
         arguments.append("--follow")
     return arguments
 
 
-def _check(asked: LogQuery, files: Sequence[str]) -> None:
-    if files and asked.services:
-        raise Refused("query: Invalid value: services and files may not be mixed")
+def _check(log_query: LogQuery, files: Sequence[str]) -> None:
+    if files and log_query.services:
+        raise InvalidQuery("query: Invalid value: services and files may not be mixed")
     if len(files) > 1:
-        raise Refused("query: Too many: one file at most")
-    if len(asked.services) > MAX_SERVICES:
-        raise Refused(f"query: Too many: {MAX_SERVICES} services at most")
-    if files and asked.has_options:
-        raise Refused("query: Invalid value: a file takes no options")
-    for service in asked.services:
+        raise InvalidQuery("query: Too many: one file at most")
+    if len(log_query.services) > MAX_SERVICES:
+        raise InvalidQuery(f"query: Too many: {MAX_SERVICES} services at most")
+    if files and log_query.has_options:
+        raise InvalidQuery("query: Invalid value: a file takes no options")
+    for service in log_query.services:
         if not _SERVICE.fullmatch(service):
-            raise Refused("query: Invalid value: a service is named by up to 256 letters, digits and - _ @ . :")
-    if asked.since is not None and asked.until is not None and asked.until < asked.since:
-        raise Refused("untilTime: Invalid value: must not be before sinceTime")
-    if asked.tail_lines is not None and not 0 <= asked.tail_lines <= MAX_TAIL:
-        raise Refused(f"tailLines: Invalid value: must be between 0 and {MAX_TAIL}")
-    if asked.boot is not None and asked.boot > 0:
-        raise Refused("boot: Invalid value: must be 0 or less")
-    if len(asked.pattern) > MAX_PATTERN or "\0" in asked.pattern:
-        raise Refused(f"pattern: Invalid value: at most {MAX_PATTERN} characters")
+            raise InvalidQuery("query: Invalid value: a service is named by up to 256 letters, digits and - _ @ . :")
+    if log_query.since is not None and log_query.until is not None and log_query.until < log_query.since:
+        raise InvalidQuery("untilTime: Invalid value: must not be before sinceTime")
+    if log_query.tail_lines is not None and not 0 <= log_query.tail_lines <= MAX_TAIL:
+        raise InvalidQuery(f"tailLines: Invalid value: must be between 0 and {MAX_TAIL}")
+    if log_query.boot is not None and log_query.boot > 0:
+        raise InvalidQuery("boot: Invalid value: must be 0 or less")
+    if len(log_query.pattern) > MAX_PATTERN or "\0" in log_query.pattern:
+        raise InvalidQuery(f"pattern: Invalid value: at most {MAX_PATTERN} characters")
     try:
-        re.compile(asked.pattern)
+        re.compile(log_query.pattern)
     except (re.error, RecursionError) as error:
-        raise Refused(f"pattern: Invalid value: {error}") from error
+        raise InvalidQuery(f"pattern: Invalid value: {error}") from error
 
 
 def _time(query: MultiMapping[str], name: str) -> datetime | None:

@@ -1,6 +1,6 @@
-"""Finds what was rotated out of a log while its reader was elsewhere, so that a follower misses no line.
+"""Detection of rotated log files, so that a follower misses no line.
 
-Rotated logs are called ``LOG.<stamp>`` and later ``LOG.<stamp>.gz``; stamps in order are files in order.
+Rotated logs are named ``LOG.<stamp>`` and later ``LOG.<stamp>.gz``; stamps sort by time.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ _UNFINISHED = ".tmp"
 _BEGIN_BYTES = 4096
 
 OpenName = Callable[[str], int]
-"""Opens a file or directory by its path beside the log (``.`` is the directory); raises ``OSError``."""
+"""Opens a path relative to the log's directory (``.`` is the directory); raises ``OSError``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What stands in the place of a log, and what came between."""
+    """Successor of a log, and the files between."""
 
     successor: int | None = None
-    """Descriptor of the file now in the log's place; ``None`` while that is still the one being read."""
+    """Descriptor of the current log file; ``None`` if it is the one being read."""
     missed: Sequence[str] = ()
-    """Stamped names of the files between the one being read and the successor, the oldest first."""
+    """Stamped names of the files between the one being read and the successor, oldest first."""
     older: frozenset[str] | None = None
-    """Stamped names of what was rotated before the file being read; ``None`` when that cannot be told."""
+    """Stamped names of the files before the one being read; ``None`` if unknown."""
 
 
 class RotatedLogs:
-    """The files beside the log *name*; every method blocks."""
+    """Rotated files of the log *name*; every method blocks."""
 
     def __init__(self, open_name: OpenName, name: str) -> None:
         self._open_name, self._name = open_name, name
 
     def look(self, descriptor: int, older: frozenset[str] | None) -> Look:
-        """Look what became of the log that *descriptor* reads.
+        """Check whether the log that *descriptor* reads was rotated.
 
-        :param older: what the last look told of this file; ``None`` before the first.
+        :param older: the older files from the last check; ``None`` for the first check.
         """
         before = self._names()
         try:
@@ -49,7 +49,7 @@ class RotatedLogs:
             return Look(older=older)
         if _identity(found) == _identity(descriptor):
             os.close(found)
-            return Look(older=before)  # it was still in place after these were listed
+            return Look(older=before)  # Not rotated when these were listed.
         try:
             return Look(found, self._between(descriptor, found, older))
         except BaseException:
@@ -57,22 +57,22 @@ class RotatedLogs:
             raise
 
     def open(self, name: str) -> RotatedFile | None:
-        """Open the file of a stamped name, compressed by now or not; ``None`` when it is gone."""
-        for ending in ("", _COMPRESSED, ""):  # it may be compressed between two tries
+        """Open the file with a stamped name, compressed or not; ``None`` if it was deleted."""
+        for ending in ("", _COMPRESSED, ""):  # The file may be compressed between two attempts.
             with contextlib.suppress(OSError):
                 return RotatedFile(self._open_name(f"{name}{ending}"), compressed=bool(ending))
         return None
 
     def _between(self, descriptor: int, successor: int, older: frozenset[str] | None) -> list[str]:
         later: list[str] = []
-        known = older is not None  # without it, only what is seen to follow ours can be told
+        known = older is not None  # Otherwise only the files after ours can be identified.
         for name in sorted(self._names() - (older or frozenset())):
             file = self.open(name)
             if file is None:
                 continue
             try:
                 if file.holds_what(successor):
-                    break  # rotated as well, meanwhile
+                    break  # The successor was rotated concurrently.
                 if file.holds_what(descriptor):
                     known, later = True, []
                 elif known:
@@ -82,7 +82,7 @@ class RotatedLogs:
         return later
 
     def _names(self) -> frozenset[str]:
-        """Return the stamped names, without the ending of compressed files."""
+        """Return the stamped names, without the suffix of compressed files."""
         try:
             directory = self._open_name(".")
         except OSError:
@@ -100,7 +100,7 @@ class RotatedLogs:
 
 
 class RotatedFile:
-    """A rotated log, read as plain text whether compressed or not."""
+    """A rotated log, read as plain text even if it is compressed."""
 
     def __init__(self, descriptor: int, *, compressed: bool) -> None:
         self.descriptor, self.compressed = descriptor, compressed
@@ -109,17 +109,17 @@ class RotatedFile:
         self._raw = raw
 
     def read(self, size: int) -> bytes:
-        """Return up to *size* bytes; none at the end, or where the file is damaged."""
+        """Return up to *size* bytes; empty at the end, or if the file is damaged."""
         try:
             return self._file.read(size)
         except (EOFError, gzip.BadGzipFile):
             return b""
 
     def holds_what(self, descriptor: int) -> bool:
-        """Whether this is the file that *descriptor* has open, or was made from it."""
+        """Return whether this is the open file of *descriptor*, or its compressed copy."""
         if not self.compressed:
             return _identity(self.descriptor) == _identity(descriptor)
-        # Many have one size; but lines begin with the time, so no two files begin alike.
+        # Files can have equal sizes, but each starts with a different time.
         size = os.fstat(descriptor).st_size
         if self._plain_bytes() != size % (1 << 32):
             return False
@@ -129,7 +129,7 @@ class RotatedFile:
         return same
 
     def _plain_bytes(self) -> int:
-        """Return how many bytes it has when not compressed, as its last four bytes tell, up to 4 GiB."""
+        """Return the uncompressed size from the last four bytes of the file, up to 4 GiB."""
         end = os.fstat(self.descriptor).st_size
         return int.from_bytes(os.pread(self.descriptor, 4, max(0, end - 4)), "little")
 

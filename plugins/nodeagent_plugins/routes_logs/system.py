@@ -15,8 +15,8 @@ from nodeagent.base.aio import Clock
 from nodeagent.contracts.server import SENT_BYTES
 from nodeagent_plugins.routes_logs.beneath import open_beneath
 from nodeagent_plugins.routes_logs.follow import opened, read_file
-from nodeagent_plugins.routes_logs.journal import answer_query
-from nodeagent_plugins.routes_logs.query import LogQuery, Refused, Unparsable, read_query
+from nodeagent_plugins.routes_logs.journal import send_logs
+from nodeagent_plugins.routes_logs.query import InvalidQuery, LogQuery, Unparsable, read_query
 from nodeagent_plugins.routes_logs.watch import Watches
 
 MAX_ENTRIES = 10_000
@@ -25,11 +25,11 @@ _BINARY = frozenset({".gz", ".xz", ".zst", ".bz2", ".journal"})
 
 
 class SystemLogs:
-    """Serves what lies beneath *root*; nothing outside is reached, by whatever path or link.
+    """Serves the files under *root*; neither paths nor links can leave it.
 
-    :param queries: whether ``/logs/?query=…`` is answered from journal and files (spec: config.enableSystemLogQuery).
+    :param queries: serve ``/logs/?query=…`` from the journal and files (spec: config.enableSystemLogQuery).
 
-    Beyond the field: ``follow=true`` goes on as the file grows and is rotated, ``tailLines`` begins near its end.
+    Extensions: ``follow=true`` follows the file across rotation, ``tailLines`` starts near its end.
     """
 
     def __init__(self, root: Path, clock: Clock, *, queries: bool = False) -> None:
@@ -39,9 +39,9 @@ class SystemLogs:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         path = request.match_info.get("path", "")
         if self._queries and not path:
-            asked = _query(request)
-            if asked is not None:
-                return await answer_query(request, asked, self._root)
+            log_query = _query(request)
+            if log_query is not None:
+                return await send_logs(request, log_query, self._root)
         try:
             descriptor = await opened(lambda: open_beneath(self._root, path))
         except (OSError, ValueError):
@@ -58,36 +58,36 @@ class SystemLogs:
 
     async def _stream(self, request: web.Request, path: str, tail: int | None) -> web.StreamResponse:
         follow = request.query.get("follow") in ("1", "true")
-        answer = web.StreamResponse(headers={"Content-Type": _type(path), "X-Content-Type-Options": "nosniff"})
-        await answer.prepare(request)
+        response = web.StreamResponse(headers={"Content-Type": _type(path), "X-Content-Type-Options": "nosniff"})
+        await response.prepare(request)
         pieces = read_file(
             lambda: open_beneath(self._root, path),
             str((self._root / path).parent),
             self._watches,
             self._clock,
             tail_lines=tail,
-            goes_on=(lambda: True) if follow else None,
+            more_expected=(lambda: True) if follow else None,
         )
         counted = SENT_BYTES.get()
         try:
             async for piece in pieces:
                 counted.count += len(piece)
                 async with asyncio.timeout(WRITE_SECONDS):
-                    await answer.write(piece)
+                    await response.write(piece)
         finally:
             await pieces.aclose()
-        await answer.write_eof()
-        return answer
+        await response.write_eof()
+        return response
 
 
 async def _file(request: web.Request, descriptor: int, path: str) -> web.StreamResponse:
-    """Send the open file, or the ranges of it that are asked for."""
-    answer = web.FileResponse(f"/proc/self/fd/{descriptor}")
-    answer.headers["Content-Type"] = _type(path)
-    answer.headers["X-Content-Type-Options"] = "nosniff"
-    await answer.prepare(request)  # sends all of it, while the descriptor is open
-    SENT_BYTES.get().count = answer.content_length or 0
-    return answer
+    """Send the open file or the requested ranges."""
+    response = web.FileResponse(f"/proc/self/fd/{descriptor}")
+    response.headers["Content-Type"] = _type(path)
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    await response.prepare(request)  # Sends the complete file while the descriptor is open.
+    SENT_BYTES.get().count = response.content_length or 0
+    return response
 
 
 async def _directory(request: web.Request, descriptor: int, path: str) -> web.StreamResponse:
@@ -101,7 +101,7 @@ async def _directory(request: web.Request, descriptor: int, path: str) -> web.St
 
 
 def _entries(descriptor: int) -> list[str]:
-    """Return the names in order, those of directories with a slash at the end."""
+    """Return the sorted names, with a slash after those of directories."""
     with os.scandir(descriptor) as entries:
         found = []
         for entry in entries:
@@ -116,7 +116,7 @@ def _query(request: web.Request) -> LogQuery | None:
         return read_query(request.query)
     except Unparsable as error:
         raise web.HTTPBadRequest(text=f"{error}\n") from error
-    except Refused as error:
+    except InvalidQuery as error:
         raise web.HTTPNotAcceptable(text=f"{error}\n") from error
 
 
@@ -130,5 +130,5 @@ def _tail_lines(request: web.Request) -> int | None:
 
 
 def _type(path: str) -> str:
-    """Return the media type: logs are text whatever they contain, so that no browser runs what was logged."""
+    """Return the media type: text for all logs, so that browsers do not execute their content."""
     return "application/octet-stream" if Path(path).suffix in _BINARY else "text/plain; charset=utf-8"

@@ -9,13 +9,13 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", r
 
 
 def moment(text: str) -> datetime:
-    """Return a time of RFC 3339, in UTC.
+    """Return an RFC 3339 time in UTC.
 
-    :raises ValueError: it is none, or no time there is.
+    :raises ValueError: the text is invalid or not an existing time.
     """
     if not _TIME.fullmatch(text):
-        raise ValueError(f"{text!r} is not a time of RFC 3339")
+        raise ValueError(f"{text!r} is not an RFC 3339 time")
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
     except OverflowError as error:
-        raise ValueError(f"{text!r} is not a time there is") from error
+        raise ValueError(f"{text!r} is not an existing time") from error

@@ -1,4 +1,4 @@
-"""Learns that something in a directory changed: one inotify instance for all who wait."""
+"""Directory watcher: one inotify instance for all followers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from contextlib import contextmanager
 
 _log = logging.getLogger(__name__)
 
-_MASK = 0x002 | 0x040 | 0x080 | 0x100 | 0x200  # modify, moved from and to, create, delete
+_MASK = 0x002 | 0x040 | 0x080 | 0x100 | 0x200  # IN_MODIFY, IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE and IN_DELETE.
 _EVENT = struct.Struct("iIII")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Watches:
-    """Watches directories while somebody follows a file in them.
+    """Watches the directories of followed files.
 
-    Where the system has no watches left, whoever waits still looks again by itself.
+    Without a watch, for example because the system has none left, followers still poll.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Watches:
 
     @contextmanager
     def watching(self, directory: str) -> Iterator[asyncio.Event]:
-        """Give an event that is set at each change in *directory*."""
+        """Yield an event that is set at each change in *directory*."""
         news = asyncio.Event()
         watch = self._add(directory, news)
         try:
@@ -42,7 +42,7 @@ class Watches:
         if self._descriptor < 0:
             self._descriptor = int(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
             if self._descriptor < 0:
-                _log.warning("No watch for log files", extra={"err": os.strerror(ctypes.get_errno())})
+                _log.warning("Failed to watch log directory, polling", extra={"err": os.strerror(ctypes.get_errno())})
                 return -1
             asyncio.get_running_loop().add_reader(self._descriptor, self._read)
         watch = int(_libc.inotify_add_watch(self._descriptor, os.fsencode(directory), _MASK))
@@ -75,7 +75,7 @@ class Watches:
             while position < len(data):
                 watch, _, _, length = _EVENT.unpack_from(data, position)
                 position += _EVENT.size + length
-                # -1 says that changes were lost: everybody looks
+                # -1 means that changes were lost: notify all followers.
                 for waiting in [self._waiting.get(watch, ())] if watch >= 0 else list(self._waiting.values()):
                     for news in waiting:
                         news.set()

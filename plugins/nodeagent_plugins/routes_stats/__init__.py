@@ -1,4 +1,4 @@
-"""``/stats/summary`` and the pages of metrics beside ``/metrics``: what uses how much, probes, service levels.
+"""``/stats/summary`` and the additional metrics pages: resource usage, probes and SLIs.
 
 spec: config.showHiddenMetricsForVersion
 """
@@ -22,10 +22,10 @@ from nodeagent_plugins.routes_stats.summary import cpu_and_memory, summary
 @hookimpl
 def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
     async def stats(request: web.Request) -> web.Response:
-        asked = [*request.query.getall("only_cpu_and_memory", ())]
+        requested = [*request.query.getall("only_cpu_and_memory", ())]
         if request.method == "POST" and request.content_type == "application/x-www-form-urlencoded":
-            asked += [str(value) for value in (await request.post()).getall("only_cpu_and_memory", ())]
-        brief = asked == ["true"]
+            requested += [str(value) for value in (await request.post()).getall("only_cpu_and_memory", ())]
+        brief = requested == ["true"]
         node, pods = await context.stats.node(), await context.stats.pods(volumes=not brief)
         shown = cpu_and_memory(context.node_name, node, pods) if brief else summary(context.node_name, node, pods)
         return web.Response(body=msgspec.json.encode(shown), content_type="application/json")

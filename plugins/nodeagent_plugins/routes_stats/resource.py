@@ -1,4 +1,4 @@
-"""``/metrics/resource``: processors and memory, for who scales and plots them. Pure."""
+"""``/metrics/resource``: CPU and memory usage for autoscalers and dashboards. No I/O."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _BILLION = 1_000_000_000
 
 
 def resource_families(node: NodeUsage | None, pods: Iterable[PodUsage]) -> list[Family]:
-    """Return the metrics with the times of their measures.
+    """Return the metrics with the times of the measurements.
 
-    :param node: ``None`` when nothing could be measured.
+    :param node: ``None`` if the measurement failed.
     """
     container_started = Family(
-        "container_start_time_seconds", "gauge", "When the container began, in seconds since the epoch.", _CONTAINER
+        "container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds", _CONTAINER
     )
     of_node = _Use("node", "node", ())
     of_containers, of_pods = _Use("container", "container", _CONTAINER), _Use("pod", "pod", _POD)
@@ -32,7 +32,7 @@ def resource_families(node: NodeUsage | None, pods: Iterable[PodUsage]) -> list[
             of_containers.add(container.cpu, container.memory, *values)
         of_pods.add(pod.cpu, pod.memory, pod.name, pod.namespace)
     failed = int(node is None)
-    text = "1 when a container could not be measured, else 0."
+    text = "1 if there was an error while getting container metrics, 0 otherwise"
     errors = [
         Family("resource_scrape_error", "gauge", text),
         Family("scrape_error", "gauge", text, deprecated="1.29.0"),
@@ -43,7 +43,7 @@ def resource_families(node: NodeUsage | None, pods: Iterable[PodUsage]) -> list[
 
 
 class _Use:
-    """The three families of one kind of thing."""
+    """Metric families of containers, pods or the node."""
 
     def __init__(self, name: str, thing: str, labels: tuple[str, ...]) -> None:
         self.families = (

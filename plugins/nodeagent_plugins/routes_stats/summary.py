@@ -1,4 +1,4 @@
-"""Use of the node as the field's summary has it. Pure."""
+"""Resource usage of the node in the format of the Summary API. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nodeagent.contracts.stats import (
 
 
 def summary(node_name: str, node: NodeUsage, pods: Iterable[PodUsage]) -> dict[str, Any]:
-    """Return everything that was measured; what is not known is left out."""
+    """Return all statistics; unknown values are omitted."""
     at = _time_of(node.cpu, node.memory)
     container_fs = node.container_filesystem or node.image_filesystem
     return {
@@ -45,7 +45,7 @@ def summary(node_name: str, node: NodeUsage, pods: Iterable[PodUsage]) -> dict[s
 
 
 def cpu_and_memory(node_name: str, node: NodeUsage, pods: Iterable[PodUsage]) -> dict[str, Any]:
-    """Return what was measured of processors and memory alone."""
+    """Return the statistics of CPU and memory only."""
     return {
         "node": _known(
             {
@@ -95,8 +95,8 @@ def _head(pod: PodUsage) -> dict[str, Any]:
 
 
 def _container(container: ContainerUsage) -> dict[str, Any]:
-    places = {"rootfs": _filesystem(container.rootfs), "logs": _filesystem(container.logs)}
-    return _known({**_brief(container), **places})
+    filesystems = {"rootfs": _filesystem(container.rootfs), "logs": _filesystem(container.logs)}
+    return _known({**_brief(container), **filesystems})
 
 
 def _brief(container: ContainerUsage) -> dict[str, Any]:
@@ -200,5 +200,5 @@ def _time(nanoseconds: int) -> str | None:
 
 
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *fields* without those that are ``None``; a time that is not known is there as ``null``."""
+    """Return *fields* without ``None`` values; an unknown time is ``null``."""
     return {key: value for key, value in fields.items() if value is not None or key in ("time", "startTime")}

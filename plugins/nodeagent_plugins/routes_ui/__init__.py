@@ -1,7 +1,7 @@
-"""``/ui/``: a page for whoever may read this node: its pods with their stages, logs, events and resources.
+"""``/ui/``: web page of the node with its pods and their stages, logs, events and resources.
 
-The files of the page are for everyone and tell nothing; what the page shows it asks for with the credentials of who
-looks at it. Without ``enableDebuggingHandlers`` there is no page.
+The files of the page are public and contain no data; the page requests its data with the user's credentials. Without
+``enableDebuggingHandlers`` there is no page.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
         return _json(await context.queries[STATUS_QUERY].handler(None))
 
     async def pod(request: web.Request) -> web.Response:
-        wanted = WhyRequest(request.match_info["namespace"], request.match_info["pod"])
+        requested = WhyRequest(request.match_info["namespace"], request.match_info["pod"])
         try:
-            return _json(await context.queries[WHY_QUERY].handler(wanted))
+            return _json(await context.queries[WHY_QUERY].handler(requested))
         except ValueError as error:
             return web.Response(status=404, text=f"{error}\n")
 
@@ -55,5 +55,5 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
     )
 
 
-def _json(answer: object) -> web.Response:
-    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+def _json(response: object) -> web.Response:
+    return web.Response(body=msgspec.json.encode(response), content_type="application/json")

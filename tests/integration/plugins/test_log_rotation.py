@@ -237,7 +237,7 @@ async def follow(log: Path, begun: asyncio.Event) -> bytes:
         str(log.parent),
         Watches(),
         SystemClock(),
-        goes_on=lambda: runs,
+        more_expected=lambda: runs,
         rotated=RotatedLogs(open_name, "0.log"),
     )
     reader, text = LineReader(), bytearray()

@@ -82,7 +82,7 @@ async def test_what_cannot_be_checkpointed_is_not_found(pki, tmp_path, path, tex
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (NotImplementedError(), "not offered by this container runtime"),
+        (NotImplementedError(), "does not support checkpoints"),
         (RuntimeFailure("criu is missing"), "checkpointing of default/web/main failed (criu is missing)"),
     ],
 )
@@ -108,7 +108,7 @@ async def test_a_failed_checkpoint_leaves_no_file(pki, tmp_path):
 async def test_a_runtime_without_the_call_is_named(pki, tmp_path):
     status, told = await ask(pki, tmp_path, runtime=FakeRuntime())
 
-    assert (status, "not offered by this container runtime" in told) == (500, True)
+    assert (status, "does not support checkpoints" in told) == (500, True)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-// The node at a glance: resources, pods with their stages, one pod's log and events.
+// Overview of the node: resources, pods with their stages, one pod's log and events.
 
 import { age, request, requestJson, badge, byId, bytes, fill, lines, make, notice, RequestError, signIn } from "./page.js";
 
@@ -16,12 +16,12 @@ let following = null;
 
 signIn(async () => {
   await look();
-  setInterval(() => look().then(() => notice(""), tell), PERIOD_MS);
+  setInterval(() => look().then(() => notice(""), reportError), PERIOD_MS);
 });
 
-function tell(error) {
+function reportError(error) {
   if (error instanceof RequestError && error.status === 401) location.reload();
-  else notice(`The agent does not answer: ${error.message}`);
+  else notice(`The agent does not respond: ${error.message}`);
 }
 
 async function look() {
@@ -46,15 +46,15 @@ function showNode(overview) {
       make("td", { class: "soft" }, condition.message || ""));
   });
   for (const loop of overview.loops.filter((each) => each.problem)) {
-    rows.push(make("tr", {}, make("td", {}, `loop ${loop.name}`), make("td", {}, badge("fails", "bad")),
+    rows.push(make("tr", {}, make("td", {}, `loop ${loop.name}`), make("td", {}, badge("failing", "bad")),
       make("td", { class: "soft" }, loop.problem)));
   }
   for (const pull of overview.pulls) {
     rows.push(make("tr", {}, make("td", {}, "image pull"),
-      make("td", {}, badge(`${pull.waits ? "waits" : "runs"} ${Math.round(pull.seconds)} s`, "warn")),
+      make("td", {}, badge(`${pull.waits ? "queued" : "in progress"} ${Math.round(pull.seconds)} s`, "warn")),
       make("td", { class: "soft" }, `${pull.image} for ${pull.pods.join(", ")}`)));
   }
-  fill(byId("conditions"), rows, "None was computed yet.");
+  fill(byId("conditions"), rows, "Conditions have not been reported yet.");
 }
 
 function showPlots(overview) {
@@ -102,7 +102,7 @@ function showPods(pods) {
   shownPods = pods;
   const rows = pods.map((pod) => {
     const used = use.get(pod.uid);
-    const stage = pod.ready ? badge("serves", "good")
+    const stage = pod.ready ? badge("Ready", "good")
       : pod.stage ? badge(pod.reason || pod.stage, pod.blocked ? "bad" : "warn") : badge(pod.phase.toLowerCase());
     const mark = chosen && chosen.uid === pod.uid ? "choice chosen" : "choice";
     const open = () => choose(pod);
@@ -128,7 +128,7 @@ async function choose(pod) {
   const names = [...(spec.containers || []), ...(spec.initContainers || [])].map((container) => container.name);
   byId("container").replaceChildren(...names.map((name) => make("option", { value: name }, name)));
   follow();
-  await showPod().catch(tell);
+  await showPod().catch(reportError);
 }
 
 async function showPod() {
@@ -138,12 +138,12 @@ async function showPod() {
     why = await requestJson(`data/pods/${encodeURIComponent(pod.namespace)}/${encodeURIComponent(pod.name)}`);
   } catch (error) {
     if (!(error instanceof RequestError) || error.status !== 404) throw error;
-    byId("pod-phase").textContent = "gone";
+    byId("pod-phase").textContent = "deleted";
     byId("pod-phase").className = "badge";
     return;
   }
   if (pod !== chosen) return;
-  byId("pod-phase").textContent = why.ready ? "serves" : why.phase;
+  byId("pod-phase").textContent = why.ready ? "Ready" : why.phase;
   byId("pod-phase").className = `badge ${why.ready ? "good" : why.blocked ? "bad" : ""}`;
   byId("stages").replaceChildren(...why.stages.map((stage) => {
     const shown = badge(stage.stage, KINDS[stage.state]);
@@ -152,13 +152,13 @@ async function showPod() {
   }));
   const next = why.nextTrySeconds == null ? ""
     : why.nextTrySeconds < 1 ? "now" : `in ${Math.round(why.nextTrySeconds)} s`;
-  const told = [["Cause", why.cause], ["Next try", next], ["Remedy", why.remedy]].filter(([, text]) => text);
-  byId("cause").hidden = !why.blocked || !told.length;
-  byId("cause").replaceChildren(...told.flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, ...prose(text))]));
+  const entries = [["Cause", why.cause], ["Next retry", next], ["Remedy", why.remedy]].filter(([, text]) => text);
+  byId("cause").hidden = !why.blocked || !entries.length;
+  byId("cause").replaceChildren(...entries.flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, ...prose(text))]));
   const rows = [...why.events].reverse().map((event) => make("tr", {}, make("td", { class: "soft" }, age(event.last)),
     make("td", {}, badge(event.reason, event.type === "Warning" ? "warn" : "")), make("td", {}, event.note),
     make("td", { class: "number" }, String(event.count))));
-  fill(byId("events"), rows, "Nothing happened since the agent started.");
+  fill(byId("events"), rows, "No events since the agent started.");
 }
 
 /** Return the pieces of a text, what stands between backticks as code. */

@@ -1,4 +1,4 @@
-"""Results count once there are enough in a row."""
+"""Tests for result thresholds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodeagent_plugins.probes.outcome import Streak
 GOOD, BAD = ProbeResult.SUCCESS, ProbeResult.FAILURE
 
 
-def test_counts_after_the_threshold_and_from_then_on() -> None:
+def test_result_is_effective_from_the_threshold_on() -> None:
     streak, probe = Streak(), Probe(success_threshold=2, failure_threshold=3)
 
     counted = [streak.add(result, probe) for result in (BAD, BAD, GOOD, GOOD, GOOD, BAD, BAD, BAD, BAD)]

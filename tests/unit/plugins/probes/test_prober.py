@@ -1,4 +1,4 @@
-"""Probes follow containers through their lives, and their results reach the pod's worker."""
+"""Tests for the prober."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GOOD, BAD, UNKNOWN = ProbeResult.SUCCESS, ProbeResult.FAILURE, ProbeResult.UNKNO
 
 
 class Node:
-    """A prober with a runtime whose containers answer probes as a test says."""
+    """Prober with a runtime whose containers respond as set by the test."""
 
     def __init__(self, tmp_path: Path, clock: FakeClock) -> None:
         self.clock, self.runtime = clock, FakeRuntime(clock)
@@ -44,7 +44,7 @@ class Node:
         self.runtime.on_exec("main", lambda _: ExecResult(0 if self.healthy else 1, b"output"))
 
     def look(self, pod: Pod) -> None:
-        """Do what a sync does: look at the runtime, then hand the pod to the prober."""
+        """Update the observed state and pass the pod to the prober, as a sync does."""
         observed = self.runtime.pod(pod.uid)
         self.directory.add(pod, observed=observed)
         self.prober.add_pod(pod, observed)
@@ -65,12 +65,12 @@ async def node(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Node]:
 
 
 def probed_pod(*kinds: str, **fields: Any) -> Pod:
-    """Return a pod whose container has these probes; fields are those of every probe."""
+    """Return a pod whose container has these probes; the fields apply to each probe."""
     probe = {"exec": {"command": ["check"]}, "timeoutSeconds": 1, "periodSeconds": 10, "failureThreshold": 3, **fields}
     return make_pod(containers=[make_container(**{f"{kind}_probe": probe for kind in kinds})])
 
 
-async def test_before_the_first_result_the_field_s_values_hold(node: Node) -> None:
+async def test_initial_results_equal_upstream(node: Node) -> None:
     pod = probed_pod("liveness", "readiness", "startup", initialDelaySeconds=5)
     web = node.runtime.start("main", pod)
 
@@ -80,7 +80,7 @@ async def test_before_the_first_result_the_field_s_values_hold(node: Node) -> No
     assert node.directory.triggered == []
 
 
-async def test_a_container_without_probes_has_no_results(node: Node) -> None:
+async def test_container_without_probes_has_no_results(node: Node) -> None:
     pod = make_pod()
     web = node.runtime.start("main", pod)
     node.look(pod)
@@ -89,7 +89,7 @@ async def test_a_container_without_probes_has_no_results(node: Node) -> None:
     assert len(node.context.tasks) == 0
 
 
-async def test_a_container_just_started_is_known_before_the_next_sync(node: Node, clock: FakeClock) -> None:
+async def test_container_has_results_right_after_its_start(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("readiness")
     node.look(pod)
     web = node.runtime.start("main", pod)
@@ -103,7 +103,7 @@ async def test_a_container_just_started_is_known_before_the_next_sync(node: Node
     assert node.directory.triggered == [pod.uid]
 
 
-async def test_probes_each_period_after_the_initial_delay(node: Node, clock: FakeClock) -> None:
+async def test_probe_runs_each_period_after_the_initial_delay(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("liveness", initialDelaySeconds=15)
     node.runtime.start("main", pod)
     node.look(pod)
@@ -117,7 +117,7 @@ async def test_probes_each_period_after_the_initial_delay(node: Node, clock: Fak
     assert (before, first, node.probed()) == (0, 1, 4)
 
 
-async def test_a_restarted_agent_spreads_its_first_probes(
+async def test_restarted_agent_spreads_its_first_probes(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("random.random", lambda: 0.5)
@@ -135,14 +135,12 @@ async def test_a_restarted_agent_spreads_its_first_probes(
 
 
 def reported_as(pod: Pod, container_id: str, *, ready: bool, started: bool) -> Pod:
-    """Return *pod* as the API server has it after an earlier run of the agent."""
+    """Return *pod* as stored on the API server before a restart."""
     shown = ContainerStatus(name="main", container_id=f"fake://{container_id}", ready=ready, started=started)
     return make_pod(containers=list(pod.spec.containers), status=PodStatus(container_statuses=[shown]))
 
 
-async def test_a_restarted_agent_keeps_what_was_reported_until_a_probe_says_otherwise(
-    node: Node, clock: FakeClock
-) -> None:
+async def test_reported_results_remain_until_a_probe_changes_them(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("readiness", "startup", failureThreshold=1)
     web = node.runtime.start("main", pod)
     pod = reported_as(pod, web, ready=True, started=True)
@@ -159,7 +157,7 @@ async def test_a_restarted_agent_keeps_what_was_reported_until_a_probe_says_othe
     assert node.probed() == 1  # startup is not probed again
 
 
-async def test_what_was_reported_of_another_container_holds_for_that_one_alone(node: Node) -> None:
+async def test_reported_results_apply_only_to_their_container(node: Node) -> None:
     pod = probed_pod("readiness", "startup", initialDelaySeconds=5)
     web = node.runtime.start("main", pod)
     pod = reported_as(pod, "before", ready=True, started=True)
@@ -169,7 +167,7 @@ async def test_what_was_reported_of_another_container_holds_for_that_one_alone(n
     assert node.results(web) == [None, BAD, UNKNOWN]
 
 
-async def test_a_restarted_agent_waits_on_for_a_startup_that_was_not_over(node: Node) -> None:
+async def test_startup_in_progress_continues_after_a_restart(node: Node) -> None:
     pod = probed_pod("readiness", "startup", initialDelaySeconds=5)
     web = node.runtime.start("main", pod)
 
@@ -178,7 +176,7 @@ async def test_a_restarted_agent_waits_on_for_a_startup_that_was_not_over(node: 
     assert node.results(web) == [None, BAD, UNKNOWN]
 
 
-async def test_readiness_changes_after_its_thresholds(node: Node, clock: FakeClock) -> None:
+async def test_readiness_changes_at_its_thresholds(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("readiness", successThreshold=2, failureThreshold=2)
     web = node.runtime.start("main", pod)
     node.look(pod)
@@ -196,7 +194,7 @@ async def test_readiness_changes_after_its_thresholds(node: Node, clock: FakeClo
 
 
 @pytest.mark.parametrize(("kind", "name"), [(LIVENESS, "liveness"), (STARTUP, "startup")])
-async def test_a_failure_waits_for_a_new_container(node: Node, clock: FakeClock, kind: ProbeKind, name: str) -> None:
+async def test_failed_probe_waits_for_a_new_container(node: Node, clock: FakeClock, kind: ProbeKind, name: str) -> None:
     pod = probed_pod(name, failureThreshold=2)
     first = node.runtime.start("main", pod)
     node.healthy = False
@@ -218,7 +216,7 @@ async def test_a_failure_waits_for_a_new_container(node: Node, clock: FakeClock,
     assert node.probed() == 3
 
 
-async def test_others_wait_for_startup(node: Node, clock: FakeClock) -> None:
+async def test_liveness_and_readiness_wait_for_startup(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("liveness", "readiness", "startup")
     web = node.runtime.start("main", pod)
     node.healthy = False
@@ -233,11 +231,11 @@ async def test_others_wait_for_startup(node: Node, clock: FakeClock) -> None:
 
     assert (waiting, tried) == ([GOOD, BAD, UNKNOWN], 2)
     assert node.results(web) == [GOOD, GOOD, GOOD]
-    assert done == 2 + 3  # startup, and at once the two that waited for it
+    assert done == 2 + 3  # Startup, and immediately the two probes that waited for it.
     assert node.probed() == done + 2  # startup is over
 
 
-async def test_a_stopped_container_is_not_ready(node: Node, clock: FakeClock) -> None:
+async def test_exited_container_is_not_ready(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("liveness", "readiness")
     web = node.runtime.start("main", pod)
     node.look(pod)
@@ -251,7 +249,7 @@ async def test_a_stopped_container_is_not_ready(node: Node, clock: FakeClock) ->
     assert node.probed() == 2
 
 
-async def test_a_probe_that_cannot_be_made_counts_for_nothing(node: Node, clock: FakeClock) -> None:
+async def test_probe_error_does_not_count(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("liveness", failureThreshold=1)
     web = node.runtime.start("main", pod)
     node.runtime.fail("exec_sync", RuntimeUnavailable("gone"), times=None)
@@ -264,7 +262,7 @@ async def test_a_probe_that_cannot_be_made_counts_for_nothing(node: Node, clock:
     assert [event.note for event in node.recorder.of("Unhealthy")] == ["Liveness probe errored: rpc error: gone"]
 
 
-async def test_a_fault_of_the_prober_does_not_end_the_probe(
+async def test_bug_in_the_prober_does_not_stop_the_probe(
     node: Node, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: Any) -> Any:
@@ -312,28 +310,28 @@ async def test_liveness_probes_resume_after_stopped_pod_is_permitted(node: Node,
     assert node.results(again) == [BAD, None, None]
 
 
-async def test_a_container_that_is_being_started_is_probed_soon_after(node: Node, clock: FakeClock) -> None:
+async def test_container_that_is_being_started_is_probed_soon(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("readiness", periodSeconds=60)
     web = node.runtime.start("main", pod)
-    picture = node.runtime.pod(pod.uid)
-    starting = replace(picture, containers=[replace(picture.containers[0], state=ContainerState.CREATED)])
+    observed = node.runtime.pod(pod.uid)
+    starting = replace(observed, containers=[replace(observed.containers[0], state=ContainerState.CREATED)])
     node.directory.add(pod, observed=starting)
     node.prober.add_pod(pod, starting)
     await clock.settle()
 
-    node.directory.add(pod, observed=picture)
+    node.directory.add(pod, observed=observed)
     await clock.advance(1)
 
     assert node.prober.result(web, READINESS) is GOOD
 
 
-async def test_a_redirect_away_is_told_and_counts_as_success(
+async def test_redirect_to_another_host_is_a_success_with_a_warning(
     node: Node, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nodeagent_plugins.probes.outcome import Outcome, Verdict
+    from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind
 
     async def away(*_: Any) -> Outcome:
-        return Outcome(Verdict.WARNING, "Probe terminated redirects")
+        return Outcome(OutcomeKind.WARNING, "Probe terminated redirects")
 
     monkeypatch.setattr("nodeagent_plugins.probes.actions.probe_http", away)
     pod = make_pod(containers=[make_container(readiness_probe={"httpGet": {"port": 80}})])
@@ -356,7 +354,7 @@ async def delete(node: Node, pod: Pod) -> None:
 
 
 @pytest.mark.parametrize("end", [end_liveness, delete])
-async def test_of_a_pod_that_ends_only_readiness_goes_on(
+async def test_only_readiness_continues_for_a_terminating_pod(
     node: Node, clock: FakeClock, end: Callable[[Node, Pod], Any]
 ) -> None:
     pod = probed_pod("liveness", "readiness", failureThreshold=1)
@@ -372,7 +370,7 @@ async def test_of_a_pod_that_ends_only_readiness_goes_on(
     assert len(node.context.tasks) == 1
 
 
-async def test_a_removed_pod_leaves_nothing(node: Node, clock: FakeClock) -> None:
+async def test_removed_pod_has_no_tasks_or_results(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("liveness", "readiness", "startup")
     web = node.runtime.start("main", pod)
     node.look(pod)
@@ -387,7 +385,7 @@ async def test_a_removed_pod_leaves_nothing(node: Node, clock: FakeClock) -> Non
     assert clock.sleepers == 0
 
 
-async def test_a_changed_probe_replaces_its_worker_alone(node: Node, clock: FakeClock) -> None:
+async def test_changed_probe_replaces_only_its_worker(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("liveness", "readiness")
     node.runtime.start("main", pod)
     node.look(pod)
@@ -402,7 +400,7 @@ async def test_a_changed_probe_replaces_its_worker_alone(node: Node, clock: Fake
     assert node.probed() == 2 + 5
 
 
-async def test_sidecars_are_probed_and_plain_init_containers_are_not(node: Node, clock: FakeClock) -> None:
+async def test_sidecars_are_probed_and_init_containers_are_not(node: Node, clock: FakeClock) -> None:
     probe = {"exec": {"command": ["check"]}}
     pod = make_pod(
         init_containers=[
@@ -420,11 +418,11 @@ async def test_sidecars_are_probed_and_plain_init_containers_are_not(node: Node,
     assert node.prober.result(plain, READINESS) is None
 
 
-async def test_the_plugin_provides_a_prober(node: Node) -> None:
+async def test_plugin_provides_a_prober(node: Node) -> None:
     assert isinstance(probes.nodeagent_provide_prober(node.context), ProbeManager)
 
 
-async def test_results_of_probes_are_counted_as_long_as_the_pod_is_there(node: Node, clock: FakeClock) -> None:
+async def test_probe_metrics_exist_as_long_as_the_pod(node: Node, clock: FakeClock) -> None:
     pod = make_pod("counted", containers=[make_container(readiness_probe={"exec": {"command": ["check"]}})])
     node.runtime.start("main", pod)
     labels = ("main", "counted", "default", pod.uid)

@@ -1,4 +1,4 @@
-"""Connections of probes linger near by only, and say why they failed."""
+"""Tests for connections of probes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodeagent_plugins.probes import tcp
-from nodeagent_plugins.probes.outcome import Outcome, Verdict
+from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def test_neighbours_differ_in_their_last_group(one: str, other: str, near: bool)
         (TimeoutError(), "dial tcp 10.0.0.1:80: i/o timeout"),
     ],
 )
-async def test_a_connection_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, error: Exception, output: str) -> None:
-    async def refuse(*_: Any) -> Any:
+async def test_failed_connection_has_the_reason(monkeypatch: pytest.MonkeyPatch, error: Exception, output: str) -> None:
+    async def fail(*_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(tcp, "open_connection", refuse)
+    monkeypatch.setattr(tcp, "open_connection", fail)
 
-    assert await tcp.probe_tcp("10.0.0.1", 80, 1) == Outcome(Verdict.FAILURE, output)
+    assert await tcp.probe_tcp("10.0.0.1", 80, 1) == Outcome(OutcomeKind.FAILURE, output)

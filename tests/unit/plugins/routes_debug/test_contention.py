@@ -1,4 +1,4 @@
-"""The profile of contention names what holds the event loop up, and is off unless asked for."""
+"""Tests for the contention profile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 30.0
 
 
 def hold_the_loop_up(profile):
-    """Block until that is seen: how soon the watching thread gets its turn is the machine's affair."""
+    """Block until that is seen: the watching thread may be scheduled late."""
     until = time.monotonic() + SECONDS
     while not seen(profile) and time.monotonic() < until:
         time.sleep(0.02)
@@ -33,11 +33,11 @@ def seen(profile):
 
 
 @pytest.mark.row("config.enableContentionProfiling")
-async def test_what_holds_the_loop_up_is_named(tmp_path):
+async def test_blocking_code_is_named(tmp_path):
     context = make_context(tmp_path, config=make_config(enable_contention_profiling=True))
     manager = load_plugin(routes_debug, name="routes_debug", context=context)
-    (answer,) = manager.provide_all("nodeagent_provide_background_loops", context=context, plugins=manager)
-    (profile,) = answer.value
+    (response,) = manager.provide_all("nodeagent_provide_background_loops", context=context, plugins=manager)
+    (profile,) = response.value
     task = asyncio.create_task(profile.run())
     try:
         await asyncio.sleep(0.1)
@@ -61,26 +61,26 @@ async def test_what_holds_the_loop_up_is_named(tmp_path):
         {"enable_contention_profiling": True, "enable_profiling_handler": False},
     ],
 )
-def test_it_is_off_unless_asked_for(tmp_path, fields):
+def test_contention_profile_is_off_by_default(tmp_path, fields):
     context = make_context(tmp_path, config=make_config(**fields))
     manager = load_plugin(routes_debug, name="routes_debug", context=context)
-    (answer,) = manager.provide_all("nodeagent_provide_background_loops", context=context, plugins=manager)
+    (response,) = manager.provide_all("nodeagent_provide_background_loops", context=context, plugins=manager)
 
-    assert answer.value == ()
+    assert response.value == ()
     assert ContentionProfile().stacks() == {}
 
 
 @pytest.mark.row("config.enableContentionProfiling", "path.agent./debug/pprof/")
-@pytest.mark.parametrize("asked", [True, False])
-async def test_its_path_tells_what_held_the_loop_up(tmp_path, monkeypatch, asked):
+@pytest.mark.parametrize("requested", [True, False])
+async def test_block_profile_names_blocking_code(tmp_path, monkeypatch, requested):
     stack = (Frame("hold_the_loop_up", "loop.py", 7),)
     monkeypatch.setattr(ContentionProfile, "stacks", lambda self: {stack: (1, 400_000_000)})
-    context = make_context(tmp_path, config=make_config(enable_contention_profiling=asked))
+    context = make_context(tmp_path, config=make_config(enable_contention_profiling=requested))
     manager = load_plugin(routes_debug, name="routes_debug", context=context)
-    (answer,) = manager.provide_all("nodeagent_provide_routes", context=context, plugins=manager)
-    (route,) = [route for route in answer.value if route.path == "/debug/pprof/{profile}"]
+    (response,) = manager.provide_all("nodeagent_provide_routes", context=context, plugins=manager)
+    (route,) = [route for route in response.value if route.path == "/debug/pprof/{profile}"]
 
     request = make_mocked_request("GET", "/debug/pprof/block?debug=1", match_info={"profile": "block"})
     text = (await route.handler(request)).text
 
-    assert text == ("0.400 s in 1 delays\n\thold_the_loop_up\tloop.py:7\n" if asked else "")
+    assert text == ("0.400 s in 1 delays\n\thold_the_loop_up\tloop.py:7\n" if requested else "")

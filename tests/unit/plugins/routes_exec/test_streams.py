@@ -1,4 +1,4 @@
-"""What a request for streams asks for."""
+"""Tests for the query parameters of streaming requests."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from multidict import MultiDict
 from nodeagent_plugins.routes_exec.streams import MAX_PORTS, Streams, read_ports, read_streams
 
 
-def test_a_terminal_has_no_stream_of_errors():
-    asked = MultiDict({"input": "1", "output": "1", "error": "1", "tty": "1"})
+def test_terminal_has_no_separate_stderr():
+    query = MultiDict({"input": "1", "output": "1", "error": "1", "tty": "1"})
 
-    assert read_streams(asked) == Streams(stdin=True, stdout=True, stderr=False, tty=True)
+    assert read_streams(query) == Streams(stdin=True, stdout=True, stderr=False, tty=True)
 
 
 @pytest.mark.parametrize("query", [{}, {"tty": "1"}, {"output": "0"}, {"stdin": "1"}])
-def test_one_stream_at_least_is_needed(query):
+def test_at_least_one_stream_is_required(query):
     with pytest.raises(ValueError, match="at least 1 of stdin, stdout, stderr"):
         read_streams(MultiDict(query))
 
 
-def test_ports_come_repeated_or_in_lists_and_for_websockets_alone():
+def test_ports_are_repeated_or_listed_for_websockets_only():
     query = MultiDict([("port", "80,443"), ("port", "8080")])
 
     assert read_ports(query, websocket=True) == [80, 443, 8080]
@@ -28,6 +28,6 @@ def test_ports_come_repeated_or_in_lists_and_for_websockets_alone():
 
 
 @pytest.mark.parametrize("text", ["", "0", "65536", "x", "-1", "1,,2", "٣", ",".join(["1"] * (MAX_PORTS + 1))])
-def test_what_is_no_port_is_refused(text):
+def test_invalid_port_is_rejected(text):
     with pytest.raises(ValueError):
         read_ports(MultiDict({"port": text}), websocket=True)

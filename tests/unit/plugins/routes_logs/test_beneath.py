@@ -1,4 +1,4 @@
-"""Links lead to files beneath the directory, and never out of it."""
+"""Tests for the safe opening of files under a directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodeagent_plugins.routes_logs.beneath import open_beneath
 
 @pytest.fixture(params=["by the kernel", "name by name"])
 def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory as ``/var/log`` is, with something beside it that nobody is to see."""
+    """Directory like ``/var/log`` with a file outside of it."""
     if request.param == "name by name":
         monkeypatch.setattr(beneath, "_NO_OPENAT2", frozenset(errno.errorcode))
     log = tmp_path / "log"
@@ -35,7 +35,7 @@ def read(root: Path, name: str, *, links: bool = True) -> str:
 
 
 @pytest.mark.parametrize("relative", [True, False])
-def test_a_link_to_a_log_of_a_pod_is_followed(root: Path, relative: bool) -> None:
+def test_link_to_a_pod_log_is_followed(root: Path, relative: bool) -> None:
     target = Path("../pods/web/0.log") if relative else root / "pods/web/0.log"
     (root / "containers/web.log").symlink_to(target)
 
@@ -45,14 +45,14 @@ def test_a_link_to_a_log_of_a_pod_is_followed(root: Path, relative: bool) -> Non
 
 
 @pytest.mark.parametrize("target", ["{root}/../secret", "../secret", "/etc/hostname", "{root}-other", "loop"])
-def test_a_link_that_leads_out_is_refused(root: Path, target: str) -> None:
+def test_link_that_leaves_the_directory_is_rejected(root: Path, target: str) -> None:
     (root / "loop").symlink_to(target.format(root=root))
 
     with pytest.raises(OSError, match="loop"):
         read(root, "loop")
 
 
-def test_a_path_that_leads_out_is_refused_also_when_it_comes_back(root: Path) -> None:
+def test_path_that_leaves_the_directory_is_rejected(root: Path) -> None:
     for name in ("../secret", "../log/pods/web/0.log"):
         with pytest.raises(OSError, match="Invalid cross-device link"):
             read(root, name)

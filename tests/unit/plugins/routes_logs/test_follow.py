@@ -1,4 +1,4 @@
-"""The last lines of a file begin where counting from its start says."""
+"""Tests for the offset of the last lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodeagent_plugins.routes_logs import follow
 
 
 @given(st.binary(max_size=200).map(lambda data: data.replace(b"\r", b"\n")), st.integers(0, 20), st.integers(1, 40))
-def test_the_tail_begins_where_counting_says(data, lines, block):
+def test_tail_offset_equals_counting_from_the_start(data, lines, block):
     size_before, follow.BLOCK_BYTES = follow.BLOCK_BYTES, block
     try:
         with tempfile.TemporaryFile() as file:
@@ -26,6 +26,6 @@ def test_the_tail_begins_where_counting_says(data, lines, block):
     whole = data.split(b"\n")
     if whole[-1] == b"":
         whole.pop()
-    wanted = whole[-lines:] if lines else []
-    expected = b"\n".join(wanted) + (b"\n" if data.endswith(b"\n") and wanted else b"")
+    last_lines = whole[-lines:] if lines else []
+    expected = b"\n".join(last_lines) + (b"\n" if data.endswith(b"\n") and last_lines else b"")
     assert data[offset:] == expected

@@ -1,4 +1,4 @@
-"""What a container wrote comes out of the runtime's file the same, in whatever pieces it is read."""
+"""Tests for the conversion of log lines."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ def read(data, sizes=(), **options):
 
 
 @given(st.lists(ENTRY, max_size=12), st.lists(st.integers(1, 60), max_size=20), st.booleans())
-def test_pieces_make_no_difference(entries, sizes, timestamps):
+def test_chunk_sizes_do_not_change_the_output(entries, sizes, timestamps):
     data = b"".join(entry(*e) for e in entries)
 
     assert read(data, sizes, timestamps=timestamps) == read(data, timestamps=timestamps)
 
 
 @given(st.lists(ENTRY, max_size=12))
-def test_contents_come_out_with_ends_only_where_a_line_ends(entries):
+def test_output_has_line_breaks_only_at_line_ends(entries):
     expected = b"".join(text + (b"" if tag == b"P" else b"\n") for _, _, tag, text in entries)
 
     assert read(b"".join(entry(*e) for e in entries)) == expected
 
 
-def test_a_torn_line_takes_no_other_one_with_it():
+def test_truncated_line_affects_no_other():
     torn = entry(1, b"stdout", b"F", b"one") + b"2024-01\n" + entry(2, b"stderr", b"F", b"two stdout F three")
 
     assert read(torn) == b"one\ntwo stdout F three\n"
 
 
-def test_a_line_without_an_end_is_held_to_a_bound():
+def test_line_without_end_is_limited():
     reader = LineReader()
 
     assert reader.feed(b"2024-01-01T00:00:00Z stdout F " + b"x" * 100) == b""
     assert len(reader.feed(b"x" * 2_000_000)) == 2_000_101
 
 
-def test_times_of_every_form_are_understood():
+def test_all_time_formats_are_parsed():
     assert parse_time(b"2024-01-01T02:00:00.5+02:00") == datetime(2024, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC)
     assert parse_time(b"2024-01-01T00:00:00Z") == datetime(2024, 1, 1, tzinfo=UTC)
     assert parse_time(b"2024-13-01T00:00:00Z") is None

@@ -1,4 +1,4 @@
-"""A follower reads what was rotated between two looks, compressed or not, each line once and in order."""
+"""Tests for following a log across rotations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodeagent_plugins.routes_logs.watch import Watches
 
 
 class Log:
-    """A log that a test rotates as the agent would."""
+    """A log that the test rotates like the agent."""
 
     def __init__(self, directory):
         self.path = directory / "0.log"
@@ -42,7 +42,7 @@ class Log:
 
 
 class Follower:
-    """Collects what a follower reads; ``step`` lets it look once more."""
+    """Collects the output of a follower; ``step`` runs one check."""
 
     def __init__(self, log, clock):
         self._log, self._clock = log, clock
@@ -68,7 +68,7 @@ class Follower:
             str(self._log.path.parent),
             Watches(),
             self._clock,
-            goes_on=lambda: self.runs,
+            more_expected=lambda: self.runs,
             rotated=RotatedLogs(self._log.open_name, "0.log"),
         )
         async with contextlib.aclosing(pieces):
@@ -82,7 +82,7 @@ def log(tmp_path):
     return Log(tmp_path)
 
 
-async def test_several_rotations_between_two_looks(log, clock):
+async def test_several_rotations_between_two_checks(log, clock):
     log.rotate()
     log.write("1 ")
     async with Follower(log, clock).following() as follower:
@@ -97,7 +97,7 @@ async def test_several_rotations_between_two_looks(log, clock):
         assert follower.text == "1 2 3 4 5 "
 
 
-async def test_what_was_compressed_meanwhile_is_read_too(log, clock):
+async def test_concurrently_compressed_file_is_read(log, clock):
     log.write("older ")
     log.compress(log.rotate())
     log.write("1 ")
@@ -113,7 +113,7 @@ async def test_what_was_compressed_meanwhile_is_read_too(log, clock):
         assert follower.text == "1 2 3 longer 4 "
 
 
-async def test_files_of_one_size_are_told_apart(log, clock):
+async def test_files_of_equal_size_are_distinguished(log, clock):
     log.write("0 ")
     log.compress(log.rotate())
     log.write("1 ")
@@ -127,7 +127,7 @@ async def test_files_of_one_size_are_told_apart(log, clock):
         assert follower.text == "1 2 3 "
 
 
-async def test_a_log_that_is_being_rotated_is_waited_for(log, clock):
+async def test_follower_waits_for_a_log_that_is_being_rotated(log, clock):
     log.path.unlink()
     async with Follower(log, clock).following() as follower:
         log.path.write_text("1 ")
@@ -135,7 +135,7 @@ async def test_a_log_that_is_being_rotated_is_waited_for(log, clock):
         assert follower.text == "1 "
 
 
-async def test_after_its_own_file_was_removed_it_reads_what_is_left(log, clock):
+async def test_follower_reads_the_remaining_files_after_its_own_is_deleted(log, clock):
     log.write("1 ")
     async with Follower(log, clock).following() as follower:
         ours = log.rotate()
@@ -147,7 +147,7 @@ async def test_after_its_own_file_was_removed_it_reads_what_is_left(log, clock):
         assert follower.text == "1 2 longer 3 "
 
 
-async def test_a_slow_reader_misses_nothing_that_is_still_there(log, clock):
+async def test_slow_reader_misses_no_existing_line(log, clock):
     log.write("1 ")
     follower = Follower(log, clock)
     follower.paused.clear()
@@ -161,7 +161,7 @@ async def test_a_slow_reader_misses_nothing_that_is_still_there(log, clock):
         assert follower.text == "1 2 long 3 longer 4 longest "
 
 
-async def test_what_the_runtime_still_writes_into_the_old_file_comes_before_the_new(log, clock):
+async def test_late_output_to_the_old_file_precedes_the_new(log, clock):
     log.write("1 ")
     async with Follower(log, clock).following() as follower:
         old = log.rotate()
@@ -173,7 +173,7 @@ async def test_what_the_runtime_still_writes_into_the_old_file_comes_before_the_
         assert follower.text == "1 2 3 "
 
 
-async def test_ends_with_the_container(log, clock):
+async def test_following_ends_with_the_container(log, clock):
     log.write("1 ")
     async with Follower(log, clock).following() as follower:
         log.rotate()

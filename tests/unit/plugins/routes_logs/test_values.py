@@ -13,7 +13,7 @@ from nodeagent_plugins.routes_logs.values import moment
     ("text", "hour"),
     [("2024-01-01T05:00:00Z", 5), ("2024-01-01T05:00:00.123456789Z", 5), ("2024-01-01T05:00:00+02:00", 3)],
 )
-def test_a_time_is_read(text, hour):
+def test_time_is_parsed(text, hour):
     found = moment(text)
 
     assert found.replace(microsecond=0) == datetime(2024, 1, 1, hour, tzinfo=UTC)
@@ -32,6 +32,6 @@ def test_a_time_is_read(text, hour):
         "0001-01-01T00:00:00+12:00",
     ],
 )
-def test_what_is_no_time_is_refused(text):
+def test_invalid_time_is_rejected(text):
     with pytest.raises(ValueError):
         moment(text)
