@@ -20,7 +20,6 @@ from nodeagent.components import (
 )
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.certificates import client_store_name, current_pair, serving_is_requested
-from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.diagnostics import LoopLine
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.event_journal import EventJournal
@@ -32,6 +31,7 @@ from nodeagent.node.overview import Overview
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pleg.evented import EventedPleg
 from nodeagent.pleg.generic import GenericPleg
+from nodeagent.plugin_context import new_context
 from nodeagent.plugin_report import PluginReport
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import ChangeKind, DesiredPods, is_static
@@ -87,15 +87,15 @@ class Agent:
         self.exit_code = 0
 
         node_reference = ObjectReference(kind="Node", name=settings.node_name, uid=settings.node_name)
-        context = AgentContext(
-            config=config,
-            gates=loaded.gates,
-            settings=settings,
+        context = new_context(
+            config,
+            loaded.gates,
+            settings,
             clock=clock,
             tasks=TaskOwner("plugins"),
             plugin_settings=plugin_settings or {},
-            node_reference=lambda: node_reference,
         )
+        context.node_reference = lambda: node_reference
         self.context = context
         plugins.provide_all("nodeagent_configure", config=config, context=context, plugins=plugins)
         if not settings.standalone:

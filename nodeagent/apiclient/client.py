@@ -6,6 +6,7 @@ import logging
 import platform
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,7 +18,7 @@ from nodeagent.base import identity
 from nodeagent.base.aio import Clock, TokenBucket
 from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Histogram
-from nodeagent.contracts.api import Listing, PatchType, Resource, WatchEvent, WatchType
+from nodeagent.contracts.api import ApiProbe, Listing, PatchType, Resource, WatchEvent, WatchType
 from nodeagent.errors import ApiError, ApiGone, ApiUnavailable
 
 DEADLINE_SECONDS = 30.0
@@ -86,6 +87,21 @@ class Client:
     async def close(self) -> None:
         """Close the connections, also those of the clients that share them."""
         await self._transport.close()
+
+    async def probe(self, deadline_seconds: float) -> ApiProbe:
+        try:
+            response = await self._transport.request(
+                Request("GET", "/version", {"User-Agent": self._agent}), deadline_seconds
+            )
+        except TimeoutError as error:
+            raise ApiUnavailable(f"no response within {deadline_seconds:g} s") from error
+        except ConnectionLost as error:
+            raise ApiUnavailable(str(error)) from error
+        try:
+            date = parsedate_to_datetime(response.headers.get("date", ""))
+        except ValueError:
+            date = None
+        return ApiProbe(response.status, date)
 
     async def get(
         self, resource: Resource, name: str, namespace: str = "", *, into: type[T], cached: bool = False

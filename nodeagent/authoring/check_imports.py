@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterator
 from nodeagent.authoring.findings import Finding, Rule
 from nodeagent.authoring.source import Module
 
-ALLOWED = ("apiclient", "base", "config", "contracts", "errors", "model")
+ALLOWED = ("base", "contracts", "errors", "model")
 """Packages of ``nodeagent`` that plugins may import, in addition to ``hookimpl`` and ``__version__``."""
 
 _PUBLIC = {"hookimpl", "__version__", *ALLOWED}
 
 
 def check_imports(module: Module, own: Collection[str], others: Collection[str]) -> Iterator[Finding]:
-    """Yield a finding for each import that is not allowed; imports under ``TYPE_CHECKING`` are.
+    """Yield a finding for each import that is not allowed; imports under ``TYPE_CHECKING`` count.
 
     :param own: top-level packages of this plugin.
     :param others: top-level packages of other plugins.
@@ -51,16 +51,7 @@ def _check(target: str, own: Collection[str], others: Collection[str]) -> tuple[
     return Rule.CORE_IMPORT, f"{target} is internal and may change; use only nodeagent.hookimpl and {allowed}"
 
 
-def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import | ast.ImportFrom):
-            yield child
-        elif isinstance(child, ast.If) and _for_type_checker(child.test):
-            for other in child.orelse:
-                yield from _imports(ast.Module(body=[other], type_ignores=[]))
-        else:
-            yield from _imports(child)
-
-
-def _for_type_checker(test: ast.expr) -> bool:
-    return getattr(test, "id", getattr(test, "attr", "")) == "TYPE_CHECKING"
+def _imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node

@@ -26,11 +26,11 @@ from nodeagent.config.credentials import load_credential_providers
 from nodeagent.config.features import build_gates
 from nodeagent.config.flags import FlagParser
 from nodeagent.contracts.configuration import NodeAgentConfiguration
-from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.images import CredentialLookupResult, DiagnosableCredentialProvider
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.model.image_name import parse_image_name
+from nodeagent.plugin_context import new_context
 from nodeagent.pluginmanager import PluginManager
 
 _SHORTEST_SECRET = 4
@@ -91,9 +91,7 @@ async def _look_up(
         image_credential_provider_bin_dir=arguments.image_credential_provider_bin_dir,
     )
     async with TaskOwner("creds") as tasks:
-        context = AgentContext(
-            config=NodeAgentConfiguration(), gates=build_gates({}), settings=settings, clock=SystemClock(), tasks=tasks
-        )
+        context = new_context(NodeAgentConfiguration(), build_gates({}), settings, clock=SystemClock(), tasks=tasks)
         results = []
         for provided in plugins.provide_all("nodeagent_provide_credential_providers", context=context):
             for provider in provided.value:

@@ -21,8 +21,8 @@ from nodeagent.cli.printing import print_json
 from nodeagent.config.flags import add_flags, read_flags
 from nodeagent.config.load import Loaded, load
 from nodeagent.contracts.checks import CheckInconclusive, Finding, NodeCheck, Severity, problem
-from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ConfigError
+from nodeagent.plugin_context import new_context
 from nodeagent.plugin_settings import load_plugin_settings
 from nodeagent.pluginmanager import PluginManager
 
@@ -86,10 +86,10 @@ async def _run_checks(loaded: Loaded) -> list[_Result]:
     plugins = PluginManager()
     plugins.load_entry_points(loaded.settings.disabled_plugins)
     async with contextlib.AsyncExitStack() as cleanup, TaskOwner("doctor") as tasks:
-        context = AgentContext(
-            config=loaded.config,
-            gates=loaded.gates,
-            settings=loaded.settings,
+        context = new_context(
+            loaded.config,
+            loaded.gates,
+            loaded.settings,
             clock=SystemClock(),
             tasks=tasks,
             cleanup=cleanup,

@@ -35,6 +35,7 @@ from nodeagent.contracts.pull_progress import PullProgress
 from nodeagent.contracts.runtime import Credentials, Image
 from nodeagent.errors import ConfigError, NodeAgentError, PluginError, RuntimeUnavailable
 from nodeagent.model.image_name import full_name, parse_image_name, with_default_tag
+from nodeagent.plugin_context import new_context
 from nodeagent.pluginmanager import PluginManager
 
 _Action = Callable[[argparse.Namespace, Loaded], int]
@@ -199,10 +200,10 @@ def _with_runtime(loaded: Loaded, work: Callable[[AgentContext, PluginManager], 
 
     async def connected() -> _T:
         async with contextlib.AsyncExitStack() as cleanup, TaskOwner("image") as tasks:
-            context = AgentContext(
-                config=loaded.config,
-                gates=loaded.gates,
-                settings=loaded.settings,
+            context = new_context(
+                loaded.config,
+                loaded.gates,
+                loaded.settings,
                 clock=SystemClock(),
                 tasks=tasks,
                 cleanup=cleanup,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,16 +12,8 @@ from nodeagent.config import names
 from nodeagent.config.codec import Report, decode, encode
 from nodeagent.config.files import Layer, read_layer
 from nodeagent.contracts.configuration import CredentialProvider, CredentialProviderConfig, SerializedNodeConfigSource
+from nodeagent.contracts.effective_config import LoadedProviders
 from nodeagent.errors import ConfigError, Problem
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedProviders:
-    """A credential provider configuration that keeps every rule."""
-
-    config: CredentialProviderConfig
-    warnings: tuple[str, ...]
-    """Fields that were ignored because they are unknown, a sentence each."""
 
 
 def load_credential_providers(path: str) -> LoadedProviders:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -147,4 +149,41 @@ class Api(Protocol):
         self, resource: Resource, name: str, namespace: str = "", *, grace_seconds: int | None = None, uid: str = ""
     ) -> None:
         """Delete one object; *uid* is a precondition. Raises ``ApiNotFound`` if the object does not exist."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ApiProbe:
+    """Response of the API server to a probe."""
+
+    status: int
+    """The HTTP status, for example 200, 401 or 503."""
+    date: datetime | None = None
+    """The server's clock, with a resolution of one second; ``None`` without a valid ``Date`` header."""
+
+
+class ApiConnection(Api, Protocol):
+    """A separate client of an API server, which its creator closes."""
+
+    async def probe(self, deadline_seconds: float) -> ApiProbe:
+        """Request ``/version`` once, without retry or rate limit.
+
+        :param deadline_seconds: time limit of the request.
+        :raises ApiUnavailable: the server cannot be reached, or did not respond in time.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close the connections; requests in flight fail."""
+        ...
+
+
+class ConnectApi(Protocol):
+    """Connects to an API server; ``context.connect_api``."""
+
+    def __call__(self, kubeconfig: Path, /) -> ApiConnection:
+        """Return a client with the server and credentials of *kubeconfig*; sends no request. Reads the disk.
+
+        :raises ConfigError: the kubeconfig, or a file named by it, is invalid.
+        """
         ...

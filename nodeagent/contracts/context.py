@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 from nodeagent.base.aio import Clock, TaskOwner
 from nodeagent.base.gates import FeatureGates
-from nodeagent.contracts.api import Api
+from nodeagent.contracts.api import Api, ConnectApi
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.configuration import NodeAgentConfiguration
+from nodeagent.contracts.effective_config import EffectiveConfig
 from nodeagent.contracts.events import EventRecorder
 from nodeagent.contracts.images import ImagePuller
 from nodeagent.contracts.local import LocalQuery
@@ -56,6 +57,10 @@ class AgentContext:
     config: NodeAgentConfiguration
     gates: FeatureGates
     settings: NodeSettings
+    effective: EffectiveConfig
+    """The configuration in other forms, and the files that it names."""
+    connect_api: ConnectApi
+    """Connects to an API server with another kubeconfig than the agent's."""
     clock: Clock
     tasks: TaskOwner
     """Owner of the tasks that plugins start; closed before the clients."""

@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 
 from nodeagent.base.aio import TaskOwner
+from nodeagent.config.effective import Effective
 from nodeagent.config.features import build_gates
+from nodeagent.contracts.api import ApiConnection
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.settings import NodeSettings
+from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.meta import ObjectReference
 from nodeagent.testing.api import FakeApi
 from nodeagent.testing.clock import FakeClock
@@ -49,20 +52,22 @@ def make_context(
     config = config or NodeAgentConfiguration()
     clock = clock or FakeClock()
     settings = NodeSettings(node_name=node_name, root_dir=str(tmp_path), cert_dir=str(tmp_path / "pki"))
-    direct = {field for field in ("gates", "settings", "tasks", "plugin_settings", "new_api") if field in components}
+    direct: dict[str, Any] = {
+        "gates": build_gates(config.feature_gates),
+        "settings": settings,
+        "effective": Effective(config, components.get("settings", settings)),
+        "connect_api": _no_connection,
+        "tasks": TaskOwner("test"),
+        "plugin_settings": {},
+        "new_api": (lambda _qps, _burst, *, deadline_seconds=None: api) if api is not None else None,
+    }
     context = AgentContext(
         config=config,
         clock=clock,
         api=api,
         node=lambda: node,
         node_reference=lambda: ObjectReference(kind="Node", name=node_name, uid=node_name),
-        **{
-            "gates": build_gates(config.feature_gates),
-            "settings": settings,
-            "tasks": TaskOwner("test"),
-            "new_api": (lambda _qps, _burst, *, deadline_seconds=None: api) if api is not None else None,
-            **{field: components.pop(field) for field in direct},
-        },
+        **{field: components.pop(field, default) for field, default in direct.items()},
     )
     images = components.get("images") or FakeImages()
     fakes: dict[str, Any] = {
@@ -80,6 +85,10 @@ def make_context(
     for name, component in {**fakes, **components}.items():
         setattr(context, name, component)
     return context
+
+
+def _no_connection(kubeconfig: Path) -> ApiConnection:
+    raise ConfigError([Problem(str(kubeconfig), "", None, "cannot be used without connect_api=…")])
 
 
 def make_config(**fields: Any) -> NodeAgentConfiguration:

@@ -9,7 +9,6 @@ from aiohttp import web
 
 from nodeagent import hookimpl
 from nodeagent.base import identity
-from nodeagent.config.load import masked
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.server import Exposure, Route
 
@@ -18,6 +17,8 @@ from nodeagent.contracts.server import Exposure, Route
 def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
     async def configz(request: web.Request) -> web.Response:
         name = f"{identity.current().component}config"
-        return web.Response(body=msgspec.json.encode({name: masked(context.config)}), content_type="application/json")
+        return web.Response(
+            body=msgspec.json.encode({name: context.effective.masked()}), content_type="application/json"
+        )
 
     return (Route("GET", "/configz", configz, Exposure.DEBUG_HIDDEN),)

@@ -8,15 +8,11 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from aiohttp import web
 
 from nodeagent import __version__, hookimpl
 from nodeagent.base import identity
-from nodeagent.config.flags import field_flags
-from nodeagent.config.load import masked
-from nodeagent.config.nodeflags import NODE_FLAGS
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.server import Exposure, Route
 
@@ -39,11 +35,8 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
 
 
 def flags_page(context: AgentContext) -> str:
-    """Return every flag with its effective value, wherever it was set."""
-    plain = masked(context.config)
-    values = {flag.name: _at(plain, flag.path) for flag in field_flags().values()}
-    values |= {flag.name: getattr(context.settings, flag.attribute) for flag in NODE_FLAGS}
-    lines = [f"{name}={_shown(value)}" for name, value in sorted(values.items())]
+    """Return every flag with the effective value, wherever it was set."""
+    lines = [f"{name}={_shown(value)}" for name, value in sorted(context.effective.flag_values().items())]
     return _page("flags", lines)
 
 
@@ -64,13 +57,6 @@ def status_page(started_at: datetime, now: datetime) -> str:
 
 def _page(title: str, lines: Sequence[str]) -> str:
     return "\n".join([f"{identity.current().component} {title}", _NOTE, "", *lines]) + "\n"
-
-
-def _at(plain: Mapping[str, Any], path: str) -> Any:
-    value: Any = plain
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 def _shown(value: object) -> str:

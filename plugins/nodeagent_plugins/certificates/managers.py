@@ -8,7 +8,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from nodeagent.apiclient import connect
 from nodeagent.base import identity, kubeconfig
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.certificates import client_store_name, server_store_name
@@ -111,7 +110,7 @@ async def _client_api(context: AgentContext, *, usable: bool) -> AsyncIterator[A
         async with borrowed(context.api) as api:
             yield api
         return
-    client = connect(Path(bootstrap), context.config, context.clock)
+    client = context.connect_api(Path(bootstrap))
     try:
         yield client
     finally:

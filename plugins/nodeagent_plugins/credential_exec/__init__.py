@@ -30,13 +30,12 @@ def nodeagent_provide_credential_providers(context: AgentContext) -> Sequence[Cr
     file, given = context.settings.image_credential_provider_config, context.settings.image_credential_provider_bin_dir
     if not file:
         return ()
-    from nodeagent.config.credentials import load_credential_providers
     from nodeagent.errors import ConfigError, Problem
     from nodeagent_plugins.credential_exec.credentials import ExecCredentials
     from nodeagent_plugins.credential_exec.executables import find_directory, find_program
     from nodeagent_plugins.credential_exec.provider import ExecProvider
 
-    loaded = load_credential_providers(file)
+    loaded = context.effective.credential_providers()
     for warning in loaded.warnings:
         _log.warning(warning)
     try:

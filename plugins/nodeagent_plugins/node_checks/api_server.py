@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from nodeagent.apiclient.http import HttpTransport
-from nodeagent.apiclient.transport import ConnectionLost, Request, Response
-from nodeagent.base import identity, kubeconfig
-from nodeagent.contracts.api import Resource
+from nodeagent.base import identity
+from nodeagent.contracts.api import ApiProbe, Resource
 from nodeagent.contracts.checks import CheckInconclusive, Finding, NodeCheck, problem, warning
 from nodeagent.contracts.context import AgentContext
-from nodeagent.errors import ApiError
+from nodeagent.errors import ApiError, ApiUnavailable, ConfigError
 
-ANSWER_SECONDS = 8.0
+PROBE_SECONDS = 8.0
 SKEW_SECONDS, LONG_SKEW_SECONDS = 2.0, 10.0
 """Leases and tokens suffer from the longer one; the shorter one comes from slow answers too."""
 REVIEWS = Resource("authorization", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False)
@@ -42,27 +39,28 @@ class ApiChecks:
 
     async def answers(self) -> Sequence[Finding]:
         try:
-            answer, _ = await self._ask()
-        except kubeconfig.KubeconfigError as error:
+            response, _ = await self._probe()
+        except ConfigError as error:
             return [problem(f"the kubeconfig cannot be used: {error}", "correct the file that --kubeconfig names")]
-        except (ConnectionLost, TimeoutError) as error:
-            text = f"the API server does not answer: {str(error) or 'not in time'}"
+        except ApiUnavailable as error:
+            text = f"the API server does not respond: {error}"
             return [problem(text, "see whether this node reaches it: name, route, firewall, its certificate")]
-        if answer.status == 401:
+        if response.status == 401:
             return [
                 problem("the API server does not know the node's user (401)", "issue a new client certificate or token")
             ]
-        if answer.status >= 500:
-            return [problem(f"the API server answers with {answer.status}", "look at the API server")]
+        if response.status >= 500:
+            return [problem(f"the API server responds with {response.status}", "look at the API server")]
         return []
 
     async def clock(self) -> Sequence[Finding]:
         try:
-            answer, ours = await self._ask()
-            theirs = parsedate_to_datetime(answer.headers["date"])
-        except (kubeconfig.KubeconfigError, ConnectionLost, TimeoutError, KeyError, ValueError) as error:
+            response, ours = await self._probe()
+        except (ConfigError, ApiUnavailable) as error:
             raise CheckInconclusive from error
-        return judge_skew((ours - theirs).total_seconds())
+        if response.date is None:
+            raise CheckInconclusive
+        return judge_skew((ours - response.date).total_seconds())
 
     async def permissions(self) -> Sequence[Finding]:
         api, missing = self._context.api, []
@@ -86,16 +84,16 @@ class ApiChecks:
         remedy = "authorize the node's user: mode Node, or a binding to the role system:node"
         return [problem(f"the node's user may not: {', '.join(missing)}", remedy)]
 
-    async def _ask(self) -> tuple[Response, datetime]:
-        """Return an answer, and our time in the middle of the question."""
+    async def _probe(self) -> tuple[ApiProbe, datetime]:
+        """Return the response, and the local time halfway between request and response."""
         clock = self._context.clock
-        transport = HttpTransport(kubeconfig.load(Path(self._context.settings.kubeconfig)), clock)
+        connection = self._context.connect_api(Path(self._context.settings.kubeconfig))
         try:
             before = clock.wall()
-            answer = await transport.request(Request("GET", "/version"), ANSWER_SECONDS)
-            return answer, before + (clock.wall() - before) / 2
+            response = await connection.probe(PROBE_SECONDS)
+            return response, before + (clock.wall() - before) / 2
         finally:
-            await transport.close()
+            await connection.close()
 
 
 def wanted_permissions(node: str) -> Sequence[tuple[str, str, str, str, str]]:

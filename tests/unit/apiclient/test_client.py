@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -13,7 +14,16 @@ from nodeagent.apiclient.client import RATE_WAITS
 from nodeagent.apiclient.connect import for_config
 from nodeagent.apiclient.transport import ConnectionLost, Response
 from nodeagent.base import apiproto, identity
-from nodeagent.contracts.api import EVENTS, NODES, PODS, RUNTIME_CLASSES, SERVICE_ACCOUNTS, PatchType, Resource
+from nodeagent.contracts.api import (
+    EVENTS,
+    NODES,
+    PODS,
+    RUNTIME_CLASSES,
+    SERVICE_ACCOUNTS,
+    ApiProbe,
+    PatchType,
+    Resource,
+)
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.errors import ApiConflict, ApiError, ApiGone, ApiNotFound, ApiUnavailable
 from nodeagent.model.pod import Pod
@@ -347,3 +357,23 @@ async def test_retry_after_response_is_logged(
     await sending
 
     assert f"Got a Retry-After 1s response for attempt 1 to {transport.host}/api/v1/nodes/n1" in caplog.messages
+
+
+# --- probe -----------------------------------------------------------------------------------------------------
+
+
+async def test_probe_returns_status_and_date_of_any_response(client: Client, transport: FakeTransport) -> None:
+    transport.responses.append(Response(503, {"date": "Mon, 01 Jan 2024 03:00:00 GMT"}))
+    transport.responses.append(Response(200, {"date": "today"}))
+
+    assert await client.probe(8) == ApiProbe(503, datetime(2024, 1, 1, 3, tzinfo=UTC))
+    assert await client.probe(8) == ApiProbe(200, None)
+    assert [request.target for request in transport.requests] == ["/version", "/version"]
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), ConnectionLost("connection refused")])
+async def test_probe_without_response_fails(client: Client, transport: FakeTransport, error: Exception) -> None:
+    transport.responses.append(error)
+
+    with pytest.raises(ApiUnavailable, match=r"no response within 8 s|connection refused"):
+        await client.probe(8)

@@ -255,6 +255,8 @@ def test_settings_under_another_name_than_the_entry_point_are_reported(project):
         ("import nodeagent.pluginmanager", "core-import"),
         ("from nodeagent.testing import make_pod", "core-import"),
         ("import apiserver_stub.server.state", "core-import"),
+        ("from nodeagent.config.load import masked", "core-import"),
+        ("from nodeagent.apiclient import connect", "core-import"),
         ("from nodeagent_plugins.cri import client", "plugin-import"),
     ],
 )
@@ -264,7 +266,18 @@ def test_import_of_internals_is_reported(findings, statement, rule):
     assert message.startswith(statement.split()[1])
 
 
-def test_public_and_type_checking_imports_are_accepted(findings):
+def test_type_only_import_of_an_internal_module_is_reported(findings):
+    source = """
+        from typing import TYPE_CHECKING
+        if TYPE_CHECKING:
+            from nodeagent.pluginmanager import PluginManager
+        """
+    ((line, rule, message),) = findings(textwrap.dedent(source) + GOOD)
+    assert (line, rule) == (3, "core-import")
+    assert "nodeagent.pluginmanager is internal" in message
+
+
+def test_public_imports_are_accepted(findings):
     source = """
         from typing import TYPE_CHECKING
         import nodeagent.base.quantity, nodeagent
@@ -273,7 +286,7 @@ def test_public_and_type_checking_imports_are_accepted(findings):
         from nodeagent.errors import NodeAgentError
         from . import other
         if TYPE_CHECKING:
-            from nodeagent.pluginmanager import PluginManager
+            from nodeagent.contracts.hooks import PluginHost
         """
     assert findings(textwrap.dedent(source) + GOOD) == []
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ConfigError
 from nodeagent.testing import make_context
 from nodeagent_plugins import credential_exec
@@ -28,13 +28,11 @@ def context(tmp_path: Path) -> AgentContext:
     (tmp_path / "providers.yaml").write_text(CONFIG)
     for name in ("one", "two"):
         (tmp_path / "bin" / name).touch(0o755)
-    context = make_context(tmp_path)
-    context.settings = dataclasses.replace(
-        context.settings,
+    settings = NodeSettings(
         image_credential_provider_config=str(tmp_path / "providers.yaml"),
         image_credential_provider_bin_dir=str(tmp_path / "bin"),
     )
-    return context
+    return make_context(tmp_path, settings=settings)
 
 
 @pytest.mark.row("flag.image-credential-provider-config", "flag.image-credential-provider-bin-dir")

@@ -9,12 +9,8 @@ from typing import Any
 import pytest
 
 from nodeagent.base.aio import TaskOwner
-from nodeagent.config.features import build_gates
-from nodeagent.contracts.configuration import NodeAgentConfiguration
-from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.images import CredentialProvider
-from nodeagent.contracts.settings import NodeSettings
-from nodeagent.testing import FakeClock, FakeImages, FakeObjects, FakeRecorder
+from nodeagent.testing import FakeClock, FakeImages, FakeObjects, FakeRecorder, make_config, make_context
 from nodeagent_plugins.image_pull.puller import Puller
 
 
@@ -41,14 +37,15 @@ async def make_puller(
     tasks = TaskOwner("test")
 
     def make(*providers: CredentialProvider, verify_cached: bool = False, **config: Any) -> Puller:
-        context = AgentContext(
-            config=NodeAgentConfiguration(**config),
-            gates=build_gates({}),
-            settings=NodeSettings(root_dir=str(tmp_path)),
+        context = make_context(
+            tmp_path,
+            config=make_config(**config),
             clock=clock,
             tasks=tasks,
+            images=images,
+            objects=objects,
+            recorder=recorder,
         )
-        context.images, context.objects, context.recorder = images, objects, recorder
         return Puller(context, providers, verify_cached=verify_cached)
 
     yield make

@@ -11,12 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodeagent.apiclient.transport import ConnectionLost, Response
 from nodeagent.base.tls import generate_ca, issue
-from nodeagent.contracts.api import NODES
+from nodeagent.contracts.api import NODES, ApiProbe
 from nodeagent.contracts.checks import CheckInconclusive, Severity
 from nodeagent.contracts.runtime import RuntimeCondition, RuntimeVersion
-from nodeagent.errors import ApiError, RuntimeUnavailable
+from nodeagent.errors import ApiError, ApiUnavailable, ConfigError, Problem, RuntimeUnavailable
 from nodeagent.testing import FakeApi, make_config, make_context
 from nodeagent_plugins import node_checks
 from nodeagent_plugins.node_checks import api_server, disks, files, kernel
@@ -348,19 +347,19 @@ class Reviews(FakeApi):
 
 @pytest.fixture
 def api(tmp_path, monkeypatch):
-    """Checks of an API server that answers with what ``answer`` holds."""
+    """Checks of an API server that returns ``response``."""
     context = make_context(tmp_path, api=Reviews())
     context.settings = replaced(context.settings, kubeconfig="/k")
     checks = api_server.ApiChecks(context)
-    checks.answer = Response(200, {"date": "Mon, 01 Jan 2024 03:00:00 GMT"})
+    checks.response = ApiProbe(200, datetime(2024, 1, 1, 3, tzinfo=UTC))
     checks.ours = datetime(2024, 1, 1, 3, tzinfo=UTC)
 
-    async def ask():
-        if isinstance(checks.answer, Exception):
-            raise checks.answer
-        return checks.answer, checks.ours
+    async def probe():
+        if isinstance(checks.response, Exception):
+            raise checks.response
+        return checks.response, checks.ours
 
-    checks._ask = ask
+    checks._probe = probe
     checks.context = context
     return checks
 
@@ -376,16 +375,16 @@ async def test_an_api_server_that_is_well_gives_no_findings(api):
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("response", "text"),
     [
-        (ConnectionLost("connection refused"), "does not answer: connection refused"),
-        (TimeoutError(), "does not answer: not in time"),
-        (Response(401), "does not know the node's user"),
-        (Response(503), "answers with 503"),
+        (ApiUnavailable("connection refused"), "does not respond: connection refused"),
+        (ConfigError([Problem("kubeconfig", "clusters", None, "is empty")]), "kubeconfig cannot be used"),
+        (ApiProbe(401), "does not know the node's user"),
+        (ApiProbe(503), "responds with 503"),
     ],
 )
-async def test_an_api_server_that_does_not_serve_is_found(api, answer, text):
-    api.answer = answer
+async def test_an_api_server_that_does_not_serve_is_found(api, response, text):
+    api.response = response
 
     assert one(await api.answers(), PROBLEM, text)
 
@@ -402,7 +401,7 @@ async def test_a_clock_that_is_off_is_found(api, seconds, severity, text):
 
 
 async def test_without_an_answer_the_clock_is_not_judged(api):
-    api.answer = ConnectionLost("gone")
+    api.response = ApiUnavailable("connection refused")
 
     with pytest.raises(CheckInconclusive):
         await api.clock()
