@@ -1,6 +1,6 @@
-"""Pins guaranteed containers to CPUs and NUMA nodes of their own.
+"""CPU, memory and topology managers: exclusive CPUs and NUMA nodes for guaranteed containers.
 
-Nothing of it is loaded while ``cpuManagerPolicy``, ``memoryManagerPolicy`` and ``topologyManagerPolicy`` are none.
+Inactive while ``cpuManagerPolicy``, ``memoryManagerPolicy`` and ``topologyManagerPolicy`` are none.
 spec: config.cpuManagerPolicy, config.memoryManagerPolicy, config.topologyManagerPolicy
 """
 
@@ -22,9 +22,9 @@ MEMORY_STATE = "memory_manager_state"
 @hookimpl
 def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginHost) -> None:
     policies = (config.cpu_manager_policy, config.memory_manager_policy, config.topology_manager_policy)
-    wanted = any(policy.lower() != "none" for policy in policies)
-    # What an earlier run pinned stays pinned: without its policy nobody would ever release it.
-    if wanted or any((context.root_dir / name).exists() for name in (CPU_STATE, MEMORY_STATE)):
+    requested = any(policy.lower() != "none" for policy in policies)
+    # A state file from before a restart requires the managers; otherwise its assignments would never be released.
+    if requested or any((context.root_dir / name).exists() for name in (CPU_STATE, MEMORY_STATE)):
         from nodeagent_plugins.resource_managers.manager import ResourceManagers
 
         plugins.register(ResourceManagers(context), name="resource_managers.node")

@@ -1,4 +1,4 @@
-"""On which NUMA nodes a container or pod should be: hints of those who give resources, merged by policy. Pure.
+"""NUMA alignment: merge the topology hints of the resource managers by policy. No I/O.
 
 spec: config.topologyManagerPolicy, config.topologyManagerPolicyOptions
 """
@@ -16,34 +16,34 @@ NONE, BEST_EFFORT, RESTRICTED, SINGLE = "none", "best-effort", "restricted", "si
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """NUMA nodes on which a request fits, ``None`` for "wherever"; preferred when it cannot be narrower."""
+    """NUMA nodes that satisfy a request, ``None`` for any; preferred if no smaller set does."""
 
     nodes: frozenset[int] | None = None
     preferred: bool = False
 
 
 Hints = Mapping[str, Sequence[Hint]]
-"""By resource; no resource: no preference. A resource without hints fits nowhere."""
+"""Hints by resource; without an entry there is no preference, and an empty list means that nothing fits."""
 
 WHEREVER = Hint(None, preferred=True)
 
 
 def masks(nodes: Iterable[int]) -> Iterator[frozenset[int]]:
-    """Yield every combination of *nodes*, the narrowest first, of equally wide ones that of the lowest numbers."""
+    """Yield every combination of *nodes*, smallest first, and lowest node numbers first among equal sizes."""
     numbers = sorted(nodes)
     for size in range(1, len(numbers) + 1):
         yield from map(frozenset, sorted(itertools.combinations(numbers, size), key=_bits))
 
 
 def narrowest(hints: Iterable[Hint]) -> Hint | None:
-    """Return the preferred one before others, then the narrowest, then that of the lowest nodes."""
+    """Return the best hint: preferred, then smallest, then with the lowest node numbers."""
     return min(hints, key=lambda hint: (not hint.preferred, *_width(hint.nodes or frozenset())), default=None)
 
 
 class Alignment:
-    """Merges hints as one policy does.
+    """Merges hints according to a policy.
 
-    :param closest: of equally wide choices, take the one whose nodes are nearest to each other.
+    :param closest: among sets of equal size, prefer the one with the smallest distances.
     """
 
     def __init__(self, policy: str, topology: Topology, *, closest: bool = False) -> None:
@@ -51,13 +51,13 @@ class Alignment:
         self._closest = closest and policy != SINGLE
 
     def merge(self, providers: Iterable[Hints]) -> tuple[Hint, bool]:
-        """Return where the resources go, and whether the pod may run so."""
+        """Return the merged hint and whether the policy admits the pod."""
         resources = [hints or [Hint()] for provider in providers for hints in (*provider.values(),)]
         if self.policy == SINGLE:
             resources = [[hint for hint in hints if _single(hint)] for hints in resources]
         everywhere = frozenset(self._topology.nodes)
         merged: set[Hint] = {WHEREVER}
-        for hints in resources:  # pairwise: the number of results stays that of the masks
+        for hints in resources:  # Pairwise, so that the number of results is limited to the masks.
             merged = {_both(one, other) for one in merged for other in hints}
         whole = [Hint(everywhere if hint.nodes is None else hint.nodes & everywhere, hint.preferred) for hint in merged]
         width = max((_narrowest_width(hints) for hints in resources), default=0)
@@ -68,7 +68,7 @@ class Alignment:
         return best, best.preferred or self.policy == BEST_EFFORT
 
     def _rank(self, hint: Hint, width: int) -> tuple[float, ...]:
-        """Order candidates: the preferred first; the others by how near they come to the *width* that is needed."""
+        """Return the sort key of a hint: preferred first, then the closest to the required *width*."""
         nodes = hint.nodes or frozenset()
         if hint.preferred:
             nearness = (0, 0)

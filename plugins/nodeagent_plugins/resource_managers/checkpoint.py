@@ -1,4 +1,4 @@
-"""The files in which assignments outlive the agent: JSON with a checksum, under the root directory."""
+"""State files: assignments that persist across restarts, as JSON with a checksum."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from nodeagent_plugins.resource_managers.errors import StaleState
 class Checkpoint:
     """One state file.
 
-    :param policy: the policy that writes it; what another one wrote is refused.
-    :param fingerprint: computes the checksum of what is in it.
+    :param policy: the configured policy; a state written by another policy is rejected.
+    :param fingerprint: computes the checksum of the content.
     """
 
     def __init__(self, file: Path, policy: str, fingerprint: Fingerprint) -> None:
         self.file, self._policy, self._fingerprint = file, policy, fingerprint
 
     def read(self) -> dict[str, Any] | None:
-        """Return what was written, ``None`` when there is no file. Blocks.
+        """Return the stored state, ``None`` if there is no file. Blocks.
 
-        :raises StaleState: the file is damaged, or another policy's.
+        :raises StaleState: the file is damaged or was written by another policy.
         """
         try:
             content = json.loads(self.file.read_text(encoding="utf-8"))
@@ -33,7 +33,7 @@ class Checkpoint:
         except (OSError, ValueError) as error:
             raise self.stale(str(error)) from error
         if not isinstance(content, dict):
-            raise self.stale("it is no JSON object")
+            raise self.stale("not a JSON object")
         policy = content.get("policyName")
         if policy != self._policy:
             raise self.stale(f'configured policy "{self._policy}" differs from state checkpoint policy "{policy}"')
@@ -43,13 +43,13 @@ class Checkpoint:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise self.stale(f"checkpoint is corrupted: {error!r}") from error
         if not fits:
-            raise self.stale("checkpoint is corrupted: its checksum does not fit")
+            raise self.stale("checkpoint is corrupted: checksum mismatch")
         return content
 
     def write(self, state: Mapping[str, Any]) -> None:
         """Replace the file. Blocks.
 
-        :raises OSError: it cannot be written; the old one stays.
+        :raises OSError: the file cannot be written; the previous one remains.
         """
         content = {"policyName": self._policy, **state}
         aside = self.file.with_name(f".{self.file.name}.new")
@@ -57,7 +57,7 @@ class Checkpoint:
         aside.replace(self.file)
 
     def stale(self, why: str) -> StaleState:
-        """Return the error that tells what to do."""
+        """Return the error with instructions for the operator."""
         return StaleState(
             f"could not restore state from checkpoint: {why}; please drain this node and delete the checkpoint file "
             f'"{self.file}" before the next start'

@@ -1,6 +1,6 @@
-"""The checksums of state files, computed as the kubelet does: each reads what the other has written. Pure.
+"""Checksums of state files, compatible with the kubelet, so that each can read the other's files. No I/O.
 
-The kubelet hashes (32-bit FNV-1a) how Go prints the structure in memory, so names of Go types belong to the text.
+The kubelet hashes (32-bit FNV-1a) the structure as printed by Go, so the text contains names of Go types.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 Fingerprint = Callable[[Mapping[str, Any]], int]
-"""Takes a state without its checksum; raises ``AttributeError``, ``KeyError`` or ``TypeError`` when it is none."""
+"""Computes the checksum of a state; raises ``AttributeError``, ``KeyError`` or ``TypeError`` if it is invalid."""
 
 _BASIS, _PRIME = 0x811C9DC5, 0x01000193
 _TABLE = (

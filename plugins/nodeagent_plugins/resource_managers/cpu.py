@@ -1,4 +1,4 @@
-"""Exclusive CPUs of guaranteed containers, and the pool that all others share. No I/O but the state's own form.
+"""Exclusive CPUs of guaranteed containers, and the shared pool. No I/O.
 
 spec: config.cpuManagerPolicy, config.cpuManagerPolicyOptions, config.reservedSystemCPUs
 """
@@ -30,9 +30,9 @@ class CpuOptions:
 
 
 class CpuAssignments:
-    """Who has which CPUs.
+    """CPU assignments of all containers.
 
-    :param reserved: CPUs that stay in the shared pool whatever is asked for.
+    :param reserved: CPUs that are never assigned exclusively.
     """
 
     def __init__(self, topology: Topology, reserved: frozenset[int], options: CpuOptions = CpuOptions()) -> None:
@@ -40,32 +40,32 @@ class CpuAssignments:
         self.reserved = reserved
         self._reserved_cores = topology.within("core", topology.ids("core", reserved))
         self.shared = topology.all
-        """CPUs that no container has for itself."""
+        """CPUs that are not assigned exclusively."""
         self.entries: dict[str, dict[str, frozenset[int]]] = {}
-        """By pod UID and container name."""
+        """Exclusive CPUs by pod UID and container name."""
         self._reusable: tuple[str, frozenset[int]] = ("", frozenset())
-        """CPUs of init containers that ended before other containers of the same pod start, with the pod's UID."""
+        """UID of a pod and the CPUs of its init containers, which the pod's other containers reuse."""
 
     def of(self, uid: str, container: str) -> frozenset[int] | None:
-        """Return the CPUs a container has for itself, if any."""
+        """Return the exclusive CPUs of a container, or ``None``."""
         return self.entries.get(uid, {}).get(container)
 
     # --- hints ----------------------------------------------------------------------------------------------
 
     def container_hints(self, pod: Pod, container: Container) -> Hints:
-        """Return where the container's CPUs can come from; nothing when it wants none for itself."""
-        wanted = exclusive_cpus(pod, container)
-        if not wanted:
+        """Return the topology hints of a container; empty if it has no exclusive CPUs."""
+        requested = exclusive_cpus(pod, container)
+        if not requested:
             return {}
         held = self.of(pod.uid, container.name)
         if held is not None:
-            return {CPU: self._hints(held, frozenset(), wanted) if len(held) == wanted else []}
-        return {CPU: self._hints(self.shared - self.reserved, self._reusable_by(pod.uid), wanted)}
+            return {CPU: self._hints(held, frozenset(), requested) if len(held) == requested else []}
+        return {CPU: self._hints(self.shared - self.reserved, self._reusable_by(pod.uid), requested)}
 
     def pod_hints(self, pod: Pod) -> Hints:
-        """Return where the CPUs of all the pod's containers can come from."""
-        wanted = _pod_cpus(pod)
-        if not wanted:
+        """Return the topology hints of a pod."""
+        requested = _pod_cpus(pod)
+        if not requested:
             return {}
         held: frozenset[int] = frozenset()
         for container in containers_in_order(pod):
@@ -73,19 +73,19 @@ class CpuAssignments:
             if own is not None and len(own) != exclusive_cpus(pod, container):
                 return {CPU: []}
             held |= own or frozenset()
-        if len(held) == wanted:
-            return {CPU: self._hints(held, frozenset(), wanted)}
-        return {CPU: self._hints(self.shared - self.reserved, self._reusable_by(pod.uid) | held, wanted)}
+        if len(held) == requested:
+            return {CPU: self._hints(held, frozenset(), requested)}
+        return {CPU: self._hints(self.shared - self.reserved, self._reusable_by(pod.uid) | held, requested)}
 
-    def _hints(self, available: frozenset[int], reusable: frozenset[int], wanted: int) -> list[Hint]:
-        """Return the sets of NUMA nodes with enough CPUs; those to be reused have to be among them."""
+    def _hints(self, available: frozenset[int], reusable: frozenset[int], requested: int) -> list[Hint]:
+        """Return the sets of NUMA nodes with enough CPUs; they must include the CPUs to reuse."""
         topology = self._topology
         nodes, smallest, fitting = topology.ids("node"), len(topology.ids("node")), []
         for mask in masks(nodes):
             inside = topology.within("node", mask)
-            if len(inside) >= wanted:
+            if len(inside) >= requested:
                 smallest = min(smallest, len(mask))
-            if reusable <= inside and len(inside & (available | reusable)) >= wanted:
+            if reusable <= inside and len(inside & (available | reusable)) >= requested:
                 fitting.append(mask)
         return [Hint(mask, self._preferred(mask, smallest)) for mask in fitting]
 
@@ -98,68 +98,68 @@ class CpuAssignments:
         sockets = self._topology.ids("socket", self._topology.within("node", mask))
         return len(sockets) == -(-smallest // nodes_per_socket)
 
-    # --- giving and taking back -----------------------------------------------------------------------------
+    # --- allocation -----------------------------------------------------------------------------------------
 
     def allocate(self, pod: Pod, container: Container, hint: Hint) -> bool:
-        """Give the container the CPUs it wants for itself, near *hint*; whether anything changed.
+        """Assign exclusive CPUs to the container, preferably on the nodes of *hint*; return whether anything changed.
 
-        :raises AdmissionRejected: whole cores are given only, and it wants other than those.
-        :raises AllocationFailed: there are not enough.
+        :raises AdmissionRejected: the policy requires full cores, which are not requested or not available.
+        :raises AllocationFailed: not enough CPUs are available.
         """
-        wanted = exclusive_cpus(pod, container)
-        if not wanted:
+        requested = exclusive_cpus(pod, container)
+        if not requested:
             return False
         held = self.of(pod.uid, container.name)
         if held is None:
             if self._options.full_cores:
-                self._check_cores(wanted)
-            taken = self._take(wanted, hint, self._reusable_by(pod.uid))
+                self._check_cores(requested)
+            taken = self._take(requested, hint, self._reusable_by(pod.uid))
             self.shared -= taken
             self.entries.setdefault(pod.uid, {})[container.name] = taken
         self._note_reusable(pod, container, held if held is not None else taken)
         return held is None
 
     def release(self, uid: str) -> bool:
-        """Take back what the pod's containers had; whether that was anything."""
+        """Release the CPUs of the pod; return whether it had any."""
         for cpus in (held := self.entries.pop(uid, {})).values():
             self.shared |= cpus
         return bool(held)
 
-    def _check_cores(self, wanted: int) -> None:
+    def _check_cores(self, requested: int) -> None:
         per_core = self._topology.cpus_per_core
-        if wanted % per_core:
+        if requested % per_core:
             raise AdmissionRejected(
-                f"SMT Alignment Error: requested {wanted} cpus not multiple cpus per core = {per_core}",
+                f"SMT Alignment Error: requested {requested} cpus not multiple cpus per core = {per_core}",
                 reason=_SMT_REASON,
             )
         free = len(self.shared - self._reserved_cores)
-        if wanted > free:
+        if requested > free:
             raise AdmissionRejected(
                 f"SMT Alignment Error: not enough free physical CPUs: available physical CPUs = {free}, "
-                f"requested CPUs = {wanted}, CPUs per core = {per_core}",
+                f"requested CPUs = {requested}, CPUs per core = {per_core}",
                 reason=_SMT_REASON,
             )
 
-    def _take(self, wanted: int, hint: Hint, reusable: frozenset[int]) -> frozenset[int]:
-        """Take what init containers leave before what is free, and what is near before what is not."""
+    def _take(self, requested: int, hint: Hint, reusable: frozenset[int]) -> frozenset[int]:
+        """Select the CPUs of init containers before free ones, and CPUs of the hinted nodes before others."""
         near = self._topology.all
         if hint.nodes is not None:
             near = self._topology.within("node", hint.nodes)
             if self._options.by_socket:
                 near = self._topology.within("socket", self._topology.ids("socket", near))
         available = (self.shared - self.reserved) | reusable
-        check_room(available, wanted)
+        check_room(available, requested)
         taken: frozenset[int] = frozenset()
         for preferred in (reusable & near, available & near):
             left = preferred - taken
-            taken |= self._choose(left, min(wanted - len(taken), len(left)))
-        return taken | self._choose(available - taken, wanted - len(taken))
+            taken |= self._choose(left, min(requested - len(taken), len(left)))
+        return taken | self._choose(available - taken, requested - len(taken))
 
-    def _choose(self, available: frozenset[int], wanted: int) -> frozenset[int]:
+    def _choose(self, available: frozenset[int], requested: int) -> frozenset[int]:
         if not self._options.distribute:
-            return take_packed(self._topology, available, wanted)
+            return take_packed(self._topology, available, requested)
         group = self._topology.cpus_per_core if self._options.full_cores else 1
-        return take_distributed(self._topology, available, wanted, group)
+        return take_distributed(self._topology, available, requested, group)
 
     def _reusable_by(self, uid: str) -> frozenset[int]:
         owner, cpus = self._reusable
@@ -181,9 +181,9 @@ class CpuAssignments:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what an earlier run wrote.
+        """Restore the state from before a restart.
 
-        :raises StaleState: it does not fit this machine or what is reserved.
+        :raises StaleState: the state does not match the host or the reserved CPUs.
         """
         try:
             shared = parse_cpu_list(state.get("defaultCpuSet", ""))
@@ -192,7 +192,7 @@ class CpuAssignments:
                 for uid, held in (state.get("entries") or {}).items()
             }
         except (AttributeError, ValueError) as error:
-            raise StaleState(f"its CPU lists cannot be read: {error}") from error
+            raise StaleState(f"invalid CPU lists: {error}") from error
         if not shared:
             raise StaleState("default cpuset cannot be empty")
         if not self.reserved <= shared:
@@ -223,20 +223,20 @@ def containers_in_order(pod: Pod) -> list[Container]:
 
 
 def exclusive_cpus(pod: Pod, container: Container) -> int:
-    """Return how many CPUs the container has for itself: all it asks for, if whole ones and the pod guaranteed."""
+    """Return the number of exclusive CPUs: the request of a container in a guaranteed pod, if it is an integer."""
     if qos_class(pod) is not QosClass.GUARANTEED:
         return 0
-    asked = {**container_limits(container), **container_requests(container)}.get(CPU)
-    milli = asked.milli_value() if asked is not None else 0
+    request = {**container_limits(container), **container_requests(container)}.get(CPU)
+    milli = request.milli_value() if request is not None else 0
     return 0 if milli % _MILLI else milli // _MILLI
 
 
 def _pod_cpus(pod: Pod) -> int:
     starting = sidecars = 0
     for container in pod.spec.init_containers or ():
-        wanted = exclusive_cpus(pod, container)
+        requested = exclusive_cpus(pod, container)
         if container.restartable_init:
-            sidecars += wanted
+            sidecars += requested
         else:
-            starting = max(starting, sidecars + wanted)
+            starting = max(starting, sidecars + requested)
     return max(starting, sidecars + sum(exclusive_cpus(pod, container) for container in pod.spec.containers))

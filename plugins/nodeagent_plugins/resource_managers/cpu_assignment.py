@@ -1,4 +1,4 @@
-"""Which CPUs a container gets: as close together as can be, or spread evenly over NUMA nodes. Pure.
+"""Selection of CPUs: packed as closely as possible, or distributed evenly over NUMA nodes. No I/O.
 
 spec: config.cpuManagerPolicyOptions
 """
@@ -14,18 +14,18 @@ from nodeagent_plugins.resource_managers.topology import Level, Topology
 
 
 def take_packed(topology: Topology, available: frozenset[int], count: int) -> frozenset[int]:
-    """Return *count* CPUs: whole sockets and NUMA nodes first, then whole cores, then threads.
+    """Return *count* CPUs: full sockets and NUMA nodes first, then full cores, then threads.
 
-    Of several places that which is used most already comes first.
+    The units with the fewest free CPUs come first.
 
-    :raises AllocationFailed: there are not enough.
+    :raises AllocationFailed: not enough CPUs are available.
     """
     check_room(available, count)
     free, taken = set(available), set[int]()
     outer, inner = _levels(topology)
     for level in (outer, inner, "core"):
-        for place in _ordered(topology, free)[level]:
-            members = topology.within(level, [place])
+        for unit in _ordered(topology, free)[level]:
+            members = topology.within(level, [unit])
             if members <= free and len(members) <= count - len(taken):
                 taken |= members
                 free -= members
@@ -36,10 +36,10 @@ def take_packed(topology: Topology, available: frozenset[int], count: int) -> fr
 
 
 def take_distributed(topology: Topology, available: frozenset[int], count: int, group: int) -> frozenset[int]:
-    """Return *count* CPUs in equal parts from as few NUMA nodes as have them, leaving the nodes as even as can be.
+    """Return *count* CPUs in equal parts from the smallest possible number of NUMA nodes, balancing the remainders.
 
-    :param group: how many CPUs stay together: those of a core where only whole cores are given, else 1.
-    :raises AllocationFailed: there are not enough.
+    :param group: number of CPUs that are assigned together: those of a core if only full cores are assigned, else 1.
+    :raises AllocationFailed: not enough CPUs are available.
     """
     check_room(available, count)
     if not count or count % group:
@@ -61,7 +61,7 @@ def take_distributed(topology: Topology, available: frozenset[int], count: int, 
 
 
 def _best_shares(rooms: Mapping[int, int], nodes: Sequence[int], number: int, count: int, group: int) -> dict[int, int]:
-    """Return how many CPUs each of *number* nodes gives so that what is left is most even; empty when it cannot be."""
+    """Return the CPUs per node for *number* nodes with the most even remainders; empty if impossible."""
     best: dict[int, int] = {}
     best_balance = float("inf")
     share = count // number // group * group
@@ -90,7 +90,7 @@ def _best_shares(rooms: Mapping[int, int], nodes: Sequence[int], number: int, co
 def _with_rest(
     shares: dict[int, int], rooms: Mapping[int, int], subset: Sequence[int], rest: int, group: int
 ) -> dict[int, int] | None:
-    """Add *rest* groups in turn to the nodes of *subset*; ``None`` when they have not that many."""
+    """Distribute *rest* groups over the nodes of *subset*; ``None`` if they do not have that many."""
     while rest:
         before = rest
         for node in subset:
@@ -103,28 +103,28 @@ def _with_rest(
 
 
 def _levels(topology: Topology) -> tuple[Level, Level]:
-    """Return which of sockets and nodes holds the other."""
+    """Return the outer and the inner level of sockets and NUMA nodes."""
     return ("node", "socket") if len(topology.ids("socket")) >= len(topology.ids("node")) else ("socket", "node")
 
 
 def _ordered(topology: Topology, free: Iterable[int]) -> dict[Level, list[int]]:
-    """Return the places that have free CPUs, the fullest first, each within the place around it."""
+    """Return the units with free CPUs per level, those with the fewest free CPUs first, within their outer unit."""
     left, (outer, inner) = frozenset(free), _levels(topology)
 
     def order(level: Level, cpus: frozenset[int]) -> list[int]:
-        return sorted(topology.ids(level, cpus), key=lambda place: (len(left & topology.within(level, [place])), place))
+        return sorted(topology.ids(level, cpus), key=lambda unit: (len(left & topology.within(level, [unit])), unit))
 
     outers = order(outer, left)
-    inners = [place for around in outers for place in order(inner, left & topology.within(outer, [around]))]
+    inners = [unit for around in outers for unit in order(inner, left & topology.within(outer, [around]))]
     inners = list(dict.fromkeys(inners))
-    cores = [place for around in inners for place in order("core", left & topology.within(inner, [around]))]
+    cores = [unit for around in inners for unit in order("core", left & topology.within(inner, [around]))]
     return {outer: outers, inner: inners, "core": list(dict.fromkeys(cores))}
 
 
 def check_room(available: frozenset[int], count: int) -> None:
-    """Check that *available* are enough.
+    """Check that *available* contains enough CPUs.
 
-    :raises AllocationFailed: they are not.
+    :raises AllocationFailed: not enough CPUs are available.
     """
     if count > len(available):
         raise AllocationFailed(

@@ -1,4 +1,4 @@
-"""Why a pod does not get what it asks for."""
+"""Errors of the resource managers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from nodeagent.errors import NodeAgentError
 
 
 class AdmissionRejected(NodeAgentError):
-    """The pod may not run here; ``reason`` and the message are what its status shows."""
+    """The pod is rejected; ``reason`` and message are part of its status."""
 
 
 class AllocationFailed(NodeAgentError):
-    """There is not enough of something that the scheduler believed to be there."""
+    """A resource is exhausted although the scheduler assigned the pod."""
 
     reason = "UnexpectedAdmissionError"
 
 
 class StaleState(NodeAgentError):
-    """What a state file tells does not fit this machine or this configuration."""
+    """A state file does not match the host or the configuration."""

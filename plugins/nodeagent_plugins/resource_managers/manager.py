@@ -1,4 +1,4 @@
-"""Aligns, assigns and releases CPUs and memory along the lives of pods, and keeps containers where they belong."""
+"""CPU, memory and topology managers: align, assign and release resources, and reconcile running containers."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from nodeagent_plugins.resource_managers.topology import format_cpu_list, read_t
 _log = logging.getLogger(__name__)
 
 _POLICY_NAMES = {"none": "None", "static": "Static"}
-"""As the memory manager's state file has them."""
+"""Policy names in the memory manager's state file."""
 
 
 class ResourceManagers:
-    """The CPU, memory and topology managers of one node.
+    """CPU, memory and topology managers of the node.
 
-    :param machine: where the kernel's files are.
+    :param root: root directory of the kernel's files.
     """
 
     name = "resource managers"
 
-    def __init__(self, context: AgentContext, *, machine: Path = Path("/")) -> None:
-        self._context, self._machine = context, machine
+    def __init__(self, context: AgentContext, *, root: Path = Path("/")) -> None:
+        self._context, self._root = context, root
         config = context.config
         self._cpu_policy, self._memory_policy = config.cpu_manager_policy.lower(), config.memory_manager_policy.lower()
         self._alignment: Alignment | None = None
@@ -55,15 +55,15 @@ class ResourceManagers:
             context.root_dir / MEMORY_STATE, _POLICY_NAMES[self._memory_policy], checksum.of_memory
         )
         self._parts: list[tuple[Checkpoint, CpuAssignments | MemoryAssignments]] = []
-        """What is managed, with the file that keeps it."""
+        """Managed assignments and their state files."""
         self._lock = asyncio.Lock()
-        """Held while assignments change and until they are on disk."""
+        """Held while assignments change and are written to disk."""
         self._unsaved = False
         self._admitting = ""
         """UID of the pod admitted last, which may not be active yet."""
         self._created: dict[tuple[str, str], str] = {}
         self._written: dict[str, str] = {}
-        """CPU set last given to the runtime, by container id."""
+        """CPU set last passed to the runtime, by container ID."""
 
     # --- start ----------------------------------------------------------------------------------------------
 
@@ -73,13 +73,13 @@ class ResourceManagers:
         return [self] if self._parts else []
 
     def start(self) -> None:
-        """Look at the machine and take over what an earlier run assigned. Blocks.
+        """Read the host's topology and restore assignments from before a restart. Blocks.
 
-        :raises ConfigError: the configuration does not go with this machine.
-        :raises StaleState: a state file does not go with either.
+        :raises ConfigError: the configuration does not match the host.
+        :raises StaleState: a state file does not match the host or the configuration.
         """
         config = self._context.config
-        topology = read_topology(self._machine)
+        topology = read_topology(self._root)
         self._alignment = make_alignment(config, topology)
         if self._cpu_policy == "static":
             self._cpus = make_cpus(config, topology)
@@ -97,7 +97,7 @@ class ResourceManagers:
                 raise file.stale(str(error)) from error
         self._unsaved = True
 
-    # --- the life of a pod ----------------------------------------------------------------------------------
+    # --- pod lifecycle --------------------------------------------------------------------------------------
 
     @hookimpl
     async def nodeagent_admit_pod(self, pod: Pod, active: Sequence[Pod]) -> Rejection | None:
@@ -137,13 +137,13 @@ class ResourceManagers:
         if cpus is not None:
             self._written[container_id] = cpus
 
-    # --- assigning ------------------------------------------------------------------------------------------
+    # --- assignment -----------------------------------------------------------------------------------------
 
     def _admit(self, pod: Pod) -> bool:
-        """Assign what the pod's containers ask for, or nothing at all; whether anything changed.
+        """Assign the resources of all containers or of none; return whether anything changed.
 
-        :raises AdmissionRejected: it cannot be aligned as the policies want it.
-        :raises AllocationFailed: there is not enough.
+        :raises AdmissionRejected: the policies do not allow the alignment.
+        :raises AllocationFailed: not enough resources are available.
         """
         held = [part for _, part in self._parts if pod.uid in part.entries]
         clock = self._context.clock
@@ -159,7 +159,7 @@ class ResourceManagers:
             raise
 
     def _align(self, pod: Pod) -> bool:
-        """Assign to one container after the other, or in one place for the whole pod.
+        """Assign resources per container, or with the same alignment for the pod.
 
         spec: config.topologyManagerPolicy, config.topologyManagerScope
         """
@@ -194,7 +194,7 @@ class ResourceManagers:
         assert self._cpus is not None
         return format_cpu_list(self._cpus.of(uid, container) or self._cpus.shared)
 
-    # --- releasing ------------------------------------------------------------------------------------------
+    # --- release --------------------------------------------------------------------------------------------
 
     async def _release(self, uids: Sequence[str]) -> None:
         async with self._lock:
@@ -203,41 +203,42 @@ class ResourceManagers:
             await self._save()
 
     async def _release_stale(self, active: Sequence[Pod]) -> None:
-        """Release what is held by pods that are not active and of which nothing runs any more.
+        """Release the resources of pods that are not active and have no running containers.
 
-        Pods that are not known yet because the agent has just begun still run, so they keep theirs.
+        Right after a restart not all pods are known, but their containers are running, so they keep their resources.
         """
-        wanted = {pod.uid for pod in active} | {self._admitting}
-        strange = {uid for _, part in self._parts for uid in part.entries} - wanted
+        requested = {pod.uid for pod in active} | {self._admitting}
+        strange = {uid for _, part in self._parts for uid in part.entries} - requested
         if not strange:
             return
         try:
             containers = await self._context.runtime.list_containers()
         except RuntimeFailure as error:
-            _log.warning("Assignments of vanished pods cannot be looked for", extra={"err": str(error)})
+            _log.warning("Failed to list containers of stale assignments", extra={"err": str(error)})
             return
         alive = {each.labels.get(LABEL_POD_UID, "") for each in containers if each.state is not ContainerState.EXITED}
-        gone = sorted(strange - alive - {self._admitting})
-        if gone:
-            _log.info("Assignments of vanished pods are released", extra={"pods": gone})
-            await self._release(gone)
+        stale = sorted(strange - alive - {self._admitting})
+        if stale:
+            for uid in stale:
+                _log.info("RemoveStaleState: removing container", extra={"podUID": uid})
+            await self._release(stale)
 
     async def _save(self) -> None:
-        """Write the state files; what could not be written is tried again with the next change or turn."""
+        """Write the state files; a failure is retried with the next change or pass."""
         if not self._unsaved:
             return
         try:
             for file, part in self._parts:
                 await asyncio.to_thread(file.write, part.to_state())
         except OSError as error:
-            _log.error("Assignments cannot be kept on disk", extra={"err": str(error)})
+            _log.error("Failed to write state checkpoint", extra={"err": str(error)})
         else:
             self._unsaved = False
 
-    # --- keeping containers where they belong ---------------------------------------------------------------
+    # --- reconciliation -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Compare and rewrite CPU sets until cancelled.
+        """Reconcile CPU sets until cancelled.
 
         spec: config.cpuManagerReconcilePeriod
         """
@@ -249,7 +250,7 @@ class ResourceManagers:
             await self.reconcile()
 
     async def reconcile(self) -> None:
-        """Release what nobody has any more, and tell the runtime of each running container's CPUs if they changed."""
+        """Release stale assignments, and update the CPU set of each running container if it changed."""
         active = self._context.pods.active()
         await self._release_stale(active)
         async with self._lock:
@@ -262,21 +263,21 @@ class ResourceManagers:
             for container in observed.containers if observed is not None else ():
                 if container.state is ContainerState.RUNNING:
                     cpus = self._cpu_list(pod.uid, container.name)
-                    if await self._tell(container.id, cpus):
+                    if await self._update_cpu_set(container.id, cpus):
                         seen[container.id] = cpus
         self._written = seen
         uids = {pod.uid for pod in active}
         self._created = {key: cpus for key, cpus in self._created.items() if key[0] in uids}
 
-    async def _tell(self, container_id: str, cpus: str) -> bool:
+    async def _update_cpu_set(self, container_id: str, cpus: str) -> bool:
         if self._written.get(container_id) == cpus:
             return True
         try:
             await self._context.runtime.update_resources(container_id, LinuxResources(cpuset_cpus=cpus))
         except RuntimeFailure as error:
-            _log.warning(
-                "CPU set of a container cannot be changed",
-                extra={"container": container_id, "cpus": cpus, "err": str(error)},
+            _log.error(
+                "ReconcileState: failed to update container",
+                extra={"containerID": container_id, "cpuSet": cpus, "err": str(error)},
             )
             return False
         return True

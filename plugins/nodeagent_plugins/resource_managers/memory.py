@@ -1,6 +1,6 @@
-"""Memory and huge pages of guaranteed containers by NUMA node. No I/O but the state's own form.
+"""Memory and huge pages of guaranteed containers by NUMA node. No I/O.
 
-A node serves either containers that fit on it alone or those of one group of nodes, never both.
+A node provides memory either to containers that fit on it, or to those of one group of nodes, never both.
 spec: config.memoryManagerPolicy, config.reservedMemory
 """
 
@@ -29,7 +29,7 @@ class Table:
 
     total: int
     kept: int
-    """Kept back for the system."""
+    """Reserved for the system."""
     allocatable: int
     reserved: int = 0
     free: int = 0
@@ -37,22 +37,22 @@ class Table:
 
 @dataclass(slots=True)
 class NodeState:
-    """What is given away of one node, and the group of nodes that it serves with."""
+    """Assigned memory of one node, and the group of nodes it belongs to."""
 
     cells: list[int]
     tables: dict[str, Table]
     assignments: int = 0
 
     def reserve(self, resource: str, size: int) -> int:
-        """Give away up to *size* bytes; return what is still wanted."""
+        """Assign up to *size* bytes; return the remainder."""
         table = self.tables[resource]
         given = min(size, table.free)
         table.reserved += given
         table.free -= given
         return size - given
 
-    def give_back(self, resource: str, size: int) -> int:
-        """Take back up to *size* bytes; return what is to be taken back elsewhere."""
+    def release_bytes(self, resource: str, size: int) -> int:
+        """Release up to *size* bytes; return the remainder."""
         table = self.tables[resource]
         taken = min(size, table.reserved)
         table.reserved -= taken
@@ -71,16 +71,16 @@ class Block:
 
 @dataclass(slots=True)
 class _Reusable:
-    """What the init containers of one pod had, by nodes and resource: later containers get it again."""
+    """Memory of a pod's init containers by nodes and resource, which its other containers reuse."""
 
     uid: str = ""
     sizes: dict[tuple[frozenset[int], str], int] = field(default_factory=dict)
 
 
 class MemoryAssignments:
-    """Who has memory on which nodes.
+    """Memory assignments of all containers.
 
-    :param reserved: bytes kept back on each node, by resource.
+    :param reserved: reserved bytes by node and resource.
     """
 
     def __init__(self, topology: Topology, reserved: Mapping[int, Amounts]) -> None:
@@ -90,45 +90,45 @@ class MemoryAssignments:
         self._reusable = _Reusable()
 
     def nodes_of(self, uid: str, container: str) -> frozenset[int]:
-        """Return the NUMA nodes a container's memory comes from; none for one that is not pinned."""
+        """Return the NUMA nodes of a container's memory; empty if it is not pinned."""
         return frozenset(node for block in self.entries.get(uid, {}).get(container, ()) for node in block.nodes)
 
     # --- hints ----------------------------------------------------------------------------------------------
 
     def container_hints(self, pod: Pod, container: Container) -> Hints:
-        """Return where the container's memory can come from; nothing when it is not pinned."""
+        """Return the topology hints of a container; empty if it is not pinned."""
         if qos_class(pod) is not QosClass.GUARANTEED:
             return {}
-        wanted = _wanted(container)
+        requested = _requests(container)
         held = self.entries.get(pod.uid, {}).get(container.name)
-        return _hints_of(held, wanted) if held is not None else self._hints(pod.uid, wanted)
+        return _hints_of(held, requested) if held is not None else self._hints(pod.uid, requested)
 
     def pod_hints(self, pod: Pod) -> Hints:
-        """Return where the memory of all the pod's containers can come from."""
+        """Return the topology hints of a pod."""
         if qos_class(pod) is not QosClass.GUARANTEED:
             return {}
-        wanted = _pod_wanted(pod)
+        requested = _pod_requests(pod)
         for held in self.entries.get(pod.uid, {}).values():
-            return _hints_of(held, wanted)
-        return self._hints(pod.uid, wanted)
+            return _hints_of(held, requested)
+        return self._hints(pod.uid, requested)
 
-    def _hints(self, uid: str, wanted: Amounts) -> dict[str, list[Hint]]:
+    def _hints(self, uid: str, requested: Amounts) -> dict[str, list[Hint]]:
         fitting: list[frozenset[int]] = []
         smallest = len(self.nodes)
         for mask in masks(self.nodes):
-            if any(self._sum(mask, resource, "allocatable") < size for resource, size in wanted.items()):
+            if any(self._sum(mask, resource, "allocatable") < size for resource, size in requested.items()):
                 continue
             smallest = min(smallest, len(mask))
             if self._usable(mask) and all(
                 self._sum(mask, resource, "free") + self._reusable_by(uid, mask, resource) >= size
-                for resource, size in wanted.items()
+                for resource, size in requested.items()
             ):
                 fitting.append(mask)
         hints = [Hint(mask, len(mask) == smallest) for mask in fitting]
-        return dict.fromkeys(wanted, hints)
+        return dict.fromkeys(requested, hints)
 
     def _usable(self, mask: frozenset[int]) -> bool:
-        """Whether these nodes serve together already, or nobody yet; a single one if it is in no group."""
+        """Return whether the nodes are free or already form this group; a single node must not be in a group."""
         states = [self.nodes[node] for node in mask]
         if len(states) == 1:
             return len(states[0].cells) == 1
@@ -138,12 +138,12 @@ class MemoryAssignments:
         tables = (self.nodes[node].tables.get(resource) for node in mask)
         return sum(getattr(table, column) for table in tables if table is not None)
 
-    # --- giving and taking back -----------------------------------------------------------------------------
+    # --- allocation -----------------------------------------------------------------------------------------
 
     def allocate(self, pod: Pod, container: Container, hint: Hint) -> bool:
-        """Pin the memory of a guaranteed pod's container to the nodes of *hint*; whether anything changed.
+        """Pin the memory of a guaranteed container to the nodes of *hint*; return whether anything changed.
 
-        :raises AllocationFailed: no nodes have enough.
+        :raises AllocationFailed: no set of nodes has enough memory.
         """
         if qos_class(pod) is not QosClass.GUARANTEED:
             return False
@@ -151,9 +151,9 @@ class MemoryAssignments:
         if held is not None:
             self._note_reusable(pod, container, held)
             return False
-        wanted = _wanted(container)
-        mask = self._choose(pod.uid, wanted, hint)
-        blocks = [Block(sorted(mask), resource, size) for resource, size in sorted(wanted.items())]
+        requested = _requests(container)
+        mask = self._choose(pod.uid, requested, hint)
+        blocks = [Block(sorted(mask), resource, size) for resource, size in sorted(requested.items())]
         for block in blocks:
             missing = max(block.size - self._reusable_by(pod.uid, mask, block.resource), 0)
             _reserve(self.nodes, block, missing)
@@ -163,7 +163,7 @@ class MemoryAssignments:
         return True
 
     def release(self, uid: str) -> bool:
-        """Take back what the pod's containers had; whether that was anything."""
+        """Release the memory of the pod; return whether it had any."""
         held = self.entries.pop(uid, {})
         for block in (block for blocks in held.values() for block in blocks):
             left = block.size
@@ -172,26 +172,26 @@ class MemoryAssignments:
                 state.assignments -= 1
                 if not state.assignments:
                     state.cells = [number]
-                left = state.give_back(block.resource, left)
+                left = state.release_bytes(block.resource, left)
         return bool(held)
 
-    def _choose(self, uid: str, wanted: Amounts, hint: Hint) -> frozenset[int]:
-        if hint.nodes is not None and self._has(uid, hint.nodes, wanted):
+    def _choose(self, uid: str, requested: Amounts, hint: Hint) -> frozenset[int]:
+        if hint.nodes is not None and self._has(uid, hint.nodes, requested):
             return hint.nodes
         around = hint.nodes or frozenset()
-        found = [each for each in self._hints(uid, wanted).get(MEMORY, []) if each.nodes and around <= each.nodes]
+        found = [each for each in self._hints(uid, requested).get(MEMORY, []) if each.nodes and around <= each.nodes]
         best = narrowest(found)
         if best is None or best.nodes is None:
-            what = "to extend the current topology hint" if around else "with enough memory"
-            raise AllocationFailed(f"[memorymanager] failed to find NUMA nodes {what}")
+            detail = "to extend the current topology hint" if around else "with enough memory"
+            raise AllocationFailed(f"[memorymanager] failed to find NUMA nodes {detail}")
         if hint.preferred and not best.preferred:
             raise AllocationFailed("[memorymanager] failed to find the preferred NUMA nodes")
         return best.nodes
 
-    def _has(self, uid: str, mask: frozenset[int], wanted: Amounts) -> bool:
+    def _has(self, uid: str, mask: frozenset[int], requested: Amounts) -> bool:
         return all(
             self._sum(mask, resource, "free") + self._reusable_by(uid, mask, resource) >= size
-            for resource, size in wanted.items()
+            for resource, size in requested.items()
         )
 
     def _reusable_by(self, uid: str, mask: frozenset[int], resource: str) -> int:
@@ -203,12 +203,12 @@ class MemoryAssignments:
         sizes = self._reusable.sizes
         ends = container in (pod.spec.init_containers or ()) and not container.restartable_init
         for block in blocks:
-            place = (frozenset(block.nodes), block.resource)
-            before = sizes.get(place, 0)
-            sizes[place] = max(before, block.size) if ends else max(before - block.size, 0)
+            unit = (frozenset(block.nodes), block.resource)
+            before = sizes.get(unit, 0)
+            sizes[unit] = max(before, block.size) if ends else max(before - block.size, 0)
 
     def _shrink_init_containers(self, pod: Pod, container: Container, blocks: Sequence[Block]) -> None:
-        """Let the blocks of init containers that ended tell only what no later container has taken over."""
+        """Reduce the blocks of completed init containers to the part that no later container reuses."""
         held = self.entries.get(pod.uid, {})
         for block in blocks:
             left = block.size
@@ -243,9 +243,9 @@ class MemoryAssignments:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what an earlier run wrote.
+        """Restore the state from before a restart.
 
-        :raises StaleState: the machine or what is reserved is another one now.
+        :raises StaleState: the host or the reservations changed.
         """
         try:
             entries = {
@@ -270,9 +270,9 @@ class MemoryAssignments:
             for block in (block for held in entries.values() for blocks in held.values() for block in blocks):
                 _reserve(expected, block, block.size)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise StaleState(f"its entries do not fit this machine: {error!r}") from error
-        if _picture(written) != _picture(expected):
-            raise StaleState("the expected machine state is different from the real one")
+            raise StaleState(f"entries do not match the host: {error!r}") from error
+        if _comparable(written) != _comparable(expected):
+            raise StaleState("the expected machine state is different from the real one")  # wording: ok
         self.entries, self.nodes = entries, written
 
     def _empty(self) -> dict[int, NodeState]:
@@ -302,8 +302,8 @@ def _reserve(nodes: Mapping[int, NodeState], block: Block, size: int) -> None:
         size = state.reserve(block.resource, size)
 
 
-def _picture(nodes: Mapping[int, NodeState]) -> object:
-    """Return what two states are compared by: in a group it does not matter which node gives a byte."""
+def _comparable(nodes: Mapping[int, NodeState]) -> object:
+    """Return a comparable form of a state; within a group the distribution over nodes is irrelevant."""
     fixed = {
         number: (
             state.assignments,
@@ -315,39 +315,39 @@ def _picture(nodes: Mapping[int, NodeState]) -> object:
     given: dict[tuple[tuple[int, ...], str], int] = {}
     for state in nodes.values():
         for resource, table in state.tables.items():
-            place = (tuple(sorted(state.cells)), resource)
-            given[place] = given.get(place, 0) + table.reserved
+            unit = (tuple(sorted(state.cells)), resource)
+            given[unit] = given.get(unit, 0) + table.reserved
     return fixed, given
 
 
-def _hints_of(held: Sequence[Block], wanted: Amounts) -> dict[str, list[Hint]]:
-    """Return the one place where it is already; no preference when it asks for other amounts now."""
-    if {block.resource: block.size for block in held} != dict(wanted):
+def _hints_of(held: Sequence[Block], requested: Amounts) -> dict[str, list[Hint]]:
+    """Return the current nodes as the only hint; empty if the requested amounts changed."""
+    if {block.resource: block.size for block in held} != dict(requested):
         return {}
     return {block.resource: [Hint(frozenset(block.nodes), preferred=True)] for block in held}
 
 
-def _wanted(container: Container) -> dict[str, int]:
-    asked = {**container_limits(container), **container_requests(container)}
+def _requests(container: Container) -> dict[str, int]:
+    amounts = {**container_limits(container), **container_requests(container)}
     return {
         resource: amount.value()
-        for resource, amount in asked.items()
+        for resource, amount in amounts.items()
         if amount and (resource == MEMORY or resource.startswith(HUGEPAGES_PREFIX))
     }
 
 
-def _pod_wanted(pod: Pod) -> dict[str, int]:
+def _pod_requests(pod: Pod) -> dict[str, int]:
     starting: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     running: dict[str, int] = {}
     for container in pod.spec.init_containers or ():
-        for resource, size in _wanted(container).items():
+        for resource, size in _requests(container).items():
             if container.restartable_init:
                 sidecars[resource] = sidecars.get(resource, 0) + size
             else:
                 starting[resource] = max(starting.get(resource, 0), sidecars.get(resource, 0) + size)
     for container in pod.spec.containers:
-        for resource, size in _wanted(container).items():
+        for resource, size in _requests(container).items():
             running[resource] = running.get(resource, 0) + size
     return {
         resource: max(size + sidecars.get(resource, 0), starting.get(resource, 0)) for resource, size in running.items()

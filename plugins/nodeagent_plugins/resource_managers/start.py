@@ -1,4 +1,4 @@
-"""What the configuration asks of this machine's processors and memory, checked against what is there."""
+"""Validation of the configuration against the CPUs and memory of the host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nodeagent_plugins.resource_managers.memory import MemoryAssignments
 from nodeagent_plugins.resource_managers.topology import Topology, format_cpu_list
 
 MAX_NUMA_NODES = 8
-"""More would make every admission look at too many combinations."""
+"""Limits the number of combinations per admission."""
 
 _SOURCE = "resource managers"
 
@@ -27,24 +27,24 @@ _SOURCE = "resource managers"
 def make_alignment(config: NodeAgentConfiguration, topology: Topology) -> Alignment:
     """Return the policy of ``topologyManagerPolicy``.
 
-    :raises ConfigError: the machine is too large for it.
+    :raises ConfigError: the host has too many NUMA nodes.
     """
     policy, nodes = config.topology_manager_policy, len(topology.nodes)
     if policy != NONE and nodes > MAX_NUMA_NODES:
-        rule = f"is not supported on machines with more than {MAX_NUMA_NODES} NUMA nodes; this one has {nodes}"
+        rule = f"is not supported on hosts with more than {MAX_NUMA_NODES} NUMA nodes; this host has {nodes}"
         raise _wrong("topologyManagerPolicy", policy, rule)
     options = config.topology_manager_policy_options
     closest = bool(parse_bool(options.get("prefer-closest-numa-nodes", "")))
     if policy != NONE and closest and not all(node.distances for node in topology.nodes.values()):
         field = "topologyManagerPolicyOptions.prefer-closest-numa-nodes"
-        raise _wrong(field, "true", "needs NUMA distances, and the kernel tells none")
+        raise _wrong(field, "true", "requires NUMA distances, which the kernel does not report")
     return Alignment(policy, topology, closest=closest)
 
 
 def make_cpus(config: NodeAgentConfiguration, topology: Topology) -> CpuAssignments:
-    """Return the assignments of policy ``static``, all CPUs shared yet.
+    """Return the assignments of policy ``static`` with all CPUs shared.
 
-    :raises ConfigError: no CPU is reserved, one that is not there, or an option does not go with this machine.
+    :raises ConfigError: no CPU is reserved, a reserved CPU is missing, or an option does not support the host.
     """
     options = config.cpu_manager_policy_options
     chosen = CpuOptions(
@@ -54,7 +54,7 @@ def make_cpus(config: NodeAgentConfiguration, topology: Topology) -> CpuAssignme
     )
     sockets, nodes = len(topology.ids("socket")), len(topology.ids("node"))
     if chosen.by_socket and sockets > nodes:
-        rule = f"needs at least as many NUMA nodes as sockets; this machine has {nodes} and {sockets}"
+        rule = f"requires at least as many NUMA nodes as sockets; this host has {nodes} and {sockets}"
         raise _wrong("cpuManagerPolicyOptions.align-by-socket", "true", rule)
     return CpuAssignments(topology, _reserved_cpus(config, topology), chosen)
 
@@ -68,19 +68,19 @@ def _reserved_cpus(config: NodeAgentConfiguration, topology: Topology) -> frozen
         return named
     count = -(-all_reserved(config).get(CPU, Quantity()).milli_value() // 1000)
     if not count:
-        rule = "static needs CPU kept back: set reservedSystemCPUs, or cpu in systemReserved or platformReserved"
+        rule = "static requires reserved CPU: set reservedSystemCPUs, or cpu in systemReserved or platformReserved"
         raise _wrong("cpuManagerPolicy", None, rule)
     if count > len(topology.cpus):
-        rule = f"static needs {count} CPUs kept back, and the machine has {len(topology.cpus)}"
+        rule = f"static requires {count} reserved CPUs, and the host has {len(topology.cpus)}"
         raise _wrong("cpuManagerPolicy", None, rule)
     return take_packed(topology, topology.all, count)
 
 
 def make_memory(config: NodeAgentConfiguration, topology: Topology) -> MemoryAssignments:
-    """Return the assignments of policy ``Static``, nothing given away yet.
+    """Return the assignments of policy ``Static`` without containers.
 
-    :raises ConfigError: ``reservedMemory`` names a node that is not there, more than a node has, or does not add up
-        to what the node keeps back.
+    :raises ConfigError: ``reservedMemory`` names a missing node, exceeds the memory of a node, or does not add up to
+     the other reservations.
     """
     reserved: dict[int, dict[str, int]] = {}
     total: dict[str, Quantity] = {}
@@ -88,14 +88,14 @@ def make_memory(config: NodeAgentConfiguration, topology: Topology) -> MemoryAss
         path, number = f"reservedMemory[{index}]", reservation.numa_node
         node = topology.nodes.get(number)
         if node is None:
-            raise _wrong(f"{path}.numaNode", number, "is no NUMA node of this machine")
+            raise _wrong(f"{path}.numaNode", number, "is not a NUMA node of this host")
         sizes = {MEMORY: node.memory, **node.huge_pages}
         for resource, amount in reservation.limits.items():
             if amount.value() > sizes.get(resource, 0):
                 raise _wrong(
                     f"{path}.limits.{resource}",
                     str(amount),
-                    f"is more than NUMA node {number} has: {sizes.get(resource, 0)} bytes",
+                    f"exceeds the size of NUMA node {number}: {sizes.get(resource, 0)} bytes",
                 )
             reserved.setdefault(number, {})[resource] = amount.value()
         add(total, reservation.limits)
@@ -106,7 +106,7 @@ def make_memory(config: NodeAgentConfiguration, topology: Topology) -> MemoryAss
             rule = f"must add up for {resource} to systemReserved, platformReserved and evictionHard: {theirs}"
             raise _wrong("reservedMemory", str(ours), rule)
     if not total.get(MEMORY):
-        raise _wrong("memoryManagerPolicy", None, "Static needs memory kept back in reservedMemory")
+        raise _wrong("memoryManagerPolicy", None, "Static requires reservedMemory")
     return MemoryAssignments(topology, reserved)
 
 

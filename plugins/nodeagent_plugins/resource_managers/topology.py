@@ -1,4 +1,4 @@
-"""Processors and memory of the machine by socket, core and NUMA node, as the kernel tells them."""
+"""CPU and memory topology of the host: sockets, cores and NUMA nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KIBI = 1024
 
 @dataclass(frozen=True, slots=True)
 class CpuLocation:
-    """Where one CPU (a hardware thread) sits; a core is named by its lowest CPU, so that names are unique."""
+    """Location of one CPU (hardware thread); a core is identified by its lowest CPU, which is unique."""
 
     core: int
     socket: int
@@ -29,17 +29,17 @@ class CpuLocation:
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:
-    """Memory of one NUMA node in bytes, of which huge pages by resource name are part."""
+    """Memory of one NUMA node in bytes, and its part in huge pages by resource name."""
 
     memory: int = 0
     huge_pages: Mapping[str, int] = field(default_factory=dict)
     distances: Mapping[int, int] = field(default_factory=dict)
-    """To each node, as the firmware tells; empty when it does not."""
+    """Distance to each node from the firmware; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """CPUs that are online, and the NUMA nodes."""
+    """Online CPUs and NUMA nodes."""
 
     cpus: Mapping[int, CpuLocation]
     nodes: Mapping[int, NumaNode]
@@ -53,17 +53,17 @@ class Topology:
         return len(self.cpus) // max(len(self.ids("core")), 1)
 
     def ids(self, level: Level, cpus: Iterable[int] | None = None) -> frozenset[int]:
-        """Return the cores, sockets or nodes that *cpus* are in; of all CPUs when none are given."""
+        """Return the cores, sockets or nodes of *cpus*; of all CPUs by default."""
         return frozenset(getattr(self.cpus[cpu], level) for cpu in (self.cpus if cpus is None else cpus))
 
     def within(self, level: Level, ids: Iterable[int]) -> frozenset[int]:
-        """Return the CPUs of those cores, sockets or nodes."""
-        wanted = frozenset(ids)
-        return frozenset(cpu for cpu, place in self.cpus.items() if getattr(place, level) in wanted)
+        """Return the CPUs of the given cores, sockets or nodes."""
+        requested = frozenset(ids)
+        return frozenset(cpu for cpu, unit in self.cpus.items() if getattr(unit, level) in requested)
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:
-    """Write CPUs or NUMA nodes as ``0-3,8``."""
+    """Format CPUs or NUMA nodes as a list such as ``0-3,8``."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and cpu == runs[-1][1] + 1:
@@ -74,14 +74,14 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
 
 
 def read_topology(root: Path = Path("/")) -> Topology:
-    """Read the machine below *root*; without NUMA in the kernel all of it is node 0. Blocks for milliseconds.
+    """Read the topology from files below *root*; without NUMA support there is one node 0. Blocks for milliseconds.
 
-    :raises NodeAgentError: the kernel does not tell its processors.
+    :raises NodeAgentError: the kernel does not report its CPUs.
     """
     system = root / "sys/devices/system"
     online = _list(system / "cpu/online")
     if not online:
-        raise NodeAgentError(f"{system / 'cpu/online'} names no processors")
+        raise NodeAgentError(f"{system / 'cpu/online'} lists no CPUs")
     node_ids = _list(system / "node/online")
     nodes = {number: _read_node(system / f"node/node{number}", node_ids) for number in sorted(node_ids)}
     home = {cpu: number for number in nodes for cpu in _list(system / f"node/node{number}/cpulist")}
@@ -90,26 +90,26 @@ def read_topology(root: Path = Path("/")) -> Topology:
     cores: dict[tuple[int, int], int] = {}
     cpus: dict[int, CpuLocation] = {}
     for cpu in sorted(online):
-        place = system / f"cpu/cpu{cpu}/topology"
-        socket = max(_number(place / "physical_package_id"), 0)
-        core = cores.setdefault((socket, _number(place / "core_id", cpu)), cpu)
+        unit = system / f"cpu/cpu{cpu}/topology"
+        socket = max(_number(unit / "physical_package_id"), 0)
+        core = cores.setdefault((socket, _number(unit / "core_id", cpu)), cpu)
         cpus[cpu] = CpuLocation(core, socket, home.get(cpu, 0))
     return Topology(cpus, nodes)
 
 
-def _read_node(place: Path, nodes: frozenset[int]) -> NumaNode:
-    distances = (_text(place / "distance") or "").split()
+def _read_node(unit: Path, nodes: frozenset[int]) -> NumaNode:
+    distances = (_text(unit / "distance") or "").split()
     return NumaNode(
-        _meminfo(place / "meminfo"),
-        _huge_pages(place / "hugepages"),
+        _meminfo(unit / "meminfo"),
+        _huge_pages(unit / "hugepages"),
         dict(zip(sorted(nodes), map(int, distances), strict=False)),
     )
 
 
-def _huge_pages(place: Path) -> dict[str, int]:
+def _huge_pages(unit: Path) -> dict[str, int]:
     return {
         f"{HUGEPAGES_PREFIX}{Quantity(size, format=Format.BINARY)}": amount
-        for size, amount in read_huge_pages(place).items()
+        for size, amount in read_huge_pages(unit).items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Machines as the kernel shows them below a directory."""
+"""Fixtures: topologies in the kernel's file format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GI = 1 << 30
 
 
 def write_machine(root, *, sockets=2, nodes=4, cores=8, threads=2, gibibytes=4, huge_2mi=0, numa=True):
-    """Write a machine of so many in all; the threads of core N are the CPUs N, N+cores, …"""
+    """Write the files of a host; the threads of core N are the CPUs N, N+cores, …"""
     system = root / "sys/devices/system"
     cpus = range(cores * threads)
     put(system / "cpu/online", format_cpu_list(cpus))
@@ -24,11 +24,11 @@ def write_machine(root, *, sockets=2, nodes=4, cores=8, threads=2, gibibytes=4, 
         return root
     put(system / "node/online", format_cpu_list(range(nodes)))
     for node in range(nodes):
-        place = system / f"node/node{node}"
-        put(place / "cpulist", format_cpu_list(cpu for cpu in cpus if cpu % cores * nodes // cores == node))
-        put(place / "meminfo", f"Node {node} MemTotal:       {gibibytes << 20} kB\n")
-        put(place / "distance", " ".join(_distance(node, other) for other in range(nodes)))
-        put(place / "hugepages/hugepages-2048kB/nr_hugepages", huge_2mi)
+        unit = system / f"node/node{node}"
+        put(unit / "cpulist", format_cpu_list(cpu for cpu in cpus if cpu % cores * nodes // cores == node))
+        put(unit / "meminfo", f"Node {node} MemTotal:       {gibibytes << 20} kB\n")
+        put(unit / "distance", " ".join(_distance(node, other) for other in range(nodes)))
+        put(unit / "hugepages/hugepages-2048kB/nr_hugepages", huge_2mi)
     return root
 
 
@@ -38,13 +38,13 @@ def put(file, content):
 
 
 def _distance(one, other):
-    """Nodes 0 and 3 are near to each other, as 1 and 2 are."""
+    """Nodes 0 and 3 are close to each other, as are 1 and 2."""
     return "10" if one == other else "15" if one + other == 3 else "20"
 
 
 @pytest.fixture
 def machine(tmp_path):
-    """Two sockets of two NUMA nodes of two cores of two threads each: node N has the CPUs 2N, 2N+1, 2N+8, 2N+9."""
+    """Two sockets with two NUMA nodes, four cores and eight threads each: node N has the CPUs 2N, 2N+1, 2N+8, 2N+9."""
     return write_machine(tmp_path / "machine")
 
 
@@ -55,18 +55,18 @@ def topology(machine):
 
 @pytest.fixture
 def small(tmp_path):
-    """One socket, one NUMA node, two cores of one thread."""
+    """One socket, one NUMA node and two cores with one thread each."""
     return write_machine(tmp_path / "machine", sockets=1, nodes=1, cores=2, threads=1)
 
 
-def guaranteed(name="fast", *, init=(), **asked):
-    """Return a guaranteed pod whose regular containers are given as ``name={"cpu": "2", "memory": "1Gi"}``.
+def guaranteed(name="fast", *, init=(), **amounts):
+    """Return a guaranteed pod with regular containers from ``name={"cpu": "2", "memory": "1Gi"}``.
 
-    :param init: init containers as (name, what they ask for, whether they are sidecars).
+    :param init: init containers as (name, requests, sidecar or not).
     """
     return make_pod(
         name,
-        containers=[_container(each, amounts) for each, amounts in asked.items()],
+        containers=[_container(each, amounts) for each, amounts in amounts.items()],
         init_containers=[_container(each, amounts, sidecar=sidecar) for each, amounts, sidecar in init],
     )
 

@@ -1,4 +1,4 @@
-"""Hints are merged as each policy does."""
+"""Tests for the topology policies."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ WIDE = {"memory": [hint(0, 1, preferred=False)]}
         ("single-numa-node", [{}], Hint(None, preferred=True), True),
     ],
 )
-def test_each_policy_takes_the_best_and_refuses_what_it_must(topology, policy, hints, expected, fits):
+def test_policy_selects_the_best_hint_and_decides_admission(topology, policy, hints, expected, fits):
     assert Alignment(policy, topology).merge(hints) == (expected, fits)
 
 
-def test_of_equally_wide_choices_that_of_the_lowest_nodes_is_taken(topology):
+def test_equal_sizes_select_the_lowest_nodes(topology):
     pairs = {"cpu": [hint(2, 3), hint(0, 3), hint(0, 1)]}
     assert Alignment("restricted", topology).merge([pairs])[0] == hint(0, 1)
 
 
 @pytest.mark.row("config.topologyManagerPolicyOptions")
-def test_the_nearest_nodes_are_taken_when_asked_for(topology):
+def test_closest_nodes_are_selected_by_option(topology):
     pairs = {"cpu": [hint(0, 1), hint(0, 3), hint(2, 3)]}
     assert Alignment("restricted", topology, closest=True).merge([pairs])[0] == hint(0, 3)
 
 
-def test_masks_come_the_narrowest_first():
+def test_masks_are_sorted_by_size():
     assert list(masks([1, 0, 3]))[:4] == [{0}, {1}, {3}, {0, 1}]
     assert len(list(masks(range(8)))) == 255

@@ -1,4 +1,4 @@
-"""State files are written whole, and what they do not vouch for is refused."""
+"""Tests for state files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodeagent_plugins.resource_managers.checksum import of_cpus, of_memory
 from nodeagent_plugins.resource_managers.errors import StaleState
 
 
-def test_what_is_written_is_read_again(tmp_path):
+def test_written_state_is_read(tmp_path):
     checkpoint = Checkpoint(tmp_path / "state", "static", of_cpus)
     assert checkpoint.read() is None
     checkpoint.write({"defaultCpuSet": "0-1"})
@@ -19,12 +19,12 @@ def test_what_is_written_is_read_again(tmp_path):
     assert set(json.loads((tmp_path / "state").read_text())) == {"policyName", "defaultCpuSet", "checksum"}
 
 
-def test_a_state_of_another_policy_is_refused_with_what_to_do(tmp_path):
+def test_state_of_another_policy_is_rejected_with_instructions(tmp_path):
     Checkpoint(tmp_path / "state", "static", of_cpus).write({"defaultCpuSet": "0"})
-    with pytest.raises(StaleState) as refused:
+    with pytest.raises(StaleState) as rejected:
         Checkpoint(tmp_path / "state", "none", of_cpus).read()
-    assert 'configured policy "none" differs from state checkpoint policy "static"' in str(refused.value)
-    assert f'drain this node and delete the checkpoint file "{tmp_path}/state"' in str(refused.value)
+    assert 'configured policy "none" differs from state checkpoint policy "static"' in str(rejected.value)
+    assert f'drain this node and delete the checkpoint file "{tmp_path}/state"' in str(rejected.value)
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,13 @@ def test_a_state_of_another_policy_is_refused_with_what_to_do(tmp_path):
         '{"policyName": "static", "defaultCpuSet": "0", "checksum": 1}',
     ],
 )
-def test_a_damaged_state_is_refused(tmp_path, content):
+def test_damaged_state_is_rejected(tmp_path, content):
     (tmp_path / "state").write_text(content)
     with pytest.raises(StaleState, match="delete the checkpoint file"):
         Checkpoint(tmp_path / "state", "static", of_cpus).read()
 
 
-def test_what_every_kubelet_leaves_behind_is_taken(tmp_path):
+def test_state_file_of_a_kubelet_is_accepted(tmp_path):
     cpus, memory = tmp_path / "cpu_manager_state", tmp_path / "memory_manager_state"
     cpus.write_text('{"policyName":"none","defaultCpuSet":"","checksum":1353318690}')
     memory.write_text('{"policyName":"None","machineState":{},"checksum":4236770233}')

@@ -1,4 +1,4 @@
-"""Checksums of state files are those that a kubelet wrote and will look for."""
+"""Tests for checksums, with state files of a kubelet."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from nodeagent_plugins.resource_managers.checksum import of_cpus, of_memory
         ),
     ],
 )
-def test_the_cpu_managers_is_that_of_the_kubelet(policy, shared, entries, checksum):
+def test_cpu_checksum_equals_that_of_the_kubelet(policy, shared, entries, checksum):
     assert of_cpus({"policyName": policy, "defaultCpuSet": shared, "entries": entries}) == checksum
 
 
-def test_the_memory_managers_is_that_of_the_kubelet():
+def test_memory_checksum_equals_that_of_the_kubelet():
     assert of_memory({"policyName": "None", "machineState": {}}) == 4236770233
 
     def node(assignments: int, *cells: int) -> object:

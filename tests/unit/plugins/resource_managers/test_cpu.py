@@ -1,4 +1,4 @@
-"""Guaranteed containers get whole CPUs for themselves, all others share the rest."""
+"""Tests for exclusive CPUs."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def give(cpus, pod, hint=ANYWHERE):
         (None, None, 0),
     ],
 )
-def test_only_whole_cpus_of_guaranteed_pods_are_exclusive(requests, limits, count):
+def test_only_integer_requests_of_guaranteed_pods_are_exclusive(requests, limits, count):
     pod = make_pod(containers=[make_container(resources={"requests": requests, "limits": limits})])
     assert exclusive_cpus(pod, pod.spec.containers[0]) == count
 
 
 @pytest.mark.row("config.cpuManagerPolicy")
-def test_what_is_given_leaves_the_shared_pool_and_comes_back(cpus, topology):
+def test_assigned_cpus_leave_the_shared_pool_until_released(cpus, topology):
     pod = guaranteed(main={"cpu": "2"}, side={"cpu": "1500m"})
     assert give(cpus, pod) == {"main": {1, 9}}
     assert cpus.shared == topology.all - {1, 9}
@@ -60,13 +60,13 @@ def test_reserved_cpus_are_never_exclusive(cpus):
     assert cpus.shared == {0}
 
 
-def test_what_a_container_has_is_not_given_again(cpus):
+def test_assigned_cpus_are_not_assigned_again(cpus):
     pod = guaranteed(main={"cpu": "2"})
     assert cpus.allocate(pod, pod.spec.containers[0], ANYWHERE)
     assert not cpus.allocate(pod, pod.spec.containers[0], ANYWHERE)
 
 
-def test_cpus_of_init_containers_are_used_again_and_those_of_sidecars_are_not(cpus):
+def test_cpus_of_init_containers_are_reused_and_those_of_sidecars_are_not(cpus):
     pod = guaranteed(
         init=[("setup", {"cpu": "4"}, False), ("proxy", {"cpu": "1"}, True)], main={"cpu": "2"}, more={"cpu": "1"}
     )
@@ -76,7 +76,7 @@ def test_cpus_of_init_containers_are_used_again_and_those_of_sidecars_are_not(cp
     assert not given["main"] & given["more"]
 
 
-def test_cpus_come_from_the_hinted_nodes_first(cpus, topology):
+def test_hinted_nodes_are_used_first(cpus, topology):
     assert give(cpus, guaranteed(main={"cpu": "3"}), Hint(frozenset({3})))["main"] < topology.within("node", [3])
     spilling = give(cpus, guaranteed("more", main={"cpu": "6"}), Hint(frozenset({2})))["main"]
     assert topology.within("node", [2]) < spilling
@@ -97,11 +97,11 @@ def test_cpus_come_from_the_hinted_nodes_first(cpus, topology):
         ),
     ],
 )
-def test_full_cores_only_refuses_what_is_not_whole_cores(topology, count, message):
+def test_full_pcpus_only_rejects_partial_cores(topology, count, message):
     cpus = CpuAssignments(topology, frozenset({0}), CpuOptions(full_cores=True))
-    with pytest.raises(AdmissionRejected) as refused:
+    with pytest.raises(AdmissionRejected) as rejected:
         give(cpus, guaranteed(main={"cpu": count}))
-    assert (refused.value.reason, str(refused.value)) == ("SMTAlignmentError", message)
+    assert (rejected.value.reason, str(rejected.value)) == ("SMTAlignmentError", message)
 
 
 @pytest.mark.row("config.cpuManagerPolicyOptions")
@@ -112,7 +112,7 @@ def test_distribution_spreads_over_nodes(topology):
 
 
 @pytest.mark.row("config.cpuManagerPolicyOptions")
-def test_alignment_by_socket_prefers_and_takes_whole_sockets(topology):
+def test_alignment_by_socket_prefers_full_sockets(topology):
     pod = guaranteed(main={"cpu": "5"})
     by_socket = CpuAssignments(topology, frozenset({0}), CpuOptions(by_socket=True))
     preferred = preferred_masks(by_socket, guaranteed(main={"cpu": "3"}))
@@ -130,20 +130,20 @@ def preferred_masks(cpus, pod):
     return [hint.nodes for hint in hints if hint.preferred]
 
 
-def test_hints_name_where_enough_is_free_and_prefer_the_narrowest(cpus):
+def test_hints_list_nodes_with_enough_cpus_and_prefer_the_smallest_set(cpus):
     assert preferred_masks(cpus, guaranteed(main={"cpu": "4"})) == [{1}, {2}, {3}]
     assert preferred_masks(cpus, guaranteed(main={"cpu": "5"}))[0] == {0, 1}
     give(cpus, guaranteed("other", main={"cpu": "8"}))
     assert {0} in preferred_masks(cpus, guaranteed(main={"cpu": "3"}))
 
 
-def test_a_container_that_shares_gives_no_hint(cpus):
+def test_shared_container_has_no_hints(cpus):
     pod = guaranteed(main={"cpu": "1500m"})
     assert cpus.container_hints(pod, pod.spec.containers[0]) == {}
     assert cpus.pod_hints(pod) == {}
 
 
-def test_hints_after_a_restart_name_what_is_held(cpus):
+def test_hints_after_a_restart_are_the_current_nodes(cpus):
     pod = guaranteed(main={"cpu": "4"})
     give(cpus, pod, Hint(frozenset({2})))
     assert preferred_masks(cpus, pod) == [{2}]
@@ -153,7 +153,7 @@ def test_hints_after_a_restart_name_what_is_held(cpus):
     assert cpus.pod_hints(larger) == {"cpu": []}
 
 
-def test_a_pods_hint_is_of_what_runs_at_once(cpus):
+def test_pod_hint_covers_concurrently_running_containers(cpus):
     pod = guaranteed(init=[("setup", {"cpu": "5"}, False)], main={"cpu": "2"}, more={"cpu": "2"})
     assert all(len(hint.nodes) > 1 for hint in cpus.pod_hints(pod)["cpu"])
 
@@ -161,7 +161,7 @@ def test_a_pods_hint_is_of_what_runs_at_once(cpus):
 # --- state ----------------------------------------------------------------------------------------------------
 
 
-def test_the_state_is_that_of_the_field_and_is_taken_over(cpus, topology):
+def test_state_has_the_upstream_format_and_is_restored(cpus, topology):
     pod = guaranteed(main={"cpu": "2"})
     give(cpus, pod)
     state = cpus.to_state()
@@ -178,9 +178,9 @@ def test_the_state_is_that_of_the_field_and_is_taken_over(cpus, topology):
         ("1-15", {"c": "0"}, 'not all reserved cpus: "0" are present in defaultCpuSet: "1-15"'),
         ("0-15", {"c": "3"}, 'cpuset: "3" overlaps with default cpuset "0-15"'),
         ("0-7", {}, 'current set of available CPUs "0-15" doesn\'t match with CPUs in state "0-7"'),
-        ("0-15", {"c": "x"}, "cannot be read"),
+        ("0-15", {"c": "x"}, "invalid CPU lists"),
     ],
 )
-def test_a_state_that_does_not_fit_is_refused(cpus, shared, held, why):
+def test_state_that_does_not_match_is_rejected(cpus, shared, held, why):
     with pytest.raises(StaleState, match=why.replace("(", r"\(")):
         cpus.restore({"defaultCpuSet": shared, "entries": {"uid": held}})

@@ -1,4 +1,4 @@
-"""CPUs are taken close together, or spread evenly."""
+"""Tests for the selection of CPUs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from nodeagent_plugins.resource_managers.errors import AllocationFailed
         ({0, 8}, 4, {2, 3, 10, 11}),
     ],
 )
-def test_packed_takes_the_largest_whole_places_and_fills_what_is_begun(topology, taken, count, expected):
+def test_packed_takes_full_units_and_completes_partial_ones(topology, taken, count, expected):
     assert take_packed(topology, topology.all - taken, count) == expected
 
 
-def test_packed_takes_nothing_for_nothing(topology):
+def test_packed_returns_nothing_for_zero(topology):
     assert take_packed(topology, topology.all, 0) == frozenset()
 
 
@@ -45,26 +45,26 @@ def spread(topology, cpus):
         (16, 1, [4, 4, 4, 4]),
     ],
 )
-def test_distributed_takes_equal_parts_of_as_few_nodes_as_can_be(topology, count, group, expected):
+def test_distributed_takes_equal_parts_of_few_nodes(topology, count, group, expected):
     assert sorted(spread(topology, take_distributed(topology, topology.all, count, group)), reverse=True) == expected
 
 
-def test_distributed_by_cores_takes_whole_ones(topology):
+def test_distributed_takes_full_cores(topology):
     cpus = take_distributed(topology, topology.all, 6, 2)
     assert all(topology.within("core", [core]) <= cpus for core in topology.ids("core", cpus))
 
 
-def test_distributed_leaves_the_nodes_even(topology):
+def test_distributed_balances_the_remainders(topology):
     available = topology.all - {0}
     cpus = take_distributed(topology, available, 6, 1)
     assert spread(topology, cpus)[0] == 0
 
 
-def test_distributed_begins_with_the_socket_that_is_used_most(topology):
+def test_distributed_prefers_the_socket_with_the_fewest_free_cpus(topology):
     assert take_distributed(topology, topology.all - {15}, 6, 2) == {4, 5, 12, 13, 0, 8}
 
 
-def test_both_say_when_there_are_not_enough(topology):
+def test_both_fail_without_enough_cpus(topology):
     for take in (take_packed, lambda *args: take_distributed(*args, 1)):
         with pytest.raises(AllocationFailed, match="requested=3, available=2"):
             take(topology, frozenset({0, 1}), 3)

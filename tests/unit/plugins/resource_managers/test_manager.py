@@ -1,4 +1,4 @@
-"""Pods are admitted, pinned, kept where they belong and released."""
+"""Tests for the resource managers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MEMORY = {
 
 
 class Node:
-    """The managers on a machine, with a runtime and the pods that are active on it."""
+    """The managers on a host, with a runtime and the pods that are active on it."""
 
     def __init__(self, tmp_path, machine, **config):
         self.clock = FakeClock()
@@ -52,7 +52,7 @@ class Node:
         self.restart()
 
     def restart(self):
-        self.managers = ResourceManagers(self.context, machine=self.machine)
+        self.managers = ResourceManagers(self.context, root=self.machine)
         self.plugins = load_plugin(self.managers)
         self.plugins.provide_all("nodeagent_provide_background_loops", context=self.context, plugins=self.plugins)
 
@@ -63,7 +63,7 @@ class Node:
         return rejection and (rejection.reason, rejection.message)
 
     async def run(self, pod, name="main"):
-        """Admit the pod, make and start its container; return the runtime's id of it."""
+        """Admit the pod, create and start its container; return the runtime's id of it."""
         assert await self.admit(pod) is None
         container = pod.spec.containers[0]
         settings = await self.settings(pod, container)
@@ -99,7 +99,7 @@ def start(tmp_path, machine):
 
 
 @pytest.mark.row("config.cpuManagerPolicy")
-async def test_a_guaranteed_container_gets_cpus_of_its_own_and_others_the_rest(start):
+async def test_guaranteed_container_gets_exclusive_cpus_and_others_the_rest(start):
     node = start(**CPU)
     fast, slow = await node.run(guaranteed(main={"cpu": "2"})), await node.run(make_pod("slow"))
     assert (node.cpus(fast), node.cpus(slow)) == ("1,9", "0,2-8,10-15")
@@ -108,7 +108,7 @@ async def test_a_guaranteed_container_gets_cpus_of_its_own_and_others_the_rest(s
 
 
 @pytest.mark.row("config.cpuManagerReconcilePeriod")
-async def test_the_shared_pool_is_rewritten_each_period(start):
+async def test_shared_pool_is_reconciled_each_period(start):
     node = start(**CPU, cpu_manager_reconcile_period=Duration.of(seconds=20))
     slow = await node.run(make_pod("slow"))
     fast = await node.run(guaranteed(main={"cpu": "2"}))
@@ -127,7 +127,7 @@ async def test_the_shared_pool_is_rewritten_each_period(start):
     loop.cancel()
 
 
-async def test_an_update_that_failed_is_repeated(start):
+async def test_failed_update_is_repeated(start):
     node = start(**CPU)
     await node.run(make_pod("slow"))
     await node.run(guaranteed(main={"cpu": "2"}))
@@ -137,7 +137,7 @@ async def test_an_update_that_failed_is_repeated(start):
     assert len(node.updates()) == 2
 
 
-async def test_a_restarted_agent_takes_over_and_tells_every_container_again(start):
+async def test_restarted_agent_restores_and_updates_every_container(start):
     node = start(**CPU)
     pod = guaranteed(main={"cpu": "2"})
     fast = await node.run(pod)
@@ -148,7 +148,7 @@ async def test_a_restarted_agent_takes_over_and_tells_every_container_again(star
     assert node.updates() == [(fast, LinuxResources(cpuset_cpus="1,9"))]
 
 
-async def test_pods_not_known_yet_after_a_restart_keep_their_cpus(start):
+async def test_unknown_pods_keep_their_cpus_after_a_restart(start):
     node = start(**CPU)
     await node.run(guaranteed(main={"cpu": "2"}))
     node.pods = node.context.pods = FakePodDirectory()
@@ -157,7 +157,7 @@ async def test_pods_not_known_yet_after_a_restart_keep_their_cpus(start):
     assert set(node.state()["entries"]) == {"uid-fast", "uid-second"}
 
 
-async def test_cpus_of_a_pod_that_vanished_are_given_again(start):
+async def test_cpus_of_a_deleted_pod_are_released(start):
     node = start(**CPU)
     container = await node.run(guaranteed(main={"cpu": "8"}))
     node.runtime.exit(container)
@@ -166,7 +166,7 @@ async def test_cpus_of_a_pod_that_vanished_are_given_again(start):
     assert await node.admit(guaranteed("second", main={"cpu": "15"})) is None
 
 
-async def test_a_pod_that_others_refused_gives_back_what_it_got(start):
+async def test_pod_rejected_by_another_plugin_releases_its_cpus(start):
     node = start(**CPU)
     assert await admit(node.plugins, guaranteed(main={"cpu": "8"})) is None
     await node.managers.reconcile()
@@ -174,7 +174,7 @@ async def test_a_pod_that_others_refused_gives_back_what_it_got(start):
     assert await node.admit(guaranteed("second", main={"cpu": "15"})) is None
 
 
-async def test_too_many_cpus_are_refused_and_nothing_is_kept(start):
+async def test_too_many_cpus_are_rejected_without_partial_assignment(start):
     node = start(**CPU)
     assert await node.admit(guaranteed(main={"cpu": "8"}, more={"cpu": "8"})) == (
         "UnexpectedAdmissionError",
@@ -185,7 +185,7 @@ async def test_too_many_cpus_are_refused_and_nothing_is_kept(start):
 
 
 @pytest.mark.row("config.cpuManagerPolicyOptions")
-async def test_options_reach_the_choice(start):
+async def test_policy_options_are_applied(start):
     node = start(**CPU, cpu_manager_policy_options={"full-pcpus-only": "true"})
     assert await node.admit(guaranteed(main={"cpu": "3"})) == (
         "SMTAlignmentError",
@@ -193,7 +193,7 @@ async def test_options_reach_the_choice(start):
     )
 
 
-async def test_a_state_that_cannot_be_written_is_written_later(start):
+async def test_failed_state_write_is_retried(start):
     node = start(**CPU)
     aside = node.root / ".cpu_manager_state.new"
     aside.mkdir()
@@ -222,7 +222,7 @@ async def test_memory_is_pinned_to_nodes(start):
 
 @pytest.mark.row("config.topologyManagerPolicy")
 @pytest.mark.parametrize(
-    ("policy", "cpu", "verdict"),
+    ("policy", "cpu", "decision"),
     [
         ("none", "5", None),
         ("best-effort", "5", None),
@@ -231,11 +231,11 @@ async def test_memory_is_pinned_to_nodes(start):
         ("single-numa-node", "4", None),
     ],
 )
-async def test_what_cannot_be_aligned_is_refused_as_the_policy_says(start, policy, cpu, verdict):
+async def test_unaligned_pod_is_rejected_according_to_the_policy(start, policy, cpu, decision):
     node = start(**CPU, topology_manager_policy=policy)
     rejection = await node.admit(guaranteed(main={"cpu": cpu}))
-    assert rejection == (verdict and (verdict, "Resources cannot be allocated with Topology locality"))
-    assert bool(node.managers._cpus.entries) is (verdict is None)
+    assert rejection == (decision and (decision, "Resources cannot be allocated with Topology locality"))
+    assert bool(node.managers._cpus.entries) is (decision is None)
 
 
 async def test_cpus_and_memory_come_from_the_same_node(start):
@@ -248,17 +248,17 @@ async def test_cpus_and_memory_come_from_the_same_node(start):
 
 @pytest.mark.row("config.topologyManagerScope")
 @pytest.mark.parametrize(
-    ("scope", "verdict"),
+    ("scope", "decision"),
     [("container", None), ("pod", ("TopologyAffinityError", "Resources cannot be allocated with Topology locality"))],
 )
-async def test_the_scope_says_what_has_to_fit_on_a_node_together(start, scope, verdict):
+async def test_scope_decides_whether_the_pod_is_aligned_as_a_unit(start, scope, decision):
     node = start(**CPU, topology_manager_policy="single-numa-node", topology_manager_scope=scope)
-    assert await node.admit(guaranteed(main={"cpu": "3"}, more={"cpu": "3"})) == verdict
+    assert await node.admit(guaranteed(main={"cpu": "3"}, more={"cpu": "3"})) == decision
 
 
 @pytest.mark.row("config.topologyManagerPolicyOptions")
 @pytest.mark.parametrize(("option", "nodes"), [("true", {1, 2}), ("false", {0, 1})])
-async def test_near_nodes_are_preferred_when_asked_for(start, topology, option, nodes):
+async def test_closest_nodes_are_preferred_by_option(start, topology, option, nodes):
     node = start(
         **CPU,
         topology_manager_policy="restricted",
@@ -272,15 +272,15 @@ async def test_near_nodes_are_preferred_when_asked_for(start, topology, option, 
 # --- state left by another policy -----------------------------------------------------------------------------
 
 
-async def test_a_state_that_the_policy_did_not_write_ends_the_start(start, tmp_path, machine):
+async def test_state_of_another_policy_fails_the_start(start, tmp_path, machine):
     await start(**CPU).run(guaranteed(main={"cpu": "1"}))
     start(**CPU)
     with pytest.raises(StaleState, match='configured policy "none" differs from state checkpoint policy "static"'):
-        ResourceManagers(make_context(tmp_path / "root"), machine=machine).start()
+        ResourceManagers(make_context(tmp_path / "root"), root=machine).start()
     with pytest.raises(StaleState, match=r"not all reserved cpus.*please drain this node"):
         ResourceManagers(
             make_context(tmp_path / "root", config=make_config(**{**CPU, "reserved_system_cpus": "8"})),
-            machine=machine,
+            root=machine,
         ).start()
 
 
@@ -288,7 +288,7 @@ def registered(context):
     return [info.name for info in load_plugin(resource_managers, name="resource_managers", context=context).plugins()]
 
 
-def test_nothing_is_registered_without_a_policy_or_a_state_left_behind(tmp_path):
+def test_nothing_is_registered_without_policy_and_state_file(tmp_path):
     assert registered(make_context(tmp_path)) == ["resource_managers"]
     assert "resource_managers.node" in registered(make_context(tmp_path, config=make_config(**CPU)))
     (tmp_path / "memory_manager_state").touch()

@@ -1,4 +1,4 @@
-"""Memory of guaranteed containers is counted by NUMA node."""
+"""Tests for memory by NUMA node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANYWHERE = Hint()
 
 @pytest.fixture
 def memory(topology):
-    """Four nodes of 4 GiB, of which node 0 keeps back 1 GiB."""
+    """Four nodes of 4 GiB; node 0 reserves 1 GiB."""
     return MemoryAssignments(topology, {0: {"memory": GI}})
 
 
@@ -34,7 +34,7 @@ def free(memory):
 
 
 @pytest.mark.row("config.memoryManagerPolicy")
-def test_memory_is_taken_from_the_fewest_nodes_and_comes_back(memory):
+def test_memory_is_taken_from_the_fewest_nodes_and_released(memory):
     pod = guaranteed(main={"memory": "3.5Gi"})
     assert give(memory, pod) == {"main": {1}}
     assert free(memory) == [3, 0.5, 4, 4]
@@ -44,17 +44,17 @@ def test_memory_is_taken_from_the_fewest_nodes_and_comes_back(memory):
 
 
 @pytest.mark.row("type.MemoryReservation.limits", "type.MemoryReservation.numaNode")
-def test_what_is_kept_back_of_a_node_is_not_given(memory):
+def test_reserved_memory_is_not_assigned(memory):
     assert free(memory) == [3, 4, 4, 4]
     assert give(memory, guaranteed(main={"memory": "4Gi"}), Hint(frozenset({0}))) == {"main": {0, 1}}
 
 
-def test_others_are_not_pinned(memory):
+def test_other_pods_are_not_pinned(memory):
     assert give(memory, make_pod()) == {}
     assert memory.pod_hints(make_pod()) == {}
 
 
-def test_a_node_serves_either_alone_or_in_one_group(memory):
+def test_node_is_used_either_separately_or_in_one_group(memory):
     assert give(memory, guaranteed("wide", main={"memory": "6Gi"})) == {"main": {0, 1}}
     assert give(memory, guaranteed("narrow", main={"memory": "1Gi"})) == {"main": {2}}
     with pytest.raises(AllocationFailed, match="to extend the current topology hint"):
@@ -62,7 +62,7 @@ def test_a_node_serves_either_alone_or_in_one_group(memory):
     assert memory.nodes[2].cells == [2]
 
 
-def test_a_group_is_dissolved_with_its_last_container(memory):
+def test_group_is_dissolved_with_its_last_container(memory):
     pod = guaranteed(main={"memory": "6Gi"})
     give(memory, pod)
     assert memory.nodes[0].cells == memory.nodes[1].cells == [0, 1]
@@ -70,7 +70,7 @@ def test_a_group_is_dissolved_with_its_last_container(memory):
     assert [state.cells for state in memory.nodes.values()] == [[0], [1], [2], [3]]
 
 
-def test_too_much_is_refused(memory):
+def test_excessive_request_is_rejected(memory):
     with pytest.raises(AllocationFailed, match="with enough memory"):
         give(memory, guaranteed(main={"memory": "16Gi"}))
     with pytest.raises(AllocationFailed, match="with enough memory"):
@@ -78,7 +78,7 @@ def test_too_much_is_refused(memory):
     assert free(memory) == [3, 4, 4, 4]
 
 
-def test_huge_pages_are_pinned_too_and_are_no_ordinary_memory(tmp_path):
+def test_huge_pages_are_pinned_separately_from_memory(tmp_path):
     memory = MemoryAssignments(read_topology(write_machine(tmp_path, huge_2mi=512)), {})
     assert free(memory) == [3, 3, 3, 3]
     give(memory, guaranteed(main={"hugepages-2Mi": "1Gi"}))
@@ -86,7 +86,7 @@ def test_huge_pages_are_pinned_too_and_are_no_ordinary_memory(tmp_path):
     assert give(memory, guaranteed("b", main={"hugepages-2Mi": "2Mi"})) == {"main": {1}}
 
 
-def test_memory_of_init_containers_is_used_again_and_that_of_sidecars_is_not(memory):
+def test_memory_of_init_containers_is_reused_and_that_of_sidecars_is_not(memory):
     pod = guaranteed(
         init=[("setup", {"memory": "3Gi"}, False), ("proxy", {"memory": "1Gi"}, True)], main={"memory": "1Gi"}
     )
@@ -96,14 +96,14 @@ def test_memory_of_init_containers_is_used_again_and_that_of_sidecars_is_not(mem
     assert free(memory) == [3, 4, 4, 4]
 
 
-def test_hints_after_a_restart_name_what_is_held(memory):
+def test_hints_after_a_restart_are_the_current_nodes(memory):
     pod = guaranteed(main={"memory": "2Gi"})
     give(memory, pod, Hint(frozenset({3})))
     held = {"memory": [Hint(frozenset({3}), preferred=True)]}
     assert memory.container_hints(pod, pod.spec.containers[0]) == memory.pod_hints(pod) == held
 
 
-def test_a_pods_hint_is_of_what_runs_at_once(memory):
+def test_pod_hint_covers_concurrently_running_containers(memory):
     pod = guaranteed(init=[("proxy", {"memory": "2Gi"}, True)], main={"memory": "2Gi"}, more={"memory": "1Gi"})
     hints = memory.pod_hints(pod)["memory"]
     assert all(len(hint.nodes) > 1 for hint in hints)
@@ -112,7 +112,7 @@ def test_a_pods_hint_is_of_what_runs_at_once(memory):
 # --- state ----------------------------------------------------------------------------------------------------
 
 
-def test_the_state_is_that_of_the_field_and_is_taken_over(memory, topology):
+def test_state_has_the_upstream_format_and_is_restored(memory, topology):
     pod = guaranteed(main={"memory": "2Gi"})
     give(memory, pod)
     state = memory.to_state()
@@ -136,7 +136,7 @@ def test_the_state_is_that_of_the_field_and_is_taken_over(memory, topology):
     assert again.to_state() == state
 
 
-def test_a_group_that_lost_a_container_is_still_taken_over(memory, topology):
+def test_group_that_lost_a_container_is_restored(memory, topology):
     first, second = guaranteed("a", main={"memory": "6Gi"}), guaranteed("b", main={"memory": "1Gi"})
     give(memory, first)
     give(memory, second, Hint(frozenset({0, 1})))
@@ -144,7 +144,7 @@ def test_a_group_that_lost_a_container_is_still_taken_over(memory, topology):
     MemoryAssignments(topology, {0: {"memory": GI}}).restore(memory.to_state())
 
 
-def test_another_machine_or_reservation_is_refused(memory, topology):
+def test_state_of_another_host_or_reservation_is_rejected(memory, topology):
     pod = guaranteed(main={"memory": "2Gi"})
     give(memory, pod)
     state = memory.to_state()
@@ -152,5 +152,5 @@ def test_another_machine_or_reservation_is_refused(memory, topology):
         MemoryAssignments(topology, {1: {"memory": GI}}).restore(state)
     foreign = copy.deepcopy(state)
     foreign["entries"][pod.uid]["main"][0]["numaAffinity"] = [7]
-    with pytest.raises(StaleState, match="do not fit this machine"):
+    with pytest.raises(StaleState, match="do not match the host"):
         memory.restore(foreign)

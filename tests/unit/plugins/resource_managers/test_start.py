@@ -1,4 +1,4 @@
-"""The configuration is checked against the machine before anything is assigned."""
+"""Tests for the validation against the host."""
 
 from __future__ import annotations
 
@@ -25,42 +25,42 @@ from .conftest import write_machine
     ],
 )
 @pytest.mark.row("config.reservedSystemCPUs", "config.systemReserved", "config.platformReserved")
-def test_cpus_are_reserved_by_number_or_the_lowest_ones_by_amount(topology, fields, reserved):
+def test_cpus_are_reserved_by_number_or_amount(topology, fields, reserved):
     assert make_cpus(make_config(**fields), topology).reserved == reserved
 
 
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({}, "cpuManagerPolicy: static needs CPU kept back"),
+        ({}, "cpuManagerPolicy: static requires reserved CPU"),
         ({"reserved_system_cpus": "15-16"}, "reservedSystemCPUs: '15-16' must be among the online CPUs 0-15"),
-        ({"system_reserved": {"cpu": "17"}}, "static needs 17 CPUs kept back, and the machine has 16"),
+        ({"system_reserved": {"cpu": "17"}}, "static requires 17 reserved CPUs, and the host has 16"),
     ],
 )
-def test_static_cpus_need_some_that_are_reserved(topology, fields, problem):
+def test_static_policy_requires_reserved_cpus(topology, fields, problem):
     with pytest.raises(ConfigError, match=problem):
         make_cpus(make_config(**fields), topology)
 
 
-def test_alignment_by_socket_needs_a_numa_node_a_socket(tmp_path):
+def test_align_by_socket_requires_a_numa_node_per_socket(tmp_path):
     topology = read_topology(write_machine(tmp_path, nodes=1))
     config = make_config(reserved_system_cpus="0", cpu_manager_policy_options={"align-by-socket": "true"})
-    with pytest.raises(ConfigError, match="this machine has 1 and 2"):
+    with pytest.raises(ConfigError, match="this host has 1 and 2"):
         make_cpus(config, topology)
 
 
-def test_alignment_is_for_at_most_eight_numa_nodes(tmp_path):
+def test_topology_policy_supports_at_most_eight_numa_nodes(tmp_path):
     topology = read_topology(write_machine(tmp_path, nodes=9, cores=18, threads=1))
-    with pytest.raises(ConfigError, match="more than 8 NUMA nodes; this one has 9"):
+    with pytest.raises(ConfigError, match="more than 8 NUMA nodes; this host has 9"):
         make_alignment(make_config(topology_manager_policy="restricted"), topology)
     assert make_alignment(make_config(), topology).policy == "none"
 
 
-def test_the_nearest_nodes_cannot_be_told_without_distances(tmp_path):
+def test_closest_numa_nodes_requires_distances(tmp_path):
     topology = read_topology(write_machine(tmp_path, sockets=1, numa=False))
     options = {"prefer-closest-numa-nodes": "true"}
     config = make_config(topology_manager_policy="restricted", topology_manager_policy_options=options)
-    with pytest.raises(ConfigError, match="the kernel tells none"):
+    with pytest.raises(ConfigError, match="the kernel does not report"):
         make_alignment(config, topology)
 
 
@@ -74,12 +74,12 @@ def keeping(*reservations, **fields):
 
 
 @pytest.mark.row("config.reservedMemory", "type.MemoryReservation.numaNode", "type.MemoryReservation.limits")
-def test_memory_is_kept_back_node_by_node(topology):
+def test_memory_is_reserved_per_node(topology):
     memory = make_memory(keeping((0, {"memory": "1.5Gi"}), (2, {"memory": "512Mi"})), topology)
     assert [state.tables["memory"].kept >> 20 for state in memory.nodes.values()] == [1536, 0, 512, 0]
 
 
-def test_a_share_of_the_memory_is_counted_too(topology):
+def test_percentage_of_the_memory_is_included(topology):
     assert make_memory(keeping((0, {"memory": "2624Mi"}), eviction_hard={"memory.available": "9.765625%"}), topology)
 
 
@@ -87,13 +87,13 @@ def test_a_share_of_the_memory_is_counted_too(topology):
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        (keeping((7, {"memory": "2Gi"})), r"reservedMemory\[0\].numaNode: 7 is no NUMA node of this machine"),
-        (keeping((0, {"memory": "5Gi"})), r"reservedMemory\[0\].limits.memory: '5Gi' is more than NUMA node 0 has"),
+        (keeping((7, {"memory": "2Gi"})), r"reservedMemory\[0\].numaNode: 7 is not a NUMA node of this host"),
+        (keeping((0, {"memory": "5Gi"})), r"reservedMemory\[0\].limits.memory: '5Gi' exceeds the size of NUMA node 0"),
         (keeping((0, {"memory": "1Gi"})), "must add up for memory to systemReserved, .* and evictionHard: 2Gi"),
         (keeping(), "reservedMemory: '0' must add up for memory"),
-        (keeping(system_reserved={}, eviction_hard={}), "Static needs memory kept back in reservedMemory"),
+        (keeping(system_reserved={}, eviction_hard={}), "Static requires reservedMemory"),
     ],
 )
-def test_memory_that_is_not_there_or_does_not_add_up_is_refused(topology, config, problem):
+def test_invalid_memory_reservation_is_rejected(topology, config, problem):
     with pytest.raises(ConfigError, match=problem):
         make_memory(config, topology)

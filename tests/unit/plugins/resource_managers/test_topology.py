@@ -1,4 +1,4 @@
-"""The machine is read from the kernel's files."""
+"""Tests for reading the topology."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodeagent_plugins.resource_managers.topology import CpuLocation, NumaNode, 
 from .conftest import GI, put, write_machine
 
 
-def test_threads_cores_nodes_and_sockets_are_told_apart(topology):
+def test_threads_cores_nodes_and_sockets_are_distinguished(topology):
     assert topology.cpus[13] == CpuLocation(core=5, socket=1, node=2)
     assert topology.within("core", [5]) == {5, 13}
     assert topology.within("node", [2]) == {4, 5, 12, 13}
@@ -24,22 +24,22 @@ def test_memory_huge_pages_and_distances_belong_to_nodes(tmp_path):
     assert topology.nodes[3] == NumaNode(4 * GI, {"hugepages-2Mi": GI}, {0: 15, 1: 20, 2: 20, 3: 10})
 
 
-def test_a_kernel_without_numa_is_one_node(tmp_path):
+def test_kernel_without_numa_has_one_node(tmp_path):
     topology = read_topology(write_machine(tmp_path, sockets=1, cores=2, threads=1, numa=False))
     assert dict(topology.nodes) == {0: NumaNode(4 * GI)}
     assert topology.within("node", [0]) == {0, 1}
 
 
-def test_cpus_that_are_off_do_not_count(machine):
+def test_offline_cpus_are_ignored(machine):
     put(machine / "sys/devices/system/cpu/online", "0-11")
     assert read_topology(machine).all == frozenset(range(12))
 
 
-def test_a_machine_that_does_not_tell_its_processors_is_refused(tmp_path):
-    with pytest.raises(NodeAgentError, match="names no processors"):
+def test_host_without_cpu_list_is_rejected(tmp_path):
+    with pytest.raises(NodeAgentError, match="lists no CPUs"):
         read_topology(tmp_path)
 
 
-def test_lists_are_written_as_the_kernel_reads_them():
+def test_lists_have_the_kernel_format():
     assert format_cpu_list([8, 2, 0, 1, 3]) == "0-3,8"
     assert format_cpu_list([]) == ""
