@@ -1,4 +1,4 @@
-"""Calls as the verbs make them."""
+"""Fixtures: admission attributes as the verbs create them."""
 
 from __future__ import annotations
 

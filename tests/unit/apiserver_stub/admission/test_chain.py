@@ -1,4 +1,4 @@
-"""Plugins are asked in order, only about what concerns them, and again when a later one changed something."""
+"""Tests for the admission chain: order of plugins, matching, reinvocation and configuration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Noting(AdmissionPlugin):
         self._notes.append(f"{self.label} judges")
 
 
-async def test_every_plugin_changes_before_the_first_one_judges(call):
+async def test_all_plugins_mutate_before_the_first_validates(call):
     notes: list[str] = []
     admission = Admission([Noting("a", notes), Noting("b", notes)])
 
@@ -37,7 +37,7 @@ async def test_every_plugin_changes_before_the_first_one_judges(call):
     assert notes == ["a changes", "b changes", "a judges", "b judges"]
 
 
-async def test_who_changed_late_is_seen_by_all_once_more(call):
+async def test_late_mutation_reinvokes_all_plugins_once(call):
     notes: list[str] = []
     admission = Admission([Noting("a", notes), Noting("b", notes, again=True)])
 
@@ -46,7 +46,7 @@ async def test_who_changed_late_is_seen_by_all_once_more(call):
     assert notes == ["a changes", "b changes"] * 2
 
 
-async def test_plugins_are_asked_only_about_what_concerns_them(call):
+async def test_plugins_are_called_only_for_matching_requests(call):
     notes: list[str] = []
     admission = Admission([Noting("a", notes)])
 
@@ -58,7 +58,7 @@ async def test_plugins_are_asked_only_about_what_concerns_them(call):
 
 @pytest.mark.row("admission.AlwaysDeny")
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
-async def test_a_server_that_always_denies_takes_no_change(call, operation):
+async def test_always_deny_rejects_every_write(call, operation):
     admission = Admission([AlwaysAdmit(), AlwaysDeny()])
 
     with pytest.raises(ApiError) as error:
@@ -70,7 +70,7 @@ async def test_a_server_that_always_denies_takes_no_change(call, operation):
 
 @pytest.mark.row("admission.NamespaceExists")
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
-async def test_nothing_is_written_into_a_missing_namespace(call, operation):
+async def test_write_to_missing_namespace_is_rejected(call, operation):
     class Empty:
         def collection(self, name):
             return {"default": None} if name == "core/namespaces" else {}
@@ -83,7 +83,7 @@ async def test_nothing_is_written_into_a_missing_namespace(call, operation):
     assert error.value.message == 'namespaces "default" not found'
 
 
-def test_the_configuration_tells_every_problem(tmp_path):
+def test_invalid_configuration_reports_every_error(tmp_path):
     path = tmp_path / "admission.yaml"
     path.write_text(
         "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"
@@ -97,7 +97,7 @@ def test_the_configuration_tells_every_problem(tmp_path):
     assert str(error.value).count("failed to apply admission: failed to read plugin config") == 3
 
 
-def test_a_file_of_another_kind_is_no_configuration(tmp_path):
+def test_configuration_of_another_kind_is_rejected(tmp_path):
     path = tmp_path / "admission.yaml"
     path.write_text("{}\n")
 

@@ -1,4 +1,4 @@
-"""Details of single plugins: amounts, rates, tolerations, taints, configuration."""
+"""Tests for single admission plugins: quantities, rates, tolerations, taints, configuration."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ OFF = (
 EVENTS = Resource("", "v1", "Event", "events")
 
 
-def test_every_plugin_of_the_document_is_known():
+def test_all_specified_plugins_are_registered():
     on = [name for name, default in PLUGINS.items() if default]
 
     assert (len(PLUGINS), len(on)) == (36, 20)
@@ -80,14 +80,14 @@ def test_every_plugin_of_the_document_is_known():
         for name in names
     ],
 )
-def test_a_plugin_is_on_or_off_until_somebody_says_otherwise(name, default):
+def test_plugins_have_their_default_state(name, default):
     assert (name in parse([]).admission_plugins) is default
     assert name in parse([f"--enable-admission-plugins={name}"]).admission_plugins
     assert name not in parse([f"--disable-admission-plugins={name}"]).admission_plugins
 
 
 @pytest.mark.row("opt.enable-admission-plugins", "opt.disable-admission-plugins")
-def test_plugins_are_switched_by_name():
+def test_plugins_are_enabled_and_disabled_by_name():
     options = parse(["--enable-admission-plugins=AlwaysDeny", "--disable-admission-plugins=Priority,LimitRanger"])
 
     assert options.admission_plugins[-1] == "AlwaysDeny"
@@ -101,7 +101,7 @@ def test_plugins_are_switched_by_name():
     ]
 
 
-async def test_the_length_of_a_stay_is_an_option(call):
+async def test_default_toleration_seconds_are_configurable(call):
     options = parse(["--default-not-ready-toleration-seconds=7", "--default-unreachable-toleration-seconds=-1"])
     plugin = DefaultTolerationSeconds(
         options.default_not_ready_toleration_seconds, options.default_unreachable_toleration_seconds
@@ -114,7 +114,7 @@ async def test_the_length_of_a_stay_is_an_option(call):
 
 
 @pytest.mark.row("admission.EventRateLimit")
-async def test_buckets_of_events_fill_up_again(call, clock):
+async def test_event_rate_limit_buckets_refill(call, clock):
     limit = {"type": "User", "qps": 2, "burst": 2}
     head = {"apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration"}
     plugin = EventRateLimit({**head, "limits": [limit]}, clock)
@@ -127,10 +127,10 @@ async def test_buckets_of_events_fill_up_again(call, clock):
     await clock.advance(0.5)
     await plugin.validate(call({}, resource=EVENTS, user="a"))
 
-    assert (error.value.code, error.value.details) == (429, None)  # clients do not come back by themselves
+    assert (error.value.code, error.value.details) == (429, None)  # Clients do not retry without Retry-After.
 
 
-def test_a_flood_needs_limits_that_make_sense(clock):
+def test_invalid_event_rate_limits_are_rejected(clock):
     head = {"apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration"}
 
     with pytest.raises(AdmissionError, match="must not be empty"):
@@ -155,20 +155,20 @@ def test_a_flood_needs_limits_that_make_sense(clock):
         (lambda: read_config({"imagePolicy": {"kubeConfigFile": "k", "allowTTL": 9999}}, None), "between 1 and 1800"),
     ],
 )
-def test_a_configuration_that_makes_no_sense_ends_the_start(make, problem):
+def test_invalid_plugin_configuration_prevents_start(make, problem):
     with pytest.raises(AdmissionError, match=problem):
         make()
 
 
 class Plain:
-    """A reader of a namespace without annotations."""
+    """Lister of a namespace without annotations."""
 
     def namespace(self, name):
         return {"metadata": {"name": name}}
 
 
 @pytest.mark.row("admission.DenyServiceExternalIPs")
-async def test_a_service_keeps_addresses_that_it_has_and_gets_no_more(call):
+async def test_existing_external_ips_are_kept_and_new_ones_rejected(call):
     services = Resource("", "v1", "Service", "services")
     admission = Admission([DenyServiceExternalIPs()])
     old, new, less = ({"metadata": {"name": "s"}, "spec": {"externalIPs": list(ips)}} for ips in ("ab", "abc", "a"))
@@ -180,7 +180,7 @@ async def test_a_service_keeps_addresses_that_it_has_and_gets_no_more(call):
 
 
 @pytest.mark.row("admission.PodNodeSelector")
-async def test_a_pod_selects_nodes_by_nothing_but_what_the_configuration_lets_its_namespace(call):
+async def test_node_selector_must_be_in_the_whitelist_of_the_namespace(call):
     selectors = {"clusterDefaultNodeSelector": "pool=shared", "default": "pool=shared,zone=a"}
     admission = Admission([PodNodeSelector(Plain(), {"podNodeSelectorPluginConfig": selectors})])
     allowed, refused = ({"metadata": {"name": "p"}, "spec": {"nodeSelector": {"zone": zone}}} for zone in "ab")
@@ -195,7 +195,7 @@ async def test_a_pod_selects_nodes_by_nothing_but_what_the_configuration_lets_it
 
 
 @pytest.mark.row("admission.PodTolerationRestriction")
-async def test_a_pod_tolerates_nothing_but_what_the_configuration_lets_every_namespace(call):
+async def test_tolerations_must_be_in_the_cluster_whitelist(call):
     head = {"apiVersion": "podtolerationrestriction.admission.k8s.io/v1alpha1", "kind": "Configuration"}
     memory = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
     gpu = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -217,7 +217,7 @@ async def test_a_pod_tolerates_nothing_but_what_the_configuration_lets_every_nam
 
 
 @pytest.mark.row("admission.Priority")
-async def test_a_pod_that_is_written_again_without_its_priority_keeps_it(call):
+async def test_update_without_priority_keeps_the_priority(call):
     old = {"metadata": {"name": "p"}, "spec": {"priority": 7, "preemptionPolicy": "Never"}}
     new = {"metadata": {"name": "p"}, "spec": {}}
 
@@ -226,7 +226,7 @@ async def test_a_pod_that_is_written_again_without_its_priority_keeps_it(call):
     assert new["spec"] == old["spec"]
 
 
-def test_a_toleration_covers_what_it_says():
+def test_toleration_covers_equal_or_narrower_tolerations():
     everything, team = {"operator": "Exists"}, {"key": "team", "value": "a", "effect": "NoSchedule"}
     short = {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
 
@@ -238,7 +238,7 @@ def test_a_toleration_covers_what_it_says():
     assert merged([team], [team]) == [team]
 
 
-def test_limits_may_be_a_bounded_multiple_of_requests():
+def test_limit_request_ratio_is_enforced():
     container = {"name": "c", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "250m"}}}
     limits = [{"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}, "min": {"cpu": "200m"}}]
 
@@ -248,7 +248,7 @@ def test_limits_may_be_a_bounded_multiple_of_requests():
     ]
 
 
-def test_quotas_count_what_objects_use():
+def test_quota_usage_of_objects():
     init = {"name": "i", "resources": {"requests": {"cpu": "2"}}}
     container = {"name": "c", "resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}}
     pod = {"spec": {"containers": [container], "initContainers": [init], "overhead": {"cpu": "100m"}}}
@@ -267,7 +267,7 @@ def test_quotas_count_what_objects_use():
     assert not_given(pod, ["cpu", "limits.memory"]) == "must specify limits.memory for: i"
 
 
-def test_quotas_speak_about_kinds_and_scopes():
+def test_quotas_match_kinds_and_scopes():
     pod = {"spec": {"containers": [], "priorityClassName": "high", "activeDeadlineSeconds": 5}}
     high = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
 
@@ -283,7 +283,7 @@ def test_quotas_speak_about_kinds_and_scopes():
     assert not in_scope("services", {}, {"scopeName": "BestEffort"})
 
 
-def test_taints_follow_conditions():
+def test_taints_follow_node_conditions():
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     own = {"key": "mine", "effect": "NoSchedule"}
     not_ready = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}

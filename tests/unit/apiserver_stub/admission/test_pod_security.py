@@ -1,4 +1,4 @@
-"""Each check of the pod security standards, in the words that people know."""
+"""Tests for the checks of the pod security standards and their upstream messages."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_restricted(made: dict[str, Any], text: str) -> None:
     assert told("baseline", made) == []
 
 
-def test_a_version_knows_the_checks_of_its_time() -> None:
+def test_policy_version_selects_the_checks() -> None:
     keepalive = pod(GOOD, securityContext={"sysctls": [{"name": "net.ipv4.tcp_keepalive_time"}]})
 
     assert told("baseline", keepalive) == []
@@ -120,7 +120,7 @@ def test_a_version_knows_the_checks_of_its_time() -> None:
     assert told("restricted", pod(secure(seccompProfile=None)), "v1.18") == []
 
 
-def test_labels_make_the_policy_of_a_namespace() -> None:
+def test_namespace_labels_define_the_policy() -> None:
     prefix = "pod-security.kubernetes.io"
     policy, causes = read_policy({f"{prefix}/enforce": "baseline", f"{prefix}/audit-version": "v1.2"}, DEFAULTS)
     bad, problems = read_policy({f"{prefix}/enforce": "x", f"{prefix}/warn-version": "y"}, DEFAULTS)

@@ -25,7 +25,7 @@ def annotated(**expressions: str) -> list[dict[str, str]]:
     return [{"key": key, "valueExpression": text} for key, text in expressions.items()]
 
 
-def test_audit_annotation_sees_variables_that_refer_to_others() -> None:
+def test_audit_annotation_uses_variables_that_refer_to_others() -> None:
     found = evaluation(
         variables=named(keys="size(object.data)", more="variables.keys + 1"),
         auditAnnotations=annotated(k="'has ' + string(variables.more)"),
@@ -34,7 +34,7 @@ def test_audit_annotation_sees_variables_that_refer_to_others() -> None:
     assert list(found.annotations()) == [("k", "has 3")]
 
 
-def test_audit_annotation_is_trimmed_and_left_out_when_empty() -> None:
+def test_audit_annotation_is_trimmed_and_omitted_if_empty() -> None:
     found = evaluation(auditAnnotations=annotated(a="'  x  '", b="null", c="'  '"))
 
     assert list(found.annotations()) == [("a", "x")]
@@ -87,7 +87,7 @@ def test_message_falls_back_from_expression_to_text(validation: dict[str, str], 
     assert failure.message == message
 
 
-def test_condition_that_does_not_hold_outweighs_errors() -> None:
+def test_unmet_match_condition_takes_precedence_over_errors() -> None:
     assert not evaluation(matchConditions=named(e="object.data.z == '1'", f="false")).applies()
     with pytest.raises(CelError, match=r"expression 'object\.data\.z == '1'' resulted in error: no such key: z"):
         evaluation(matchConditions=named(e="object.data.z == '1'", t="true")).applies()

@@ -1,4 +1,4 @@
-"""The right to read the parameters of admission policies."""
+"""Tests for the permission to read the parameters of admission policies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KIND = {"apiVersion": "v1", "kind": "ConfigMap"}
 
 
 class Policies:
-    """Finds one policy, for config maps."""
+    """Lister of one policy, with config maps as parameters."""
 
     def find(self, collection: str, name: str, namespace: str = "") -> dict[str, Any] | None:
         return (
@@ -59,7 +59,7 @@ async def checked(plural: str, new: dict[str, Any], old: dict[str, Any] | None =
         ({"apiVersion": "a/v1", "kind": "B"}, RequestInfo("get", "", "a", "v1", "*", "", "*", "*")),
     ],
 )
-async def test_policy_needs_the_right_to_read_all_parameters(kind: dict[str, str], info: RequestInfo) -> None:
+async def test_policy_requires_permission_to_read_all_parameters(kind: dict[str, str], info: RequestInfo) -> None:
     check, cause = await checked("validatingadmissionpolicies", {"paramKind": kind})
 
     assert check == info
@@ -80,14 +80,14 @@ async def test_policy_needs_the_right_to_read_all_parameters(kind: dict[str, str
         ({"policyName": "q", "paramRef": {"selector": {}}}, RequestInfo("list", "", "*", "*", "*")),
     ],
 )
-async def test_binding_needs_the_right_to_read_its_parameters(spec: dict[str, Any], info: RequestInfo) -> None:
+async def test_binding_requires_permission_to_read_its_parameters(spec: dict[str, Any], info: RequestInfo) -> None:
     check, cause = await checked("validatingadmissionpolicybindings", spec)
 
     assert check == info
     assert cause["field"] == "spec.paramRef"
 
 
-async def test_unchanged_references_need_no_right() -> None:
+async def test_unchanged_references_require_no_permission() -> None:
     binding = {"policyName": "p", "paramRef": {"name": "a"}}
 
     assert await checked("validatingadmissionpolicies", {}) is None

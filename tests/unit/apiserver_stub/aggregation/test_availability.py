@@ -1,4 +1,4 @@
-"""An API service is available once its service, its endpoints and its own answers say so; and where that leads."""
+"""Tests for the availability of API services and the resolution of their endpoints."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def reason(kept: Memory, remote: Remote = REMOTE) -> str:
     return problem[1] if problem is not None else ""
 
 
-def test_each_thing_that_lacks_has_its_reason() -> None:
+def test_unavailability_has_a_reason() -> None:
     assert reason(store(None)) == "ServiceNotFound"
     assert reason(store(), replace(REMOTE, port=444)) == "ServicePortError"
     assert reason(store()) == "EndpointsNotFound"
@@ -51,7 +51,7 @@ def test_each_thing_that_lacks_has_its_reason() -> None:
     assert reason(store({"type": "ExternalName", "externalName": "x.example.com"})) == ""
 
 
-def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+def test_transition_time_is_kept_while_status_is_unchanged() -> None:
     other = {"type": "Other", "status": "True"}
     before = {"type": "Available", "status": "False", "lastTransitionTime": "then", "reason": "A", "message": "a"}
     obj = {"spec": {"service": {}}, "status": {"conditions": [other, before]}}
@@ -64,7 +64,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     assert with_condition({"spec": {}}, None)["status"]["conditions"][0]["reason"] == "Local"
 
 
-def test_a_service_is_reached_at_its_cluster_ip_or_at_an_endpoint() -> None:
+def test_service_resolves_to_cluster_ip_or_endpoint() -> None:
     kept = store(subsets=behind())
     assert resolve(kept, "n", "s", 443, by_endpoint=False) == ("10.0.0.9", 443)
     assert resolve(kept, "n", "s", 443, by_endpoint=True) == ("10.1.1.1", 8443)
@@ -84,13 +84,13 @@ def test_a_service_is_reached_at_its_cluster_ip_or_at_an_endpoint() -> None:
         (store({"type": "ExternalName"}), 443, True, 'unsupported service type "ExternalName"'),
     ],
 )
-def test_a_service_that_leads_nowhere_says_why(kept: Memory, port: int, by_endpoint: bool, problem: str) -> None:
+def test_unresolvable_service_reports_the_reason(kept: Memory, port: int, by_endpoint: bool, problem: str) -> None:
     with pytest.raises(Unresolved) as told:
         resolve(kept, "n", "s", port, by_endpoint=by_endpoint)
     assert str(told.value) == problem
 
 
-def test_an_api_service_that_is_lost_is_counted_once_with_its_reason() -> None:
+def test_lost_api_service_is_counted_once_with_its_reason() -> None:
     remotes = Remotes({("g", "v1"): REMOTE})
     server: Any = SimpleNamespace(remotes=remotes, registry=SimpleNamespace(find=lambda *_: None))
     availability = Availability(server, SimpleNamespace())  # type: ignore[arg-type]

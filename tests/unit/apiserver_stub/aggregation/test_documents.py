@@ -1,4 +1,4 @@
-"""Discovery of an extension API server becomes a part of the one document of all groups."""
+"""Tests for the conversion of an extension API server's discovery."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def listing(*resources: Any) -> dict[str, Any]:
     return {"kind": "APIResourceList", "groupVersion": "g/v1", "resources": list(resources)}
 
 
-def test_resources_have_their_subresources() -> None:
+def test_subresources_are_assigned_to_their_resources() -> None:
     main = {"name": "things", "singularName": "thing", "namespaced": True, "kind": "Thing", "verbs": ["get"]}
     scale = {"name": "things/scale", "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": ["get"]}
 
@@ -36,7 +36,7 @@ def test_resources_have_their_subresources() -> None:
     }
 
 
-def test_a_subresource_may_come_before_or_without_its_resource() -> None:
+def test_subresource_may_precede_or_lack_its_resource() -> None:
     (found,) = resources_of(listing({"name": "things/status", "kind": "Thing", "verbs": ["get"]}))
     assert (found["resource"], found["verbs"]) == ("things", [])
     assert [item["subresource"] for item in found["subresources"]] == ["status"]
@@ -46,12 +46,12 @@ def test_a_subresource_may_come_before_or_without_its_resource() -> None:
     "document",
     [None, [], {}, {"kind": "Status"}, {**listing(), "resources": 3}, listing("x"), listing({"kind": "Thing"})],
 )
-def test_what_is_no_list_of_resources_is_refused(document: Any) -> None:
+def test_invalid_resource_list_is_rejected(document: Any) -> None:
     with pytest.raises(ValueError, match="APIResourceList"):
         resources_of(document)
 
 
-def test_only_a_document_of_the_group_version_itself_is_taken_from_the_index() -> None:
+def test_openapi_index_yields_only_the_group_version_document() -> None:
     def index(url: Any) -> Any:
         return {"paths": {"apis/g/v1": {"serverRelativeURL": url}}}
 

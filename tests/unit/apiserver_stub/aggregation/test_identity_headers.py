@@ -1,4 +1,4 @@
-"""The caller is told in headers, and no name can break out of them."""
+"""Tests for the identity headers of proxied requests; names cannot inject headers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from apiserver_stub.aggregation.identity_headers import headers_of
 from apiserver_stub.apimachinery.request import User
 
 
-def test_every_part_of_the_caller_has_its_header() -> None:
+def test_each_part_of_the_identity_has_its_header() -> None:
     user = User("jane", groups=("a", "b"), extra={"example.com/scopes %": ("x", "y")})
 
     assert list(headers_of(user)) == [
@@ -24,6 +24,6 @@ def test_every_part_of_the_caller_has_its_header() -> None:
     "user",
     [User("a\r\nX-Remote-Group: system:masters"), User("a", groups=("b\n",)), User("a", extra={"k": ("\0",)})],
 )
-def test_a_name_with_a_line_break_is_refused(user: User) -> None:
+def test_name_with_a_line_break_is_rejected(user: User) -> None:
     with pytest.raises(ValueError, match="line break"):
         list(headers_of(user))

@@ -1,4 +1,4 @@
-"""The proxy's client certificate is checked at the start, taken up when it changes, and kept when it spoils."""
+"""Tests for the proxy's client certificate: validation at startup and reloading."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write(files: tuple[Path, Path], name: str) -> None:
     files[1].write_bytes(pair.key)
 
 
-def test_files_that_are_no_good_are_told_at_the_start(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_invalid_files_are_reported_at_startup(files: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(TlsError, match=r"^open .*nope: no such file or directory$"):
         ClientPair(files[0], tmp_path / "nope")
     other = tmp_path / "other.crt", tmp_path / "other.key"
@@ -34,7 +34,7 @@ def test_files_that_are_no_good_are_told_at_the_start(files: tuple[Path, Path], 
         ClientPair(files[0], other[1])
 
 
-async def test_contexts_are_kept_until_the_files_change_for_the_better(files: tuple[Path, Path]) -> None:
+async def test_contexts_are_kept_until_valid_files_are_loaded(files: tuple[Path, Path]) -> None:
     pair = ClientPair(*files)
     first = await pair.context("", verify=False)
     assert await pair.context("", verify=False) is first
@@ -49,7 +49,7 @@ async def test_contexts_are_kept_until_the_files_change_for_the_better(files: tu
     assert await pair.context("", verify=False) is not first
 
 
-async def test_a_bundle_is_the_only_one_that_is_trusted() -> None:
+async def test_only_the_configured_ca_bundle_is_trusted() -> None:
     pair = ClientPair(None, None)
     bundle = base64.b64encode(generate_ca("known").certificate).decode()
 

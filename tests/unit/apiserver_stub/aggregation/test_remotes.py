@@ -1,4 +1,4 @@
-"""Group versions of others are found by request, and listed among those served here by their priorities."""
+"""Tests for the registry of aggregated group versions and the order of groups in discovery."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def remote(group: str, version: str, group_priority: int = 100, version_priority
     return found
 
 
-def test_one_with_a_service_is_remote_and_available_once_it_says_so() -> None:
+def test_api_service_with_a_service_is_remote_once_available() -> None:
     found = remote("demo.example.com", "v1")
     assert (found.port, found.server_name, found.path) == (443, "s.n.svc", "/apis/demo.example.com/v1")
     assert not found.available
@@ -33,7 +33,7 @@ def test_one_with_a_service_is_remote_and_available_once_it_says_so() -> None:
     assert told.available
 
 
-def test_local_ones_and_what_always_stays_here_are_not_remote() -> None:
+def test_local_and_reserved_groups_are_never_remote() -> None:
     service = {"name": "s", "namespace": "n"}
     for spec in (
         {"group": "g", "version": "v1"},
@@ -44,7 +44,7 @@ def test_local_ones_and_what_always_stays_here_are_not_remote() -> None:
         assert remote_of({"metadata": {"name": "x"}, "spec": spec}) is None
 
 
-def test_requests_of_a_group_version_are_found_by_resource_and_by_document() -> None:
+def test_requests_match_by_resource_and_by_openapi_path() -> None:
     found = remote("g", "v1")
     remotes = Remotes({("g", "v1"): found})
 
@@ -54,7 +54,7 @@ def test_requests_of_a_group_version_are_found_by_resource_and_by_document() -> 
         assert remotes.find(parse_path("GET", path, Query(""))) is None
 
 
-def test_groups_are_listed_by_priority_and_versions_by_theirs_then_by_maturity() -> None:
+def test_groups_and_versions_are_sorted_by_priority_then_maturity() -> None:
     local = [("apiregistration.k8s.io", "v1"), ("", "v1"), ("apps", "v1"), ("storage.k8s.io", "v1")]
     others = [
         remote("b.io", "v1beta1"),

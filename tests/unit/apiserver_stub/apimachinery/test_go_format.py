@@ -29,11 +29,11 @@ from apiserver_stub.apimachinery.go_format import escape_json, go_literal, go_ty
         ({"b": [1, "x"], "a": {}}, "map[a:map[] b:[1 x]]"),
     ],
 )
-def test_values_are_shown_as_by_fmt(value: Any, shown: str) -> None:
+def test_values_are_formatted_as_by_fmt(value: Any, shown: str) -> None:
     assert go_value(value) == shown
 
 
-def test_literals_show_types() -> None:
+def test_literals_include_types() -> None:
     value: dict[str, Any] = {"b": [1, 1e6, None, True], "a": "x\n"}
 
     items: list[Any] = [{}, [], "", True]

@@ -1,4 +1,4 @@
-"""JSON patch and merge patch do what their RFCs say."""
+"""Tests for JSON patch (RFC 6902) and merge patch (RFC 7386)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_json_patch(operations: list[Any], expected: Any) -> None:
         None,
     ],
 )
-def test_a_json_patch_that_cannot_be_carried_out_is_unprocessable(operation: Any) -> None:
+def test_failing_json_patch_is_unprocessable(operation: Any) -> None:
     document = {"a": 1, "l": [1]}
 
     with pytest.raises(ApiError) as error:
@@ -80,7 +80,7 @@ def test_a_json_patch_that_cannot_be_carried_out_is_unprocessable(operation: Any
     assert document == {"a": 1, "l": [1]}
 
 
-def test_what_is_no_json_patch_is_refused() -> None:
+def test_invalid_json_patch_is_rejected() -> None:
     with pytest.raises(ApiError) as error:
         apply_json_patch({}, {"op": "add"})
     assert error.value.code == 400
@@ -126,7 +126,7 @@ def test_repeated_merge_patch_changes_nothing_after_the_second_time(document: An
 
 
 @given(OBJECTS, st.sampled_from("abc"), JSON)
-def test_what_is_added_is_found(document: Any, key: str, value: Any) -> None:
+def test_added_value_is_present(document: Any, key: str, value: Any) -> None:
     operations = [
         {"op": "add", "path": f"/{key}", "value": value},
         {"op": "test", "path": f"/{key}", "value": value},
@@ -151,7 +151,7 @@ OPERATIONS = st.lists(
 
 
 @given(OBJECTS, OPERATIONS)
-def test_any_operations_are_carried_out_or_refused_and_leave_the_document_alone(document: Any, operations: Any) -> None:
+def test_random_operations_do_not_modify_the_original(document: Any, operations: Any) -> None:
     before = copy.deepcopy(document)
 
     try:
@@ -163,7 +163,7 @@ def test_any_operations_are_carried_out_or_refused_and_leave_the_document_alone(
 
 
 @given(OBJECTS, st.sampled_from("abc"), JSON)
-def test_what_is_added_and_removed_again_leaves_no_trace(document: Any, key: str, value: Any) -> None:
+def test_added_and_removed_value_leaves_the_document_unchanged(document: Any, key: str, value: Any) -> None:
     document.pop(key, None)
     operations = [{"op": "add", "path": f"/{key}", "value": value}, {"op": "remove", "path": f"/{key}"}]
 
@@ -171,7 +171,7 @@ def test_what_is_added_and_removed_again_leaves_no_trace(document: Any, key: str
 
 
 @given(OBJECTS, st.sampled_from("ab"), JSON)
-def test_to_move_is_to_copy_and_to_remove(document: Any, key: str, value: Any) -> None:
+def test_move_equals_copy_and_remove(document: Any, key: str, value: Any) -> None:
     document[key] = value
     moved = apply_json_patch(document, [{"op": "move", "from": f"/{key}", "path": "/z"}])
 
@@ -179,14 +179,14 @@ def test_to_move_is_to_copy_and_to_remove(document: Any, key: str, value: Any) -
     assert apply_json_patch(document, steps) == moved
 
 
-def test_a_document_that_is_removed_as_a_whole_is_refused() -> None:
+def test_removal_of_the_document_is_rejected() -> None:
     with pytest.raises(ApiError) as error:
         apply_json_patch({"a": 1}, [{"op": "remove", "path": ""}])
 
     assert error.value.code == 422
 
 
-def test_copies_do_not_grow_without_end() -> None:
+def test_copies_are_limited_in_size() -> None:
     doubling = [{"op": "copy", "from": "/data", "path": f"/data/c{number}"} for number in range(60)]
 
     with pytest.raises(ApiError, match="limited to 3145728 bytes") as error:
@@ -212,5 +212,5 @@ PLAIN_OBJECTS = st.dictionaries(st.sampled_from("abc"), NO_NULLS, max_size=3)
 
 
 @given(PLAIN_OBJECTS, PLAIN_OBJECTS)
-def test_a_difference_leads_from_one_document_to_the_other(old: Any, new: Any) -> None:
+def test_merge_patch_of_a_difference_yields_the_target(old: Any, new: Any) -> None:
     assert apply_merge_patch(old, difference(old, new)) == new

@@ -1,4 +1,4 @@
-"""Clients get the form they ask for, and bodies are read as what they say they are."""
+"""Tests for content negotiation and the decoding of bodies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_negotiation(accept: str, expected: Format) -> None:
     assert media.negotiate(accept, watch=False, protobuf=True) == expected
 
 
-def test_table_of_a_resource_without_one_falls_back() -> None:
+def test_table_of_a_resource_without_table_falls_back() -> None:
     accept = f"{JSON};as=Table;v=v1;g=meta.k8s.io,{YAML}"
 
     assert media.negotiate(accept, watch=False, protobuf=True, tables=False) == Format(YAML)
@@ -63,7 +63,7 @@ def test_kinds_without_protobuf_fall_back() -> None:
         (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io", False, f"types are accepted: {JSON}, {YAML}, {PROTOBUF}"),
     ],
 )
-def test_what_is_not_served_is_not_acceptable(accept: str, watch: bool, text: str) -> None:
+def test_unsupported_media_type_is_not_acceptable(accept: str, watch: bool, text: str) -> None:
     with pytest.raises(ApiError) as error:
         media.negotiate(accept, watch=watch, protobuf=True)
 
@@ -71,7 +71,7 @@ def test_what_is_not_served_is_not_acceptable(accept: str, watch: bool, text: st
     assert text in error.value.message
 
 
-def test_bodies() -> None:
+def test_bodies_are_decoded_by_content_type() -> None:
     assert media.read_body("", b'{"a":1}', "X") == {"a": 1}
     assert media.read_body("application/json; charset=utf-8", b'{"a":1}', "X") == {"a": 1}
     assert media.read_body(YAML, b"a: 2026-11-21", "X") == {"a": "2026-11-21"}
@@ -89,7 +89,9 @@ def test_bodies() -> None:
         ("text/json", b"{}", 415, "accepted media types include"),
     ],
 )
-def test_bodies_that_are_not_what_they_say(content_type: str, body: bytes, code: int, text: str) -> None:
+def test_body_that_mismatches_its_content_type_is_rejected(
+    content_type: str, body: bytes, code: int, text: str
+) -> None:
     with pytest.raises(ApiError) as error:
         media.read_body(content_type, body, "Pod")
 
@@ -97,7 +99,7 @@ def test_bodies_that_are_not_what_they_say(content_type: str, body: bytes, code:
     assert text in error.value.message
 
 
-def test_what_has_no_protobuf_form_is_answered_in_json() -> None:
+def test_response_without_protobuf_form_is_json() -> None:
     content_type, data = media.encode(Format(PROTOBUF), {"kind": "Table", "apiVersion": "meta.k8s.io/v1"})
 
     assert (content_type, data) == (JSON, b'{"kind":"Table","apiVersion":"meta.k8s.io/v1"}\n')

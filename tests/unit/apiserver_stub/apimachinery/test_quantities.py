@@ -31,7 +31,7 @@ from apiserver_stub.apimachinery.quantities import FORMAT_WRONG, NO_SUFFIX, Inva
         ("99Ei", "9223372036854775807"),
     ],
 )
-def test_quantity_is_written_as_upstream_does(text: str, kept: str) -> None:
+def test_quantity_is_formatted_as_upstream(text: str, kept: str) -> None:
     assert canonical(text) == kept
 
 

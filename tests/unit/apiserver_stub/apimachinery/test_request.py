@@ -1,4 +1,4 @@
-"""Paths become requests the way authorization and the verbs read them."""
+"""Tests for the parsing of request paths and queries into request attributes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from apiserver_stub.apimachinery.status import ApiError
         ("POST", "/healthz", "", RequestInfo("post", "")),
     ],
 )
-def test_paths(method: str, path: str, query: str, expected: RequestInfo) -> None:
+def test_path_is_parsed_into_attributes(method: str, path: str, query: str, expected: RequestInfo) -> None:
     found = parse_path(method, path, Query(query))
 
     names = ("verb", "group", "version", "resource", "subresource", "namespace", "name", "rest")
@@ -59,11 +59,11 @@ def test_paths(method: str, path: str, query: str, expected: RequestInfo) -> Non
     ("written", "path"),
     [("/", "/"), ("//", "/"), ("/version", "/version"), ("/debug/pprof/", "/debug/pprof/"), ("//apis//", "/apis/")],
 )
-def test_a_path_without_a_resource_keeps_the_slash_at_its_end(written: str, path: str) -> None:
+def test_non_resource_path_keeps_its_trailing_slash(written: str, path: str) -> None:
     assert parse_path("GET", written, Query("")).path == path
 
 
-def test_dots_are_no_names() -> None:
+def test_dot_names_are_rejected() -> None:
     with pytest.raises(ApiError, match="may not be"):
         parse_path("GET", "/api/v1/nodes/..", Query(""))
 

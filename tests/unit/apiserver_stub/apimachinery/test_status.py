@@ -1,4 +1,4 @@
-"""Errors read as clients know them."""
+"""Tests for error statuses and their upstream texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_not_found_names_resource_and_group() -> None:
     assert (body["status"], body["reason"], body["code"]) == ("Failure", "NotFound", 404)
 
 
-def test_one_cause_stands_alone_and_several_in_brackets() -> None:
+def test_several_causes_are_listed_in_brackets() -> None:
     one = status.required("spec.a")
     two = status.invalid_value("spec.b", "x", "must be y")
 
@@ -43,7 +43,7 @@ def test_success_has_no_code() -> None:
     assert status.done(201)["code"] == 201
 
 
-def test_an_error_that_asks_to_come_back_says_so_in_the_header_too() -> None:
+def test_retry_seconds_are_also_sent_as_header() -> None:
     collision = status.already_exists("", "pods", "web-x7k2p")
     headers_before = render_error(collision, PLAIN).headers
     collision.details = {**(collision.details or {}), "retryAfterSeconds": 1}

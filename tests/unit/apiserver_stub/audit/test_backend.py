@@ -1,4 +1,4 @@
-"""Events reach a destination in the batches, at the rate and in the size that its options ask for."""
+"""Tests for audit backends: batching, throttling, truncation and metrics."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PLUGINS = ("log", "webhook")
 
 
 def rows(name: str) -> list[object]:
-    """Return both plugins, each a proof of its own option *name*."""
+    """Return both backends, each for its own option *name*."""
     return [pytest.param(plugin, marks=pytest.mark.row(f"opt.audit-{plugin}-{name}")) for plugin in PLUGINS]
 
 
 class Recorder:
-    """Keeps what it is given; while *closed* it takes nothing, and with *broken* it refuses."""
+    """Sink that records events; blocks while *closed* and fails while *broken*."""
 
     parallel = False
 
@@ -97,7 +97,7 @@ def clock() -> FakeClock:
 
 
 @pytest.mark.parametrize("plugin", rows("batch-buffer-size"))
-async def test_what_the_buffer_cannot_hold_is_dropped_and_counted(plugin: str, clock: FakeClock) -> None:
+async def test_events_beyond_the_buffer_are_dropped_and_counted(plugin: str, clock: FakeClock) -> None:
     async with made(plugin, clock, "mode=batch", "batch-buffer-size=3", "batch-max-size=1") as it:
         it.recorder.open.clear()
         it.backend.submit(event())
@@ -111,17 +111,17 @@ async def test_what_the_buffer_cannot_hold_is_dropped_and_counted(plugin: str, c
 
 
 @pytest.mark.parametrize("plugin", rows("batch-max-size"))
-async def test_a_full_batch_goes_at_once(plugin: str, clock: FakeClock) -> None:
+async def test_full_batch_is_sent_immediately(plugin: str, clock: FakeClock) -> None:
     async with made(plugin, clock, "mode=batch", "batch-max-size=2", "batch-max-wait=1h") as it:
         for _ in range(5):
             it.backend.submit(event())
         await clock.advance()
         assert it.recorder.sizes == [2, 2]
-    assert it.recorder.sizes == [2, 2, 1]  # the end does not wait
+    assert it.recorder.sizes == [2, 2, 1]  # shutdown does not wait
 
 
 @pytest.mark.parametrize("plugin", rows("batch-max-wait"))
-async def test_an_incomplete_batch_waits_no_longer_than_it_may(plugin: str, clock: FakeClock) -> None:
+async def test_incomplete_batch_is_sent_after_the_maximum_wait(plugin: str, clock: FakeClock) -> None:
     async with made(plugin, clock, "mode=batch", "batch-max-size=9", "batch-max-wait=5s") as it:
         it.backend.submit(event())
         await clock.advance(4)
@@ -141,7 +141,7 @@ async def test_an_incomplete_batch_waits_no_longer_than_it_may(plugin: str, cloc
         for plugin in PLUGINS
     ],
 )
-async def test_batches_go_no_faster_than_they_may(plugin: str, clock: FakeClock) -> None:
+async def test_batches_are_throttled(plugin: str, clock: FakeClock) -> None:
     rate = ("batch-throttle-qps=2", "batch-throttle-burst=3")
     async with made(plugin, clock, "mode=batch", "batch-max-size=1", "batch-throttle-enable", *rate) as it:
         for _ in range(6):
@@ -169,7 +169,7 @@ async def test_batches_go_no_faster_than_they_may(plugin: str, clock: FakeClock)
         for plugin in PLUGINS
     ],
 )
-async def test_a_large_event_loses_its_objects_or_is_dropped(plugin: str, clock: FakeClock) -> None:
+async def test_large_event_is_truncated_or_dropped(plugin: str, clock: FakeClock) -> None:
     size = "truncate-max-event-size=1000"
     async with made(plugin, clock, "mode=batch", "batch-max-size=1", "truncate-enabled", size) as it:
         for large in (event("small", 10), event("large", 2000), event("l" * 2000)):
@@ -187,7 +187,7 @@ async def test_a_large_event_loses_its_objects_or_is_dropped(plugin: str, clock:
 
 
 @pytest.mark.parametrize("plugin", rows("truncate-max-batch-size"))
-async def test_a_large_batch_is_split(plugin: str, clock: FakeClock) -> None:
+async def test_large_batch_is_split(plugin: str, clock: FakeClock) -> None:
     sizes = ("truncate-max-event-size=1000", "truncate-max-batch-size=1500")
     async with made(plugin, clock, "mode=batch", "batch-max-size=4", "truncate-enabled", *sizes) as it:
         for _ in range(4):
@@ -197,7 +197,7 @@ async def test_a_large_batch_is_split(plugin: str, clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize("plugin", rows("mode"))
-async def test_only_the_blocking_modes_make_a_request_wait(plugin: str, clock: FakeClock) -> None:
+async def test_only_blocking_modes_delay_requests(plugin: str, clock: FakeClock) -> None:
     for mode, waits, strict in (("batch", False, False), ("blocking", True, False), ("blocking-strict", True, True)):
         async with made(plugin, clock, f"mode={mode}", "batch-max-wait=0s") as it:
             it.recorder.open.clear()
@@ -212,7 +212,7 @@ async def test_only_the_blocking_modes_make_a_request_wait(plugin: str, clock: F
         assert it.errors == ({plugin: 1} if strict else {})
 
 
-async def test_those_who_wait_share_a_write(clock: FakeClock) -> None:
+async def test_concurrent_blocking_requests_share_a_write(clock: FakeClock) -> None:
     async with made("log", clock, "mode=blocking") as it:
         it.recorder.open.clear()
         waits = [it.backend.submit(event(str(number))) for number in range(5)]

@@ -1,4 +1,4 @@
-"""The audit file: kept for its owner, put aside when full, and old ones cleared away."""
+"""Tests for the audit log file: mode, rotation and limits of backups."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def write(file: LogFile, *records: bytes) -> None:
     await file.close()
 
 
-async def test_a_full_file_is_put_aside_under_its_time(tmp_path: Path) -> None:
+async def test_full_file_is_rotated_with_a_timestamp(tmp_path: Path) -> None:
     file = LogFile(str(tmp_path / "audit.log"), rotation=Rotation(max_mib=1), now=Calendar())
 
     await write(file, LINE, LINE, LINE)
@@ -43,7 +43,7 @@ async def test_a_full_file_is_put_aside_under_its_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.audit-log-maxage")
-async def test_files_that_are_too_old_go(tmp_path: Path) -> None:
+async def test_backups_beyond_the_maximum_age_are_deleted(tmp_path: Path) -> None:
     calendar, log = Calendar(), tmp_path / "audit.log"
     for age in (20, 8, 6, 0):
         calendar.day = datetime(2024, 5, 30, tzinfo=UTC) - timedelta(days=age)
@@ -54,7 +54,7 @@ async def test_files_that_are_too_old_go(tmp_path: Path) -> None:
     assert set(kept) == {"2024-05-24", "2024-05-30"}
 
 
-async def test_backups_that_are_too_many_go_and_the_others_shrink(tmp_path: Path) -> None:
+async def test_excess_backups_are_deleted_and_others_compressed(tmp_path: Path) -> None:
     log = tmp_path / "audit.log"
     rotation = Rotation(max_mib=1, max_backups=2, compress=True)
     file = LogFile(str(log), rotation=rotation, now=Calendar())
@@ -67,7 +67,7 @@ async def test_backups_that_are_too_many_go_and_the_others_shrink(tmp_path: Path
 
 
 @pytest.mark.row("opt.audit-log-maxbackup")
-async def test_new_limits_hold_from_the_first_line_on(tmp_path: Path) -> None:
+async def test_new_limits_apply_from_the_first_line(tmp_path: Path) -> None:
     log, calendar = tmp_path / "audit.log", Calendar()
     await write(LogFile(str(log), rotation=Rotation(max_mib=1), now=calendar), LINE, LINE, LINE)
 
@@ -76,7 +76,7 @@ async def test_new_limits_hold_from_the_first_line_on(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["audit-2024-05-01T12-30-45.124.log.gz", "audit.log"]
 
 
-async def test_what_was_there_before_is_kept_and_counts(tmp_path: Path) -> None:
+async def test_existing_content_is_kept_and_counted(tmp_path: Path) -> None:
     log = tmp_path / "audit.log"
     await write(LogFile(str(log), rotation=Rotation(max_mib=1)), LINE)
     await write(LogFile(str(log), rotation=Rotation(max_mib=1)), b"more\n")
@@ -85,14 +85,14 @@ async def test_what_was_there_before_is_kept_and_counts(tmp_path: Path) -> None:
     assert log.read_bytes() == LINE
 
 
-async def test_a_line_longer_than_a_file_is_refused(tmp_path: Path) -> None:
+async def test_line_larger_than_the_file_limit_is_rejected(tmp_path: Path) -> None:
     file = LogFile(str(tmp_path / "audit.log"), rotation=Rotation(max_mib=1))
     with pytest.raises(AuditError, match="exceeds maximum file size"):
         await file.write([LINE * 2])
     await file.close()
 
 
-async def test_half_a_line_on_a_full_disk_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_partial_line_on_a_full_disk_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "audit.log"
     file = LogFile(str(log))
     await file.write([b"first\n"])
@@ -115,7 +115,7 @@ async def test_half_a_line_on_a_full_disk_is_taken_back(tmp_path: Path, monkeypa
 
 
 @pytest.mark.row("opt.audit-log-path")
-async def test_a_dash_is_standard_output(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dash_is_standard_output(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.fileno", lambda: 1, raising=False)
     await write(LogFile("-", rotation=Rotation(max_mib=1)), b"line\n", LINE, LINE)
 

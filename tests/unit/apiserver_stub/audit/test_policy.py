@@ -1,4 +1,4 @@
-"""The first rule that matches decides; a file that is no policy is told with everything that is wrong."""
+"""Tests for audit policies: the first matching rule applies; invalid files report all errors."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ PODS = "/api/v1/namespaces/web/pods"
         ({"nonResourceURLs": ["*"]}, PODS, False),
     ],
 )
-def test_a_rule_matches_what_it_says(rule: dict[str, Any], path: str, kept: bool) -> None:
+def test_rule_matches_requests(rule: dict[str, Any], path: str, kept: bool) -> None:
     assert bool(level(rule, path)) is kept
 
 
-def test_who_is_not_known_matches_no_rule_about_users() -> None:
+def test_unauthenticated_user_matches_no_user_rule() -> None:
     assert level({"userGroups": ["ops"]}, PODS, user=None) == level({"users": ["admin"]}, PODS, user=None) == 0
     assert level({}, PODS, user=None) == Level.Metadata
 
 
-def test_the_first_rule_counts_and_adds_to_what_holds_everywhere() -> None:
+def test_first_matching_rule_extends_global_settings() -> None:
     found = policy(
         {"level": "Request", "omitStages": ["Panic"], "omitManagedFields": False, "verbs": ["list"]},
         {"level": "None"},
@@ -80,7 +80,7 @@ def test_the_first_rule_counts_and_adds_to_what_holds_everywhere() -> None:
     assert found.decide(ADMIN, parse_path("POST", PODS, Query(""))).level is Level.None_
 
 
-def test_all_that_is_wrong_is_told(tmp_path: Path) -> None:
+def test_invalid_policy_reports_every_error(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(
         """
@@ -123,12 +123,12 @@ rules:
         ("[", "failed decoding"),
     ],
 )
-def test_a_file_that_is_no_policy_is_refused(text: str, message: str) -> None:
+def test_file_of_another_kind_is_rejected(text: str, message: str) -> None:
     with pytest.raises(AuditError, match=message):
         read_policy(text.encode())
 
 
-def test_an_unknown_field_is_told_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_field_is_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
     policy({"level": "None", "user": ["a"]})
 
     assert 'unknown field "rules[0].user"' in caplog.text

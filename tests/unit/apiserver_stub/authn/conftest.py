@@ -1,4 +1,4 @@
-"""What the methods of authentication are tried against: objects in memory, and tokens signed on the spot."""
+"""Fixtures for authentication: objects in memory and tokens signed on demand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apiserver_stub.storage import Keep, Outcome, Record
 
 
 class Objects:
-    """A store of a few objects, as far as authentication looks at one."""
+    """Store in memory, limited to the methods that authentication uses."""
 
     def __init__(self) -> None:
         self.records: dict[tuple[str, str], Record] = {}

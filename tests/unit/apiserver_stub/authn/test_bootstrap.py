@@ -1,4 +1,4 @@
-"""A bootstrap token lets in as its secret says, and not at all when anything about the secret is wrong."""
+"""Tests for bootstrap tokens and their secrets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tokens(store: Objects) -> BootstrapTokens:
 
 
 @pytest.mark.row("opt.enable-bootstrap-token-auth")
-async def test_a_good_token_names_a_bootstrapper(store: Objects) -> None:
+async def test_valid_token_authenticates_a_bootstrapper(store: Objects) -> None:
     groups = "system:bootstrappers:workers, system:bootstrappers:a:b"
     secret(store, expiration="2023-11-15T00:00:00Z", auth_extra_groups=groups)
 
@@ -55,13 +55,13 @@ async def test_a_good_token_names_a_bootstrapper(store: Objects) -> None:
     ],
     ids=lambda wrong: " ".join(f"{key}={value}" for key, value in wrong.items()),
 )
-async def test_any_fault_of_the_secret_refuses(store: Objects, wrong: dict[str, Any]) -> None:
+async def test_token_of_an_invalid_secret_is_rejected(store: Objects, wrong: dict[str, Any]) -> None:
     secret(store, **wrong)
 
     assert await tokens(store).user_of(TOKEN) is None
 
 
-async def test_what_is_no_such_token_is_for_others(store: Objects) -> None:
+async def test_token_of_another_format_is_ignored(store: Objects) -> None:
     secret(store)
 
     for text in ("abcdef.0123456789abcde", "ABCDEF.0123456789abcdef", f"{TOKEN}x", "zzzzzz.0123456789abcdef"):

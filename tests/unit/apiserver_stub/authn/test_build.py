@@ -1,4 +1,4 @@
-"""What the options name is read at start, and a file that is no good ends it with a word about which and why."""
+"""Tests for authenticators built from options: files are read at startup, and invalid ones are named."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def build(store: Objects, own_tokens: Path, stack: AsyncExitStack, *argume
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )
-async def test_a_file_that_is_no_good_is_named(
+async def test_invalid_file_is_named_in_the_error(
     store: Any, own_tokens: Path, arguments: list[str], problem: str
 ) -> None:
     directory = own_tokens.parent
@@ -66,7 +66,7 @@ async def test_a_file_that_is_no_good_is_named(
 
 
 @pytest.mark.row("opt.service-account-key-file")
-async def test_without_key_files_the_serving_key_and_our_own_are_believed(store: Any, own_tokens: Path) -> None:
+async def test_serving_and_generated_keys_are_the_default_keys(store: Any, own_tokens: Path) -> None:
     directory = own_tokens.parent
     pair = issue(generate_ca("x"), "server", server=True)
     for name, data in (("crt", pair.certificate), ("key", pair.key)):
@@ -88,7 +88,7 @@ async def test_without_key_files_the_serving_key_and_our_own_are_believed(store:
 
 
 @pytest.mark.row("opt.anonymous-auth")
-async def test_nobody_is_anonymous_where_everything_is_allowed(store: Any, own_tokens: Path) -> None:
+async def test_always_allow_disables_anonymous_authentication(store: Any, own_tokens: Path) -> None:
     async def lets_in(*arguments: str) -> bool:
         async with AsyncExitStack() as stack:
             built = await build(store, own_tokens, stack, *arguments)

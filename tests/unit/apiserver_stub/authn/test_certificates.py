@@ -1,4 +1,4 @@
-"""A certificate counts while an authority of the bundle stands behind it and it is meant for clients."""
+"""Tests for client certificates: verification by the CA bundle, and identities from proxy headers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def certificates(bundle: Path) -> ClientCertificates:
 
 
 @pytest.mark.row("opt.client-ca-file")
-def test_a_verified_certificate_names_its_user(certificates: ClientCertificates) -> None:
+def test_verified_certificate_authenticates_its_subject(certificates: ClientCertificates) -> None:
     assert certificates.user_of({}, client()) == User("carol", groups=("dev", "ops"))
 
 
@@ -55,12 +55,12 @@ def test_a_verified_certificate_names_its_user(certificates: ClientCertificates)
     ],
     ids=["foreign", "for servers", "self-signed", "junk"],
 )
-def test_any_other_certificate_is_refused(certificates: ClientCertificates, wrong: PeerCertificates) -> None:
+def test_unverified_certificate_is_rejected(certificates: ClientCertificates, wrong: PeerCertificates) -> None:
     with pytest.raises(Rejected, match="x509"):
         certificates.user_of({}, wrong)
 
 
-def test_an_end_certificate_signs_for_nobody(certificates: ClientCertificates) -> None:
+def test_leaf_certificate_cannot_issue_certificates(certificates: ClientCertificates) -> None:
     carol = issue(CA, "carol", client=True)
     forged = issue(carol, "admin", client=True)
     chain = tuple(ssl.PEM_cert_to_DER_cert(pair.certificate.decode()) for pair in (forged, carol))
@@ -69,7 +69,7 @@ def test_an_end_certificate_signs_for_nobody(certificates: ClientCertificates) -
         certificates.user_of({}, PeerCertificates(chain, {}))
 
 
-def test_an_expired_certificate_is_refused_even_on_an_old_connection(bundle: Path) -> None:
+def test_expired_certificate_is_rejected_on_open_connections(bundle: Path) -> None:
     now = [time.time()]
     certificates = ClientCertificates(CaBundle(bundle, "client-ca-bundle", now=lambda: now[0]))
     connection = client(days=1)
@@ -82,7 +82,7 @@ def test_an_expired_certificate_is_refused_even_on_an_old_connection(bundle: Pat
             certificates.user_of({}, late)
 
 
-def test_how_long_certificates_are_still_good_is_counted_with_every_request(bundle: Path) -> None:
+def test_certificate_expiration_is_observed_per_request(bundle: Path) -> None:
     now = [time.time()]
     certificates = ClientCertificates(CaBundle(bundle, "client-ca-bundle", now=lambda: now[0]))
     connection = client(days=3)
@@ -96,7 +96,7 @@ def test_how_long_certificates_are_still_good_is_counted_with_every_request(bund
     assert found == {4 * 86400: 1, 2 * 86400: 1, 86400: 1}
 
 
-def test_a_changed_bundle_counts_for_open_connections(bundle: Path, certificates: ClientCertificates) -> None:
+def test_reloaded_bundle_applies_to_open_connections(bundle: Path, certificates: ClientCertificates) -> None:
     old, new = client(), client(OTHER)
     assert certificates.user_of({}, old)
 
@@ -111,7 +111,7 @@ def test_a_changed_bundle_counts_for_open_connections(bundle: Path, certificates
         certificates.user_of({}, old)
 
 
-def test_a_bundle_without_certificates_is_named(tmp_path: Path) -> None:
+def test_empty_bundle_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x")
 
     with pytest.raises(TlsError, match=r'"client-ca-bundle::.*/f": data does not contain any valid'):
@@ -120,7 +120,7 @@ def test_a_bundle_without_certificates_is_named(tmp_path: Path) -> None:
         CaBundle(tmp_path / "nope", "client-ca-bundle")
 
 
-# Identities in headers
+# Request headers of a proxy.
 
 
 def proxies(bundle: Path, *names: str) -> RequestHeaders:
@@ -141,7 +141,7 @@ def proxies(bundle: Path, *names: str) -> RequestHeaders:
     "opt.requestheader-group-headers",
     "opt.requestheader-extra-headers-prefix",
 )
-def test_a_proxy_names_the_user_in_headers(bundle: Path) -> None:
+def test_proxy_headers_authenticate_the_user(bundle: Path) -> None:
     headers = {
         "X-First": "",
         "X-Remote-User": "dave",
@@ -160,7 +160,7 @@ def test_a_proxy_names_the_user_in_headers(bundle: Path) -> None:
 
 
 @pytest.mark.row("opt.requestheader-allowed-names")
-def test_only_proxies_of_the_allowed_names_may(bundle: Path) -> None:
+def test_proxy_must_have_an_allowed_name(bundle: Path) -> None:
     headers = {"X-Remote-User": "dave"}
 
     assert proxies(bundle, "proxy", "front").user_of(headers, client(name="front"))

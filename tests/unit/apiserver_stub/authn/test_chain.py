@@ -1,4 +1,4 @@
-"""Callers are known by headers of a proxy, certificate, token or not at all, in this order."""
+"""Tests for the authentication chain: proxy headers, certificate, token, anonymous, in this order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRESENTED = PeerCertificates((b"leaf",), {})
 
 
 class Saying:
-    """A method that knows users by header or certificate; ``None`` has nothing to say, a text refuses."""
+    """Authenticator with a fixed result: a user, ``None`` for no opinion, or the text of an error."""
 
     def __init__(self, answer: User | str | None) -> None:
         self._answer = answer
@@ -36,7 +36,7 @@ class Saying:
 
 
 class Counting:
-    """A token method that counts how often it is asked."""
+    """Token authenticator that counts its calls."""
 
     def __init__(self, answer: AuthenticatedUser | str | None) -> None:
         self.answer, self.asked = answer, 0
@@ -61,13 +61,13 @@ def tokens(token_file: TokenFile) -> Tokens:
 
 
 @pytest.mark.row("opt.token-auth-file")
-async def test_a_token_file_names_users(token_file: TokenFile) -> None:
+async def test_token_file_authenticates_users(token_file: TokenFile) -> None:
     assert await token_file.user_of("abc") == User("alice2", "u2")
     assert await token_file.user_of("def") == User("bob", "u4")
     assert await token_file.user_of("") is None
 
 
-def test_a_broken_token_file_is_named(tmp_path: Path) -> None:
+def test_invalid_token_file_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("a,b\n")
 
     with pytest.raises(TokenFileError, match="must have at least 3 columns"):
@@ -95,7 +95,7 @@ async def test_the_order_of_authentication(tokens: Tokens) -> None:
     assert await name({}, None, None) == ANONYMOUS.name
 
 
-async def test_only_the_word_behind_one_space_is_a_token(tokens: Tokens) -> None:
+async def test_bearer_token_is_the_word_after_one_space(tokens: Tokens) -> None:
     authenticator = Authenticator(tokens, anonymous=True)
 
     async def name(header: str) -> str:
@@ -106,7 +106,7 @@ async def test_only_the_word_behind_one_space_is_a_token(tokens: Tokens) -> None
     assert await name("Basic def") == ANONYMOUS.name
 
 
-async def test_review_of_an_empty_word_is_anonymous(tokens: Tokens) -> None:
+async def test_review_of_an_empty_token_is_anonymous(tokens: Tokens) -> None:
     known = await Authenticator(tokens, anonymous=True).review(" def", ["other"])
 
     assert known == AuthenticatedUser(ANONYMOUS, ("other",))
@@ -133,13 +133,13 @@ async def test_only_those_without_any_credentials_are_anonymous(tokens: Tokens) 
     assert await code({}, certificate="unknown authority") == 401
 
 
-async def test_everyone_known_is_in_the_group_of_everyone(tokens: Tokens) -> None:
+async def test_authenticated_users_are_in_system_authenticated(tokens: Tokens) -> None:
     user = await Authenticator(tokens, anonymous=True).authenticate({"Authorization": "Bearer def"}, None)
 
     assert user.groups == ("system:authenticated",)
 
 
-async def test_browsers_hide_the_token_among_sub_protocols(tokens: Tokens) -> None:
+async def test_token_is_read_from_websocket_subprotocols(tokens: Tokens) -> None:
     hidden = "base64url.bearer.authorization.k8s.io." + base64.urlsafe_b64encode(b"def").decode().rstrip("=")
     authenticator = Authenticator(tokens, anonymous=False)
 
@@ -155,7 +155,7 @@ async def test_browsers_hide_the_token_among_sub_protocols(tokens: Tokens) -> No
     assert not await passes(f"{hidden}%, v5.channel.k8s.io")
 
 
-async def test_who_was_found_is_remembered_for_a_moment_and_failures_are_not() -> None:
+async def test_successful_tokens_are_cached_and_failures_are_not() -> None:
     clock, method = FakeClock(), Counting(AuthenticatedUser(User("a"), API))
     tokens = Tokens([method], API, clock=clock)
 
@@ -174,7 +174,7 @@ async def test_who_was_found_is_remembered_for_a_moment_and_failures_are_not() -
     assert method.asked == 5
 
 
-async def test_each_problem_is_told_once_and_a_later_method_may_still_know() -> None:
+async def test_distinct_errors_are_reported_unless_a_later_method_succeeds() -> None:
     with pytest.raises(Rejected, match=r"^\[one, two\]$"):
         await Tokens([Counting("one"), Counting("two"), Counting("one"), Counting(None)], API).authenticate("t")
     with pytest.raises(Rejected, match="invalid bearer token"):
@@ -185,13 +185,13 @@ async def test_each_problem_is_told_once_and_a_later_method_may_still_know() -> 
     ).user.name == "b"
 
 
-async def test_plain_tokens_are_for_the_api_alone(tokens: Tokens) -> None:
+async def test_plain_tokens_have_only_the_api_audience(tokens: Tokens) -> None:
     assert (await tokens.authenticate("def", ["x", "https://api"])).audiences == API
     with pytest.raises(Rejected):
         await tokens.authenticate("def", ["x"])
 
 
-async def test_a_token_without_end_is_not_looked_at() -> None:
+async def test_oversized_token_is_not_processed() -> None:
     method = Counting(AuthenticatedUser(User("a"), API))
 
     with pytest.raises(Rejected):
@@ -199,19 +199,19 @@ async def test_a_token_without_end_is_not_looked_at() -> None:
     assert method.asked == 0
 
 
-async def test_audit_events_are_told_what_a_method_says_of_a_token() -> None:
+async def test_authenticators_add_audit_annotations() -> None:
     told: dict[str, str] = {}
     authenticator = Authenticator(
         Tokens([Counting(AuthenticatedUser(User("bob"), API, {"due": "yesterday"}))], API), anonymous=False
     )
 
-    for _ in range(2):  # the second time from memory
+    for _ in range(2):  # the second time from the cache
         told.clear()
         await authenticator.authenticate({"Authorization": "Bearer t"}, None, told)
         assert told == {"due": "yesterday"}
 
 
-async def test_credentials_that_are_no_good_are_counted_apart_from_none(tokens: Tokens) -> None:
+async def test_invalid_and_missing_credentials_are_counted_separately(tokens: Tokens) -> None:
     authenticator = Authenticator(tokens, anonymous=False)
 
     for headers in ({"Authorization": "Bearer wrong"}, {"Authorization": "Bearer wrong"}, {}):
@@ -222,7 +222,7 @@ async def test_credentials_that_are_no_good_are_counted_apart_from_none(tokens: 
     assert authenticator.refused == {"failure": 1, "error": 2}
 
 
-def test_the_token_is_no_sub_protocol_to_speak() -> None:
+def test_token_is_not_a_negotiable_subprotocol() -> None:
     offered = "base64url.bearer.authorization.k8s.io.dG9rZW4, v4.channel.k8s.io , ,base64.binary.k8s.io"
 
     assert sub_protocols({"Sec-WebSocket-Protocol": offered}) == ["v4.channel.k8s.io", "base64.binary.k8s.io"]

@@ -1,4 +1,4 @@
-"""Whoever acts as somebody else needs the right to each part of that identity."""
+"""Tests for impersonation: each part of the identity is authorized separately."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def ask(*headers: tuple[str, str]) -> tuple[User | None, list[tuple[str, .
     return user, [(info.group, info.resource, info.subresource, info.namespace, info.name) for info in asked]
 
 
-async def test_each_part_is_asked_for_on_its_own() -> None:
+async def test_each_part_is_authorized_separately() -> None:
     user, asked = await ask(
         ("impersonate-user", "alice"),
         ("Impersonate-Group", "dev"),
@@ -39,7 +39,7 @@ async def test_each_part_is_asked_for_on_its_own() -> None:
     ]
 
 
-async def test_an_account_has_its_own_groups_unless_others_are_named() -> None:
+async def test_service_account_has_default_groups_unless_set() -> None:
     name = ("Impersonate-User", "system:serviceaccount:ns:sa")
     user, asked = await ask(name)
 
@@ -51,19 +51,19 @@ async def test_an_account_has_its_own_groups_unless_others_are_named() -> None:
     assert user.groups == ("dev", "system:authenticated")
 
 
-async def test_nobody_stays_nobody() -> None:
+async def test_impersonated_anonymous_user_is_unauthenticated() -> None:
     user, _ = await ask(("Impersonate-User", "system:anonymous"))
 
     assert user == User("system:anonymous", groups=("system:unauthenticated",))
 
 
 @pytest.mark.parametrize("name", ["Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-a"])
-async def test_parts_of_nobody_cannot_be_asked_for(name: str) -> None:
+async def test_other_parts_without_a_user_are_rejected(name: str) -> None:
     with pytest.raises(NoUserNamed):
         await ask((name, "x"))
 
 
-async def test_requests_without_such_headers_ask_for_nothing() -> None:
+async def test_request_without_headers_does_not_impersonate() -> None:
     assert not is_asked_for(CIMultiDict([("Accept", "*/*"), ("Impersonator", "x")]))
     assert is_asked_for(CIMultiDict([("impersonate-uid", "x")]))
     assert await ask() == (None, [])

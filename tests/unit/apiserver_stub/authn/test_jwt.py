@@ -1,4 +1,4 @@
-"""Tokens verify with the keys that signed them, of every kind that files and key sets carry, and with no others."""
+"""Tests for JWT signatures: kinds of keys, algorithms and key files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def signing_key(path: Path, key: Any) -> SigningKey:
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
-def test_each_kind_of_key_signs_and_verifies(tmp_path: Path, algorithm: str) -> None:
+def test_signature_verifies_with_each_kind_of_key(tmp_path: Path, algorithm: str) -> None:
     key = signing_key(tmp_path / "key", KEYS[algorithm])
     token = jwt.parse(jwt.sign(key, {"sub": "x"}))
 
@@ -51,7 +51,7 @@ def test_each_kind_of_key_signs_and_verifies(tmp_path: Path, algorithm: str) -> 
         token.verify([key.public], ["RS512"])
 
 
-def test_rsa_keys_verify_every_algorithm_of_theirs_unless_the_key_set_says_otherwise() -> None:
+def test_rsa_key_verifies_all_rsa_algorithms_unless_restricted() -> None:
     public = PublicKey(RSA.public_key())
     signature = RSA.sign(b"x", padding.PSS(padding.MGF1(hashes.SHA384()), 48), hashes.SHA384())
 
@@ -64,7 +64,7 @@ def test_rsa_keys_verify_every_algorithm_of_theirs_unless_the_key_set_says_other
     assert from_jwk({"kty": "oct", "k": "AAAA"}) is None
 
 
-def test_changed_tokens_do_not_verify(tmp_path: Path) -> None:
+def test_modified_token_does_not_verify(tmp_path: Path) -> None:
     key = SigningKey.load_or_create(tmp_path / "key")
     assert SigningKey.load_or_create(tmp_path / "key").public.key_id == key.public.key_id
     head, body, signature = jwt.sign(key, {"sub": "x"}).split(".")
@@ -77,12 +77,12 @@ def test_changed_tokens_do_not_verify(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=200) | st.from_regex(r"[A-Za-z0-9_=-]*\.[A-Za-z0-9_=-]*\.[A-Za-z0-9_=-]*", fullmatch=True))
-def test_any_text_is_a_token_or_refused(text: str) -> None:
+def test_arbitrary_text_is_decoded_or_rejected(text: str) -> None:
     with contextlib.suppress(jwt.TokenError):
         jwt.parse(text)
 
 
-def test_files_may_hold_keys_in_every_common_form(tmp_path: Path) -> None:
+def test_key_files_of_each_format_are_read(tmp_path: Path) -> None:
     form = serialization.PrivateFormat.TraditionalOpenSSL
     public = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     path = tmp_path / "keys"

@@ -1,4 +1,4 @@
-"""Tokens of a provider are believed when its keys signed them for us, and make the users that the options say."""
+"""Tests for OpenID Connect tokens: verification, claims, key rotation and the configuration file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOW = int(time.time())
 
 
 class Provider:
-    """A provider in memory."""
+    """OpenID provider in memory."""
 
     def __init__(self, tmp_path: Path) -> None:
         self._directory = tmp_path
@@ -90,7 +90,7 @@ async def refusal(tokens: OidcTokens, token: str) -> str:
 
 
 @pytest.mark.row("opt.oidc-issuer-url", "opt.oidc-client-id")
-async def test_only_tokens_of_the_issuer_for_this_client_are_believed(provider: Provider, make: Any) -> None:
+async def test_issuer_and_audience_must_match(provider: Provider, make: Any) -> None:
     tokens = await make()
 
     assert (await tokens.user_of(provider.token())).name == f"{ISSUER}#u1"
@@ -104,9 +104,9 @@ async def test_only_tokens_of_the_issuer_for_this_client_are_believed(provider: 
 
 
 @pytest.mark.row("opt.oidc-signing-algs")
-async def test_only_listed_algorithms_are_believed(provider: Provider, make: Any) -> None:
+async def test_algorithm_must_be_listed(provider: Provider, make: Any) -> None:
     tokens = await make("--oidc-signing-algs=RS256")
-    assert await tokens.user_of(provider.token())  # the option adds up with what came before
+    assert await tokens.user_of(provider.token())  # the option extends its earlier values
 
     config = from_options(parse([*BASE[:2], "--oidc-signing-algs=ES384,RS256"]))
     assert "unsupported algorithm 'ES256'" in await refusal(await make(config=config), provider.token())
@@ -123,13 +123,13 @@ async def test_only_listed_algorithms_are_believed(provider: Provider, make: Any
         (["--oidc-username-claim=email"], {"email": "e@x", "email_verified": True}, "e@x"),
     ],
 )
-async def test_a_claim_names_the_user(
+async def test_username_is_read_from_a_claim(
     provider: Provider, make: Any, arguments: list[str], claims: dict[str, Any], name: str
 ) -> None:
     assert (await (await make(*arguments)).user_of(provider.token(**claims))).name == name
 
 
-async def test_a_missing_name_or_an_unverified_address_refuses(provider: Provider, make: Any) -> None:
+async def test_missing_username_or_unverified_email_is_rejected(provider: Provider, make: Any) -> None:
     tokens = await make("--oidc-username-claim=email")
 
     assert "claim not present" in await refusal(tokens, provider.token())
@@ -142,7 +142,7 @@ async def test_a_missing_name_or_an_unverified_address_refuses(provider: Provide
 
 
 @pytest.mark.row("opt.oidc-groups-claim", "opt.oidc-groups-prefix")
-async def test_groups_are_a_text_or_a_list(provider: Provider, make: Any) -> None:
+async def test_groups_claim_is_a_string_or_list(provider: Provider, make: Any) -> None:
     tokens = await make("--oidc-groups-claim=roles", "--oidc-groups-prefix=idp:")
 
     assert (await tokens.user_of(provider.token(roles="dev"))).groups == ("idp:dev",)
@@ -163,7 +163,7 @@ async def test_required_claims_must_be_equal(provider: Provider, make: Any) -> N
     assert "want text" in await refusal(tokens, provider.token(hd="x", tier=1))
 
 
-async def test_keys_may_rotate_and_strangers_cannot_make_us_ask_without_end(
+async def test_unknown_keys_reload_the_key_set_at_a_limited_rate(
     provider: Provider, make: Any, tmp_path: Path, clock: FakeClock
 ) -> None:
     tokens = await make()
@@ -182,7 +182,7 @@ async def test_keys_may_rotate_and_strangers_cannot_make_us_ask_without_end(
     assert await tokens.user_of(provider.token(provider.rotate("three")))
 
 
-async def test_a_provider_may_come_up_later_and_must_be_who_it_should_be(
+async def test_provider_may_start_later_and_must_match_the_issuer(
     provider: Provider, make: Any, clock: FakeClock
 ) -> None:
     address = f"{ISSUER}/.well-known/openid-configuration"
@@ -200,7 +200,7 @@ async def test_a_provider_may_come_up_later_and_must_be_who_it_should_be(
     assert await tokens.user_of(provider.token())
 
 
-async def test_groups_may_be_kept_elsewhere(provider: Provider, make: Any) -> None:
+async def test_distributed_groups_claim_is_resolved(provider: Provider, make: Any) -> None:
     tokens = await make("--oidc-groups-claim=groups")
     other = "https://groups.example"
     provider.describe(other)
@@ -219,7 +219,7 @@ async def test_groups_may_be_kept_elsewhere(provider: Provider, make: Any) -> No
     assert "404" in await refusal(tokens, token)
 
 
-async def test_expressions_make_users_and_refuse_them(provider: Provider, make: Any) -> None:
+async def test_expressions_map_and_validate_claims(provider: Provider, make: Any) -> None:
     config = JwtConfig(
         issuer=ISSUER,
         audiences=("cid", "other"),
@@ -249,7 +249,7 @@ async def test_expressions_make_users_and_refuse_them(provider: Provider, make: 
     )
 
 
-# The file
+# Configuration file.
 
 
 def written(tmp_path: Path, entry: dict[str, Any], **more: Any) -> Path:
@@ -265,7 +265,7 @@ GOOD: dict[str, Any] = {
 }
 
 
-def test_a_file_describes_one_issuer(tmp_path: Path) -> None:
+def test_configuration_file_configures_an_issuer(tmp_path: Path) -> None:
     authority = generate_ca("x").certificate.decode()
     entry = {
         "issuer": {
@@ -344,13 +344,13 @@ SUB = {"claim": "sub", "prefix": "p:"}
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_each_mistake_in_a_file_is_named(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
+def test_invalid_configuration_file_reports_each_error(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError) as error:
         load(written(tmp_path, GOOD | change))
     assert problem in str(error.value)
 
 
-def test_a_file_holds_exactly_one_issuer_of_the_known_kind(tmp_path: Path) -> None:
+def test_configuration_file_must_have_one_issuer(tmp_path: Path) -> None:
     assert load(written(tmp_path, GOOD)).issuer == ISSUER
     for more, problem in (
         ({"jwt": []}, "at least one jwt is required"),

@@ -1,4 +1,4 @@
-"""The options of authentication take what makes sense and name what does not."""
+"""Tests for the options of authentication."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def problems(*arguments: str) -> str:
         (("--service-account-max-token-expiration=59m",), "must be between 1 hour and 2^32 seconds"),
     ],
 )
-def test_what_makes_no_sense_is_named(arguments: tuple[str, ...], problem: str) -> None:
+def test_invalid_options_are_reported(arguments: tuple[str, ...], problem: str) -> None:
     assert problem in problems(*arguments)
 
 
 @pytest.mark.row("gate.StructuredAuthenticationConfiguration")
-def test_a_file_of_authenticators_needs_its_gate() -> None:
+def test_authentication_configuration_requires_its_gate() -> None:
     text = "set --feature-gates=StructuredAuthenticationConfiguration=true to use authentication-config file"
 
     assert problems("--authentication-config=f") == text
     assert not problems("--authentication-config=f", GATE)
 
 
-def test_lists_add_up() -> None:
+def test_repeated_list_options_are_merged() -> None:
     options = parse(
         [
             "--service-account-issuer=https://a",
@@ -72,7 +72,7 @@ def test_lists_add_up() -> None:
     assert options.oidc_required_claim == {"a": "1", "b": "2,3"}
 
 
-def test_extension_beyond_the_maximum_is_warned_of() -> None:
+def test_token_extension_beyond_the_maximum_is_a_warning() -> None:
     asked = ["--service-account-max-token-expiration=1h", "--authorization-mode=RBAC"]
 
     assert len([text for text in warnings(parse(asked)) if "extend-token-expiration" in text]) == 2

@@ -1,4 +1,4 @@
-"""A token of a service account is good while it is meant for us and all that it is bound to exists."""
+"""Tests for service account tokens: issuers, keys, audiences, lifetimes and bound objects."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def refusal(tokens: ServiceAccountTokens, token: str, audiences: list[str]
     return str(error.value)
 
 
-async def test_a_token_names_the_account_and_its_pod(
+async def test_token_authenticates_the_account_with_its_pod(
     store: Objects, key: SigningKey, clock: Clock, account: Any
 ) -> None:
     tokens = make(store, key, clock)
@@ -89,7 +89,7 @@ async def test_a_token_names_the_account_and_its_pod(
 
 
 @pytest.mark.row("opt.service-account-issuer")
-async def test_the_first_issuer_issues_and_all_are_believed(
+async def test_first_issuer_issues_and_all_are_accepted(
     store: Objects, key: SigningKey, clock: Clock, account: Any
 ) -> None:
     before = make(store, key, clock, issuers=["old"])
@@ -102,7 +102,7 @@ async def test_the_first_issuer_issues_and_all_are_believed(
 
 
 @pytest.mark.row("opt.service-account-key-file")
-async def test_only_configured_keys_are_believed(
+async def test_token_must_be_signed_by_a_configured_key(
     store: Objects, key: SigningKey, clock: Clock, account: Any, tmp_path: Path
 ) -> None:
     other = SigningKey.load_or_create(tmp_path / "other")
@@ -113,7 +113,9 @@ async def test_only_configured_keys_are_believed(
 
 
 @pytest.mark.row("opt.api-audiences")
-async def test_a_token_must_be_meant_for_us(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
+async def test_token_must_have_an_accepted_audience(
+    store: Objects, key: SigningKey, clock: Clock, account: Any
+) -> None:
     tokens = make(store, key, clock, api_audiences=["a", "b"])
     token = tokens.issue(account, ["b", "vault"], 3600, None).token
 
@@ -125,7 +127,7 @@ async def test_a_token_must_be_meant_for_us(store: Objects, key: SigningKey, clo
     assert await refusal(tokens, token, ["a"]) == text
 
 
-async def test_times_are_held_to_with_a_minute_of_leeway(
+async def test_validity_is_checked_with_one_minute_of_leeway(
     store: Objects, key: SigningKey, clock: Clock, account: Any
 ) -> None:
     tokens = make(store, key, clock)
@@ -139,7 +141,7 @@ async def test_times_are_held_to_with_a_minute_of_leeway(
             assert await tokens.authenticate(token, API)
 
 
-async def test_what_a_token_is_bound_to_must_exist(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
+async def test_bound_object_must_exist(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
     tokens = make(store, key, clock)
     token = tokens.issue(account, API, 3600, ("Pod", pod(store))).token
     gone = "service account token has been invalidated"
@@ -159,7 +161,7 @@ async def test_what_a_token_is_bound_to_must_exist(store: Objects, key: SigningK
 
 
 @pytest.mark.row("opt.service-account-max-token-expiration")
-async def test_a_maximum_shortens_what_is_asked_for_and_says_so(
+async def test_maximum_shortens_the_requested_lifetime_with_a_warning(
     store: Objects, key: SigningKey, clock: Clock, account: Any
 ) -> None:
     issued = make(store, key, clock, max_seconds=3600).issue(account, API, 7200, None)
@@ -170,9 +172,7 @@ async def test_a_maximum_shortens_what_is_asked_for_and_says_so(
 
 
 @pytest.mark.row("opt.service-account-extend-token-expiration")
-async def test_only_tokens_for_pods_are_extended_beyond_what_they_say(
-    store: Objects, key: SigningKey, clock: Clock, account: Any
-) -> None:
+async def test_only_pod_tokens_are_extended(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
     def validity(seconds: int, *, extend: bool = True, audiences: list[str] = API, bound: bool = True) -> float:
         tokens = make(store, key, clock, extend=extend)
         issued = tokens.issue(account, audiences, seconds, ("Pod", pod(store)) if bound else None)
@@ -188,9 +188,7 @@ async def test_only_tokens_for_pods_are_extended_beyond_what_they_say(
     assert validity(3607, bound=False) == 3607
 
 
-async def test_who_shows_a_token_that_is_due_for_another_is_noted(
-    store: Objects, key: SigningKey, clock: Clock, account: Any
-) -> None:
+async def test_use_of_a_stale_token_is_recorded(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
     tokens = make(store, key, clock)
     token = tokens.issue(account, API, 3607, ("Pod", pod(store))).token
 
@@ -207,7 +205,7 @@ async def test_who_shows_a_token_that_is_due_for_another_is_noted(
 
 
 @pytest.mark.row("gate.ServiceAccountTokenJTI", "gate.ServiceAccountTokenPodNodeInfo")
-async def test_gates_tell_more_about_the_caller(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
+async def test_gates_add_user_extras(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
     tokens = make(store, key, clock, *GATES)
     token = tokens.issue(account, API, 3600, ("Pod", pod(store))).token
     known = await tokens.authenticate(token, API)
@@ -222,9 +220,7 @@ async def test_gates_tell_more_about_the_caller(store: Objects, key: SigningKey,
 
 
 @pytest.mark.row("gate.ServiceAccountTokenNodeBindingValidation")
-async def test_a_token_bound_to_a_node_is_good_while_that_exists(
-    store: Objects, key: SigningKey, clock: Clock, account: Any
-) -> None:
+async def test_node_bound_token_requires_the_node(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
     tokens = make(store, key, clock, *GATES)
     token = tokens.issue(account, API, 3600, ("Node", store.read("core/nodes", "n1"))).token
 
@@ -234,7 +230,7 @@ async def test_a_token_bound_to_a_node_is_good_while_that_exists(
     assert await refusal(tokens, token) == "service account token has been invalidated"
 
 
-# Tokens that lie in secrets
+# Legacy tokens of secrets.
 
 
 def legacy(store: Objects, key: SigningKey, clock: Clock, *, lookup: bool = True, clean: bool = True) -> LegacyTokens:
@@ -261,7 +257,7 @@ def in_secret(store: Objects, key: SigningKey, **labels: str) -> str:
 
 
 @pytest.mark.row("opt.service-account-lookup")
-async def test_a_token_of_a_secret_must_still_be_there_when_looked_up(
+async def test_legacy_token_lookup_requires_the_secret(
     store: Objects, key: SigningKey, clock: Clock, account: Any
 ) -> None:
     token = in_secret(store, key)
@@ -279,7 +275,7 @@ async def test_a_token_of_a_secret_must_still_be_there_when_looked_up(
     assert await legacy(store, key, clock, lookup=False).user_of(token) == user
 
 
-async def test_the_day_of_its_last_use_is_written_down(
+async def test_last_use_of_a_legacy_token_is_recorded(
     store: Objects, key: SigningKey, clock: Clock, account: Any
 ) -> None:
     token = in_secret(store, key)
@@ -292,7 +288,9 @@ async def test_the_day_of_its_last_use_is_written_down(
 
 
 @pytest.mark.row("gate.LegacyServiceAccountTokenCleanUp")
-async def test_one_marked_invalid_is_refused(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
+async def test_legacy_token_marked_invalid_is_rejected(
+    store: Objects, key: SigningKey, clock: Clock, account: Any
+) -> None:
     token = in_secret(store, key, **{"kubernetes.io/legacy-token-invalid-since": "2024-01-01"})
 
     with pytest.raises(Rejected, match="marked invalid"):

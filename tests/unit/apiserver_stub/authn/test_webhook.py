@@ -1,4 +1,4 @@
-"""The service that knows tokens is asked once a token and while its answer is fresh."""
+"""Tests for the token webhook: responses, caching and deduplication."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USER = {"username": "eve", "uid": "u", "groups": ["dev"], "extra": {"team": ["a"
 
 
 class Service:
-    """A service that says of every token the same."""
+    """Webhook with a fixed response."""
 
     def __init__(self, **status: Any) -> None:
         self.status: dict[str, Any] | None = status
@@ -47,7 +47,7 @@ def make(service: Any, tasks: TaskOwner, clock: FakeClock, *, version: str = "v1
 
 
 @pytest.mark.row("opt.authentication-token-webhook-version")
-async def test_the_answer_names_the_user(tasks: TaskOwner, clock: FakeClock) -> None:
+async def test_response_authenticates_the_user(tasks: TaskOwner, clock: FakeClock) -> None:
     for version in ("v1", "v1beta1"):
         service = Service(authenticated=True, user=USER)
 
@@ -68,7 +68,7 @@ async def test_the_answer_names_the_user(tasks: TaskOwner, clock: FakeClock) -> 
 
 
 @pytest.mark.row("opt.authentication-token-webhook-cache-ttl")
-async def test_clear_answers_are_remembered_and_failures_are_not(tasks: TaskOwner, clock: FakeClock) -> None:
+async def test_decisions_are_cached_and_failures_are_not(tasks: TaskOwner, clock: FakeClock) -> None:
     for status in ({"authenticated": True, "user": USER}, {"authenticated": False}):
         service = Service(**status)
         tokens = make(service, tasks, clock)
@@ -88,7 +88,7 @@ async def test_clear_answers_are_remembered_and_failures_are_not(tasks: TaskOwne
     assert len(service.asked) == 2
 
 
-async def test_requests_with_the_same_token_share_one_question(tasks: TaskOwner, clock: FakeClock) -> None:
+async def test_concurrent_requests_of_a_token_share_one_call(tasks: TaskOwner, clock: FakeClock) -> None:
     service = Service(authenticated=True, user=USER)
     service.gate.clear()
     tokens = make(service, tasks, clock)
@@ -114,14 +114,16 @@ async def test_requests_with_the_same_token_share_one_question(tasks: TaskOwner,
     ],
     ids=["error", "no user", "bad name", "other audience", "not true"],
 )
-async def test_anything_but_a_clear_yes_refuses(tasks: TaskOwner, clock: FakeClock, status: dict[str, Any]) -> None:
+async def test_token_without_authenticated_status_is_rejected(
+    tasks: TaskOwner, clock: FakeClock, status: dict[str, Any]
+) -> None:
     try:
         assert await make(Service(**status), tasks, clock).authenticate("t", API) is None
     except Rejected as error:
         assert str(error)
 
 
-async def test_an_answer_of_another_kind_is_a_failure(tasks: TaskOwner, clock: FakeClock) -> None:
+async def test_response_of_another_kind_is_an_error(tasks: TaskOwner, clock: FakeClock) -> None:
     class Odd(Service):
         async def post(self, body: Any) -> Any:
             return ["TokenReview"]

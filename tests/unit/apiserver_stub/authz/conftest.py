@@ -1,4 +1,4 @@
-"""Authorizers are tried against collections in memory, changed the way a store changes them."""
+"""Fixtures for authorization: collections in memory that change like a store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apiserver_stub.storage.record import Change, with_revision
 
 
 class Memory:
-    """A store as far as authorizers use one."""
+    """Store in memory, limited to the methods that authorizers use."""
 
     def __init__(self) -> None:
         self.writes = 0
@@ -51,9 +51,9 @@ class Memory:
         return found
 
     async def catch_up(self, name: str, revision: int = 0) -> None:
-        """Nobody else writes here."""
+        """Do nothing: there are no other writers."""
 
-    # What most tests store
+    # Objects of most tests.
 
     def role(self, name: str, *rules: Object, namespace: str = "", **metadata: Any) -> None:
         where = {"namespace": namespace} if namespace else {}
@@ -89,7 +89,7 @@ ALICE = User("alice", groups=("dev", "system:authenticated"))
 
 
 def rule(verbs: str, resources: str = "", *, group: str = "", names: str = "", paths: str = "") -> Object:
-    """Return a rule; members are written with commas."""
+    """Return a rule; values are separated by commas."""
     if paths:
         return {"verbs": verbs.split(","), "nonResourceURLs": paths.split(",")}
     found = {"verbs": verbs.split(","), "apiGroups": [group], "resources": resources.split(",")}
@@ -105,6 +105,6 @@ def group_subject(name: str) -> Object:
 
 
 def to(verb: str, resource: str, namespace: str = "", name: str = "", *, group: str = "") -> RequestInfo:
-    """Return what a request for *resource* (perhaps with a subresource) asks for."""
+    """Return the attributes of a request for *resource*, with an optional subresource."""
     plural, _, subresource = resource.partition("/")
     return RequestInfo(verb, "", group, "v1", plural, subresource, namespace, name)

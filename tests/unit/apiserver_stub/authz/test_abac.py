@@ -1,4 +1,4 @@
-"""A policy file allows line by line, and every line that is wrong is told at once."""
+"""Tests for ABAC policy files: matching of lines, and errors with line numbers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ EVERYWHERE = {"namespace": "*", "resource": "*", "apiGroup": "*"}
         ({"user": "alice", "nonResourcePath": "*"}, to("get", "pods"), False),
     ],
 )
-async def test_a_line_allows_what_it_says(file: Path, spec: dict[str, Any], info: RequestInfo, allowed: bool) -> None:
+async def test_policy_line_allows_matching_requests(
+    file: Path, spec: dict[str, Any], info: RequestInfo, allowed: bool
+) -> None:
     file.write_text(f"# who may what\n\n{line(**spec)}\n")
 
     verdict = await Abac.load(file).authorize(ALICE, info)
@@ -57,7 +59,7 @@ async def test_a_line_allows_what_it_says(file: Path, spec: dict[str, Any], info
     assert verdict == (("allow", "", "") if allowed else ("no-opinion", "No policy matched.", ""))
 
 
-async def test_any_matching_line_will_do_and_anyone_means_who_is_known(file: Path) -> None:
+async def test_any_line_may_match_and_wildcard_means_authenticated(file: Path) -> None:
     file.write_text(line(user="bob", **EVERYWHERE) + "\n" + line(user="*", **EVERYWHERE))
     policies = Abac.load(file)
 
@@ -65,9 +67,7 @@ async def test_any_matching_line_will_do_and_anyone_means_who_is_known(file: Pat
     assert not (await policies.authorize(ANONYMOUS, to("get", "pods"))).allowed
 
 
-async def test_lines_without_a_version_leave_open_what_they_do_not_say(
-    file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unversioned_lines_match_any_unset_property(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     file.write_text('{"user":"alice","readonly":true}\n{"user":"bob","resource":"pods"}\n')
     policies, bob = Abac.load(file), User("bob")
 
@@ -79,7 +79,7 @@ async def test_lines_without_a_version_leave_open_what_they_do_not_say(
 
 
 @pytest.mark.row("opt.authorization-policy-file")
-def test_every_wrong_line_is_told_with_its_number(file: Path) -> None:
+def test_invalid_lines_are_reported_with_their_numbers(file: Path) -> None:
     wrong = [
         '{"kind":"Foo"}',
         "not json",
@@ -113,7 +113,7 @@ def test_every_wrong_line_is_told_with_its_number(file: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\n"], ids=["missing", "binary"])
-def test_a_file_that_cannot_be_read_is_told(file: Path, content: bytes | None) -> None:
+def test_unreadable_file_is_reported(file: Path, content: bytes | None) -> None:
     if content is not None:
         file.write_bytes(content)
 
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_read_is_told(file: Path, content: bytes | None) -
         Abac.load(file)
 
 
-def test_lines_about_a_user_can_be_listed(file: Path) -> None:
+def test_rules_of_a_user_are_listed(file: Path) -> None:
     file.write_text(
         "\n".join(
             [

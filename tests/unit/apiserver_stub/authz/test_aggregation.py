@@ -1,4 +1,4 @@
-"""A cluster role can gather the rules of others by their labels."""
+"""Tests for aggregated cluster roles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rules(store: Any, name: str) -> Any:
     return store.read(rbac.CLUSTER_ROLES, name)["rules"]
 
 
-async def test_rules_of_all_selected_roles_replace_its_own(store: Any) -> None:
+async def test_rules_are_replaced_by_those_of_the_selected_roles(store: Any) -> None:
     store.role("b", NODE, POD, labels={"x": "1"})
     store.role("a", POD, labels={"tier": "web"})
     store.role("c", EVENT)
@@ -38,7 +38,7 @@ async def test_rules_of_all_selected_roles_replace_its_own(store: Any) -> None:
     assert rules(store, "all") == [POD, NODE]
 
 
-async def test_gathering_roles_may_be_gathered_in_turn(store: Any) -> None:
+async def test_aggregated_roles_can_be_aggregated(store: Any) -> None:
     gathering(store, "a-top", {"matchLabels": {"level": "2"}})
     gathering(store, "b-middle", {"matchLabels": {"level": "1"}}, labels={"level": "2"})
     store.role("c-leaf", POD, labels={"level": "1"})
@@ -48,7 +48,7 @@ async def test_gathering_roles_may_be_gathered_in_turn(store: Any) -> None:
     assert rules(store, "a-top") == rules(store, "b-middle") == [POD]
 
 
-async def test_roles_that_gather_each_other_come_to_rest(store: Any) -> None:
+async def test_mutual_aggregation_converges(store: Any) -> None:
     gathering(store, "a", {})
     gathering(store, "b", {})
     store.role("c", POD)
@@ -93,9 +93,7 @@ async def test_startup_makes_a_bounded_number_of_passes_over_a_long_chain(store:
     assert rules(store, "r00") == [POD]
 
 
-async def test_a_write_that_failed_is_tried_again(
-    store: Any, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_write_is_retried(store: Any, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     update = store.update
 
     async def fail(*_: Any) -> Any:

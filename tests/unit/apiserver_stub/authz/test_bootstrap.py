@@ -1,4 +1,4 @@
-"""The roles that are always there are made, completed at later starts, and left alone where somebody says so."""
+"""Tests for the default roles and bindings and their reconciliation at startup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.apiserver_stub.authz.conftest import ALICE, group_subject, rule,
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 
 
-async def test_they_are_marked_and_a_second_start_writes_nothing(store: Any) -> None:
+async def test_default_roles_are_labeled_and_written_once(store: Any) -> None:
     await ensure_bootstrap_policy(store)
     await aggregate_roles(store)
     writes = store.writes
@@ -56,13 +56,13 @@ async def test_they_are_marked_and_a_second_start_writes_nothing(store: Any) -> 
         (User("system:kube-controller-manager"), to("watch", "anything", group="any.example"), True),
     ],
 )
-async def test_who_may_what_by_them(store: Any, user: User, info: RequestInfo, allowed: bool) -> None:
+async def test_permissions_of_default_roles(store: Any, user: User, info: RequestInfo, allowed: bool) -> None:
     await ensure_bootstrap_policy(store)
 
     assert (await Rbac(store).authorize(user, info)).allowed is allowed
 
 
-async def test_view_edit_and_admin_hold_each_other(store: Any) -> None:
+async def test_view_edit_and_admin_are_nested(store: Any) -> None:
     await ensure_bootstrap_policy(store)
     await aggregate_roles(store)
     for name in ("view", "edit", "admin"):
@@ -79,7 +79,7 @@ async def test_view_edit_and_admin_hold_each_other(store: Any) -> None:
     assert await who_may(to("list", "pods", "b")) == []
 
 
-async def test_what_was_taken_away_comes_back_and_what_was_added_stays(store: Any) -> None:
+async def test_removed_rules_are_restored_and_added_rules_are_kept(store: Any) -> None:
     await ensure_bootstrap_policy(store)
     store.role("system:discovery", rule("get", "pods"), rule("get", paths="/api"))
     store.bind("system:discovery", "ClusterRole/other", group_subject("dev"))
@@ -97,7 +97,7 @@ async def test_what_was_taken_away_comes_back_and_what_was_added_stays(store: An
     assert store.read(rbac.CLUSTER_ROLES, "view")
 
 
-async def test_who_wants_one_left_alone_says_so(store: Any) -> None:
+async def test_autoupdate_false_disables_reconciliation(store: Any) -> None:
     store.role("system:discovery", annotations={AUTOUPDATE: "false"})
 
     await ensure_bootstrap_policy(store)
@@ -105,7 +105,7 @@ async def test_who_wants_one_left_alone_says_so(store: Any) -> None:
     assert store.read(rbac.CLUSTER_ROLES, "system:discovery")["rules"] == []
 
 
-def test_names_of_nodes_rules_are_whole() -> None:
+def test_node_rules_are_formatted_on_one_level() -> None:
     texts = [str(item) for item in node_rules()]
 
     assert '{APIGroups:["node.k8s.io"], Resources:["runtimeclasses"], Verbs:["get" "list" "watch"]}' in texts

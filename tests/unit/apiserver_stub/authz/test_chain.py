@@ -1,4 +1,4 @@
-"""Authorizers are asked in order until one allows or denies."""
+"""Tests for the authorizer chain: the first decision applies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INFO = RequestInfo("list", "", "", "v1", "nodes")
 
 
 class Says:
-    """An authorizer with one answer."""
+    """Authorizer with a fixed decision."""
 
     def __init__(self, *verdict: str) -> None:
         self._verdict, self.asked = AuthorizationResult(*verdict), 0  # type: ignore[arg-type]
@@ -25,7 +25,7 @@ class Says:
 
 
 @pytest.mark.row("opt.authorization-mode")
-async def test_the_first_decision_counts_and_later_ones_are_not_asked() -> None:
+async def test_first_decision_applies_and_later_authorizers_are_not_called() -> None:
     later = Says("allow", "late")
 
     assert await Chain([Says("no-opinion", "a"), Says("allow", "b"), later]).authorize(ANONYMOUS, INFO) == (
@@ -41,7 +41,7 @@ async def test_the_first_decision_counts_and_later_ones_are_not_asked() -> None:
     assert later.asked == 0
 
 
-async def test_without_a_decision_all_reasons_are_told() -> None:
+async def test_no_opinion_reports_all_reasons() -> None:
     chain = Chain([Says("no-opinion", "a"), AlwaysDeny(), Says("no-opinion", "", "broken")])
 
     verdict = await chain.authorize(ANONYMOUS, INFO)
@@ -50,15 +50,15 @@ async def test_without_a_decision_all_reasons_are_told() -> None:
     assert not verdict.allowed
 
 
-async def test_what_one_could_not_decide_another_may() -> None:
+async def test_later_authorizer_decides_after_no_opinion() -> None:
     assert (await Chain([Says("no-opinion", "", "broken"), AlwaysAllow()]).authorize(ANONYMOUS, INFO)).allowed
 
 
-async def test_superusers_may_whatever_the_authorizers_say() -> None:
+async def test_system_masters_are_always_authorized() -> None:
     assert await Chain([Says("deny")]).authorize(User("a", groups=("system:masters",)), INFO) == ALLOW
 
 
-def test_rules_of_all_are_listed_together() -> None:
+def test_rules_of_all_authorizers_are_merged() -> None:
     rules = Chain([Says("allow"), AlwaysDeny(), AlwaysAllow()]).rules(ANONYMOUS, "default")
 
     assert [item["verbs"] for item in rules.resources] == [["allow"], ["*"]]

@@ -1,4 +1,4 @@
-"""A file names the authorizers in order, and every problem in it is told at once."""
+"""Tests for the authorization configuration file: order of authorizers and validation."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_authorizers_are_read_in_order(file: Path) -> None:
     ],
     ids=str,
 )
-def test_what_is_wrong_with_an_authorizer_is_told(file: Path, authorizer: Any, problems: list[str]) -> None:
+def test_invalid_authorizer_reports_every_error(file: Path, authorizer: Any, problems: list[str]) -> None:
     with pytest.raises(AuthorizationConfigError) as caught:
         config.load(write(file, authorizer))
 
@@ -132,7 +132,7 @@ def test_what_is_wrong_with_an_authorizer_is_told(file: Path, authorizer: Any, p
     ],
     ids=str,
 )
-def test_what_is_wrong_with_a_webhook_is_told(file: Path, members: Any, problem: str) -> None:
+def test_invalid_webhook_reports_every_error(file: Path, members: Any, problem: str) -> None:
     with pytest.raises(AuthorizationConfigError) as caught:
         config.load(write(file, webhook(file, **members)))
 
@@ -151,7 +151,7 @@ def test_what_is_wrong_with_a_webhook_is_told(file: Path, members: Any, problem:
     ],
     ids=["broken", "no boolean", "blank", "twice", "too many"],
 )
-def test_conditions_are_checked_at_start(file: Path, expressions: list[str], problem: str) -> None:
+def test_match_conditions_are_compiled_at_startup(file: Path, expressions: list[str], problem: str) -> None:
     conditions = [{"expression": text} for text in expressions]
     hook = webhook(file, matchConditions=conditions, matchConditionSubjectAccessReviewVersion="v1")
 
@@ -160,7 +160,7 @@ def test_conditions_are_checked_at_start(file: Path, expressions: list[str], pro
         config.load(write(file, hook))
 
 
-def test_only_webhooks_may_come_twice_and_names_not_at_all(file: Path) -> None:
+def test_only_webhooks_may_be_repeated_with_unique_names(file: Path) -> None:
     rbac = {"type": "RBAC", "name": "rbac"}
     hook = webhook(file)
 
@@ -185,18 +185,18 @@ def test_only_webhooks_may_come_twice_and_names_not_at_all(file: Path) -> None:
     ],
     ids=str,
 )
-def test_a_file_of_another_shape_is_refused(file: Path, members: Any, problem: str) -> None:
+def test_file_of_another_kind_is_rejected(file: Path, members: Any, problem: str) -> None:
     with pytest.raises(AuthorizationConfigError, match=problem):
         config.load(write(file, **members))
 
 
-def test_a_file_that_is_not_there_is_told(file: Path) -> None:
+def test_missing_file_is_reported(file: Path) -> None:
     with pytest.raises(AuthorizationConfigError, match="failed to load AuthorizationConfiguration from file: open "):
         config.load(file)
 
 
 @pytest.mark.row("opt.authorization-config")
-async def test_the_file_decides_which_authorizers_there_are(file: Path, store: Any) -> None:
+async def test_configuration_file_defines_the_authorizers(file: Path, store: Any) -> None:
     write(file, {"type": "AlwaysDeny", "name": "alwaysdeny"})
     options = parse([GATE, f"--authorization-config={file}"])
 
@@ -220,7 +220,7 @@ async def test_the_file_decides_which_authorizers_there_are(file: Path, store: A
     ],
     ids=str,
 )
-async def test_files_that_are_no_good_end_the_start(file: Path, store: Any, arguments: list[str], problem: str) -> None:
+async def test_invalid_files_prevent_start(file: Path, store: Any, arguments: list[str], problem: str) -> None:
     words = {"NOPE": file.parent / "nope", "GOOD": write(file, {"type": "RBAC", "name": "rbac"})}
     for word, path in words.items():
         arguments = [argument.replace(word, str(path)) for argument in arguments]

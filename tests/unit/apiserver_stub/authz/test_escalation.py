@@ -1,4 +1,4 @@
-"""Nobody gives away what they do not have."""
+"""Tests for the prevention of privilege escalation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOT_HELD = (
 
 @pytest.fixture(autouse=True)
 def rights(store: Any) -> None:
-    """Alice reads pods everywhere and configmaps in one namespace."""
+    """Authorizer: Alice reads pods in all namespaces and config maps in one."""
     store.role("reader", rule("get,list", "pods"))
     store.bind("reader", "ClusterRole/reader", user_subject("alice"))
     store.role("local", rule("get", "configmaps"), namespace="a")
@@ -38,7 +38,7 @@ def rights(store: Any) -> None:
 async def refusal(
     store: Any, plural: str, new: Object, *, namespace: str = "", user: User = ALICE, old: Object | None = None
 ) -> str | None:
-    """Return why *user* may not write *new*, ``None`` when it may."""
+    """Return the reason why *user* is not authorized to write *new*, else ``None``."""
     info = to("update" if old else "create", plural, namespace, "x" if old else "", group=rbac.GROUP)
     roles = Rbac(store)
     call: Any = SimpleNamespace(
@@ -60,18 +60,18 @@ def give(verb: str, resource: str, *, names: str = "") -> tuple[Object, Object]:
 
 
 def grant(store: Any, verb: str, resource: str, *, names: str = "", namespace: str = "") -> None:
-    """Let alice do *verb* on roles."""
+    """Authorize alice for *verb* on roles."""
     allowed, subject = give(verb, resource, names=names)
     store.role("grant", allowed, namespace=namespace)
     store.bind("grant", f"{'Role' if namespace else 'ClusterRole'}/grant", subject, namespace=namespace)
 
 
-async def test_a_role_may_hold_what_its_author_holds(store: Any) -> None:
+async def test_role_may_have_permissions_of_its_author(store: Any) -> None:
     assert await refusal(store, "clusterroles", {"rules": [rule("get", "pods", names="p")]}) is None
     assert await refusal(store, "roles", {"rules": [rule("get", "configmaps")]}, namespace="a") is None
 
 
-async def test_what_its_author_lacks_is_listed(store: Any) -> None:
+async def test_missing_permissions_of_the_author_are_listed(store: Any) -> None:
     new = {"rules": [rule("get,watch", "pods,secrets"), rule("get", paths="/metrics")]}
 
     assert await refusal(store, "clusterroles", new) == (
@@ -83,7 +83,7 @@ async def test_what_its_author_lacks_is_listed(store: Any) -> None:
     assert await refusal(store, "roles", {"rules": [rule("get", "configmaps")]}, namespace="b") is not None
 
 
-async def test_roles_that_could_not_be_found_are_told(store: Any) -> None:
+async def test_missing_roles_are_reported(store: Any) -> None:
     store.bind("broken", "ClusterRole/gone", user_subject("alice"))
 
     message = await refusal(store, "clusterroles", {"rules": [rule("get", "secrets")]}) or ""
@@ -91,7 +91,7 @@ async def test_roles_that_could_not_be_found_are_told(store: Any) -> None:
     assert message.endswith('; resolution errors: [clusterroles.rbac.authorization.k8s.io "gone" not found]')
 
 
-async def test_who_may_escalate_may_write_any_role(store: Any) -> None:
+async def test_escalate_permits_any_role(store: Any) -> None:
     grant(store, "escalate", "roles", namespace="a")
     new = {"rules": [rule("*", "*", group="*")]}
 
@@ -101,7 +101,7 @@ async def test_who_may_escalate_may_write_any_role(store: Any) -> None:
     assert await refusal(store, "clusterroles", new, user=User("root", groups=("system:masters",))) is None
 
 
-async def test_gathering_takes_the_right_to_everything(store: Any) -> None:
+async def test_aggregation_rule_requires_all_permissions(store: Any) -> None:
     gathering = {"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}
     message = (
         'clusterroles.rbac.authorization.k8s.io "x" is forbidden: must have cluster-admin privileges to use the '
@@ -120,13 +120,13 @@ def binding(kind: str, name: str) -> Object:
     return {"roleRef": {"apiGroup": rbac.GROUP, "kind": kind, "name": name}, "subjects": [user_subject("bob")]}
 
 
-async def test_a_binding_may_give_what_its_author_holds(store: Any) -> None:
+async def test_binding_may_grant_permissions_of_its_author(store: Any) -> None:
     assert await refusal(store, "clusterrolebindings", binding("ClusterRole", "reader")) is None
     assert await refusal(store, "rolebindings", binding("ClusterRole", "reader"), namespace="b") is None
     assert await refusal(store, "rolebindings", binding("Role", "local"), namespace="a") is None
 
 
-async def test_a_binding_of_more_is_refused_unless_its_author_may_bind_that_role(store: Any) -> None:
+async def test_binding_of_more_permissions_requires_bind(store: Any) -> None:
     store.role("big", rule("*", "secrets"))
     new = binding("ClusterRole", "big")
     lacking = f'{NOT_HELD}\n{{APIGroups:[""], Resources:["secrets"], Verbs:["*"]}}'
@@ -142,7 +142,7 @@ async def test_a_binding_of_more_is_refused_unless_its_author_may_bind_that_role
     assert await refusal(store, "rolebindings", binding("ClusterRole", "bigger"), namespace="a") is not None
 
 
-async def test_a_binding_to_no_role_is_refused_unless_its_author_may_bind_it(store: Any) -> None:
+async def test_binding_of_a_missing_role_requires_bind(store: Any) -> None:
     new = binding("Role", "later")
     message = 'roles.rbac.authorization.k8s.io "later" not found'
     assert await refusal(store, "rolebindings", new, namespace="a") == message
@@ -152,7 +152,7 @@ async def test_a_binding_to_no_role_is_refused_unless_its_author_may_bind_it(sto
     assert await refusal(store, "rolebindings", new, namespace="a") is None
 
 
-async def test_cleaning_up_behind_a_role_gives_nothing_away(store: Any) -> None:
+async def test_finalizer_removal_is_not_an_escalation(store: Any) -> None:
     old = {"metadata": {"name": "x", "finalizers": ["f"], "resourceVersion": "1"}, "rules": [rule("*", "*")]}
 
     assert await refusal(store, "clusterroles", {"rules": old["rules"]}, old=old) is None
@@ -160,7 +160,7 @@ async def test_cleaning_up_behind_a_role_gives_nothing_away(store: Any) -> None:
     assert await refusal(store, "clusterroles", relabelled, old=old) is not None
 
 
-def test_it_is_asked_about_roles_and_bindings_alone(store: Any) -> None:
+def test_only_roles_and_bindings_are_checked(store: Any) -> None:
     roles = Rbac(store)
 
     assert RoleEscalation(roles, Chain([roles])).resources == {f"{plural}.{rbac.GROUP}" for plural in KINDS}

@@ -1,4 +1,4 @@
-"""A node may what nodes do, and reads only what its own pods need."""
+"""Tests for the Node authorizer: permissions of nodes, and objects that their pods refer to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pod(name: str = "web", node: str = "n1", *, annotations: dict[str, str] | No
 
 
 async def reason(store: Any, info: RequestInfo, user: User = NODE) -> str | None:
-    """Return why *user* may not, ``None`` when it may."""
+    """Return the reason why *user* is not authorized, else ``None``."""
     verdict = await NodeAuthorizer(store).authorize(user, info)
     return None if verdict.allowed else verdict.reason
 
@@ -48,7 +48,7 @@ async def reason(store: Any, info: RequestInfo, user: User = NODE) -> str | None
         ("resourceclaims", "x", {"resourceClaims": [{"name": "r", "source": {"resourceClaimName": "x"}}]}),
     ],
 )
-async def test_what_a_pod_refers_to_is_open_to_its_node_alone(
+async def test_objects_of_a_pod_are_readable_only_by_its_node(
     store: Any, plural: str, name: str, spec: dict[str, Any]
 ) -> None:
     if spec.get("volumes", [{}])[0].get("ephemeral") is not None:
@@ -63,7 +63,7 @@ async def test_what_a_pod_refers_to_is_open_to_its_node_alone(
     assert await reason(store, to(info.verb, about, "b", name, group=group)) == STRANGE
 
 
-async def test_what_a_volume_leads_to_is_open_once_it_is_bound(store: Any) -> None:
+async def test_objects_of_a_volume_are_readable_once_bound(store: Any) -> None:
     store.put(PODS, pod(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}]))
     secrets = {"nodeStageSecretRef": {"name": "s", "namespace": "z"}, "controllerPublishSecretRef": {"name": "c"}}
     spec: Object = {"csi": secrets}
@@ -80,7 +80,7 @@ async def test_what_a_volume_leads_to_is_open_once_it_is_bound(store: Any) -> No
     assert await reason(store, secret, OTHER) is not None
 
 
-async def test_attachments_belong_to_the_node_they_name(store: Any) -> None:
+async def test_attachments_are_readable_by_their_node(store: Any) -> None:
     store.put(ATTACHMENTS, {"metadata": {"name": "va"}, "spec": {"nodeName": "n1"}})
     info = to("get", "volumeattachments", name="va", group="storage.k8s.io")
 
@@ -88,7 +88,7 @@ async def test_attachments_belong_to_the_node_they_name(store: Any) -> None:
     assert await reason(store, info, OTHER) is not None
 
 
-async def test_what_is_open_follows_the_pods(store: Any) -> None:
+async def test_permissions_follow_pod_changes(store: Any) -> None:
     nodes, info = NodeAuthorizer(store), to("get", "secrets", "a", "x")
 
     async def may(user: User) -> bool:
@@ -110,7 +110,7 @@ async def test_what_is_open_follows_the_pods(store: Any) -> None:
     assert not nodes._graph._nodes
 
 
-async def test_what_a_node_says_of_its_own_pods_opens_nothing(store: Any) -> None:
+async def test_mirror_pod_grants_no_permission(store: Any) -> None:
     mirror = {"kubernetes.io/config.mirror": "x"}
     store.put(PODS, pod(annotations=mirror, imagePullSecrets=[{"name": "x"}]))
 
@@ -170,7 +170,7 @@ LEASES, STORAGE = "coordination.k8s.io", "storage.k8s.io"
     ],
     ids=str,
 )
-async def test_other_rights_of_nodes_and_why_not(store: Any, info: RequestInfo, why: str | None) -> None:
+async def test_other_permissions_of_nodes_and_denial_reasons(store: Any, info: RequestInfo, why: str | None) -> None:
     assert await reason(store, info) == why
 
 
@@ -183,7 +183,7 @@ async def test_other_rights_of_nodes_and_why_not(store: Any, info: RequestInfo, 
         (User("system:node:", groups=("system:nodes",)), 'unknown node for user "system:node:"'),
     ],
 )
-async def test_who_is_no_node_gets_no_opinion(store: Any, user: User, why: str) -> None:
+async def test_other_users_get_no_opinion(store: Any, user: User, why: str) -> None:
     assert await reason(store, to("list", "nodes"), user) == why
     assert NodeAuthorizer(store).rules(ALICE, "a").incomplete is False
     assert NodeAuthorizer(store).rules(NODE, "a").incomplete is True

@@ -1,4 +1,4 @@
-"""Options of authorization that do not fit together are refused, each with a word about why."""
+"""Tests for the options of authorization."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ CONFLICT = (
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(arguments: list[str], problems: list[str]) -> None:
+def test_conflicting_options_are_rejected(arguments: list[str], problems: list[str]) -> None:
     with pytest.raises(OptionsError) as caught:
         parse(arguments)
 
@@ -102,7 +102,7 @@ def test_what_does_not_fit_is_refused(arguments: list[str], problems: list[str])
     "opt.authorization-webhook-cache-authorized-ttl",
     "opt.authorization-webhook-cache-unauthorized-ttl",
 )
-def test_defaults_of_the_webhook() -> None:
+def test_webhook_options_have_defaults() -> None:
     options = parse([])
 
     assert options.authorization_webhook_version == "v1beta1"
@@ -111,7 +111,7 @@ def test_defaults_of_the_webhook() -> None:
 
 
 @pytest.mark.row("opt.authorization-mode")
-async def test_modes_become_authorizers_in_their_order(store: Any, tmp_path: Any) -> None:
+async def test_authorizers_have_the_order_of_modes(store: Any, tmp_path: Any) -> None:
     policy = tmp_path / "policy"
     policy.write_text("")
 

@@ -1,4 +1,4 @@
-"""Roles give rights to the subjects of their bindings, and what changes in the store holds at once."""
+"""Tests for the RBAC authorizer and its incrementally updated index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.apiserver_stub.authz.conftest import ALICE, group_subject, rule,
 
 
 @pytest.mark.row("opt.authorization-mode")
-async def test_bindings_of_the_cluster_hold_everywhere_and_others_in_their_namespace(store: Any) -> None:
+async def test_cluster_role_bindings_apply_to_all_namespaces(store: Any) -> None:
     store.role("reader", rule("get", "pods"), rule("get", paths="/metrics"))
     store.role("writer", rule("create", "pods"), namespace="a")
     store.bind("everywhere", "ClusterRole/reader", user_subject("alice"))
@@ -37,7 +37,7 @@ async def test_bindings_of_the_cluster_hold_everywhere_and_others_in_their_names
     assert not await may(bob, RequestInfo("get", "/metrics"))
 
 
-async def test_the_reason_names_binding_role_and_subject(store: Any) -> None:
+async def test_reason_contains_binding_role_and_subject(store: Any) -> None:
     store.role("r", rule("get", "pods"))
     store.role("r", rule("list", "pods"), namespace="a")
     store.bind("b", "ClusterRole/r", user_subject("carol"), group_subject("dev"))
@@ -52,7 +52,7 @@ async def test_the_reason_names_binding_role_and_subject(store: Any) -> None:
     )
 
 
-async def test_a_role_that_is_not_there_is_told_in_the_reason(store: Any) -> None:
+async def test_missing_role_is_reported_in_the_reason(store: Any) -> None:
     store.bind("b", "ClusterRole/gone", user_subject("alice"))
     store.bind("c", "Role/lost", user_subject("alice"), namespace="a")
     authorizer = Rbac(store)
@@ -66,7 +66,7 @@ async def test_a_role_that_is_not_there_is_told_in_the_reason(store: Any) -> Non
     )
 
 
-async def test_names_are_told_apart_after_one_was_allowed(store: Any) -> None:
+async def test_names_are_distinguished_after_one_was_allowed(store: Any) -> None:
     store.role("r", rule("get", "secrets", names="mine"))
     store.bind("b", "ClusterRole/r", user_subject("alice"))
     authorizer = Rbac(store)
@@ -77,7 +77,7 @@ async def test_names_are_told_apart_after_one_was_allowed(store: Any) -> None:
     assert allowed == [True, False, False]
 
 
-async def test_what_is_given_or_taken_holds_for_the_next_request(store: Any) -> None:
+async def test_changed_permissions_apply_to_the_next_request(store: Any) -> None:
     authorizer, info = Rbac(store), to("get", "pods")
 
     async def may() -> bool:
@@ -98,7 +98,7 @@ async def test_what_is_given_or_taken_holds_for_the_next_request(store: Any) -> 
     assert not await may()
 
 
-async def test_changes_are_read_once_and_others_cost_nothing(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_are_read_once(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     store.role("r", rule("get", "pods"))
     store.bind("b", "ClusterRole/r", user_subject("alice"))
     authorizer = Rbac(store)
@@ -121,7 +121,7 @@ async def test_changes_are_read_once_and_others_cost_nothing(store: Any, monkeyp
     assert read == ["other"]
 
 
-async def test_who_missed_too_many_changes_reads_all_again(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_missed_changes_rebuild_the_index(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("apiserver_stub.storage.collection.HISTORY_CHANGES", 2)
     store.role("r", rule("get", "pods"))
     store.bind("b", "ClusterRole/r", user_subject("alice"))
@@ -149,9 +149,7 @@ async def test_the_index_is_kept_current_between_requests(store: Any) -> None:
     await asyncio.gather(keeping, return_exceptions=True)
 
 
-async def test_many_users_and_questions_are_remembered_within_bounds(
-    store: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cached_decisions_are_limited(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rbac, "_USERS_KEPT", 3)
     monkeypatch.setattr(rbac, "_ANSWERS_KEPT", 3)
     store.role("r", rule("get", "*"))
@@ -182,7 +180,7 @@ def test_rules_are_listed_for_a_namespace(store: Any) -> None:
     assert Rbac(store).rules(ALICE, "b").resources == [rule("get", "pods", names="a")]
 
 
-def test_a_role_of_a_namespace_is_looked_for_there(store: Any) -> None:
+def test_namespaced_role_is_resolved_in_its_namespace(store: Any) -> None:
     store.role("r", rule("get", "pods"), namespace="a")
 
     assert Rbac(store).rules_of_role("Role", "r", "a")

@@ -1,4 +1,4 @@
-"""A rule allows what it names, and rules cover others part by part."""
+"""Tests for RBAC rules: matching of requests and coverage of other rules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.unit.apiserver_stub.authz.conftest import rule, to
         (rule("*", "*", group="*"), RequestInfo("get", "/metrics"), False),
     ],
 )
-def test_a_rule_allows_what_it_names(given_rule: Object, info: RequestInfo, allowed: bool) -> None:
+def test_rule_allows_matching_requests(given_rule: Object, info: RequestInfo, allowed: bool) -> None:
     assert Rule.read(given_rule).allows(info) is allowed
 
 
@@ -70,7 +70,7 @@ def test_a_rule_allows_what_it_names(given_rule: Object, info: RequestInfo, allo
         ([rule("*", "*")], rule("get", "*", group="*"), ['{APIGroups:["*"], Resources:["*"], Verbs:["get"]}']),
     ],
 )
-def test_what_is_not_covered_is_told(held: list[Object], wanted: Object, lines: list[str]) -> None:
+def test_uncovered_rules_are_reported(held: list[Object], wanted: Object, lines: list[str]) -> None:
     lacking = missing([Rule.read(item) for item in held], [Rule.read(wanted)])
 
     assert sorted(map(str, lacking)) == lines
@@ -88,13 +88,13 @@ ASKED = st.builds(
 
 
 @given(st.lists(RULES, max_size=3), RULES, ASKED)
-def test_who_lacks_nothing_may_all_that_is_wanted(held: list[Rule], wanted: Rule, info: RequestInfo) -> None:
+def test_covered_rules_allow_all_requested_actions(held: list[Rule], wanted: Rule, info: RequestInfo) -> None:
     if not missing(held, [wanted]) and wanted.allows(info):
         assert any(item.allows(info) for item in held)
 
 
 @given(RULES)
-def test_everything_covers_any_rule_and_no_smaller_one_covers_everything(small: Rule) -> None:
+def test_only_wildcard_rule_covers_everything(small: Rule) -> None:
     assert not missing(EVERYTHING, [small])
     assert missing([small], EVERYTHING)
     assert Rule.read(small.write()) == small

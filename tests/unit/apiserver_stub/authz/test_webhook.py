@@ -1,4 +1,4 @@
-"""A service decides: what it is asked, how its answers are read, and how long they are good."""
+"""Tests for the authorization webhook: requests, responses, caching and match conditions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAILED = 'an error on the server ("unknown") has prevented the request from succ
 
 
 class Service:
-    """Notes what it is asked and says what it is told to say."""
+    """Webhook with configurable responses that records its requests."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -52,7 +52,7 @@ async def tasks() -> AsyncIterator[TaskOwner]:
 
 @pytest.mark.row("opt.authorization-webhook-config-file", "opt.authorization-webhook-version")
 @pytest.mark.parametrize(("version", "groups"), [("v1", "groups"), ("v1beta1", "group")])
-async def test_what_the_service_is_asked(service: Service, tasks: TaskOwner, version: str, groups: str) -> None:
+async def test_request_contains_the_attributes(service: Service, tasks: TaskOwner, version: str, groups: str) -> None:
     authorizer = WebhookAuthorizer(service, WebhookSettings(version), tasks)
 
     await authorizer.authorize(USER, to("get", "pods/log", "a", "p", group="g"))
@@ -101,13 +101,15 @@ async def test_what_the_service_is_asked(service: Service, tasks: TaskOwner, ver
     ],
     ids=str,
 )
-async def test_how_answers_are_read(service: Service, tasks: TaskOwner, status: Any, verdict: Any) -> None:
+async def test_response_is_converted_to_a_decision(
+    service: Service, tasks: TaskOwner, status: Any, verdict: Any
+) -> None:
     service.status = status
 
     assert await WebhookAuthorizer(service, WebhookSettings(), tasks).authorize(USER, to("get", "pods")) == verdict
 
 
-async def test_an_answer_of_another_version_is_none(service: Service, tasks: TaskOwner) -> None:
+async def test_response_of_another_version_is_an_error(service: Service, tasks: TaskOwner) -> None:
     service.answer = {
         "kind": "SubjectAccessReview",
         "apiVersion": "authorization.k8s.io/v1",
@@ -119,7 +121,7 @@ async def test_an_answer_of_another_version_is_none(service: Service, tasks: Tas
     assert verdict == ("no-opinion", "", FAILED)
 
 
-async def test_a_failure_denies_where_that_is_asked_for(service: Service, tasks: TaskOwner) -> None:
+async def test_failure_denies_with_failure_policy_deny(service: Service, tasks: TaskOwner) -> None:
     service.status = None
     authorizer = WebhookAuthorizer(service, WebhookSettings(on_failure="deny"), tasks)
 
@@ -130,7 +132,7 @@ async def test_a_failure_denies_where_that_is_asked_for(service: Service, tasks:
 
 @pytest.mark.row("opt.authorization-webhook-cache-authorized-ttl", "opt.authorization-webhook-cache-unauthorized-ttl")
 @pytest.mark.parametrize(("allowed", "seconds"), [(True, 300), (False, 30)], ids=["authorized", "unauthorized"])
-async def test_answers_are_good_for_their_time(
+async def test_decisions_are_cached_for_their_ttl(
     service: Service, tasks: TaskOwner, clock: FakeClock, allowed: bool, seconds: int
 ) -> None:
     service.status = {"allowed": allowed}
@@ -150,7 +152,7 @@ async def test_answers_are_good_for_their_time(
 
 @pytest.mark.row("opt.authorization-webhook-cache-authorized-ttl", "opt.authorization-webhook-cache-unauthorized-ttl")
 @pytest.mark.parametrize("allowed", [True, False])
-async def test_a_time_of_zero_remembers_nothing(service: Service, tasks: TaskOwner, allowed: bool) -> None:
+async def test_zero_ttl_disables_the_cache(service: Service, tasks: TaskOwner, allowed: bool) -> None:
     service.status = {"allowed": allowed}
     settings = WebhookSettings(authorized_seconds=0 if allowed else 9, unauthorized_seconds=9 if allowed else 0)
     authorizer = WebhookAuthorizer(service, settings, tasks)
@@ -161,9 +163,7 @@ async def test_a_time_of_zero_remembers_nothing(service: Service, tasks: TaskOwn
     assert len(service.asked) == 3
 
 
-async def test_what_is_remembered_has_bounds(
-    service: Service, tasks: TaskOwner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cache_is_limited_in_size(service: Service, tasks: TaskOwner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("apiserver_stub.authz.webhook._CACHE_SIZE", 2)
     authorizer = WebhookAuthorizer(service, WebhookSettings(), tasks)
 
@@ -175,12 +175,12 @@ async def test_what_is_remembered_has_bounds(
     assert names == ["a", "b", "c", long, long, "a"]
 
 
-async def test_the_same_question_is_asked_once_at_a_time(service: Service, tasks: TaskOwner) -> None:
+async def test_concurrent_identical_requests_share_one_call(service: Service, tasks: TaskOwner) -> None:
     service.gate = asyncio.Event()
     authorizer = WebhookAuthorizer(service, WebhookSettings(authorized_seconds=0), tasks)
     waiting = [asyncio.ensure_future(authorizer.authorize(USER, to("get", "pods"))) for _ in range(5)]
     await asyncio.sleep(0)
-    waiting.pop().cancel()  # a caller who leaves takes the answer from nobody
+    waiting.pop().cancel()  # cancelling one caller does not affect the others
     await asyncio.sleep(0)
     service.gate.set()
 
@@ -200,7 +200,7 @@ async def test_the_same_question_is_asked_once_at_a_time(service: Service, tasks
         (["request.nope == 'x'", "request.user == 'bob'"], 0, ("no-opinion", "", "")),
     ],
 )
-async def test_conditions_say_when_the_service_is_asked(
+async def test_match_conditions_select_requests(
     service: Service, tasks: TaskOwner, texts: list[str], asked: int, verdict: Any
 ) -> None:
     conditions = tuple(Expression(text, ("request",), cel.BOOL) for text in texts)
@@ -210,7 +210,7 @@ async def test_conditions_say_when_the_service_is_asked(
     assert len(service.asked) == asked
 
 
-async def test_a_condition_without_a_value_is_a_failure(service: Service, tasks: TaskOwner) -> None:
+async def test_match_condition_error_is_a_failure(service: Service, tasks: TaskOwner) -> None:
     conditions = (Expression("request.nope == 'x'", ("request",), cel.BOOL),)
     authorizer = WebhookAuthorizer(service, WebhookSettings(on_failure="deny", conditions=conditions), tasks)
 
@@ -221,7 +221,7 @@ async def test_a_condition_without_a_value_is_a_failure(service: Service, tasks:
     assert not service.asked
 
 
-def test_its_rules_are_not_known(service: Service, tasks: TaskOwner) -> None:
+def test_rules_are_reported_as_incomplete(service: Service, tasks: TaskOwner) -> None:
     rules = WebhookAuthorizer(service, WebhookSettings(), tasks).rules(USER, "a")
 
     assert rules.incomplete
