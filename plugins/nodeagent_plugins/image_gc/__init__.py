@@ -1,4 +1,4 @@
-"""Image collection: unused images go when the disk fills up, when they are too old, and under disk pressure.
+"""Image garbage collection: remove unused images at the disk threshold, by age and under disk pressure.
 
 spec: config.imageGCHighThresholdPercent, config.imageGCLowThresholdPercent, config.imageMinimumGCAge,
 config.imageMaximumGCAge
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 NAME = "image_gc"
 OFF_PERCENT = 100
-"""A high threshold of this switches the periodic collection off, by age too."""
+"""A high threshold of this value disables the periodic collection, including the one by age."""
 
 
 RECLAIM_SECONDS = 7.0
-"""How long space is made before telling what was freed: a hook has 10 s."""
+"""Time limit for reclaiming in the hook, whose timeout is 10 s."""
 
 
 @hookimpl
@@ -42,7 +42,7 @@ def nodeagent_provide_image_collector(context: AgentContext) -> ImageCollector:
 
 
 class ImageGc:
-    """Collects on this node: now and then, and when a disk is short of space."""
+    """Collects images on this node periodically and under disk pressure."""
 
     def __init__(self, context: AgentContext) -> None:
         self._context = context
@@ -62,12 +62,12 @@ class ImageGc:
         if disk not in ("nodefs", "imagefs"):
             return None
         done = await self._collector.reclaim(RECLAIM_SECONDS)
-        gone = [found for found in done.images if found.removal_reason and not found.error]
-        names = [(found.image.repo_tags or found.image.repo_digests or (found.image.id,))[0] for found in gone]
-        return Reclaimed(sum(found.image.size_bytes for found in gone), names)
+        removed = [found for found in done.images if found.removal_reason and not found.error]
+        names = [(found.image.repo_tags or found.image.repo_digests or (found.image.id,))[0] for found in removed]
+        return Reclaimed(sum(found.image.size_bytes for found in removed), names)
 
     async def _shares_nodefs(self) -> bool:
-        """Whether images lie on the file system of the agent's root directory."""
+        """Return whether images are on the file system of the agent's root directory."""
         usage = await self._context.images.filesystem_usage()
         return bool(usage) and await asyncio.to_thread(_same_disk, Path(usage[0].mountpoint), self._context.root_dir)
 

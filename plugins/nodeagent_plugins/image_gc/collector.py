@@ -1,4 +1,4 @@
-"""Looks at the image store and the disk below it, and removes what has to go."""
+"""Image garbage collector."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ from nodeagent_plugins.image_gc.selection import Policy, Record, arrange, bytes_
 
 _log = logging.getLogger(__name__)
 
-REMOVED = Counter("image_garbage_collected_total", "Images that were removed because nobody used them.")
+REMOVED = Counter(
+    "image_garbage_collected_total",
+    "Total number of images garbage collected by the kubelet, whether through disk usage or image age.",
+)
 DEFAULT_SANDBOX_IMAGE = "registry.k8s.io/pause:3.9"
 
 
 class CollectionFailed(NodeAgentError):
-    """A collection did not reach its end; ``event`` is the event that tells of it, beside the general one."""
+    """A collection failed; ``event`` is the reason of an event in addition to the general one."""
 
     def __init__(self, message: str, event: str = "") -> None:
         super().__init__(message)
@@ -36,29 +39,29 @@ class CollectionFailed(NodeAgentError):
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A file system, in bytes."""
+    """Capacity and available space of a file system, in bytes."""
 
     capacity: int
     available: int
 
 
 def measure(path: str) -> Disk:
-    """Return size and free space of the file system at *path*. Blocks.
+    """Return capacity and available space of the file system at *path*. Blocks.
 
-    :raises OSError: it cannot be looked at.
+    :raises OSError: the file system cannot be read.
     """
     found = os.statvfs(path)
     return Disk(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
 class Collector:
-    """Keeps the contract of :class:`~nodeagent.contracts.images.ImageCollector`.
+    """Implements :class:`~nodeagent.contracts.images.ImageCollector`.
 
-    Never removed are: images that a container uses, dead ones included, or that a pod of this node names; pinned
-    images; the sandbox image; images seen for less than ``imageMinimumGCAge``.
+    Never removed are images of containers, including dead ones, images of this node's pods, pinned images, the sandbox
+    image, and images observed for less than ``imageMinimumGCAge``.
 
-    :param serves_node: the agent itself collects: it knows pods, remembers ages, and spares what it has not seen
-        since its start for ``imageMinimumGCAge``.
+    :param serves_node: runs in the agent: it considers pods, records ages, and exempts images that it has not observed
+     for ``imageMinimumGCAge`` since its start.
     """
 
     def __init__(self, context: AgentContext, *, serves_node: bool = False) -> None:
@@ -75,19 +78,19 @@ class Collector:
         self._at_work = asyncio.Lock()
 
     async def collect(self, *, everything: bool = False, dry_run: bool = False) -> ImageCollection:
-        """Remove images as age and disk ask for it.
+        """Remove images by age and disk usage.
 
-        :raises CollectionFailed: not enough could be removed, or some image not at all.
-        :raises NodeAgentError: the runtime did not answer.
+        :raises CollectionFailed: too little could be removed, or the removal of an image failed.
+        :raises NodeAgentError: the runtime did not respond.
         """
         async with self._at_work:
             with tracing.span("Images/GarbageCollect"):
                 return await self._collect(everything, dry_run)
 
     async def reclaim(self, seconds: float) -> ImageCollection:
-        """Remove everything that may go, as far as *seconds* suffice.
+        """Remove all images that are not retained, within the time limit.
 
-        :raises NodeAgentError: the runtime did not answer.
+        :raises NodeAgentError: the runtime did not respond.
         """
         until = self._context.clock.now() + seconds
         async with self._at_work:
@@ -96,30 +99,32 @@ class Collector:
     async def _collect(self, everything: bool, dry_run: bool, until: float = math.inf) -> ImageCollection:
         now = self._context.clock.wall()
         left = await self._look(now)
-        gone = []
+        removed = []
         for one in too_old(left, self._policy, now) if not everything else ():
-            gone.append(await self._remove(one, dry_run))
+            removed.append(await self._remove(one, dry_run))
         disk = await self._disk()
         if dry_run:
-            disk = replace(disk, available=disk.available + sum(one.image.size_bytes for one in gone))
+            disk = replace(disk, available=disk.available + sum(one.image.size_bytes for one in removed))
         available = min(disk.available, disk.capacity)
-        wanted = sys.maxsize if everything else bytes_to_free(disk.capacity, available, self._policy)
-        freed, handled = 0, {one.image.id for one in gone}
-        why = "everything unused goes" if everything else f"the disk is {100 - available * 100 // disk.capacity} % full"
+        target = sys.maxsize if everything else bytes_to_free(disk.capacity, available, self._policy)
+        freed, handled = 0, {one.image.id for one in removed}
+        reason = (
+            "all unused images are removed" if everything else f"disk usage {100 - available * 100 // disk.capacity} %"
+        )
         for one in left:
-            if freed >= wanted or self._context.clock.now() >= until:
+            if freed >= target or self._context.clock.now() >= until:
                 break
             if one.image.id in handled or one.retained_reason:
                 continue
-            done = await self._remove(replace(one, removal_reason=why), dry_run)
-            gone.append(done)
+            done = await self._remove(replace(one, removal_reason=reason), dry_run)
+            removed.append(done)
             freed += 0 if done.error else one.image.size_bytes
-        fates = {one.image.id: one for one in gone}
+        fates = {one.image.id: one for one in removed}
         result = ImageCollection(
             [fates.get(one.image.id, one) for one in left],
             disk.capacity,
             available,
-            0 if everything else wanted,
+            0 if everything else target,
             freed,
         )
         if not dry_run:
@@ -127,7 +132,7 @@ class Collector:
         return result
 
     async def _look(self, now: datetime) -> list[CollectableImage]:
-        """Return every image of the store; remembers when it was used."""
+        """Return all images of the store, and record their last use."""
         context, root = self._context, self._context.root_dir
         if self._records is None:
             self._records = await asyncio.to_thread(records.load, root)
@@ -142,7 +147,7 @@ class Collector:
         return arrange(images, seen, used, pinned, now, self._policy, known_since=self._since)
 
     async def _used(self) -> frozenset[str]:
-        """Return names and ids of the images that containers use or pods of this node want."""
+        """Return names and IDs of the images of containers and of this node's pods."""
         used = set()
         for container in await self._context.runtime.list_containers():
             used |= {container.image, container.image_ref, full_name(container.image)}
@@ -153,7 +158,7 @@ class Collector:
     async def _disk(self) -> Disk:
         usage = await self._context.images.filesystem_usage()
         if not usage:
-            raise CollectionFailed("the runtime does not tell where its images are")
+            raise CollectionFailed("the runtime does not report its image filesystem")
         path = usage[0].mountpoint
         try:
             disk = await asyncio.to_thread(measure, path)
@@ -174,15 +179,18 @@ class Collector:
             self._records.pop(one.image.id, None)
         REMOVED.inc()
         shown = (one.image.repo_tags or one.image.repo_digests or (one.image.id,))[0]
-        _log.info("Image removed", extra={"image": shown, "bytes": one.image.size_bytes, "reason": one.removal_reason})
+        _log.info(
+            "Removing image to free bytes",
+            extra={"imageID": one.image.id, "image": shown, "size": one.image.size_bytes, "reason": one.removal_reason},
+        )
         return one
 
 
 def _check(done: ImageCollection, *, everything: bool) -> None:
     failed = [f"{one.image.id}: {one.error}" for one in done.images if one.error]
     if failed and not everything:
-        wanted = f"wanted to free {done.bytes_to_free} bytes, but freed {done.freed_bytes} bytes"
-        raise CollectionFailed(f"{wanted} with errors in image deletion: {'; '.join(failed)}")
+        target = f"wanted to free {done.bytes_to_free} bytes, but freed {done.freed_bytes} bytes"  # wording: ok
+        raise CollectionFailed(f"{target} with errors in image deletion: {'; '.join(failed)}")
     if done.freed_bytes < done.bytes_to_free:
         raise CollectionFailed(
             "Failed to garbage collect required amount of images. "

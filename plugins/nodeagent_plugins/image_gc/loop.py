@@ -1,4 +1,4 @@
-"""The periodic collection, and what of it people are told."""
+"""Periodic image garbage collection and its events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PERIOD_SECONDS = 300.0
 
 
 class ImageGcLoop:
-    """Collects at start and every five minutes; an event tells of a failure that lasts."""
+    """Collects at startup and every five minutes; a repeated failure is recorded as an event."""
 
     name = "image_gc"
 
@@ -23,7 +23,7 @@ class ImageGcLoop:
         self._context, self._collector = context, collector
 
     async def run(self) -> None:
-        """Collect until cancelled."""
+        """Run until cancelled."""
         failures = 0
         while True:
             due = self._context.clock.now() + PERIOD_SECONDS
@@ -31,13 +31,19 @@ class ImageGcLoop:
                 await self._collector.collect()
             except NodeAgentError as error:
                 failures += 1
-                self._tell(error, lasting=failures > 1)
+                self._report(error, lasting=failures > 1)
             else:
                 failures = 0
             await self._context.clock.sleep_until(due)
 
-    def _tell(self, error: NodeAgentError, *, lasting: bool) -> None:
-        _log.error("Images cannot be collected", extra={"err": str(error)})
+    def _report(self, error: NodeAgentError, *, lasting: bool) -> None:
+        if lasting:
+            _log.error("Image garbage collection failed multiple times in a row", extra={"err": str(error)})
+        else:
+            _log.error(
+                "Image garbage collection failed once. Stats initialization may not have completed yet",
+                extra={"err": str(error)},
+            )
         regarding, record = self._context.node_reference(), self._context.recorder.record
         if isinstance(error, CollectionFailed) and error.event:
             record(regarding, EventType.WARNING, error.event, str(error))

@@ -1,4 +1,4 @@
-"""Keeps on disk since when images are known and when they were last used, so that ages outlive the agent."""
+"""Image records on disk: times of detection and last use, which persist across restarts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILE_NAME = "image_gc_state.json"
 
 
 def load(root: Path) -> dict[str, Record]:
-    """Return what was saved, by image id; nothing when that cannot be read. Blocks."""
+    """Return the stored records by image ID; empty if the file is unreadable. Blocks."""
     path = root / FILE_NAME
     try:
         content = json.loads(path.read_bytes())
@@ -23,12 +23,14 @@ def load(root: Path) -> dict[str, Record]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        _log.warning("Ages of images cannot be read, counting anew", extra={"file": str(path), "err": str(error)})
+        _log.warning(
+            "Failed to read image records, starting with empty records", extra={"path": str(path), "err": str(error)}
+        )
         return {}
 
 
 def save(root: Path, records: Mapping[str, Record]) -> None:
-    """Write *records*, whole at once; a disk that refuses is logged. Blocks."""
+    """Replace the file atomically; a failure is logged. Blocks."""
     path = root / FILE_NAME
     aside = path.with_name(f"{FILE_NAME}.tmp")
     content = {"images": {id: [record.first_seen, record.last_used] for id, record in records.items()}}
@@ -37,4 +39,4 @@ def save(root: Path, records: Mapping[str, Record]) -> None:
         aside.chmod(0o640)
         aside.replace(path)
     except OSError as error:
-        _log.warning("Ages of images not saved", extra={"file": str(path), "err": str(error)})
+        _log.warning("Failed to write image records", extra={"path": str(path), "err": str(error)})

@@ -1,4 +1,4 @@
-"""Which images go, and in which order. Pure."""
+"""Selection of the images to remove. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PINNED = "pinned"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When images go; a *maximum_age* of zero sets no limit."""
+    """Collection settings; a *maximum_age* of zero disables the limit."""
 
     high_percent: int
     low_percent: int
@@ -26,19 +26,19 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is remembered of an image, in seconds since the epoch."""
+    """Times of an image, in seconds since the epoch."""
 
     first_seen: float
     last_used: float = 0.0
-    """0 when no container was seen to use it."""
+    """0 if no container has used it."""
 
 
 def observe(
     records: Mapping[str, Record], images: Iterable[Image], used: Collection[str], now: float
 ) -> dict[str, Record]:
-    """Return the records by image id after a look at the store; images that are gone are forgotten.
+    """Return the updated records by image ID; records of removed images are dropped.
 
-    :param used: names and ids of the images that containers use.
+    :param used: names and IDs of the images of containers.
     """
     seen = {}
     for image in images:
@@ -57,39 +57,41 @@ def arrange(
     *,
     known_since: datetime | None = None,
 ) -> list[CollectableImage]:
-    """Return every image in the order in which they go, with the reason of those that stay.
+    """Return all images in removal order, with the reason of those that are retained.
 
-    First goes what was not used for longest; of what was never used, what was seen first.
+    The least recently used image is first; images that were never used are sorted by the time of detection.
 
-    :param known_since: before that, nobody looked whether images are about to be used.
+    :param known_since: time since which image use has been observed.
     """
     found = []
     for image in images:
         record = records[image.id]
         first_seen = _time(record.first_seen)
         young = now - max(first_seen, known_since or first_seen) < _length(policy.minimum_age)
-        keeps = ""
+        retained = ""
         if image.names & set(used):
-            keeps = IN_USE
+            retained = IN_USE
         elif image.pinned or image.names & set(pinned):
-            keeps = PINNED
+            retained = PINNED
         elif young:
-            keeps = f"seen less than {policy.minimum_age} ago"
-        found.append(CollectableImage(image, first_seen, _time(record.last_used) if record.last_used else None, keeps))
+            retained = f"detected less than {policy.minimum_age} ago"
+        found.append(
+            CollectableImage(image, first_seen, _time(record.last_used) if record.last_used else None, retained)
+        )
     return sorted(found, key=lambda one: (one.last_used.timestamp() if one.last_used else 0.0, one.first_seen))
 
 
 def too_old(found: Sequence[CollectableImage], policy: Policy, now: datetime) -> list[CollectableImage]:
-    """Return those that were unused for longer than they may be; one never used counts from when it was seen.
+    """Return the images unused for longer than the maximum age; one never used counts from its detection.
 
-    The minimum age does not spare them: the maximum is always above it.
+    The minimum age is not checked, because it is always lower than the maximum age.
     """
     limit = _length(policy.maximum_age)
     if not limit:
         return []
-    why = f"unused for longer than {policy.maximum_age}"
+    reason = f"unused for longer than {policy.maximum_age}"
     return [
-        replace(one, retained_reason="", removal_reason=why)
+        replace(one, retained_reason="", removal_reason=reason)
         for one in found
         if one.retained_reason not in (IN_USE, PINNED)
         and now - max(one.last_used or one.first_seen, one.first_seen) > limit
@@ -97,7 +99,7 @@ def too_old(found: Sequence[CollectableImage], policy: Policy, now: datetime) ->
 
 
 def bytes_to_free(capacity: int, available: int, policy: Policy) -> int:
-    """Return how much has to go to come down to the low threshold; 0 below the high one."""
+    """Return the bytes to free to reach the low threshold; 0 below the high threshold."""
     if 100 - available * 100 // capacity < policy.high_percent:
         return 0
     return max(0, capacity * (100 - policy.low_percent) // 100 - available)

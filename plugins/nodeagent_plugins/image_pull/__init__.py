@@ -29,9 +29,9 @@ def nodeagent_settings_schema() -> dict[str, Any]:
             "verifyCached": {
                 "type": "boolean",
                 "default": False,
-                "description": "Whether a pod may use an image that is on the node already only if it was pulled "
-                "without credentials, or with credentials that the pod has as well; else its registry is asked with "
-                "the pod's own. Images that were never pulled here, such as imported ones, are for anyone.",
+                "description": "Verify credentials for cached images: a pod may use an image on the node only if it "
+                "was pulled without credentials, or with credentials of the pod; otherwise it is pulled with the pod's "
+                "credentials. Images that this agent did not pull, such as imported ones, are available to all pods.",
             },
         },
     }
@@ -39,7 +39,7 @@ def nodeagent_settings_schema() -> dict[str, Any]:
 
 @hookimpl(tryfirst=True)
 def nodeagent_provide_credential_providers(context: AgentContext) -> Sequence[CredentialProvider]:
-    """Offer the node's own files before what other providers have to be asked for."""
+    """Provide the node's credential files, which take precedence over other providers."""
     return [RegistryFiles.of_node(context.root_dir)]
 
 

@@ -1,6 +1,6 @@
-"""Remembers which credentials opened the images on this node, so that a cached private image stays private.
+"""Credential records: the credentials that images were pulled with, so that cached private images remain private.
 
-What is kept of credentials is a keyed digest, in a file that only root can read.
+Credentials are stored as keyed digests in a file that only root can read.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ _ANYONE = ""
 
 
 class ImageCredentialRecords:
-    """Who may use which image without asking its registry again.
+    """Access to cached images without a new pull.
 
-    An image that was never pulled here since records are kept was put there by the operator: anyone may use it.
+    An image without a record was not pulled by this agent but provided by the administrator: every pod may use it.
     """
 
     def __init__(self, root: Path) -> None:
         self._path = root / FILE_NAME
         self._key = ""
         self._opened: dict[str, list[str]] = {}
-        """Digests of the credentials that opened an image, by its id; the empty one stands for anyone."""
+        """Digests of the credentials by image ID; the empty digest stands for a public image."""
         self._loaded = False
         self._saving = asyncio.Lock()
 
     async def allows(self, image_id: str, credentials: Collection[Credentials]) -> bool:
-        """Whether somebody with *credentials* opened the image before, or anyone can."""
+        """Return whether the image is public or was pulled with one of *credentials*."""
         await self._load()
         opened = self._opened.get(image_id)
         if opened is None or _ANYONE in opened:
             return True
         return any(self._digest(credential) in opened for credential in credentials)
 
-    async def note(self, image_id: str, credential: Credentials | None, present: Collection[str]) -> None:
-        """Note that *credential*, or nobody's, opened an image; forgets images that are not *present* any more."""
+    async def record_pull(self, image_id: str, credential: Credentials | None, present: Collection[str]) -> None:
+        """Record the credential of a pull, ``None`` if public; drop the records of images that are not *present*."""
         await self._load()
         digest = _ANYONE if credential is None else self._digest(credential)
         known = self._opened.get(image_id, [])
@@ -72,11 +72,11 @@ class ImageCredentialRecords:
             images = {str(id): [str(digest) for digest in opened] for id, opened in content["images"].items()}
             if len(bytes.fromhex(content["key"])) >= 16:
                 return content["key"], images
-            raise ValueError("its key is too short")
+            raise ValueError("the key is too short")
         except FileNotFoundError:
             pass
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            _log.warning("Access to images cannot be read", extra={"file": str(self._path), "err": str(error)})
+            _log.warning("Failed to read image credential records", extra={"path": str(self._path), "err": str(error)})
         return secrets.token_hex(32), {}
 
     def _save(self, content: object) -> None:
@@ -88,4 +88,4 @@ class ImageCredentialRecords:
                 json.dump(content, file)
             aside.replace(self._path)
         except OSError as error:
-            _log.warning("Access to images not saved", extra={"file": str(self._path), "err": str(error)})
+            _log.warning("Failed to write image credential records", extra={"path": str(self._path), "err": str(error)})

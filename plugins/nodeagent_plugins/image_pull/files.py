@@ -1,8 +1,8 @@
-"""Credentials of the node itself, for the pods of all namespaces: files as container tools write them.
+"""Registry credentials of the node, for pods of all namespaces: files in the format of container tools.
 
-A ``config.json`` is looked for in the root directory, the working directory, ``$HOME/.docker`` and ``/.docker``; where
-there is none, the older ``.dockercfg`` in the root directory, the working directory, ``$HOME`` and ``/``. The first
-that can be read counts. Files are read at each pull, so that a changed one counts at once.
+The search order for ``config.json`` is the root directory, the working directory, ``$HOME/.docker`` and ``/.docker``;
+then for the older ``.dockercfg`` the root directory, the working directory, ``$HOME`` and ``/``. The first readable
+file is used. Files are read at each pull, so that changes take effect immediately.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class RegistryFiles:
-    """Keeps the contract of :class:`~nodeagent.contracts.images.CredentialProvider`; where to look, in order."""
+    """Implements :class:`~nodeagent.contracts.images.CredentialProvider` with files in search order."""
 
     new: Sequence[Path]
     old: Sequence[Path]
-    _told: set[str] = field(default_factory=set)
+    _logged: set[str] = field(default_factory=set)
 
     @classmethod
     def of_node(cls, root: Path) -> RegistryFiles:
-        """Return the places of a node whose root directory is *root*."""
+        """Return the search paths of a node with the root directory *root*."""
         working, top = Path(), Path("/")
         home = Path(os.environ.get("HOME") or top)
         return cls(
-            [place / "config.json" for place in (root, working, home / ".docker", top / ".docker")],
-            [place / ".dockercfg" for place in (root, working, home, top)],
+            [directory / "config.json" for directory in (root, working, home / ".docker", top / ".docker")],
+            [directory / ".dockercfg" for directory in (root, working, home, top)],
         )
 
     async def credentials(self, image: str) -> Sequence[Credentials]:
-        """Return what may open *image*'s registry, the most specific first."""
+        """Return the credentials for *image*'s registry, most specific first."""
         return await asyncio.to_thread(self._lookup, image)
 
     def _lookup(self, repository: str) -> list[Credentials]:
@@ -60,7 +60,9 @@ class RegistryFiles:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            if str(error) not in self._told:
-                self._told.add(str(error))
-                _log.warning("Credentials of the node cannot be read", extra={"file": str(file), "err": str(error)})
+            if str(error) not in self._logged:
+                self._logged.add(str(error))
+                _log.warning(
+                    "Failed to read registry credentials of the node", extra={"path": str(file), "err": str(error)}
+                )
             return None

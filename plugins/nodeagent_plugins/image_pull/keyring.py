@@ -1,4 +1,4 @@
-"""Reading pull secrets, and files of the same content. Pure."""
+"""Parsing of pull secrets and registry configuration files. No I/O."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from nodeagent.model.registry import Keyring
 
 
 def read_pull_secrets(secrets: Iterable[Mapping[str, Any]]) -> Keyring[Credentials]:
-    """Read secrets of the types ``dockerconfigjson`` and ``dockercfg``; other types are passed over.
+    """Parse secrets of the types ``dockerconfigjson`` and ``dockercfg``; other types are ignored.
 
-    :raises ValueError: one of those types does not hold what it promises; the message names the secret only.
+    :raises ValueError: the content is invalid; the message names the secret and quotes nothing of it.
     """
     keyring = Keyring[Credentials]()
     names = identity.current()
@@ -33,9 +33,9 @@ def read_pull_secrets(secrets: Iterable[Mapping[str, Any]]) -> Keyring[Credentia
 
 
 def read_registry_file(path: str, content: bytes, *, old: bool) -> Keyring[Credentials]:
-    """Read what stands in a file ``config.json``, or in an *old* one, ``.dockercfg``.
+    """Parse the content of a ``config.json``, or of a ``.dockercfg`` if *old*.
 
-    :raises ValueError: it is something else; the message quotes nothing of it.
+    :raises ValueError: the content is invalid; the message quotes nothing of it.
     """
     keyring = Keyring[Credentials]()
     _add(keyring, f"file {path!r}", path, content, old=old)
@@ -46,7 +46,7 @@ class _Entry(msgspec.Struct):
     username: str = ""
     password: str = ""
     auth: str = ""
-    """Base64 of ``user:password``; wins over the plain pair."""
+    """Base64 of ``user:password``; takes precedence over the plain fields."""
 
 
 class _DockerConfig(msgspec.Struct):
@@ -74,7 +74,7 @@ def _add(keyring: Keyring[Credentials], what: str, source: str, content: bytes, 
 
 
 def _unreadable(what: str) -> ValueError:
-    return ValueError(f"{what} is not a registry configuration in JSON")
+    return ValueError(f"{what} is not a JSON registry configuration")
 
 
 def _credentials(what: str, source: str, entry: _Entry) -> Credentials:

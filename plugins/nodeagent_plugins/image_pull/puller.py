@@ -1,4 +1,4 @@
-"""The image puller: pull policy, back-off, credentials one after the other, bounded and shared pulls."""
+"""Image puller: pull policy, back-off, credentials, and limited and shared pulls."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SPECIAL_REASONS = re.compile(r"(?:^|: )(RegistryUnavailable|SignatureValidation
 
 @dataclass(slots=True)
 class _Shared:
-    """A pull under way and the pods that wait for it, one entry a container."""
+    """A pull in progress and the pods that wait for it, one entry per container."""
 
     task: asyncio.Task[_Pulled]
     image: str
@@ -52,23 +52,23 @@ class _Shared:
 
 @dataclass(frozen=True, slots=True)
 class _Pulled:
-    """How a pull ended: *ref* or *error*."""
+    """Result of a pull: *ref* or *error*."""
 
     ref: str = ""
     error: str = ""
     pulling_seconds: float = 0.0
     credential: Credentials | None = None
-    """What opened the registry; ``None`` when nothing was needed."""
+    """The credential that the registry accepted; ``None`` for an anonymous pull."""
 
 
 class Puller:
-    """Keeps the contract of :class:`~nodeagent.contracts.images.ImagePuller`.
+    """Implements :class:`~nodeagent.contracts.images.ImagePuller`.
 
-    Every failure is told twice, as users know it: an event with the details, then ``Failed`` "Error: <reason>".
-    Containers that want the same image with the same credentials share one pull; the last one to give up ends it.
-    A pull that takes long is told again now and then, with the time it took and what was received so far.
+    A failure is recorded as two upstream events: the details, then ``Failed`` with "Error: <reason>". Containers
+    with the same image and credentials share a pull; it is cancelled when the last one is. A long pull is reported
+    repeatedly with the elapsed time and the received amount.
 
-    :param verify_cached: a pod uses an image that is there already only if it could pull it as well.
+    :param verify_cached: a pod may use a cached image only if its credentials allow a pull.
 
     spec: config.serializeImagePulls, config.maxParallelImagePulls, config.registryPullQPS, config.registryBurst
     """
@@ -80,20 +80,20 @@ class Puller:
         self._context, self._providers = context, providers
         self._backoff = BackoffTable(context.clock)
         self._last_errors: dict[str, str] = {}
-        """Why the last pull of a key failed: the back-off has nothing else to tell whoever looks meanwhile."""
+        """Reason of the last failure by key, for errors during the back-off."""
         self._rate = TokenBucket(config.registry_pull_qps, config.registry_burst, context.clock)
         self._slots = _slots(config.serialize_image_pulls, config.max_parallel_image_pulls)
-        self._under_way: dict[Hashable, _Shared] = {}
-        self._asking: dict[object, PullInProgress] = {}
-        """One for each pull whose credentials are not known yet."""
+        self._in_flight: dict[Hashable, _Shared] = {}
+        self._resolving: dict[object, PullInProgress] = {}
+        """Pulls whose credentials are being resolved."""
         self._access = ImageCredentialRecords(context.root_dir) if verify_cached else None
 
     async def ensure(
         self, pod: Pod, kind: ContainerKind, container: Container, sandbox: SandboxConfig | None = None
     ) -> PulledImage:
-        """Return the image, pulling it first where the policy asks for it.
+        """Return the image; pull it first if the policy requires it.
 
-        :raises ImageError: with the waiting reason; events have told it already.
+        :raises ImageError: with the waiting reason; events have been recorded.
         """
         regarding = pod.reference(container_field_path(kind, container.name))
         try:
@@ -106,25 +106,25 @@ class Puller:
         if policy != "Always":
             present = await self._inspect(regarding, image)
             if present is not None and await self._may_use(pod, present, name):
-                note = f'Container image "{container.image}" already present on machine'
+                note = f'Container image "{container.image}" already present on machine'  # wording: ok
                 self._context.recorder.record(regarding, EventType.NORMAL, "Pulled", note)
                 return PulledImage(present.id, present)
             if policy == "Never":
-                what = "is not present" if present is None else "is not known to be open to this pod"
-                text = f'Container image "{container.image}" {what} with pull policy of Never'
+                state = "is not present" if present is None else "requires other credentials"
+                text = f'Container image "{container.image}" {state} with pull policy of Never'
                 self._fail(regarding, "ErrImageNeverPull", text, ImageError(text, reason="ErrImageNeverPull"))
         return await self._pull(pod, regarding, container.image, image, name, sandbox)
 
     def pulls(self) -> Sequence[PullInProgress]:
-        """Return the pulls under way, the oldest first."""
+        """Return the pulls in progress, oldest first."""
         pulls = [
             PullInProgress(one.image, one.since, not one.began.is_set(), tuple(dict.fromkeys(one.waiters)))
-            for one in self._under_way.values()
+            for one in self._in_flight.values()
         ]
-        return sorted([*pulls, *self._asking.values()], key=lambda pull: pull.since)
+        return sorted([*pulls, *self._resolving.values()], key=lambda pull: pull.since)
 
     def backoff_seconds_left(self, pod: Pod, container: Container) -> float:
-        """Return how long the back-off after failed pulls of the container's image goes on."""
+        """Return the remaining back-off after failed pulls of the container's image, in seconds."""
         return self._backoff.remaining(f"{pod.uid}_{container.image}")
 
     async def _pull(
@@ -145,11 +145,11 @@ class Puller:
             self._fail(regarding, "", "", ImageError(text, reason="ImagePullBackOff"))
         record(regarding, EventType.NORMAL, "Pulling", f'Pulling image "{shown}"')
         started = self._context.clock.now()
-        progress = self._context.tasks.start(self._tell_progress(regarding, pod, shown, image), f"pulling/{image}")
+        progress = self._context.tasks.start(self._report_progress(regarding, pod, shown, image), f"pulling/{image}")
         try:
-            credentials = await self._ask_credentials(pod, image, name)
+            credentials = await self._resolve_credentials(pod, image, name)
             pulled = await self._shared_pull(pod, image, credentials, sandbox)
-        except ValueError as error:  # a pull secret that cannot be read
+        except ValueError as error:  # An invalid pull secret.
             pulled = _Pulled(error=str(error))
         finally:
             progress.cancel()
@@ -158,13 +158,14 @@ class Puller:
             self._forget_old()
             failure = _pull_error(shown, pulled.error)
             self._last_errors[key] = f"{failure.reason}: {failure}"
+            _log.error("Failed to pull image", extra={"pod": pod.full_name, "image": shown, "err": pulled.error})
             self._fail(regarding, "Failed", f'Failed to pull image "{shown}": {pulled.error}', failure)
         self._forget_old()
         waited = _seconds_text(self._context.clock.now() - started)
         took = _seconds_text(pulled.pulling_seconds)
         found = await self._inspect(regarding, pulled.ref) or await self._inspect(regarding, image)
         if found is None:
-            text = f'Failed to inspect image "{shown}": it is not in the store after its pull'
+            text = f'Failed to inspect image "{shown}": image missing after the pull'
             self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"))
         if self._access is not None:
             try:
@@ -172,28 +173,28 @@ class Puller:
             except NodeAgentError as error:
                 text = f'Failed to inspect image "{shown}": {error}'
                 self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"), error)
-            await self._access.note(found.id, pulled.credential, present)
+            await self._access.record_pull(found.id, pulled.credential, present)
         size = f" Image size: {found.size_bytes} bytes." if found.size_bytes else ""
         note = f'Successfully pulled image "{shown}" in {took} ({waited} including waiting).{size}'
         record(regarding, EventType.NORMAL, "Pulled", note)
         return PulledImage(pulled.ref, found)
 
     def _forget_old(self) -> None:
-        """Drop the back-offs, and what they were for, of images that nobody has asked for in a long time."""
+        """Drop the back-offs and errors of images that have not been requested for a long time."""
         self._backoff.collect()
         self._last_errors = {key: error for key, error in self._last_errors.items() if self._backoff.pause(key)}
 
     async def _may_use(self, pod: Pod, image: Image, name: ImageName) -> bool:
-        """Whether *pod* may have an image that is on the node, without asking its registry."""
+        """Return whether *pod* may use a cached image without a pull."""
         if self._access is None or await self._access.allows(image.id, ()):
             return True
         try:
             return await self._access.allows(image.id, await self._credentials(pod, name))
-        except ValueError:  # a pull secret that cannot be read; the pull tells of it
+        except ValueError:  # An invalid pull secret; the pull reports it.
             return False
 
-    async def _tell_progress(self, regarding: ObjectReference, pod: Pod, shown: str, image: str) -> None:
-        """Tell again and again, ever more rarely, that a pull goes on, and how far it is as far as that is known."""
+    async def _report_progress(self, regarding: ObjectReference, pod: Pod, shown: str, image: str) -> None:
+        """Record events about a pull in progress, at increasing intervals."""
         clock, pause = self._context.clock, PROGRESS_SECONDS
         started = clock.now()
         while True:
@@ -204,18 +205,18 @@ class Puller:
             pause *= 2
 
     def _far(self, pod: Pod, image: str) -> str:
-        """Return how far the pull is that *pod* waits for, as the end of a sentence; empty while nothing is known."""
-        pulls = self._under_way.values()
+        """Return the progress of *pod*'s pull as the end of a sentence; empty if unknown."""
+        pulls = self._in_flight.values()
         own = next((one for one in pulls if one.image == image and pod.full_name in one.waiters), None)
         if own is None:
             return ""
         if not own.began.is_set():
-            return ", other pulls go first"
+            return ", queued behind other pulls"
         if own.progress.supported is False:
-            return ", the runtime does not tell how much it has received"
+            return ", the runtime does not report progress"
         others = sum(one.began.is_set() for one in pulls) - 1
-        beside = f" together with {others} other pulls" if others else ""
-        return f", {own.progress} received{beside}" if own.progress.total_bytes else ""
+        shared = f" together with {others} other pulls" if others else ""
+        return f", {own.progress} received{shared}" if own.progress.total_bytes else ""
 
     async def _inspect(self, regarding: ObjectReference, image: str) -> Image | None:
         try:
@@ -224,29 +225,30 @@ class Puller:
             text = f'Failed to inspect image "{image}": {error}'
             self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"), error)
 
-    async def _ask_credentials(self, pod: Pod, image: str, name: ImageName) -> tuple[Credentials, ...]:
-        """Return what to try, and show meanwhile that it is asked for: a provider may take its time."""
-        asking = object()
-        self._asking[asking] = PullInProgress(
+    async def _resolve_credentials(self, pod: Pod, image: str, name: ImageName) -> tuple[Credentials, ...]:
+        """Return the credentials to try; lists the pull as resolving credentials while providers run."""
+        marker = object()
+        self._resolving[marker] = PullInProgress(
             image, self._context.clock.now(), False, (pod.full_name,), resolving_credentials=True
         )
         try:
             return await self._credentials(pod, name)
         finally:
-            del self._asking[asking]
+            del self._resolving[marker]
 
     async def _credentials(self, pod: Pod, name: ImageName) -> tuple[Credentials, ...]:
-        """Return what to try, in order: the pod's pull secrets, then the providers.
+        """Return the credentials to try: those of the pod's pull secrets, then those of the providers.
 
-        :raises ValueError: a pull secret is not what its type says.
+        :raises ValueError: a pull secret is invalid.
         """
         secrets, missing = [], []
         for reference in pod.spec.image_pull_secrets or ():
             try:
                 secret = await self._context.objects.secret(pod.namespace, reference.name)
             except ApiError as error:
-                _log.warning(
-                    "Cannot read pull secret", extra={"pod": pod.full_name, "secret": reference.name, "err": str(error)}
+                _log.info(
+                    "Unable to retrieve pull secret, the image pull may not succeed.",
+                    extra={"pod": pod.full_name, "secret": reference.name, "err": str(error)},
                 )
                 secret = None
             if secret is None:
@@ -262,15 +264,15 @@ class Puller:
         found = read_pull_secrets(secrets).lookup(name.repository)
         for provider in self._providers:
             if isinstance(provider, DiagnosableCredentialProvider):
-                answer = await provider.lookup(name.repository)
-                found.extend(answer.credentials)
-                self._tell_failures(pod, answer)
+                result = await provider.lookup(name.repository)
+                found.extend(result.credentials)
+                self._report_failures(pod, result)
             else:
                 found.extend(await provider.credentials(name.repository))
         return tuple(dict.fromkeys(found))
 
-    def _tell_failures(self, pod: Pod, answer: CredentialLookupResult) -> None:
-        for inquiry in answer.lookups:
+    def _report_failures(self, pod: Pod, result: CredentialLookupResult) -> None:
+        for inquiry in result.lookups:
             if inquiry.failure:
                 note = (
                     f'Credential provider "{inquiry.source}" {inquiry.failure}; '
@@ -281,14 +283,14 @@ class Puller:
     async def _shared_pull(
         self, pod: Pod, image: str, credentials: tuple[Credentials, ...], sandbox: SandboxConfig | None
     ) -> _Pulled:
-        # Credentials are part of the key: nobody gets an image through another pod's secret.
+        # Credentials are part of the key, so that no pod gets an image through another pod's secret.
         key = (image, credentials, pod.spec.runtime_class_name)
-        shared = self._under_way.get(key)
+        shared = self._in_flight.get(key)
         if shared is None:
             began, progress = asyncio.Event(), PullProgress()
             pull = self._pull_now(image, credentials, sandbox, began, progress)
             task = self._context.tasks.start(pull, f"pull/{image}")
-            shared = self._under_way[key] = _Shared(task, image, self._context.clock.now(), began, progress)
+            shared = self._in_flight[key] = _Shared(task, image, self._context.clock.now(), began, progress)
             task.add_done_callback(lambda _: self._forget(key, shared))
         shared.waiters.append(pod.full_name)
         try:
@@ -300,8 +302,8 @@ class Puller:
                 shared.task.cancel()
 
     def _forget(self, key: Hashable, shared: _Shared) -> None:
-        if self._under_way.get(key) is shared:
-            del self._under_way[key]
+        if self._in_flight.get(key) is shared:
+            del self._in_flight[key]
 
     async def _pull_now(
         self,
@@ -311,7 +313,7 @@ class Puller:
         began: asyncio.Event,
         progress: PullProgress,
     ) -> _Pulled:
-        """Try each credential in turn, or none at all where there is none; *began* is set when it is its turn."""
+        """Try each credential in turn, or an anonymous pull without any; the event is set when the pull starts."""
         async with self._slots:
             began.set()
             if not self._rate.try_take():
@@ -341,7 +343,7 @@ class Puller:
         error: ImageError,
         cause: BaseException | None = None,
     ) -> NoReturn:
-        """Tell what happened, then what it means for the container."""
+        """Record the event about the failure and the one for the container, and raise the error."""
         record = self._context.recorder.record
         if event:
             record(regarding, EventType.WARNING, event, note)
@@ -350,20 +352,20 @@ class Puller:
 
 
 def _slots(serialize: bool, parallel: int | None) -> AbstractAsyncContextManager[object]:
-    """Return what a pull holds while it runs: one for all, one of *parallel*, or nothing."""
+    """Return the limiter of parallel pulls: one pull, *parallel* pulls, or unlimited."""
     if serialize:
         return asyncio.Semaphore(1)
     return asyncio.Semaphore(parallel) if parallel else nullcontext()
 
 
 def _pull_error(image: str, text: str) -> ImageError:
-    """Return the error of a failed pull; some runtimes say in their text why the registry cannot be used."""
+    """Return the error of a failed pull; some runtimes state the reason in their message."""
     special = _SPECIAL_REASONS.search(text)
     if special is None:
         return ImageError(text)
     reason, rest = special.groups()
-    what = "the registry is unavailable" if reason == "RegistryUnavailable" else "the signature validation failed"
-    return ImageError(f"image pull failed for {image} because {what}" + (f": {rest}" if rest else ""), reason=reason)
+    cause = "the registry is unavailable" if reason == "RegistryUnavailable" else "the signature validation failed"
+    return ImageError(f"image pull failed for {image} because {cause}" + (f": {rest}" if rest else ""), reason=reason)
 
 
 def _seconds_text(seconds: float) -> str:

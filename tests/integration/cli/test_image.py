@@ -73,7 +73,7 @@ def test_a_pinned_image_stays_until_it_is_unpinned(node, extra):
     gone = node.fate("--all")
 
     assert pinned == ("operator", "pinned")
-    assert would == gone == "everything unused goes"
+    assert would == gone == "all unused images are removed"
     assert there["pinnedBy"] == ""
     assert node.listed(EXTRA) is None
     assert node.listed(BUSYBOX_IMAGE) is not None

@@ -1,4 +1,4 @@
-"""Unused images go by disk, by age and under pressure; what is used, pinned or new stays."""
+"""Tests for image garbage collection."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CAPACITY = 1000
 
 
 class Store(FakeImages):
-    """An image store on a disk of 1000 bytes that holds nothing else but *other* bytes."""
+    """An image store on a disk of 1000 bytes with *other* bytes of other files."""
 
     def __init__(self, mountpoint):
         super().__init__()
@@ -86,8 +86,8 @@ class Node:
         plugin = self.plugin(settings, **config)
         loops = [
             loop
-            for answer in plugin.provide_all("nodeagent_provide_background_loops", context=self.context, plugins=plugin)
-            for loop in answer.value
+            for result in plugin.provide_all("nodeagent_provide_background_loops", context=self.context, plugins=plugin)
+            for loop in result.value
         ]
         tasks = [asyncio.create_task(loop.run()) for loop in loops]
         await self.clock.advance(1)
@@ -101,8 +101,8 @@ class Node:
     async def reclaim(self, signal):
         async with self.collecting():
             await self.clock.advance(300)
-            answers = await self.plugins.gather("nodeagent_reclaim_disk", signal=signal)
-        return [answer.value for answer in answers]
+            results = await self.plugins.gather("nodeagent_reclaim_disk", signal=signal)
+        return [result.value for result in results]
 
     def run(self, name, image):
         return self.runtime.start(name, make_pod(name), image=image.id)
@@ -118,7 +118,7 @@ def fill(node, *names, size=100):
 
 
 @pytest.mark.row("config.imageGCHighThresholdPercent", "config.imageGCLowThresholdPercent")
-async def test_from_the_high_threshold_on_images_go_down_to_the_low_one(node):
+async def test_images_are_removed_down_to_the_low_threshold(node):
     fill(node, "a", "b", "c")
     node.images.other = 390  # 69 % full
     async with node.collecting(image_gc_high_threshold_percent=70, image_gc_low_threshold_percent=55):
@@ -135,7 +135,7 @@ async def test_from_the_high_threshold_on_images_go_down_to_the_low_one(node):
 
 
 @pytest.mark.row("config.imageGCHighThresholdPercent")
-async def test_a_high_threshold_of_100_switches_the_collection_off_by_age_too(node):
+async def test_high_threshold_of_100_disables_the_collection(node):
     fill(node, "a")
     node.images.other = CAPACITY
     async with node.collecting(
@@ -146,7 +146,7 @@ async def test_a_high_threshold_of_100_switches_the_collection_off_by_age_too(no
     assert node.images.tags() == ["a"]
 
 
-async def test_what_was_not_used_for_longest_goes_first(node):
+async def test_least_recently_used_image_is_removed_first(node):
     first, second, third, never = fill(node, "first", "second", "third", "never", size=200)
     order = []
     async with node.collecting():
@@ -165,7 +165,7 @@ async def test_what_was_not_used_for_longest_goes_first(node):
 
 
 @pytest.mark.row("config.imageMinimumGCAge")
-async def test_what_was_seen_a_moment_ago_stays(node):
+async def test_recently_detected_image_is_retained(node):
     node.images.other = 900
     async with node.collecting(image_minimum_gc_age=Duration.parse("6m")):
         fill(node, "a", size=50)
@@ -179,7 +179,7 @@ async def test_what_was_seen_a_moment_ago_stays(node):
 
 
 @pytest.mark.row("config.imageMaximumGCAge")
-async def test_what_was_unused_for_too_long_goes_with_room_to_spare(node):
+async def test_image_over_the_maximum_age_is_removed_without_disk_usage(node):
     used, unused = fill(node, "used", "unused", size=1)
     user = node.run("user", used)
     async with node.collecting(image_maximum_gc_age=Duration.parse("1h")):
@@ -198,7 +198,7 @@ async def test_what_was_unused_for_too_long_goes_with_room_to_spare(node):
 
 
 @pytest.mark.row("config.imageMaximumGCAge")
-async def test_without_maximum_age_nothing_is_too_old(node):
+async def test_without_maximum_age_no_image_is_too_old(node):
     fill(node, "a")
     async with node.collecting():
         await node.clock.advance(86400)
@@ -207,7 +207,7 @@ async def test_without_maximum_age_nothing_is_too_old(node):
 
 
 @pytest.mark.row("config.imageMaximumGCAge")
-async def test_ages_outlive_the_agent(node):
+async def test_ages_persist_across_restarts(node):
     fill(node, "a", size=1)
     async with node.collecting(image_maximum_gc_age=Duration.parse("1h")):
         await node.clock.advance(2400)
@@ -217,7 +217,7 @@ async def test_ages_outlive_the_agent(node):
     assert node.images.tags() == []
 
 
-async def test_a_restarted_agent_spares_what_pods_may_be_about_to_use(node):
+async def test_restarted_agent_retains_images_that_pods_may_use(node):
     fill(node, "a", size=50)
     async with node.collecting():
         await node.clock.advance(600)
@@ -230,7 +230,7 @@ async def test_a_restarted_agent_spares_what_pods_may_be_about_to_use(node):
     assert (at_once, node.images.tags()) == (["a"], [])
 
 
-async def test_what_is_used_pinned_or_wanted_stays(node):
+async def test_used_pinned_and_requested_images_are_retained(node):
     running, dead, by_id, *_ = fill(node, "running", "dead", "by-id", "wanted", "by-name", "sandbox", "free", size=1)
     node.images.add("reg.test/pinned:1", pinned=True, size_bytes=1)
     node.run("runs", running)
@@ -246,7 +246,7 @@ async def test_what_is_used_pinned_or_wanted_stays(node):
     assert node.images.tags() == ["by-id", "by-name", "dead", "pinned", "running", "sandbox", "wanted"]
 
 
-async def test_without_the_flag_the_usual_sandbox_image_stays(node):
+async def test_default_sandbox_image_is_retained_without_the_flag(node):
     node.images.add("registry.k8s.io/pause:3.9", size_bytes=1)
     node.images.other = 999
 
@@ -256,7 +256,7 @@ async def test_without_the_flag_the_usual_sandbox_image_stays(node):
     assert node.images.tags() == ["pause"]
 
 
-async def test_tells_when_not_enough_could_be_freed(node):
+async def test_insufficient_collection_is_reported(node):
     fill(node, "a", size=10)
     node.images.other = 890
     async with node.collecting():
@@ -270,7 +270,7 @@ async def test_tells_when_not_enough_could_be_freed(node):
     assert node.events == [("FreeDiskSpaceFailed", note), ("ImageGCFailed", note)]
 
 
-async def test_only_a_failure_that_lasts_is_an_event(node):
+async def test_only_a_repeated_failure_is_an_event(node):
     node.images.fail("list_images", RuntimeUnavailable("gone"), 3)
     async with node.collecting():
         first = node.events
@@ -285,7 +285,7 @@ async def test_only_a_failure_that_lasts_is_an_event(node):
     assert node.events == lasting
 
 
-async def test_a_disk_without_size_is_named(node):
+async def test_disk_without_capacity_is_reported(node):
     node.images.capacity = 0
     async with node.collecting():
         pass
@@ -293,7 +293,7 @@ async def test_a_disk_without_size_is_named(node):
     assert node.events == [("InvalidDiskCapacity", "invalid capacity 0 on image filesystem")]
 
 
-async def test_one_image_that_cannot_be_removed_does_not_save_the_others(node):
+async def test_failed_removal_of_one_image_does_not_affect_others(node):
     fill(node, "a", "b", "c", size=300)
     async with node.collecting():
         node.images.fail("remove_image", RuntimeFailure("busy"))
@@ -304,7 +304,7 @@ async def test_one_image_that_cannot_be_removed_does_not_save_the_others(node):
     assert len(node.images.tags()) == 2
 
 
-async def test_damaged_records_are_counted_anew(node, caplog):
+async def test_damaged_records_are_replaced(node, caplog):
     (node.root / "image_gc_state.json").write_text("{")
     fill(node, "a", size=1)
     async with node.collecting(image_maximum_gc_age=Duration.parse("1h")):
@@ -312,7 +312,7 @@ async def test_damaged_records_are_counted_anew(node, caplog):
 
     assert node.images.tags() == ["a"]
     assert list(json.loads((node.root / "image_gc_state.json").read_text())["images"])
-    assert "Ages of images cannot be read, counting anew" in caplog.text
+    assert "Failed to read image records, starting with empty records" in caplog.text
 
 
 async def test_unreadable_pins_stop_the_collection(node):
@@ -338,7 +338,7 @@ async def test_hook_reclaim_disk(node, signal):
     assert node.images.tags() == ["used"]
 
 
-async def test_images_on_a_disk_of_their_own_do_not_help_the_nodes(node, tmp_path):
+async def test_images_on_a_separate_disk_are_not_removed_for_nodefs(node, tmp_path):
     node.images = Store("/proc")
     fill(node, "a")
 
@@ -360,8 +360,8 @@ async def test_hook_provide_image_collector(node):
         everything = await tool.collect(everything=True, dry_run=True)
 
     assert [(one.image.repo_tags[0], one.retained_reason, one.removal_reason) for one in plan.images] == [
-        ("reg.test/free:1", "", "the disk is 91 % full"),
-        ("reg.test/new:1", "seen less than 2m0s ago", ""),
+        ("reg.test/free:1", "", "disk usage 91 %"),
+        ("reg.test/new:1", "detected less than 2m0s ago", ""),
         ("reg.test/used:1", "in use", ""),
     ]
     assert (plan.used_percent, plan.bytes_to_free, plan.freed_bytes) == (91, 101, 300)

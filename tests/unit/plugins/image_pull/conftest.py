@@ -1,4 +1,4 @@
-"""A puller with fakes around it."""
+"""Fixtures: a puller with fakes of its dependencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With ``verifyCached`` a pod gets a private image from the node only when it could pull it as well."""
+"""Tests for the access to cached images with ``verifyCached``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pod_with(secret: str = "", policy: str = "IfNotPresent", name: str = "") -> 
 
 
 async def gets(puller: Puller, pod: Pod) -> str:
-    """Return ``yes`` or the reason why not."""
+    """Return ``yes`` or the reason of the rejection."""
     try:
         await puller.ensure(pod, ContainerKind.REGULAR, pod.spec.containers[0])
     except ImageError as error:
@@ -50,63 +50,63 @@ async def gets(puller: Puller, pod: Pod) -> str:
     return "yes"
 
 
-async def test_by_default_a_cached_image_is_for_anyone(
+async def test_cached_image_is_available_to_all_pods_by_default(
     make_puller: Callable[..., Puller], registry: FakeImages
 ) -> None:
     puller = make_puller()
 
-    answers = [await gets(puller, pod_with(secret)) for secret in ("good", "", "bad")]
+    results = [await gets(puller, pod_with(secret)) for secret in ("good", "", "bad")]
 
-    assert answers == ["yes", "yes", "yes"]
+    assert results == ["yes", "yes", "yes"]
     assert len(registry.pulls) == 1
 
 
-async def test_who_cannot_open_the_registry_does_not_get_it(
+async def test_pod_without_valid_credentials_is_rejected(
     make_puller: Callable[..., Puller], registry: FakeImages
 ) -> None:
     puller = make_puller(verify_cached=True)
 
-    answers = [await gets(puller, pod_with(secret)) for secret in ("good", "", "bad")]
+    results = [await gets(puller, pod_with(secret)) for secret in ("good", "", "bad")]
 
-    assert answers == ["yes", "ErrImagePull", "ErrImagePull"]
+    assert results == ["yes", "ErrImagePull", "ErrImagePull"]
 
 
-async def test_who_has_the_same_credentials_gets_it_without_a_pull(
+async def test_pod_with_the_same_credentials_needs_no_pull(
     make_puller: Callable[..., Puller], registry: FakeImages
 ) -> None:
     puller = make_puller(verify_cached=True)
 
-    answers = [await gets(puller, pod_with("good", name=name)) for name in ("one", "other")]
+    results = [await gets(puller, pod_with("good", name=name)) for name in ("one", "other")]
 
-    assert answers == ["yes", "yes"]
+    assert results == ["yes", "yes"]
     assert len(registry.pulls) == 1
 
 
-async def test_other_credentials_are_remembered_once_they_opened_it(
+async def test_other_credentials_are_recorded_after_a_successful_pull(
     make_puller: Callable[..., Puller], registry: FakeImages, objects: FakeObjects
 ) -> None:
     puller = make_puller(verify_cached=True)
     await gets(puller, pod_with("good"))
     registry.serve(APP, ("alice", "wrong"))  # the password was changed
 
-    answers = [await gets(puller, pod_with("bad", name=name)) for name in ("one", "other")]
+    results = [await gets(puller, pod_with("bad", name=name)) for name in ("one", "other")]
 
-    assert answers == ["yes", "yes"]
+    assert results == ["yes", "yes"]
     assert len(registry.pulls) == 2
 
 
-async def test_policy_never_refuses_what_is_not_open_to_the_pod(
+async def test_policy_never_rejects_an_image_of_other_credentials(
     make_puller: Callable[..., Puller], registry: FakeImages
 ) -> None:
     puller = make_puller(verify_cached=True)
     await gets(puller, pod_with("good"))
 
-    answers = [await gets(puller, pod_with(secret, "Never")) for secret in ("good", "")]
+    results = [await gets(puller, pod_with(secret, "Never")) for secret in ("good", "")]
 
-    assert answers == ["yes", "ErrImageNeverPull"]
+    assert results == ["yes", "ErrImageNeverPull"]
 
 
-async def test_public_and_imported_images_are_for_anyone(
+async def test_public_and_imported_images_are_available_to_all_pods(
     make_puller: Callable[..., Puller], images: FakeImages
 ) -> None:
     puller = make_puller(verify_cached=True)
@@ -122,22 +122,22 @@ async def test_public_and_imported_images_are_for_anyone(
     assert len(images.pulls) == 1
 
 
-async def test_a_restarted_agent_remembers_and_no_password_is_on_disk(
+async def test_records_persist_across_restarts_without_passwords(
     make_puller: Callable[..., Puller], registry: FakeImages, tmp_path: Path
 ) -> None:
     await gets(make_puller(verify_cached=True), pod_with("good"))
     again = make_puller(verify_cached=True)
 
-    answers = [await gets(again, pod_with(secret)) for secret in ("good", "bad")]
+    results = [await gets(again, pod_with(secret)) for secret in ("good", "bad")]
 
     file = tmp_path / "image_access.json"
-    assert answers == ["yes", "ErrImagePull"]
+    assert results == ["yes", "ErrImagePull"]
     assert len(registry.pulls) == 2
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert not {"alice", "right"} & set(file.read_text().replace('"', " ").split())
 
 
-async def test_what_left_the_store_is_forgotten(
+async def test_records_of_removed_images_are_dropped(
     make_puller: Callable[..., Puller], registry: FakeImages, tmp_path: Path
 ) -> None:
     puller = make_puller(verify_cached=True)
@@ -151,7 +151,7 @@ async def test_what_left_the_store_is_forgotten(
     assert list(content["images"].values()) == [[""]]
 
 
-async def test_a_damaged_file_is_begun_anew(
+async def test_damaged_file_is_replaced(
     make_puller: Callable[..., Puller], registry: FakeImages, tmp_path: Path
 ) -> None:
     (tmp_path / "image_access.json").write_text('{"key": "00", "images": {}}')
@@ -160,15 +160,17 @@ async def test_a_damaged_file_is_begun_anew(
     assert len(json.loads((tmp_path / "image_access.json").read_text())["images"]) == 1
 
 
-@pytest.mark.parametrize("asked", [True, False])
-async def test_the_setting_decides(tmp_path: Path, registry: FakeImages, objects: FakeObjects, asked: bool) -> None:
-    settings = {"image_pull": {"verifyCached": asked}}
+@pytest.mark.parametrize("looked_up", [True, False])
+async def test_setting_enables_the_verification(
+    tmp_path: Path, registry: FakeImages, objects: FakeObjects, looked_up: bool
+) -> None:
+    settings = {"image_pull": {"verifyCached": looked_up}}
     context = make_context(tmp_path, images=registry, objects=objects, plugin_settings=settings)
     puller = load_plugin(image_pull).provide("nodeagent_provide_image_puller", context=context, credential_providers=())
     await gets(puller, pod_with("good"))
 
-    answer = await gets(puller, pod_with())
+    result = await gets(puller, pod_with())
 
-    assert answer == ("ErrImagePull" if asked else "yes")
+    assert result == ("ErrImagePull" if looked_up else "yes")
     assert registry.pulls[0].credentials == Credentials("alice", "right", "good")
     await context.tasks.close()

@@ -1,4 +1,4 @@
-"""The node's own credentials are found where container tools write them."""
+"""Tests for the node's credential files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from nodeagent_plugins import image_pull
 from nodeagent_plugins.image_pull.files import RegistryFiles
 
 
-def files_in(*places: Path) -> RegistryFiles:
-    return RegistryFiles([place / "config.json" for place in places], [place / ".dockercfg" for place in places])
+def files_in(*directories: Path) -> RegistryFiles:
+    return RegistryFiles(
+        [directory / "config.json" for directory in directories],
+        [directory / ".dockercfg" for directory in directories],
+    )
 
 
 def write(file: Path, user: str, *, old: bool = False) -> str:
@@ -25,7 +28,7 @@ def write(file: Path, user: str, *, old: bool = False) -> str:
     return str(file)
 
 
-async def test_the_first_file_that_can_be_read_counts(tmp_path: Path) -> None:
+async def test_first_readable_file_is_used(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     files = files_in(first, second)
 
@@ -42,7 +45,7 @@ async def test_the_first_file_that_can_be_read_counts(tmp_path: Path) -> None:
     assert await files.credentials("other.io/app") == []
 
 
-async def test_a_file_of_no_use_is_told_once_and_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_file_is_logged_once_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     (first / "config.json").write_text('{"auths": "hunter2"}')
@@ -57,7 +60,7 @@ async def test_a_file_of_no_use_is_told_once_and_passed_over(tmp_path: Path, cap
     assert "hunter2" not in str(caplog.records[0].__dict__)
 
 
-def test_a_node_has_them_in_its_root_directory_and_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_paths_include_root_directory_and_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/op")
 
     (files,) = image_pull.nodeagent_provide_credential_providers(make_context(tmp_path))

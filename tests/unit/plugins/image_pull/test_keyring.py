@@ -1,4 +1,4 @@
-"""Pull secrets are read in both forms, and never quoted."""
+"""Tests for parsing pull secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def secret(name: str, content: Any, *, old: bool = False, kind: str = "") -> dic
     }
 
 
-def test_reads_both_types_of_pull_secret() -> None:
+def test_both_types_of_pull_secret_are_parsed() -> None:
     auth = base64.b64encode(b"bob:pa:ss").decode()
     keyring = read_pull_secrets(
         [
@@ -43,7 +43,7 @@ def test_reads_both_types_of_pull_secret() -> None:
     "content",
     ["not json: hunter2", {"auths": "hunter2"}, {"auths": {"r": {"auth": "hunter2!"}}}, {"auths": {"r": "hunter2"}}],
 )
-def test_a_broken_secret_is_named_and_never_quoted(content: Any) -> None:
+def test_invalid_secret_is_named_but_not_quoted(content: Any) -> None:
     with pytest.raises(ValueError, match="'mine'") as raised:
         read_pull_secrets([secret("mine", content)])
 

@@ -1,4 +1,4 @@
-"""The puller follows the pull policy, spaces its attempts and tells what it does."""
+"""Tests for the image puller."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ APP = "reg.test/app:1"
 
 
 class Provider:
-    def __init__(self, *answers: Credentials) -> None:
-        self.answers, self.asked = answers, ""
+    def __init__(self, *results: Credentials) -> None:
+        self.results, self.looked_up = results, ""
 
     async def credentials(self, image: str) -> tuple[Credentials, ...]:
-        self.asked = image
-        return self.answers
+        self.looked_up = image
+        return self.results
 
 
 def pod_of(image: str = APP, policy: str = "IfNotPresent", name: str = "web", **spec: Any) -> Pod:
@@ -39,13 +39,13 @@ async def ensure(puller: Puller, pod: Pod) -> PulledImage:
     return await puller.ensure(pod, ContainerKind.REGULAR, pod.spec.containers[0])
 
 
-async def refusal(puller: Puller, pod: Pod) -> tuple[str, str]:
+async def rejection(puller: Puller, pod: Pod) -> tuple[str, str]:
     with pytest.raises(ImageError) as raised:
         await ensure(puller, pod)
     return raised.value.reason, str(raised.value)
 
 
-def told(recorder: FakeRecorder) -> list[tuple[str, str, str]]:
+def reported(recorder: FakeRecorder) -> list[tuple[str, str, str]]:
     events = [(str(e.type), e.reason, e.note) for e in recorder.events]
     recorder.events.clear()
     return events
@@ -60,7 +60,7 @@ def pull_secret(name: str, host: str, user: str, password: str) -> dict[str, Any
     }
 
 
-async def test_a_present_image_takes_one_look_and_no_pull(
+async def test_present_image_is_inspected_once_and_not_pulled(
     make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder
 ) -> None:
     stored = images.add(APP)
@@ -70,17 +70,17 @@ async def test_a_present_image_takes_one_look_and_no_pull(
 
     assert found == PulledImage(stored.id, stored)
     assert recorder.events[0].regarding.field_path == "spec.containers{c}"
-    assert told(recorder) == [("Normal", "Pulled", f'Container image "{APP}" already present on machine')]
+    assert reported(recorder) == [("Normal", "Pulled", f'Container image "{APP}" already present on machine')]
 
 
-async def test_an_absent_image_is_pulled(make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder) -> None:
+async def test_missing_image_is_pulled(make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder) -> None:
     images.serve(APP, uid=7)
 
     found = await ensure(make_puller(), pod_of())
 
     assert found.ref == found.image.id
     assert found.image.uid == 7
-    assert told(recorder) == [
+    assert reported(recorder) == [
         ("Normal", "Pulling", f'Pulling image "{APP}"'),
         (
             "Normal",
@@ -99,7 +99,7 @@ async def test_policy_always_pulls_a_present_image(make_puller: MakePuller, imag
     assert [pull.image for pull in images.pulls] == [APP]
 
 
-async def test_without_policy_the_tag_decides(make_puller: MakePuller, images: FakeImages) -> None:
+async def test_default_policy_depends_on_the_tag(make_puller: MakePuller, images: FakeImages) -> None:
     for image in ("reg.test/a:1", "reg.test/a:latest"):
         images.add(image)
         images.serve(image)
@@ -110,50 +110,50 @@ async def test_without_policy_the_tag_decides(make_puller: MakePuller, images: F
     assert [pull.image for pull in images.pulls] == ["reg.test/a:latest"]
 
 
-async def test_policy_never_refuses_an_absent_image(
+async def test_policy_never_rejects_a_missing_image(
     make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder
 ) -> None:
     images.serve(APP)
 
-    reason, text = await refusal(make_puller(), pod_of(policy="Never"))
+    reason, text = await rejection(make_puller(), pod_of(policy="Never"))
 
     assert reason == "ErrImageNeverPull"
     assert text == f'Container image "{APP}" is not present with pull policy of Never'
-    assert told(recorder) == [
+    assert reported(recorder) == [
         ("Warning", "ErrImageNeverPull", text),
         ("Warning", "Failed", "Error: ErrImageNeverPull"),
     ]
     assert images.pulls == []
 
 
-async def test_a_bad_name_is_refused(make_puller: MakePuller, recorder: FakeRecorder) -> None:
-    reason, text = await refusal(make_puller(), pod_of("Not An Image"))
+async def test_invalid_name_is_rejected(make_puller: MakePuller, recorder: FakeRecorder) -> None:
+    reason, text = await rejection(make_puller(), pod_of("Not An Image"))
 
     assert reason == "InvalidImageName"
     assert "Not An Image" in text
     assert recorder.reasons() == ["InspectFailed", "Failed"]
 
 
-async def test_a_store_that_cannot_be_asked_is_an_inspect_error(
+async def test_unavailable_store_is_an_inspect_error(
     make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder
 ) -> None:
     images.fail("image_status", RuntimeUnavailable("gone"))
 
-    reason, text = await refusal(make_puller(), pod_of())
+    reason, text = await rejection(make_puller(), pod_of())
 
     assert (reason, text) == ("ImageInspectError", f'Failed to inspect image "{APP}": gone')
     assert recorder.reasons() == ["InspectFailed", "Failed"]
 
 
-async def test_a_failed_pull_backs_off_from_10_seconds_to_300(
+async def test_failed_pull_backs_off_from_10_to_300_seconds(
     make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder, clock: FakeClock
 ) -> None:
     puller, pod = make_puller(registry_pull_qps=0), pod_of()
 
-    reason, text = await refusal(puller, pod)
+    reason, text = await rejection(puller, pod)
 
     assert (reason, text) == ("ErrImagePull", f"pull {APP}: registry answered 404")
-    assert told(recorder) == [
+    assert reported(recorder) == [
         ("Normal", "Pulling", f'Pulling image "{APP}"'),
         ("Warning", "Failed", f'Failed to pull image "{APP}": pull {APP}: registry answered 404'),
         ("Warning", "Failed", "Error: ErrImagePull"),
@@ -161,17 +161,17 @@ async def test_a_failed_pull_backs_off_from_10_seconds_to_300(
     for pause in (10, 20, 40, 80, 160, 300, 300):
         await clock.advance(pause - 1)
         cause = f'Back-off pulling image "{APP}": ErrImagePull: pull {APP}: registry answered 404'
-        assert await refusal(puller, pod) == ("ImagePullBackOff", cause)
-        assert told(recorder) == [
+        assert await rejection(puller, pod) == ("ImagePullBackOff", cause)
+        assert reported(recorder) == [
             ("Normal", "BackOff", f'Back-off pulling image "{APP}"'),
             ("Warning", "Failed", "Error: ImagePullBackOff"),
         ]
         await clock.advance(1)
-        assert (await refusal(puller, pod))[0] == "ErrImagePull"
+        assert (await rejection(puller, pod))[0] == "ErrImagePull"
         recorder.events.clear()
 
 
-async def test_tells_whose_credentials_are_asked_for_and_since_when(
+async def test_pull_that_resolves_credentials_is_listed(
     make_puller: MakePuller, images: FakeImages, clock: FakeClock
 ) -> None:
     class Slow(Provider):
@@ -180,23 +180,23 @@ async def test_tells_whose_credentials_are_asked_for_and_since_when(
             return ()
 
     images.serve(APP)
-    puller, asked_at = make_puller(Slow()), clock.now()
+    puller, looked_up_at = make_puller(Slow()), clock.now()
     pulling = asyncio.create_task(ensure(puller, pod_of()))
     await clock.advance(30)
 
-    assert puller.pulls() == [PullInProgress(APP, asked_at, False, ("default/web",), resolving_credentials=True)]
+    assert puller.pulls() == [PullInProgress(APP, looked_up_at, False, ("default/web",), resolving_credentials=True)]
     await clock.advance(30)
     await pulling
     assert puller.pulls() == []
 
 
-async def test_one_pod_does_not_wait_for_the_back_off_of_another(make_puller: MakePuller, images: FakeImages) -> None:
+async def test_back_off_is_separate_per_pod(make_puller: MakePuller, images: FakeImages) -> None:
     puller = make_puller()
-    await refusal(puller, pod_of(name="a"))
+    await rejection(puller, pod_of(name="a"))
 
     images.serve(APP)
 
-    assert (await refusal(puller, pod_of(name="a")))[0] == "ImagePullBackOff"
+    assert (await rejection(puller, pod_of(name="a")))[0] == "ImagePullBackOff"
     await ensure(puller, pod_of(name="b"))
 
 
@@ -208,15 +208,15 @@ async def test_one_pod_does_not_wait_for_the_back_off_of_another(make_puller: Ma
         ("manifest unknown", "ErrImagePull"),
     ],
 )
-async def test_some_runtimes_tell_the_reason_in_their_text(
+async def test_reason_in_the_message_of_the_runtime_is_used(
     make_puller: MakePuller, images: FakeImages, text: str, reason: str
 ) -> None:
     images.fail("pull_image", RuntimeFailure(text))
 
-    assert (await refusal(make_puller(), pod_of()))[0] == reason
+    assert (await rejection(make_puller(), pod_of()))[0] == reason
 
 
-async def test_tries_pull_secrets_then_providers_and_stops_at_the_first_success(
+async def test_pull_secrets_are_tried_before_providers_until_success(
     make_puller: MakePuller, images: FakeImages, objects: FakeObjects
 ) -> None:
     images.serve(APP, ("bob", "right"))
@@ -227,10 +227,10 @@ async def test_tries_pull_secrets_then_providers_and_stops_at_the_first_success(
     await ensure(make_puller(provider), pod_of(image_pull_secrets=[{"name": "one"}, {"name": "two"}]))
 
     assert [p.credentials.password for p in images.pulls if p.credentials] == ["wrong", "right"]
-    assert provider.asked == "reg.test/app"
+    assert provider.looked_up == "reg.test/app"
 
 
-async def test_names_a_credential_provider_that_failed_and_goes_on(
+async def test_failed_credential_provider_is_reported_and_skipped(
     make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder
 ) -> None:
     images.serve(APP, ("bob", "right"))
@@ -252,7 +252,7 @@ async def test_names_a_credential_provider_that_failed_and_goes_on(
     assert recorder.reasons()[-1] == "Pulled"
 
 
-async def test_without_credentials_it_pulls_anonymously(make_puller: MakePuller, images: FakeImages) -> None:
+async def test_anonymous_pull_without_credentials(make_puller: MakePuller, images: FakeImages) -> None:
     images.serve(APP)
 
     await ensure(make_puller(Provider()), pod_of())
@@ -260,7 +260,7 @@ async def test_without_credentials_it_pulls_anonymously(make_puller: MakePuller,
     assert [pull.credentials for pull in images.pulls] == [None]
 
 
-async def test_names_missing_pull_secrets_and_goes_on(
+async def test_missing_pull_secrets_are_reported_and_skipped(
     make_puller: MakePuller, images: FakeImages, objects: FakeObjects, recorder: FakeRecorder
 ) -> None:
     images.serve(APP)
@@ -273,14 +273,14 @@ async def test_names_missing_pull_secrets_and_goes_on(
     assert recorder.reasons()[-1] == "Pulled"
 
 
-async def test_an_unreadable_pull_secret_fails_the_pull(
+async def test_invalid_pull_secret_fails_the_pull(
     make_puller: MakePuller, images: FakeImages, objects: FakeObjects
 ) -> None:
     images.serve(APP)
     secret = pull_secret("bad", "", "", "")
     objects.secrets["default", "bad"] = {**secret, "data": {".dockerconfigjson": "e30K!"}}
 
-    reason, text = await refusal(make_puller(), pod_of(image_pull_secrets=[{"name": "bad"}]))
+    reason, text = await rejection(make_puller(), pod_of(image_pull_secrets=[{"name": "bad"}]))
 
     assert reason == "ErrImagePull"
     assert "pull secret 'bad'" in text
@@ -288,22 +288,22 @@ async def test_an_unreadable_pull_secret_fails_the_pull(
 
 
 @pytest.mark.row("config.registryPullQPS", "config.registryBurst")
-async def test_pulls_beyond_the_rate_are_refused_at_once(make_puller: MakePuller, clock: FakeClock) -> None:
+async def test_pull_above_the_rate_limit_is_rejected(make_puller: MakePuller, clock: FakeClock) -> None:
     puller = make_puller(registry_pull_qps=1, registry_burst=2)
 
-    texts = [(await refusal(puller, pod_of(name=name)))[1] for name in ("a", "b", "c")]
+    texts = [(await rejection(puller, pod_of(name=name)))[1] for name in ("a", "b", "c")]
     await clock.advance(1)
-    texts.append((await refusal(puller, pod_of(name="d")))[1])
+    texts.append((await rejection(puller, pod_of(name="d")))[1])
 
     assert [text == "pull QPS exceeded" for text in texts] == [False, False, True, False]
 
 
 @pytest.mark.row("config.registryPullQPS")
-async def test_a_rate_of_0_is_no_limit(make_puller: MakePuller, images: FakeImages) -> None:
+async def test_rate_of_0_is_unlimited(make_puller: MakePuller, images: FakeImages) -> None:
     puller = make_puller(registry_pull_qps=0, registry_burst=1)
 
     for name in range(20):
-        await refusal(puller, pod_of(name=f"pod-{name}"))
+        await rejection(puller, pod_of(name=f"pod-{name}"))
 
     assert len(images.pulls) == 20
 
@@ -317,7 +317,7 @@ async def test_a_rate_of_0_is_no_limit(make_puller: MakePuller, images: FakeImag
         ({"serialize_image_pulls": False, "max_parallel_image_pulls": 2}, 2),
     ],
 )
-async def test_bounds_how_many_pulls_run_at_once(
+async def test_parallel_pulls_are_limited(
     make_puller: MakePuller, images: FakeImages, clock: FakeClock, config: dict[str, Any], at_once: int
 ) -> None:
     puller = make_puller(**config)
@@ -336,7 +336,7 @@ async def test_bounds_how_many_pulls_run_at_once(
     assert len(images.pulls) == 4
 
 
-async def test_tells_the_time_of_the_pull_and_the_wait(
+async def test_event_contains_pull_time_and_waiting_time(
     make_puller: MakePuller, images: FakeImages, clock: FakeClock, recorder: FakeRecorder
 ) -> None:
     puller = make_puller()
@@ -355,7 +355,7 @@ async def test_tells_the_time_of_the_pull_and_the_wait(
     assert notes[1].endswith("in 0s (1.25s including waiting). Image size: 1000000 bytes.")
 
 
-async def test_pods_with_equal_rights_share_one_pull(
+async def test_pods_with_equal_credentials_share_a_pull(
     make_puller: MakePuller, images: FakeImages, clock: FakeClock
 ) -> None:
     puller = make_puller(serialize_image_pulls=False)
@@ -373,7 +373,7 @@ async def test_pods_with_equal_rights_share_one_pull(
     assert [type(result) for result in results] == [asyncio.CancelledError, PulledImage, PulledImage]
 
 
-async def test_nobody_shares_a_pull_that_needed_anothers_secret(
+async def test_pods_do_not_share_a_pull_with_another_secret(
     make_puller: MakePuller, images: FakeImages, objects: FakeObjects, clock: FakeClock
 ) -> None:
     puller = make_puller(serialize_image_pulls=False)
@@ -382,7 +382,7 @@ async def test_nobody_shares_a_pull_that_needed_anothers_secret(
     images.hang("pull_image")
 
     owner = asyncio.create_task(ensure(puller, pod_of(name="owner", image_pull_secrets=[{"name": "mine"}])))
-    other = asyncio.create_task(refusal(puller, pod_of(name="other")))
+    other = asyncio.create_task(rejection(puller, pod_of(name="other")))
     await clock.settle()
     images.recover()
 
@@ -390,7 +390,7 @@ async def test_nobody_shares_a_pull_that_needed_anothers_secret(
     assert (await other)[1] == f"pull {APP}: registry answered 401"
 
 
-async def test_the_last_one_to_give_up_ends_the_pull(
+async def test_pull_is_cancelled_with_its_last_waiter(
     make_puller: MakePuller, images: FakeImages, clock: FakeClock
 ) -> None:
     puller = make_puller()
@@ -407,13 +407,13 @@ async def test_the_last_one_to_give_up_ends_the_pull(
     assert len(images.pulls) == 2
 
 
-async def test_the_plugin_provides_a_puller(make_puller: MakePuller) -> None:
+async def test_plugin_provides_a_puller(make_puller: MakePuller) -> None:
     puller = make_puller()
 
     assert isinstance(image_pull.nodeagent_provide_image_puller(puller._context, ()), Puller)
 
 
-async def test_a_long_pull_is_told_again_ever_more_rarely(
+async def test_long_pull_is_reported_at_increasing_intervals(
     make_puller: MakePuller, images: FakeImages, clock: FakeClock, recorder: FakeRecorder
 ) -> None:
     images.serve(APP)
@@ -428,12 +428,12 @@ async def test_a_long_pull_is_told_again_ever_more_rarely(
     notes = [event.note for event in recorder.of("Pulling")]
     assert notes == [
         f'Pulling image "{APP}"',
-        f'Still pulling image "{APP}" after 30s, the runtime does not tell how much it has received',
-        f'Still pulling image "{APP}" after 1m30s, the runtime does not tell how much it has received',
+        f'Still pulling image "{APP}" after 30s, the runtime does not report progress',
+        f'Still pulling image "{APP}" after 1m30s, the runtime does not report progress',
     ]
 
 
-async def test_a_long_pull_tells_how_much_was_received_and_what_it_waits_for(
+async def test_report_of_a_long_pull_contains_progress_and_queueing(
     make_puller: MakePuller, images: FakeImages, clock: FakeClock, recorder: FakeRecorder, monkeypatch
 ) -> None:
     looks: list[Transfer] = []
@@ -452,14 +452,14 @@ async def test_a_long_pull_tells_how_much_was_received_and_what_it_waits_for(
 
     assert [event.note for event in recorder.of("Pulling")][2:] == [
         'Still pulling image "a:1" after 30s, 3 MiB of 12 MiB received',
-        'Still pulling image "b:1" after 30s, other pulls go first',
+        'Still pulling image "b:1" after 30s, queued behind other pulls',
     ]
     for pull in pulls:
         pull.cancel()
     await asyncio.gather(*pulls, return_exceptions=True)
 
 
-async def test_pulls_side_by_side_are_told_of_together(
+async def test_reports_of_parallel_pulls_name_the_number_of_pulls(
     make_puller: MakePuller, images: FakeImages, clock: FakeClock, recorder: FakeRecorder, monkeypatch
 ) -> None:
     looks: list[Transfer] = []
