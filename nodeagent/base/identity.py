@@ -51,7 +51,7 @@ class Identity:
         return f"nodeagent.config.{self.api_domain}"
 
     @property
-    def reference_config_group(self) -> str:
+    def kubelet_config_group(self) -> str:
         """Group of the ``KubeletConfiguration`` format of the same kinds."""
         return f"kubelet.config.{self.api_domain}"
 

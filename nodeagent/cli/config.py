@@ -115,7 +115,7 @@ def _effective(arguments: argparse.Namespace) -> int:
 
 def _explain(arguments: argparse.Namespace) -> int:
     fields = all_fields()
-    path = names.REFERENCE_FIELDS.get(arguments.field, arguments.field)
+    path = names.KUBELET_FIELDS.get(arguments.field, arguments.field)
     field = fields.get(path) or fields.get(".".join(map(_from_flag, path.split("."))))
     if field is None:
         near = nearest(path, fields)

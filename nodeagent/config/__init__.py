@@ -1,4 +1,4 @@
-"""The configuration of the agent: its types, how files and flags become one, and the rules it must keep.
+"""Configuration of the agent: files, flags, defaults and validation.
 
-``load.load_configuration`` is the one call that the program makes; ``types`` is what every other part reads.
+``load.load_configuration`` is the entry point; :mod:`nodeagent.contracts.configuration` has the resulting types.
 """

@@ -1,6 +1,6 @@
-"""Plain values (as YAML and JSON give them) to configuration types and back.
+"""Conversion of plain values, as parsed from YAML and JSON, to configuration types and back.
 
-Decoding reports every problem instead of stopping at the first, and is exact about types: a number is no text.
+Decoding reports all problems instead of only the first, and is strict about types: a number is not a string.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, TypeVar, cast
 from nodeagent.base.duration import Duration
 from nodeagent.base.quantity import Quantity
 from nodeagent.config.fields import Shape, is_struct, members
-from nodeagent.config.names import REFERENCE_FIELDS
+from nodeagent.config.names import KUBELET_FIELDS
 from nodeagent.contracts.configuration import ConfigStruct, NodeAgentConfiguration, TimeOrMetaDuration
 
 Report = Callable[[str, object, str], None]
-"""Takes the path, value and broken rule of a problem."""
+"""Function that receives path, value and violated rule of a problem."""
 
 T = TypeVar("T", bound=ConfigStruct)
 _WRONG = object()
@@ -24,14 +24,14 @@ _HEADER = ("apiVersion", "kind")
 
 
 def child(path: str, key: str | int) -> str:
-    """Return the path of a member: ``a`` and ``b`` → ``a.b``; indices and keys with dots go into brackets."""
+    """Return the path of a field: ``a`` and ``b`` → ``a.b``; indices and keys with dots are in brackets."""
     if isinstance(key, int) or "." in key or "/" in key:
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else key
 
 
 def decode(kind: type[T], raw: Mapping[str, Any], report: Report, path: str = "") -> T:
-    """Build a *kind* from plain values; what is absent, null or wrong keeps its default."""
+    """Return a *kind* with plain values; absent, null and invalid ones have their default."""
     known = {member.wire: member for member in members(kind)}
     values = {}
     for name, value in raw.items():
@@ -41,14 +41,14 @@ def decode(kind: type[T], raw: Mapping[str, Any], report: Report, path: str = ""
             if path or name not in _HEADER:
                 report(here, value if isinstance(value, str | int | float | bool) else None, _unknown(name, kind))
         elif value is not None:
-            read = _read(member.shape, value, here, report)
-            if read is not _WRONG:
-                values[member.attribute] = read
+            decoded = _read(member.shape, value, here, report)
+            if decoded is not _WRONG:
+                values[member.attribute] = decoded
     return kind(**values)
 
 
 def encode(value: Any) -> Any:
-    """Return *value* as plain values that :func:`decode` reads back; fields that are unset are left out."""
+    """Return *value* as plain values that :func:`decode` accepts; unset fields are omitted."""
     if isinstance(value, TimeOrMetaDuration):
         return str(value.duration) if value.serialize_as_string else value.duration.nanoseconds
     if isinstance(value, ConfigStruct):
@@ -62,16 +62,16 @@ def encode(value: Any) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is most like *name*, or empty text."""
+    """Return the known name that is most similar to *name*, or the empty string."""
     by_fold = {candidate.lower(): candidate for candidate in known}
     if name.lower() in by_fold:
         return by_fold[name.lower()]
-    found = difflib.get_close_matches(name.lower(), by_fold, n=1, cutoff=0.6)
-    return by_fold[found[0]] if found else ""
+    matches = difflib.get_close_matches(name.lower(), by_fold, n=1, cutoff=0.6)
+    return by_fold[matches[0]] if matches else ""
 
 
 def _unknown(name: str, kind: type[ConfigStruct]) -> str:
-    near = REFERENCE_FIELDS.get(name, "") if kind is NodeAgentConfiguration else ""
+    near = KUBELET_FIELDS.get(name, "") if kind is NodeAgentConfiguration else ""
     near = near or nearest(name, [member.wire for member in members(kind)])
     return "is not a known field" + (f"; did you mean {near}?" if near else "")
 
@@ -89,11 +89,11 @@ def _read(shape: Shape, raw: Any, path: str, report: Report) -> Any:
         case kind if kind is bool:
             return raw if isinstance(raw, bool) else _wrong(report, path, raw, "must be true or false")
         case kind if kind is str:
-            hint = "; put it in quotes" if isinstance(raw, int | float) else ""
-            return raw if isinstance(raw, str) else _wrong(report, path, raw, f"must be text{hint}")
+            hint = "; quote it" if isinstance(raw, int | float) else ""
+            return raw if isinstance(raw, str) else _wrong(report, path, raw, f"must be a string{hint}")
         case kind if kind is float:
-            fine = isinstance(raw, int | float) and not isinstance(raw, bool)
-            return float(raw) if fine else _wrong(report, path, raw, "must be a number")
+            valid = isinstance(raw, int | float) and not isinstance(raw, bool)
+            return float(raw) if valid else _wrong(report, path, raw, "must be a number")
         case kind if kind is int:
             return _read_int(shape, raw, path, report)
     return _read_text(shape.kind, raw, path, report)
@@ -102,29 +102,29 @@ def _read(shape: Shape, raw: Any, path: str, report: Report) -> Any:
 def _read_array(item: Shape, raw: Any, path: str, report: Report) -> Any:
     if not isinstance(raw, list):
         return _wrong(report, path, raw, "must be an array")
-    read = [_read(item, value, child(path, index), report) for index, value in enumerate(raw)]
-    return tuple(value for value in read if value is not _WRONG)
+    decoded = [_read(item, value, child(path, index), report) for index, value in enumerate(raw)]
+    return tuple(value for value in decoded if value is not _WRONG)
 
 
 def _read_map(item: Shape, raw: Any, path: str, report: Report) -> Any:
     if not isinstance(raw, dict):
         return _wrong(report, path, raw, "must be an object")
-    read = {key: _read(item, value, child(path, key), report) for key, value in raw.items()}
-    return {key: value for key, value in read.items() if value is not _WRONG}
+    decoded = {key: _read(item, value, child(path, key), report) for key, value in raw.items()}
+    return {key: value for key, value in decoded.items() if value is not _WRONG}
 
 
 def _read_int(shape: Shape, raw: Any, path: str, report: Report) -> Any:
     if isinstance(raw, float) and raw.is_integer():
         raw = int(raw)
     if not isinstance(raw, int) or isinstance(raw, bool):
-        return _wrong(report, path, raw, f"must be a whole number ({shape.name})")
+        return _wrong(report, path, raw, f"must be an integer ({shape.name})")
     if shape.low is not None and shape.high is not None and not shape.low <= raw <= shape.high:
-        return _wrong(report, path, raw, f"must fit {shape.name}: {shape.low} to {shape.high}")
+        return _wrong(report, path, raw, f"must be in the range of {shape.name}: {shape.low} to {shape.high}")
     return raw
 
 
 def _read_text(kind: Any, raw: Any, path: str, report: Report) -> Any:
-    """Read a duration, a quantity, or a duration that may be a number of nanoseconds."""
+    """Parse a duration, a quantity, or a duration that may be a number of nanoseconds."""
     whole = isinstance(raw, int) and not isinstance(raw, bool)
     try:
         if kind is Quantity and isinstance(raw, str | int | float) and not isinstance(raw, bool):
@@ -139,7 +139,9 @@ def _read_text(kind: Any, raw: Any, path: str, report: Report) -> Any:
             return Duration()
     except ValueError as error:
         return _wrong(report, path, raw, str(error))
-    return _wrong(report, path, raw, "must be a duration such as 20s or 1h30m" if kind is Duration else "must be text")
+    return _wrong(
+        report, path, raw, "must be a duration such as 20s or 1h30m" if kind is Duration else "must be a string"
+    )
 
 
 def _wrong(report: Report, path: str, raw: Any, rule: str) -> object:

@@ -1,4 +1,4 @@
-"""Rewriting a configuration file in its native form."""
+"""Conversion of a configuration file to the native format."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ KINDS = tuple(_TYPES)
 
 
 def convert(path: str) -> dict[str, Any]:
-    """Return what a file says under our names, with the native apiVersion and kind; defaults are not written out.
+    """Return the values of a file by native name, with native apiVersion and kind, and without defaults.
 
-    :raises ConfigError: the file is of no known kind, or holds unknown fields or wrong types.
+    :raises ConfigError: the file has an unknown kind, unknown fields or wrong types.
     """
     layer = read_layer(path, KINDS)
     problems: list[Problem] = []
     decode(
         _TYPES[layer.kind],
         layer.value,
-        lambda where, value, rule: problems.append(Problem(layer.origin(where).place, where, value, rule)),
+        lambda where, value, rule: problems.append(Problem(layer.origin(where).location, where, value, rule)),
     )
     if problems:
         raise ConfigError(problems)
@@ -48,14 +48,14 @@ def _values(layer: Layer) -> dict[str, Any]:
         return layer.value
     tree = Tree()
     tree.merge(layer.value, layer.origin)
-    if layer.reference:
-        drop_unset(tree, reference=True)
-        fill_dependent(tree, reference=True)
+    if layer.kubelet_format:
+        drop_unset(tree, kubelet_format=True)
+        fill_dependent(tree, kubelet_format=True)
     return {key: value for key, value in tree.value.items() if value != {} or key == "evictionHard"}
 
 
 def _version(layer: Layer) -> str:
-    """Credential provider files keep their version; everything else has only one."""
+    """Return the native apiVersion; only credential provider files have several versions."""
     if layer.kind != names.CREDENTIAL_KIND:
         return names.native_version()
     return f"{identity.current().config_group}/{layer.version}"

@@ -1,4 +1,4 @@
-"""The credential provider configuration and the serialized node configuration source: files of their own."""
+"""Credential provider configuration and serialized node configuration source, which are separate files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nodeagent.errors import ConfigError, Problem
 
 
 def load_credential_providers(path: str) -> LoadedProviders:
-    """Read and check the file of ``--image-credential-provider-config``.
+    """Read and validate the file of ``--image-credential-provider-config``.
 
-    Unknown fields are ignored with a warning, so that a file for a later release still works.
+    Unknown fields are ignored with a warning, so that a file for a later release is accepted.
     spec: config.kind.CredentialProviderConfig
 
-    :raises ConfigError: the file is not acceptable; carries every problem.
+    :raises ConfigError: the file is invalid; lists all problems.
     """
     layer = read_layer(path, [names.CREDENTIAL_KIND])
     problems: list[Problem] = []
@@ -30,9 +30,9 @@ def load_credential_providers(path: str) -> LoadedProviders:
 
     def report(where: str, value: object, rule: str) -> None:
         if rule.startswith("is not a known field"):
-            warnings.append(f"{layer.origin(where).place}: {where} {rule}; it is ignored")
+            warnings.append(f"{layer.origin(where).location}: {where} {rule}; it is ignored")
         else:
-            problems.append(Problem(layer.origin(where).place, where, value, rule))
+            problems.append(Problem(layer.origin(where).location, where, value, rule))
 
     config = decode(CredentialProviderConfig, layer.value, report)
     _check(config, report)
@@ -44,7 +44,7 @@ def load_credential_providers(path: str) -> LoadedProviders:
 def decode_source(path: str) -> SerializedNodeConfigSource:
     """Read a ``SerializedNodeConfigSource`` (spec: config.kind.SerializedNodeConfigSource).
 
-    :raises ConfigError: the file is not acceptable; carries every problem.
+    :raises ConfigError: the file is invalid; lists all problems.
     """
     return _decode_source(read_layer(path, [names.SOURCE_KIND]))
 
@@ -53,7 +53,7 @@ def _decode_source(layer: Layer) -> SerializedNodeConfigSource:
     problems: list[Problem] = []
 
     def report(where: str, value: object, rule: str) -> None:
-        problems.append(Problem(layer.origin(where).place, where, value, rule))
+        problems.append(Problem(layer.origin(where).location, where, value, rule))
 
     source = decode(SerializedNodeConfigSource, layer.value, report)
     if problems:
@@ -62,12 +62,12 @@ def _decode_source(layer: Layer) -> SerializedNodeConfigSource:
 
 
 def encode_source(source: SerializedNodeConfigSource) -> dict[str, Any]:
-    """Return the plain form with apiVersion and kind, which :func:`decode_source` reads back."""
+    """Return plain values with apiVersion and kind, which :func:`decode_source` accepts."""
     return {"apiVersion": names.native_version(), "kind": names.SOURCE_KIND, **_filled(encode(source))}
 
 
 def _filled(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out empty texts, as the core API writes this type."""
+    """Return *plain* without empty strings, as the core API encodes this type."""
     return {key: _filled(value) if isinstance(value, dict) else value for key, value in plain.items() if value != ""}
 
 
@@ -79,23 +79,23 @@ def _check(config: CredentialProviderConfig, report: Report) -> None:
         path = f"providers[{index}]"
         _check_provider(provider, path, report)
         if provider.name and provider.name in seen:
-            report(f"{path}.name", provider.name, "stands in an earlier entry already")
+            report(f"{path}.name", provider.name, "is already used by an earlier entry")
         seen.add(provider.name)
 
 
 def _check_provider(provider: CredentialProvider, path: str, report: Report) -> None:
     name = provider.name
     if not name:
-        report(f"{path}.name", name, "must be given")
+        report(f"{path}.name", name, "must be set")
     elif "/" in name or any(letter.isspace() for letter in name) or name in (".", "..") or "\0" in name:
-        report(f"{path}.name", name, "must be a file name: no '/', no blank, not '.' or '..'")
+        report(f"{path}.name", name, "must be a file name without '/' and white space, other than '.' and '..'")
     if not provider.match_images:
         report(f"{path}.matchImages", None, "must name at least one pattern")
     for index, pattern in enumerate(provider.match_images):
         if not is_image_pattern(pattern):
             report(f"{path}.matchImages[{index}]", pattern, "must be a domain with optional port and path, no scheme")
     if provider.default_cache_duration is None:
-        report(f"{path}.defaultCacheDuration", None, "must be given")
+        report(f"{path}.defaultCacheDuration", None, "must be set")
     elif provider.default_cache_duration < Duration():
         report(f"{path}.defaultCacheDuration", str(provider.default_cache_duration), "must not be negative")
     versions = protocol_versions()
@@ -107,16 +107,16 @@ def _check_provider(provider: CredentialProvider, path: str, report: Report) -> 
 
 
 def protocol_versions() -> tuple[str, ...]:
-    """Return the versions of the exec protocol that a provider may speak."""
+    """Return the supported versions of the exec protocol."""
     group = identity.current().credential_group
     return tuple(f"{group}/{version}" for version in ("v1alpha1", "v1beta1", "v1"))
 
 
 def is_image_pattern(pattern: str) -> bool:
-    """Tell whether *pattern* has the form ``domain[:port][/path]``."""
+    """Return whether *pattern* has the form ``domain[:port][/path]``."""
     if not pattern or "://" in pattern or any(letter.isspace() for letter in pattern):
         return False
-    if "[" in pattern.partition("/")[0]:  # a bracket is part of a glob here, and an address to a URL
+    if "[" in pattern.partition("/")[0]:  # Part of a glob; a URL parser expects an address.
         return True
     try:
         parts = urlsplit(f"//{pattern}")

@@ -1,4 +1,4 @@
-"""The feature gates of the agent, with stage and default of the described release (spec: config.featureGates)."""
+"""Feature gates of the agent, with stage and default as of Kubernetes 1.29 (spec: config.featureGates)."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ KNOWN: tuple[FeatureGate, ...] = (
     *(FeatureGate(name, Stage.BETA, False) for name in _BETA_OFF),
     *(FeatureGate(name, Stage.ALPHA, False) for name in _ALPHA),
 )
-"""Every gate that concerns the agent. ``TopologyManager`` has no stage of its own in the documents: it guards what was
-beta, and switching it off takes the topology manager's settings away."""
+"""All feature gates of the agent. ``TopologyManager`` has no stage in the specification: it enables the former beta
+feature, and disabling it forbids the settings of the topology manager."""
 
 
 def build_gates(settings: Mapping[str, bool]) -> FeatureGates:
-    """Return the state of all gates under *settings* (the value of ``featureGates``).
+    """Return the state of all feature gates with *settings* (the value of ``featureGates``).
 
     :raises nodeagent.base.gates.GateError: a gate is unknown, or locked to another value.
     """

@@ -1,6 +1,6 @@
-"""The configuration types as data: which fields there are, of what type, with which default, meaning and row.
+"""Description of the configuration fields: type, default, meaning and specification row.
 
-The decoder, the flags, the documentation and ``nodeagent config explain`` all read this one description.
+The decoder, the flags, the documentation and ``nodeagent config explain`` all use it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAMES: dict[Any, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a value must look like: *kind* is a plain class, ``tuple`` (of *item*) or ``dict`` (text to *item*)."""
+    """Type of a value: *kind* is a class, ``tuple`` (of *item*) or ``dict`` (string to *item*)."""
 
     kind: Any
     item: Shape | None = None
@@ -43,7 +43,7 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """The type as the documents call it."""
+        """Name of the type in the documentation."""
         if self.kind is tuple and self.item:
             return f"array of {self.item.name}"
         if self.kind is dict and self.item:
@@ -53,26 +53,26 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One field of one struct."""
+    """Field of a configuration type."""
 
     attribute: str
     wire: str
     shape: Shape
     doc: str
     row: str
-    """Id of the specification row, or empty where the documents name none."""
+    """ID of the specification row, or empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of the whole configuration, by its path from the top."""
+    """Field of the complete configuration, with its path."""
 
     path: str
-    """Names in files joined by dots; ``[]`` follows an array."""
+    """Names in files joined by dots, with ``[]`` after an array."""
     attributes: tuple[str, ...]
     member: Member
     default: Any
-    """Value when nobody sets it; ``None`` inside arrays and for what is unset."""
+    """Default value; ``None`` inside arrays and without a default."""
 
 
 @functools.cache
@@ -98,7 +98,7 @@ def all_fields() -> dict[str, Field]:
 
 @functools.cache
 def _all_fields(_: identity.Identity) -> dict[str, Field]:
-    """Two defaults hold names of the identity in force."""
+    """Return the fields; two defaults depend on the effective identity."""
     return {field.path: field for field in _walk(NodeAgentConfiguration, NodeAgentConfiguration(), "", ())}
 
 
@@ -115,7 +115,7 @@ def _walk(kind: type[ConfigStruct], default: Any, prefix: str, attributes: tuple
 
 
 def is_struct(shape: Shape) -> bool:
-    """Tell whether a value is an object with fields of its own."""
+    """Return whether a value is an object with fields."""
     return (
         isinstance(shape.kind, type) and issubclass(shape.kind, ConfigStruct) and shape.kind is not TimeOrMetaDuration
     )

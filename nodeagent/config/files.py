@@ -1,4 +1,4 @@
-"""Reading configuration files: bounded YAML or JSON in, plain values with our names out."""
+"""Configuration file reader: YAML or JSON with size limits, converted to plain values with native names."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ RELATIVE_PATHS = (
     ("resolvConf",),
     ("volumePluginDir",),
 )
-"""Fields whose relative paths count from the directory of the file that sets them."""
+"""Fields whose paths are relative to the directory of the file that sets them."""
 
 _CREDENTIAL_VERSIONS = ("v1alpha1", "v1beta1", "v1")
 
 
 class UnreadableFile(ConfigError):
-    """A file cannot be read at all, so nothing can be said about what is in it."""
+    """A file cannot be read, so its content cannot be validated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One file: its values under our names, without apiVersion and kind."""
+    """Values of one file by native name, without apiVersion and kind."""
 
     source: str
     kind: str
-    """Native name of the kind."""
-    reference: bool
-    """The file is in the reference form."""
+    """Native kind."""
+    kubelet_format: bool
+    """True if the file has the ``KubeletConfiguration`` format."""
     version: str
-    """The version alone, such as ``v1beta1``."""
+    """Version without group, such as ``v1beta1``."""
     value: dict[str, Any]
     lines: Mapping[str, int]
     """Line by field path."""
 
     def origin(self, path: str, kind: str = "file") -> Origin:
-        """Return where the value at *path* stands."""
-        return Origin(kind, self.source, self.lines.get(path, 0), self.reference)
+        """Return the origin of the value at *path*."""
+        return Origin(kind, self.source, self.lines.get(path, 0), self.kubelet_format)
 
 
 def read_layer(path: str, kinds: Sequence[str]) -> Layer:
-    """Read one file that must be of one of *kinds* (native names).
+    """Read one file whose kind must be one of *kinds* (native names).
 
     :raises UnreadableFile: the file is missing, unreadable or too large.
-    :raises ConfigError: it is not YAML or JSON, not one object, or of another kind or version.
+    :raises ConfigError: it is not valid YAML or JSON, not one object, or of another kind or version.
     """
     try:
         with Path(path).open("rb") as file:
@@ -68,31 +68,31 @@ def read_layer(path: str, kinds: Sequence[str]) -> Layer:
     except yamlsafe.YamlError as error:
         raise ConfigError([Problem(path, "", None, str(error))]) from error
     if not isinstance(document.value, dict):
-        raise ConfigError([Problem(path, "", None, "must hold one object")])
-    kind, reference = _identify(path, document.value, kinds)
+        raise ConfigError([Problem(path, "", None, "must be one object")])
+    kind, kubelet_format = _identify(path, document.value, kinds)
     value = _rename(document.value) if kind == names.NATIVE_KIND else dict(document.value)
     version = str(value.pop("apiVersion")).rpartition("/")[2]
     del value["kind"]
-    table = names.REFERENCE_FIELDS if reference else {}
-    lines = {_text(_native_path(place, table)): line for place, line in document.lines.items() if place}
-    return Layer(path, kind, reference, version, value, lines)
+    table = names.KUBELET_FIELDS if kubelet_format else {}
+    lines = {_text(_native_path(keys, table)): line for keys, line in document.lines.items() if keys}
+    return Layer(path, kind, kubelet_format, version, value, lines)
 
 
 def drop_ins(directory: str) -> Iterator[str]:
     """Yield every ``*.conf`` below *directory* in the order in which they apply.
 
-    :raises UnreadableFile: it is no directory that can be read.
+    :raises UnreadableFile: it is not a readable directory.
     """
     try:
         next(Path(directory).iterdir(), None)
-        found = [path for path in Path(directory).rglob("*.conf") if path.is_file()]
+        match = [path for path in Path(directory).rglob("*.conf") if path.is_file()]
     except OSError as error:
         raise UnreadableFile([Problem(directory, "", None, f"cannot be read: {error.strerror or error}")]) from error
-    yield from (str(path) for path in sorted(found, key=lambda path: path.parts))
+    yield from (str(path) for path in sorted(match, key=lambda path: path.parts))
 
 
 def resolve_paths(layer: Layer) -> None:
-    """Make the relative paths in *layer* absolute, counted from the directory of its file."""
+    """Replace relative paths in *layer* by absolute ones, based on the directory of its file."""
     directory = Path(layer.source).resolve().parent
     for *parents, last in RELATIVE_PATHS:
         target: Any = layer.value
@@ -103,53 +103,53 @@ def resolve_paths(layer: Layer) -> None:
             target[last] = os.path.normpath(directory / text)
 
 
-def reference_path(path: str) -> str:
-    """Return the name that *path* has in a file of the reference form."""
+def kubelet_path(path: str) -> str:
+    """Return the path of the field *path* in the ``KubeletConfiguration`` format."""
     first, dot, rest = path.partition(".")
     key, bracket, index = first.partition("[")
     return _TO_REFERENCE.get(key, key) + bracket + index + dot + rest
 
 
-_TO_REFERENCE = {ours: theirs for theirs, ours in names.REFERENCE_FIELDS.items()}
+_TO_REFERENCE = {ours: theirs for theirs, ours in names.KUBELET_FIELDS.items()}
 
 
 def _identify(path: str, value: Mapping[str, Any], kinds: Sequence[str]) -> tuple[str, bool]:
-    """Return the native kind of a file and whether it is in the reference form, or refuse it."""
+    """Return the native kind of a file and whether it has the ``KubeletConfiguration`` format."""
     known = {
-        (version, spelled): (kind, reference)
+        (version, kind_name): (kind, kubelet_format)
         for kind in kinds
-        for reference in (False, True)
-        for version in _versions(kind, reference)
-        for spelled in [names.REFERENCE_KIND if reference and kind == names.NATIVE_KIND else kind]
+        for kubelet_format in (False, True)
+        for version in _versions(kind, kubelet_format)
+        for kind_name in [names.KUBELET_KIND if kubelet_format and kind == names.NATIVE_KIND else kind]
     }
     version, kind = value.get("apiVersion"), value.get("kind")
-    found = known.get((version, kind)) if isinstance(version, str) and isinstance(kind, str) else None
-    if found:
-        return found
+    match = known.get((version, kind)) if isinstance(version, str) and isinstance(kind, str) else None
+    if match:
+        return match
     problems = []
-    wanted_kinds = sorted({spelled for _, spelled in known})
-    if kind not in wanted_kinds:
-        rule = f"must be {' or '.join(wanted_kinds)}"
+    expected_kinds = sorted({kind_name for _, kind_name in known})
+    if kind not in expected_kinds:
+        rule = f"must be {' or '.join(expected_kinds)}"
         problems.append(Problem(path, "kind", kind, rule if kind else f"is missing; it {rule}"))
-    wanted = sorted({text for text, spelled in known if spelled == kind} or {text for text, _ in known})
-    if version not in wanted:
-        rule = f"must be {' or '.join(wanted)}"
+    expected = sorted({text for text, kind_name in known if kind_name == kind} or {text for text, _ in known})
+    if version not in expected:
+        rule = f"must be {' or '.join(expected)}"
         problems.append(Problem(path, "apiVersion", version, rule if version else f"is missing; it {rule}"))
     raise ConfigError(problems)
 
 
-def _versions(kind: str, reference: bool) -> list[str]:
-    native, other = names.native_version(), names.reference_version()
-    groups = {other, f"kubelet.config.k8s.io/{names.VERSION}"} if reference else {native}
+def _versions(kind: str, kubelet_format: bool) -> list[str]:
+    native, other = names.native_version(), names.kubelet_version()
+    groups = {other, f"kubelet.config.k8s.io/{names.VERSION}"} if kubelet_format else {native}
     if kind != names.CREDENTIAL_KIND:
         return sorted(groups)
     return sorted(f"{group.partition('/')[0]}/{version}" for group in groups for version in _CREDENTIAL_VERSIONS)
 
 
 def _rename(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return *raw* with our names. Names of the reference form are translated only there; values in both forms."""
-    reference = raw.get("kind") == names.REFERENCE_KIND
-    value = {(names.REFERENCE_FIELDS.get(key, key) if reference else key): inner for key, inner in raw.items()}
+    """Return *raw* with native names; only field names depend on the format, names in values do not."""
+    kubelet_format = raw.get("kind") == names.KUBELET_KIND
+    value = {(names.KUBELET_FIELDS.get(key, key) if kubelet_format else key): inner for key, inner in raw.items()}
     gates, entries = value.get("featureGates"), value.get("enforceNodeAllocatable")
     if isinstance(gates, dict):
         value["featureGates"] = {names.GATE_ALIASES.get(name, name): on for name, on in gates.items()}
@@ -163,15 +163,15 @@ def _rename(raw: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-def _native_path(place: yamlsafe.Path, table: Mapping[str, str]) -> yamlsafe.Path:
-    first, *rest = place
+def _native_path(keys: yamlsafe.Path, table: Mapping[str, str]) -> yamlsafe.Path:
+    first, *rest = keys
     if first == "featureGates" and rest:
         rest[0] = names.GATE_ALIASES.get(str(rest[0]), rest[0])
     return (table.get(str(first), first), *rest)
 
 
-def _text(place: yamlsafe.Path) -> str:
+def _text(keys: yamlsafe.Path) -> str:
     path = ""
-    for key in place:
+    for key in keys:
         path = child(path, key)
     return path

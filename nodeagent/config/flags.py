@@ -1,7 +1,7 @@
-"""The command line of the daemon: flags that are settings of their own, and one flag a configuration field.
+"""Command line of the daemon: node flags, and one flag per configuration field.
 
-Flags read as the field's operators write them: underscores are dashes, a boolean needs no value and never takes the
-next word, lists and maps are comma-separated and may be given several times. A flag wins over the files.
+Flags follow kubelet conventions: underscores are dashes, a boolean needs no value and never consumes the
+next argument, lists and maps are comma-separated and may be repeated. A flag takes precedence over the files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nodeagent import __version__
 from nodeagent.config import flagvalues
 from nodeagent.config.codec import nearest
 from nodeagent.config.fields import all_fields
-from nodeagent.config.nodeflags import IDENTITY_FLAGS, NODE_FLAGS, REFUSED_FLAGS, read_settings
+from nodeagent.config.nodeflags import IDENTITY_FLAGS, NODE_FLAGS, UNSUPPORTED_FLAGS, read_settings
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import Problem
 
@@ -56,10 +56,10 @@ _SPECIAL: dict[str, tuple[str, ...]] = {
     "tracing.endpoint": ("tracing-endpoint",),
     "tracing.samplingRatePerMillion": ("tracing-sampling-rate-per-million",),
 }
-"""Fields whose flag is not the field's name with dashes, the first name being ours."""
+"""Fields whose flag is not the name of the field with dashes; the first name is the native one."""
 
 _STRUCTURED = frozenset({"shutdownGracePeriodByPodPriority"})
-"""Fields that only a file can set."""
+"""Fields without a flag."""
 
 _LASTING = frozenset({"v", "vmodule", "log-flush-frequency", "provider-id"})
 """Flags of fields that are not deprecated."""
@@ -67,22 +67,22 @@ _LASTING = frozenset({"v", "vmodule", "log-flush-frequency", "provider-id"})
 
 @dataclass(frozen=True, slots=True)
 class FieldFlag:
-    """A flag that sets a field of the configuration."""
+    """Flag that sets a field of the configuration."""
 
     name: str
     path: str
     boolean: bool
     read: Callable[[Sequence[str]], Any]
-    """Turns the texts given into the plain value that a file would hold.
+    """Convert the arguments to the plain value of a file.
 
-    :raises ValueError: a text is not what the field takes; the message is a sentence part.
+    :raises ValueError: an argument is invalid; the message is a predicate.
     """
     doc: str
 
 
 @dataclass(slots=True)
 class Flags:
-    """What a command line says."""
+    """Parsed command line."""
 
     settings: NodeSettings
     overrides: list[tuple[str, Any, str]] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Flags:
 
 
 class FlagParser(argparse.ArgumentParser):
-    """An argument parser that reads flags the way operators of node agents write them."""
+    """Argument parser that follows kubelet conventions."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("allow_abbrev", False)
@@ -103,7 +103,7 @@ class FlagParser(argparse.ArgumentParser):
 
 
 def normalize(arguments: Sequence[str]) -> list[str]:
-    """Return the command line with dashes for underscores in flag names and an explicit value for every boolean."""
+    """Return the command line with dashes instead of underscores in flag names and explicit values of booleans."""
     booleans = _booleans()
     result: list[str] = []
     for position, argument in enumerate(arguments):
@@ -126,14 +126,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     deprecated = parser.add_argument_group("configuration fields", "deprecated: set the field in the file")
     for flag in field_flags().values():
         _add(logging if flag.name in _LASTING else deprecated, flag.name, f"{flag.path}: {flag.doc}")
-    for name in REFUSED_FLAGS:
+    for name in UNSUPPORTED_FLAGS:
         parser.add_argument(f"--{name}", action="append", dest=_dest(name), nargs="?", help=argparse.SUPPRESS)
 
 
 def parse(arguments: Sequence[str]) -> Flags:
-    """Read a command line; also what is no flag at all stands in ``problems``.
+    """Parse a command line; unexpected arguments are added to ``problems``.
 
-    :raises SystemExit: help or the version was asked for and printed.
+    :raises SystemExit: help or the version was requested and printed.
     """
     parser = FlagParser(prog="nodeagent", description="Run the node agent.")
     add_flags(parser)
@@ -141,16 +141,16 @@ def parse(arguments: Sequence[str]) -> Flags:
     namespace, rest = parser.parse_known_args(arguments)
     flags = read_flags(namespace)
     known = [*field_flags(), *(flag.name for flag in (*NODE_FLAGS, *IDENTITY_FLAGS))]
-    for word in rest:
-        name = word.partition("=")[0]
+    for argument in rest:
+        name = argument.partition("=")[0]
         near = nearest(name.lstrip("-"), known) if name.startswith("-") else ""
-        rule = "is not a known flag" if name.startswith("-") else "is not expected here"
+        rule = "is not a known flag" if name.startswith("-") else "is an unexpected argument"
         flags.problems.append(Problem("command line", "", name, rule + (f"; did you mean --{near}?" if near else "")))
     return flags
 
 
 class _Version(argparse.Action):
-    """``--version`` prints one line for people, ``--version=raw`` the bare number."""
+    """Action that prints name and version for ``--version``, and only the version for ``--version=raw``."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
         del namespace, option_string
@@ -159,22 +159,26 @@ class _Version(argparse.Action):
 
 
 def read_flags(namespace: argparse.Namespace) -> Flags:
-    """Turn parsed arguments into settings and overrides; whatever is wrong stands in ``problems``."""
-    given = {key[5:]: texts for key, texts in vars(namespace).items() if key.startswith("flag:") and texts is not None}
-    problems = [Problem(f"--{name}", "", None, reason) for name, reason in REFUSED_FLAGS.items() if name in given]
-    flags = Flags(read_settings(given, problems), problems=problems)
+    """Convert parsed arguments to settings and overrides; errors are added to ``problems``."""
+    specified = {
+        key[5:]: texts for key, texts in vars(namespace).items() if key.startswith("flag:") and texts is not None
+    }
+    problems = [
+        Problem(f"--{name}", "", None, reason) for name, reason in UNSUPPORTED_FLAGS.items() if name in specified
+    ]
+    flags = Flags(read_settings(specified, problems), problems=problems)
     deprecated = []
     for flag in field_flags().values():
-        if flag.name not in given:
+        if flag.name not in specified:
             continue
         try:
-            value = flag.read(given[flag.name])
+            value = flag.read(specified[flag.name])
         except ValueError as error:
-            shown = None if flag.path == "staticPodURLHeader" else given[flag.name][-1]
+            shown = None if flag.path == "staticPodURLHeader" else specified[flag.name][-1]
             problems.append(Problem(f"--{flag.name}", "", shown, str(error)))
             continue
         if flag.path == "seccompDefault" and value is False:
-            continue  # the flag can only switch on what the file leaves off
+            continue  # The flag can only enable it.
         flags.overrides.append((flag.path, value, f"--{flag.name}"))
         if flag.name not in _LASTING:
             deprecated.append(f"--{flag.name} ({flag.path})")

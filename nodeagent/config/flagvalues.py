@@ -1,4 +1,4 @@
-"""From the text of a flag to the plain value that a file would hold."""
+"""Conversion of flag arguments to the plain values of a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
 
 def reader(path: str, shape: Shape) -> Reader | None:
-    """Return how a flag of the field at *path* is read, or ``None`` when its type has no flag form."""
+    """Return the reader for the flag of the field at *path*, or ``None`` if its type has none."""
     if path in _SPECIAL:
         return _SPECIAL[path]
     if shape.kind is tuple and shape.item and shape.item.kind is str:
@@ -38,12 +38,12 @@ def reader(path: str, shape: Shape) -> Reader | None:
 
 
 def last(texts: Sequence[str]) -> str:
-    """Return the text given last."""
+    """Return the last argument."""
     return texts[-1]
 
 
 def boolean(texts: Sequence[str]) -> bool:
-    """Read a boolean as flags write it: ``true``, ``t``, ``1`` and their opposites."""
+    """Parse a boolean: ``true``, ``t``, ``1`` and their opposites."""
     if texts[-1] in _TRUE:
         return True
     if texts[-1] in _FALSE:
@@ -52,15 +52,15 @@ def boolean(texts: Sequence[str]) -> bool:
 
 
 def integer(texts: Sequence[str]) -> int:
-    """Read a whole number."""
+    """Parse an integer."""
     text = texts[-1]
     if not text.removeprefix("-").isdecimal() or not text.isascii() or len(text) > 30:
-        raise ValueError("must be a whole number")
+        raise ValueError("must be an integer")
     return int(text)
 
 
 def number(texts: Sequence[str]) -> float:
-    """Read a number."""
+    """Parse a number."""
     try:
         return float(texts[-1])
     except ValueError:
@@ -68,17 +68,17 @@ def number(texts: Sequence[str]) -> float:
 
 
 def strings(texts: Sequence[str]) -> list[str]:
-    """Read ``a,b``; an empty text is an empty list."""
+    """Parse ``a,b``; an empty argument is an empty list."""
     return list(_items(texts))
 
 
 def pairs(texts: Sequence[str], separator: str = "=") -> dict[str, str]:
-    """Read ``a=1,b=2``; an empty text is an empty map."""
+    """Parse ``a=1,b=2``; an empty argument is an empty map."""
     result = {}
     for item in _items(texts):
         key, found, value = item.partition(separator)
         if not found or not key.strip():
-            raise ValueError(f"has the item {item!r}, which is not KEY{separator}VALUE")
+            raise ValueError(f"has the item {item!r}, must be KEY{separator}VALUE")
         result[key.strip()] = value.strip()
     return result
 
@@ -96,7 +96,7 @@ def _gates(texts: Sequence[str]) -> dict[str, bool]:
 
 
 def _headers(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Read ``name:value,…``; nothing of a wrong item is repeated, since it may be a secret."""
+    """Parse ``name:value,…``; errors do not quote an item, because it may be a secret."""
     result: dict[str, list[str]] = {}
     for item in _items(texts):
         name, colon, value = item.partition(":")
@@ -107,24 +107,24 @@ def _headers(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _taints(texts: Sequence[str]) -> list[dict[str, str]]:
-    """Read ``key=value:effect,…``."""
+    """Parse ``key=value:effect,…``."""
     result = []
     for item in _items(texts):
         front, colon, effect = item.rpartition(":")
         key, _, value = front.partition("=")
         if not colon or not key:
-            raise ValueError(f"has the item {item!r}, which is not KEY=VALUE:EFFECT")
+            raise ValueError(f"has the item {item!r}, must be KEY=VALUE:EFFECT")
         result.append({"key": key, "value": value, "effect": effect})
     return result
 
 
 def _reserved_memory(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Read ``0:memory=1Gi,hugepages-2M=2Gi;1:memory=1Gi``."""
+    """Parse ``0:memory=1Gi,hugepages-2M=2Gi;1:memory=1Gi``."""
     result: list[dict[str, Any]] = []
     for item in filter(None, (part.strip() for text in texts for part in text.split(";"))):
         node, colon, limits = item.partition(":")
         if not colon:
-            raise ValueError(f"has the item {item!r}, which is not NODE:TYPE=AMOUNT,…")
+            raise ValueError(f"has the item {item!r}, must be NODE:TYPE=AMOUNT,…")
         result.append({"numaNode": integer([node.strip()]), "limits": pairs([limits])})
     return result
 

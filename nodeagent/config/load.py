@@ -1,7 +1,7 @@
-"""From a command line to one frozen configuration, with the origin of every value.
+"""Load the configuration from command line and files, with the origin of every value.
 
-Defaults, then the file, then drop-ins in name order, then flags; a later one wins, feature gates merge key by key.
-What is wrong anywhere is reported at once. Unlike the reference, there are no second, looser defaults for a command
+Order: defaults, file, drop-ins by name, flags; later values take precedence, feature gates are merged per key.
+All problems are reported together. Unlike the kubelet, there is no second set of defaults for a command
 line without a file.
 """
 
@@ -15,7 +15,7 @@ from nodeagent.base import identity
 from nodeagent.base.gates import FeatureGates, GateError
 from nodeagent.config.codec import child, decode, encode
 from nodeagent.config.features import build_gates
-from nodeagent.config.files import Layer, drop_ins, read_layer, reference_path, resolve_paths
+from nodeagent.config.files import Layer, drop_ins, kubelet_path, read_layer, resolve_paths
 from nodeagent.config.flags import Flags, parse
 from nodeagent.config.names import NATIVE_KIND
 from nodeagent.config.tree import Origin, Tree
@@ -25,37 +25,37 @@ from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ConfigError, Problem
 
-_SECRET = "staticPodURLHeader"  # noqa: S105  a field name
+_SECRET = "staticPodURLHeader"  # noqa: S105  (the name of a field)
 _MASK = "<masked>"
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration that keeps every rule."""
+    """Valid configuration."""
 
     config: NodeAgentConfiguration
     settings: NodeSettings
     gates: FeatureGates
     provenance: Tree
-    """``provenance.origin(path)`` tells where a value came from."""
+    """Origin of each value, see ``provenance.origin(path)``."""
     warnings: tuple[str, ...]
-    """What is accepted and deserves a word at start, a sentence each."""
+    """One message per accepted setting that deserves attention, for the log at start."""
 
 
 def load_configuration(arguments: Sequence[str]) -> Loaded:
-    """Read a command line and the files that it names; the one call that the program makes.
+    """Load the configuration of a command line and its files; the entry point of the package.
 
-    Puts the identity that flags give in force first, because defaults depend on it.
+    Sets the identity from the flags first, because defaults depend on it.
 
-    :param arguments: the flags of the daemon, without the program's name and subcommand.
-    :raises ConfigError: something is wrong; carries every problem found.
-    :raises SystemExit: ``--help`` or ``--version`` was given, or a flag without the value it needs (exit code 2).
+    :param arguments: flags of the daemon, without the name of the executable and the subcommand.
+    :raises ConfigError: the configuration is invalid; lists all problems.
+    :raises SystemExit: ``--help`` or ``--version`` is set, or a flag without its required value (exit code 2).
     """
     return load(parse(arguments))
 
 
 def load(flags: Flags) -> Loaded:
-    """Read the files that *flags* name and lay the flags over them; see :func:`load_configuration`."""
+    """Read the files of *flags* and apply the flags; see :func:`load_configuration`."""
     identity.configure(flags.settings.identity)
     collector = _Collector(flags.problems)
     layers = _read_layers(flags.settings, collector)
@@ -66,22 +66,22 @@ def load(flags: Flags) -> Loaded:
     for index, layer in enumerate(layers):
         kind = "drop-in" if index or not flags.settings.config else "file"
         tree.merge(layer.value, lambda path, layer=layer, kind=kind: layer.origin(path, kind))  # type: ignore[misc]
-    warnings = [*flags.warnings, *drop_unset(tree, reference=bool(layers) and layers[0].reference)]
+    warnings = [*flags.warnings, *drop_unset(tree, kubelet_format=bool(layers) and layers[0].kubelet_format)]
     for path, value, flag in flags.overrides:
         _override(tree, path, value, Origin("flag", flag))
-    warnings += fill_dependent(tree, reference=bool(layers) and layers[0].reference)
+    warnings += fill_dependent(tree, kubelet_format=bool(layers) and layers[0].kubelet_format)
     return _finish(tree, flags, collector, warnings)
 
 
 def masked(config: NodeAgentConfiguration) -> dict[str, Any]:
-    """Return *config* as plain values for display: header values, which may be credentials, are hidden."""
+    """Return *config* as plain values for display; header values, which may be credentials, are masked."""
     plain: dict[str, Any] = encode(config)
     plain[_SECRET] = {name: [_MASK] * len(values) for name, values in plain[_SECRET].items()}
     return plain
 
 
 class _Collector:
-    """Gathers problems, one a path and place, and hides what may be secret."""
+    """Collector of problems, one per path and origin, that masks possible secrets."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)
@@ -89,44 +89,44 @@ class _Collector:
         self._wrong: list[str] = []
 
     def of(self, layer: Layer) -> Callable[[str, object, str], None]:
-        """Return a report for what is wrong in one file whatever the others say."""
+        """Return the report function for decoding errors of one file."""
         return lambda path, value, rule: self.add(layer.origin(path), path, value, rule, typed=True)
 
     def add(self, origin: Origin, path: str, value: object, rule: str, *, typed: bool = False) -> None:
-        """Note a problem; *typed* ones say that the value is no value at all, so no other rule about it counts."""
+        """Add a problem; after a *typed* one, a decoding error, further problems of the value are ignored."""
         if not typed and any(path == wrong or path.startswith((f"{wrong}.", f"{wrong}[")) for wrong in self._wrong):
             return
         if typed:
             self._wrong.append(path)
-        if (origin.place, path) in self._seen and typed:
+        if (origin.location, path) in self._seen and typed:
             return
-        self._seen.add((origin.place, path))
+        self._seen.add((origin.location, path))
         if path.startswith(_SECRET):
             value = None
-        shown = reference_path(path) if origin.reference else path
-        place = "configuration" if origin.kind == "default" else origin.place
-        self.problems.append(Problem(place, shown, value, rule))
+        shown_path = kubelet_path(path) if origin.kubelet_format else path
+        location = "configuration" if origin.kind == "default" else origin.location
+        self.problems.append(Problem(location, shown_path, value, rule))
 
 
 def _read_layers(settings: NodeSettings, collector: _Collector) -> list[Layer]:
     paths = [settings.config] if settings.config else []
-    layers, unread = [], None
+    layers, read_error = [], None
     try:
         if settings.config_dir:
             paths += drop_ins(settings.config_dir)
     except ConfigError as error:
         collector.problems += error.problems
-        unread = error
+        read_error = error
     for path in paths:
         try:
             layers.append(read_layer(path, [NATIVE_KIND]))
         except ConfigError as error:
             collector.problems += error.problems
-            unread = error
-    if unread is not None:
+            read_error = error
+    if read_error is not None:
         for layer in layers:
             decode(NodeAgentConfiguration, layer.value, collector.of(layer))
-        raise type(unread)(collector.problems)
+        raise type(read_error)(collector.problems)
     return layers
 
 
@@ -138,7 +138,7 @@ def _override(tree: Tree, path: str, value: Any, origin: Origin) -> None:
 
 
 def _finish(tree: Tree, flags: Flags, collector: _Collector, warnings: list[str]) -> Loaded:
-    """Turn the merged values into the configuration and check it as a whole."""
+    """Decode the merged values and validate the complete configuration."""
     config = decode(
         NodeAgentConfiguration,
         tree.value,
@@ -150,8 +150,8 @@ def _finish(tree: Tree, flags: Flags, collector: _Collector, warnings: list[str]
         for problem in error.problems:
             path = child("featureGates", problem.name)
             collector.add(tree.origin(path), path, problem.value, problem.rule)
-        refused = {problem.name for problem in error.problems}
-        gates = build_gates({name: on for name, on in config.feature_gates.items() if name not in refused})
+        rejected = {problem.name for problem in error.problems}
+        gates = build_gates({name: on for name, on in config.feature_gates.items() if name not in rejected})
     warnings += gates.warnings()
     warnings += validate(config, gates, lambda path, value, rule: collector.add(tree.origin(path), path, value, rule))
     for path in ("iptablesMasqueradeBit", "iptablesDropBit"):

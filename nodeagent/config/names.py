@@ -1,6 +1,6 @@
-"""How configuration names are spelled: field names on the wire, and the names that existing files use instead.
+"""Names in configuration files: native ones and those of the ``KubeletConfiguration`` format.
 
-One table for both directions: reading a file in the reference form, and telling someone who mixes the two.
+The same table translates files of that format and suggests names when a file mixes both.
 """
 
 from __future__ import annotations
@@ -8,22 +8,22 @@ from __future__ import annotations
 from nodeagent.base import identity
 
 NATIVE_KIND = "NodeAgentConfiguration"
-REFERENCE_KIND = "KubeletConfiguration"
+KUBELET_KIND = "KubeletConfiguration"
 CREDENTIAL_KIND = "CredentialProviderConfig"
 SOURCE_KIND = "SerializedNodeConfigSource"
 VERSION = "v1beta1"
 
-REFERENCE_FIELDS = {
+KUBELET_FIELDS = {
     "kubeletCgroups": "nodeagentCgroups",
     "kubeReserved": "platformReserved",
     "kubeReservedCgroup": "platformReservedCgroup",
     "kubeAPIQPS": "platformAPIQPS",
     "kubeAPIBurst": "platformAPIBurst",
 }
-"""Top-level field in the reference form → our field; every other field has the same name."""
+"""Native top-level field by its name in ``KubeletConfiguration``; all other fields have the same name."""
 
 ENFORCEMENTS = {"kube-reserved": "platform-reserved"}
-"""Other spelling of an entry of ``enforceNodeAllocatable`` → ours."""
+"""Native entry of ``enforceNodeAllocatable`` by its kubelet name."""
 
 GATE_ALIASES = {
     "RuntimeClassInImageCriAPI": "RuntimeClassInImageCriApi",
@@ -37,14 +37,14 @@ GATE_ALIASES = {
     "KubeletTracing": "NodeAgentTracing",
     "RotateKubeletServerCertificate": "RotateNodeAgentServerCertificate",
 }
-"""Other spelling of a feature gate → ours; both are accepted wherever a gate is named."""
+"""Native feature gate by its kubelet name; both are accepted."""
 
 
 def native_version() -> str:
-    """Return the apiVersion of the native form."""
+    """Return the apiVersion of the native format."""
     return f"{identity.current().config_group}/{VERSION}"
 
 
-def reference_version() -> str:
-    """Return the apiVersion under which existing files carry the same kinds."""
-    return f"{identity.current().reference_config_group}/{VERSION}"
+def kubelet_version() -> str:
+    """Return the apiVersion of the ``KubeletConfiguration`` format."""
+    return f"{identity.current().kubelet_config_group}/{VERSION}"

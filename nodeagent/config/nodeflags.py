@@ -1,4 +1,4 @@
-"""The flags that have no field in the configuration, and how they become :class:`NodeSettings`."""
+"""Flags without a configuration field, and their conversion to :class:`NodeSettings`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nodeagent.errors import Problem
 
 @dataclass(frozen=True, slots=True)
 class NodeFlag:
-    """A flag that sets *attribute* of the settings, or of the identity."""
+    """Flag that sets *attribute* of the settings, or of the identity."""
 
     name: str
     attribute: str
@@ -38,13 +38,13 @@ def _node_ips(texts: Sequence[str]) -> tuple[str, ...]:
     try:
         parsed = [ip_address(text) for text in addresses]
     except ValueError:
-        raise ValueError("must be an IP address, or one of each family joined by a comma") from None
+        raise ValueError("must be an IP address, or one per family joined by a comma") from None
     if len(parsed) > 2 or len({address.version for address in parsed}) != len(parsed):
-        raise ValueError("must be one IP address, or one of each family")
+        raise ValueError("must be one IP address, or one per family")
     if any(address.is_multicast for address in parsed):
         raise ValueError("must not be a multicast address")
     if len(parsed) == 2 and any(address.is_unspecified for address in parsed):
-        raise ValueError("must not be unspecified in a pair")
+        raise ValueError("must not be unspecified if there are two")
     return tuple(str(address) for address in parsed)
 
 
@@ -68,13 +68,13 @@ NODE_FLAGS = (
     NodeFlag(
         "disable-plugin",
         "disabled_plugins",
-        "name of a plugin to leave out; may be repeated",
+        "name of a plugin to disable; may be repeated",
         lambda texts: tuple(flagvalues.strings(texts)),
     ),
-    NodeFlag("kubeconfig", "kubeconfig", "access to the API server; without it the node works alone"),
-    NodeFlag("bootstrap-kubeconfig", "bootstrap_kubeconfig", "access just good enough to request a certificate"),
+    NodeFlag("kubeconfig", "kubeconfig", "access to the API server; without it the node is standalone"),
+    NodeFlag("bootstrap-kubeconfig", "bootstrap_kubeconfig", "credentials for requesting a client certificate"),
     NodeFlag("hostname-override", "node_name", "name of the node instead of the host name"),
-    NodeFlag("node-ip", "node_ips", "address of the node, or one of each family", _node_ips),
+    NodeFlag("node-ip", "node_ips", "address of the node, or one per family", _node_ips),
     NodeFlag("node-labels", "node_labels", "labels of the node at registration: k=v,…", flagvalues.pairs),
     NodeFlag("root-dir", "root_dir", "directory of pods and checkpoints", _directory),
     NodeFlag("cert-dir", "cert_dir", "directory of generated certificates"),
@@ -89,7 +89,7 @@ NODE_FLAGS = (
         "directory of the credential providers' executables",
     ),
     NodeFlag("runtime-cgroups", "runtime_cgroups", "cgroup of the container runtime"),
-    NodeFlag("pod-infra-container-image", "pod_infra_container_image", "sandbox image that collection keeps"),
+    NodeFlag("pod-infra-container-image", "pod_infra_container_image", "sandbox image exempt from garbage collection"),
     NodeFlag("cloud-provider", "cloud_provider", "empty or external", _cloud_provider),
     NodeFlag(
         "register-schedulable",
@@ -98,7 +98,7 @@ NODE_FLAGS = (
         flagvalues.boolean,
         boolean=True,
     ),
-    NodeFlag("lock-file", "lock_file", "file that only one agent may hold"),
+    NodeFlag("lock-file", "lock_file", "file that only one agent can lock"),
     NodeFlag(
         "exit-on-lock-contention",
         "exit_on_lock_contention",
@@ -109,19 +109,19 @@ NODE_FLAGS = (
     NodeFlag(
         "minimum-container-ttl-duration",
         "minimum_container_ttl_duration",
-        "age below which no dead container is removed",
+        "minimum age of a dead container before it is removed",
         _duration,
     ),
     NodeFlag(
         "maximum-dead-containers-per-container",
         "maximum_dead_containers_per_container",
-        "old instances kept of a container",
+        "dead instances to retain per container",
         flagvalues.integer,
     ),
     NodeFlag(
         "maximum-dead-containers",
         "maximum_dead_containers",
-        "old containers kept on the node; negative sets no limit",
+        "dead containers to retain on the node; negative disables the limit",
         flagvalues.integer,
     ),
 )
@@ -133,39 +133,39 @@ IDENTITY_FLAGS = (
     NodeFlag("platform-dir", "platform_dir", "name in file system paths"),
     NodeFlag("system-namespace", "system_namespace", "namespace of the system's objects"),
     NodeFlag("node-lease-namespace", "node_lease_namespace", "namespace of node leases"),
-    NodeFlag("hint-chain", "hint_chain", "firewall chain that other components look for"),
-    NodeFlag("component", "component", "what the agent calls itself in events and requests"),
+    NodeFlag("hint-chain", "hint_chain", "firewall chain that other components check for"),
+    NodeFlag("component", "component", "name of the agent in events and requests"),
 )
 
-REFUSED_FLAGS = {
+UNSUPPORTED_FLAGS = {
     "cloud-config": "is not supported: cloud providers run outside the node agent (--cloud-provider=external)",
     "experimental-mounter-path": "is not supported: volumes are mounted by the agent itself",
-    "experimental-allocatable-ignore-eviction": "is not supported: eviction thresholds always count",
-    "keep-terminated-pod-volumes": "is not supported: volumes of ended pods are always removed",
+    "experimental-allocatable-ignore-eviction": "is not supported: eviction thresholds always apply",
+    "keep-terminated-pod-volumes": "is not supported: volumes of terminated pods are always removed",
 }
-"""Flags that an existing command line may hold and that cannot be honoured, with the reason."""
+"""Flags of existing command lines that are not supported, with the reason."""
 
 
-def read_settings(given: Mapping[str, Sequence[str]], problems: list[Problem]) -> NodeSettings:
-    """Build the settings from the texts given by flag name; wrong ones are added to *problems* and left out."""
-    values = _read(NODE_FLAGS, given, problems)
-    names = _read(IDENTITY_FLAGS, given, problems)
+def read_settings(specified: Mapping[str, Sequence[str]], problems: list[Problem]) -> NodeSettings:
+    """Return the settings for arguments by flag name; invalid ones are added to *problems* and omitted."""
+    values = _read(NODE_FLAGS, specified, problems)
+    names = _read(IDENTITY_FLAGS, specified, problems)
     for name in [name for name, text in names.items() if not text]:
         problems.append(Problem(f"--{name.replace('_', '-')}", "", names.pop(name), "must not be empty"))
-    used = dataclasses.replace(identity.current(), **names)
-    settings = NodeSettings(**{**values, "identity": used, "node_name": _node_name(values.get("node_name", ""))})
-    problems += _check(settings, used)
+    effective = dataclasses.replace(identity.current(), **names)
+    settings = NodeSettings(**{**values, "identity": effective, "node_name": _node_name(values.get("node_name", ""))})
+    problems += _check(settings, effective)
     return settings
 
 
-def _read(flags: Sequence[NodeFlag], given: Mapping[str, Sequence[str]], problems: list[Problem]) -> dict[str, Any]:
+def _read(flags: Sequence[NodeFlag], specified: Mapping[str, Sequence[str]], problems: list[Problem]) -> dict[str, Any]:
     values = {}
     for flag in flags:
-        if flag.name in given:
+        if flag.name in specified:
             try:
-                values[flag.attribute] = flag.read(given[flag.name])
+                values[flag.attribute] = flag.read(specified[flag.name])
             except ValueError as error:
-                problems.append(Problem(f"--{flag.name}", "", given[flag.name][-1], str(error)))
+                problems.append(Problem(f"--{flag.name}", "", specified[flag.name][-1], str(error)))
     return values
 
 
@@ -173,21 +173,21 @@ def _node_name(override: str) -> str:
     return (override or socket.gethostname()).strip().lower()
 
 
-def _check(settings: NodeSettings, used: identity.Identity) -> list[Problem]:
+def _check(settings: NodeSettings, names: identity.Identity) -> list[Problem]:
     problems = []
 
     def wrong(flag: str, value: object, rule: str) -> None:
         problems.append(Problem(f"--{flag}", "", value, rule))
 
     if subdomain_problems(settings.node_name):
-        wrong("hostname-override", settings.node_name, "must give the node a lower-case DNS name")
+        wrong("hostname-override", settings.node_name, "must be a DNS name in lower case")
     for key, value in settings.node_labels.items():
         if qualified_name_problems(key):
             wrong("node-labels", key, "must have keys that are qualified names")
         elif label_value_problems(value):
             wrong("node-labels", value, f"must have a label value for {key}")
-        elif not may_label_itself(key, used):
-            wrong("node-labels", key, f"must not be set by a node below {used.label_domain} or {used.api_domain}")
+        elif not may_label_itself(key, names):
+            wrong("node-labels", key, f"must not be set by a node below {names.label_domain} or {names.api_domain}")
     config, directory = settings.image_credential_provider_config, settings.image_credential_provider_bin_dir
     if config and not directory:
         wrong("image-credential-provider-config", config, "needs --image-credential-provider-bin-dir")
@@ -198,13 +198,13 @@ def _check(settings: NodeSettings, used: identity.Identity) -> list[Problem]:
     return problems
 
 
-def may_label_itself(key: str, used: identity.Identity) -> bool:
-    """Tell whether a node may set the label *key* on its own object."""
+def may_label_itself(key: str, names: identity.Identity) -> bool:
+    """Return whether a node may set the label *key* on its object."""
     prefix, slash, name = key.rpartition("/")
-    platform, api = used.label_domain, used.api_domain
+    platform, api = names.label_domain, names.api_domain
     if not slash or not any(prefix == domain or prefix.endswith(f".{domain}") for domain in (platform, api)):
         return True
-    for free in (f"{used.component}.{platform}", f"node.{platform}"):
+    for free in (f"{names.component}.{platform}", f"node.{platform}"):
         if prefix == free or prefix.endswith(f".{free}"):
             return True
     allowed = {

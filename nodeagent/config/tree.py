@@ -1,4 +1,4 @@
-"""Configuration in layers: plain values merged one over the other, each value knowing where it came from."""
+"""Merged configuration layers: plain values and the origin of each."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _LAST = re.compile(r"(\[[^\]]*\]|\.[^.\[\]]+)$")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value came from."""
+    """Origin of a value."""
 
     kind: str
     """``default``, ``file``, ``drop-in`` or ``flag``."""
     where: str = ""
-    """The file or the flag."""
+    """File or flag."""
     line: int = 0
-    reference: bool = False
-    """The file is in the reference form, and so are the names in it."""
+    kubelet_format: bool = False
+    """True if the file has the ``KubeletConfiguration`` format, with its names."""
 
     def __str__(self) -> str:
         if not self.where:
             return self.kind
-        return f"{self.kind} {self.place}"
+        return f"{self.kind} {self.location}"
 
     @property
-    def place(self) -> str:
-        """The file with the line, or the flag."""
+    def location(self) -> str:
+        """File with line, or flag."""
         return f"{self.where}:{self.line}" if self.line else self.where or self.kind
 
 
@@ -39,21 +39,21 @@ DEFAULT = Origin("default")
 
 
 class Tree:
-    """The merged plain values and the origin of each; ``null`` in a later layer takes a value away again."""
+    """Merged plain values and their origins; ``null`` in a later layer removes a value."""
 
     def __init__(self) -> None:
         self.value: dict[str, Any] = {}
         self._origins: dict[str, Origin] = {}
 
     def merge(self, patch: Mapping[str, Any], origin: Callable[[str], Origin]) -> None:
-        """Lay *patch* over the values so far: objects are merged, everything else is replaced.
+        """Merge *patch* into the current values: objects are merged, all other values are replaced.
 
-        :param origin: tells where the value at a path of *patch* came from.
+        :param origin: returns the origin of the value at a path of *patch*.
         """
         self._merge(self.value, patch, "", origin)
 
     def replace(self, path: tuple[str, ...], value: Any, origin: Origin) -> None:
-        """Put *value* at *path*, whatever was there before."""
+        """Set the value at *path*, replacing the current one."""
         target, text = self.value, ""
         for key in path[:-1]:
             text = child(text, key)
@@ -61,11 +61,11 @@ class Tree:
             target[key] = target = dict(inner) if isinstance(inner, dict) else {}
         text = child(text, path[-1])
         target[path[-1]] = value
-        self._forget(text)
-        self._note(text, value, lambda _: origin)
+        self._discard(text)
+        self._record(text, value, lambda _: origin)
 
     def remove(self, path: tuple[str, ...]) -> None:
-        """Take the value at *path* away, as if nobody had set it."""
+        """Remove the value at *path*, so that it is unset."""
         target = self.value
         for key in path[:-1]:
             target = target[key]
@@ -73,7 +73,7 @@ class Tree:
         text = ""
         for key in path:
             text = child(text, key)
-        self._forget(text)
+        self._discard(text)
 
     def get(self, path: tuple[str, ...]) -> Any:
         """Return the value at *path*, or ``None``."""
@@ -85,7 +85,7 @@ class Tree:
         return value
 
     def origin(self, path: str) -> Origin:
-        """Return where the value at *path* came from; a member without its own origin shares that around it."""
+        """Return the origin of the value at *path*; a field without a recorded origin has that of its object."""
         while path:
             if path in self._origins:
                 return self._origins[path]
@@ -96,15 +96,19 @@ class Tree:
         return DEFAULT
 
     def describe(self, path: str) -> str:
-        """Tell where the value of a field came from; a map that several places wrote to names each of them."""
-        own = self._origins.get(path, DEFAULT)
+        """Return the origin of a field as text; all origins for a map that several files or flags set."""
+        origin = self._origins.get(path, DEFAULT)
         if not isinstance(self.get(tuple(path.split("."))), dict):
-            return str(own)
-        inner = [str(origin) for known, origin in self._origins.items() if known.startswith((f"{path}.", f"{path}["))]
-        return ", ".join(dict.fromkeys(inner)) or str(own)
+            return str(origin)
+        inner = [
+            str(inner_origin)
+            for known, inner_origin in self._origins.items()
+            if known.startswith((f"{path}.", f"{path}["))
+        ]
+        return ", ".join(dict.fromkeys(inner)) or str(origin)
 
     def origins(self) -> Iterator[tuple[str, Origin]]:
-        """Yield every path that somebody set, with its origin."""
+        """Yield every path that is set, with its origin."""
         yield from sorted(self._origins.items())
 
     def _merge(
@@ -114,24 +118,24 @@ class Tree:
             here = child(path, key)
             if value is None:
                 target.pop(key, None)
-                self._forget(here)
+                self._discard(here)
             elif isinstance(value, dict):
                 if not isinstance(target.get(key), dict):
                     target[key] = {}
-                    self._forget(here)
+                    self._discard(here)
                 self._origins[here] = origin(here)
                 self._merge(target[key], value, here, origin)
             else:
                 target[key] = value
-                self._forget(here)
-                self._note(here, value, origin)
+                self._discard(here)
+                self._record(here, value, origin)
 
-    def _note(self, path: str, value: Any, origin: Callable[[str], Origin]) -> None:
+    def _record(self, path: str, value: Any, origin: Callable[[str], Origin]) -> None:
         self._origins[path] = origin(path)
         if isinstance(value, dict | list):
             for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-                self._note(child(path, key), inner, origin)
+                self._record(child(path, key), inner, origin)
 
-    def _forget(self, path: str) -> None:
+    def _discard(self, path: str) -> None:
         for known in [known for known in self._origins if known == path or known.startswith((f"{path}.", f"{path}["))]:
             del self._origins[known]

@@ -1,8 +1,8 @@
-"""Values that stand in a file and mean "not set", and defaults that depend on other fields.
+"""Values in files that mean "unset", and defaults that depend on other fields.
 
-Files of the field are full of written-out zeros, because programs wrote them. A zero duration, an empty text and a zero
-in a few numbers therefore mean the default, unless zero says something there. A zero that the documents call wrong
-(``port``, ``nodeLeaseDurationSeconds``) is only unset in a file of the reference form; in our own it is an error.
+Generated files contain explicit zeros. A zero duration, an empty string and a zero
+in a few numbers therefore mean the default, unless zero has a meaning. A zero that the specification forbids
+(``port``, ``nodeLeaseDurationSeconds``) means unset only in the ``KubeletConfiguration`` format.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nodeagent.config.fields import all_fields
 from nodeagent.config.tree import DEFAULT, Origin, Tree
 from nodeagent.contracts.configuration import TimeOrMetaDuration
 
-_ZERO_COUNTS = frozenset(
+_ZERO_HAS_MEANING = frozenset(
     {
         "imageMaximumGCAge",
         "shutdownGracePeriod",
@@ -24,15 +24,15 @@ _ZERO_COUNTS = frozenset(
     }
 )
 _ZERO_UNSET = frozenset({"maxPods", "registryBurst", "eventBurst", "platformAPIBurst", "maxOpenFiles"})
-_ZERO_UNSET_IN_REFERENCE = frozenset({"port", "nodeLeaseDurationSeconds"})
-_REFERENCE_ENDPOINT = "unix:///run/containerd/containerd.sock"
+_ZERO_UNSET_FOR_KUBELET = frozenset({"port", "nodeLeaseDurationSeconds"})
+_KUBELET_ENDPOINT = "unix:///run/containerd/containerd.sock"
 
 
-def drop_unset(tree: Tree, *, reference: bool) -> list[str]:
-    """Take away what means "not set" from the values of files; return warnings about numbers that were zero."""
+def drop_unset(tree: Tree, *, kubelet_format: bool) -> list[str]:
+    """Remove the values that mean "unset"; return warnings about numbers that were zero."""
     warnings = []
     for path, field in all_fields().items():
-        if "[]" in path or path in _ZERO_COUNTS:
+        if "[]" in path or path in _ZERO_HAS_MEANING:
             continue
         keys = tuple(path.split("."))
         value = tree.get(keys)
@@ -44,25 +44,27 @@ def drop_unset(tree: Tree, *, reference: bool) -> list[str]:
         elif kind is str:
             unset = value == "" and field.default != ""
         else:
-            unset = value == 0 and (path in _ZERO_UNSET or (reference and path in _ZERO_UNSET_IN_REFERENCE))
-            if unset and not reference:
-                warnings.append(f"{path}: 0 counts as not set; the default {field.default} applies")
+            unset = value == 0 and (path in _ZERO_UNSET or (kubelet_format and path in _ZERO_UNSET_FOR_KUBELET))
+            if unset and not kubelet_format:
+                warnings.append(f"{path}: 0 means unset; the default {field.default} is used")
         if unset:
             tree.remove(keys)
     return warnings
 
 
-def fill_dependent(tree: Tree, *, reference: bool) -> list[str]:
-    """Set what follows from other fields; return warnings about what was assumed."""
+def fill_dependent(tree: Tree, *, kubelet_format: bool) -> list[str]:
+    """Set defaults that depend on other fields; return warnings about assumptions."""
     update = ("nodeStatusUpdateFrequency",)
     report = ("nodeStatusReportFrequency",)
     if tree.get(update) is not None and tree.get(report) is None:
         origin = tree.origin(update[0])
         tree.replace(report, tree.get(update), Origin(DEFAULT.kind, f"from nodeStatusUpdateFrequency, {origin}"))
     endpoint = ("containerRuntimeEndpoint",)
-    if reference and not tree.get(endpoint):
-        tree.replace(endpoint, _REFERENCE_ENDPOINT, Origin(DEFAULT.kind, "of files in the reference form"))
-        return [f"containerRuntimeEndpoint is not set; {_REFERENCE_ENDPOINT} is used, as such files expect"]
+    if kubelet_format and not tree.get(endpoint):
+        tree.replace(endpoint, _KUBELET_ENDPOINT, Origin(DEFAULT.kind, "of KubeletConfiguration files"))
+        return [
+            f"containerRuntimeEndpoint is not set; using {_KUBELET_ENDPOINT}, the default of KubeletConfiguration files"
+        ]
     return []
 
 

@@ -1,4 +1,4 @@
-"""The rules of the configuration, all at once."""
+"""Validation of the configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RULES = (check_serving, check_pods, check_node, check_managers, check_eviction)
 
 
 def validate(config: NodeAgentConfiguration, gates: FeatureGates, report: Report) -> list[str]:
-    """Report every broken rule that can be seen without looking at the machine; return warnings, a sentence each."""
+    """Report all violations that can be detected without inspecting the host; return warnings."""
     warnings: list[str] = []
     check = Check(config, gates, report, warnings)
     for rule in _RULES:
@@ -26,7 +26,7 @@ def validate(config: NodeAgentConfiguration, gates: FeatureGates, report: Report
 
 
 def problems_of(config: NodeAgentConfiguration, gates: FeatureGates, source: str = "configuration") -> list[Problem]:
-    """Return what :func:`validate` reports about a configuration that was not read from files."""
+    """Return the problems of a configuration that was not read from files."""
     problems: list[Problem] = []
     validate(config, gates, lambda path, value, rule: problems.append(Problem(source, path, value, rule)))
     return problems

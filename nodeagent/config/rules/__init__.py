@@ -1,1 +1,1 @@
-"""What a configuration must keep, a module a subject. Pure: nothing here looks at the machine."""
+"""Validation rules of the configuration, one module per subject. No I/O."""

@@ -1,4 +1,4 @@
-"""What the rules are written with."""
+"""Helpers of the validation rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ZERO = Duration()
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One validation: the configuration, its gates, and where problems go. Methods take field paths."""
+    """Context of a validation: configuration, feature gates and report function. Methods accept field paths."""
 
     config: NodeAgentConfiguration
     gates: FeatureGates
@@ -33,43 +33,43 @@ class Check:
         return value
 
     def fail(self, path: str, rule: str) -> None:
-        """Report that the field at *path* breaks *rule*."""
+        """Report that the field at *path* violates *rule*."""
         self.report(path, _plain(self.value(path)), rule)
 
     def at_least(self, low: int, *paths: str) -> None:
-        """Numbers must not be smaller than *low*."""
+        """Check that numbers are not smaller than *low*."""
         rule = "must not be negative" if low == 0 else f"must be {low} or greater"
         for path in paths:
             if self.value(path) < low:
                 self.fail(path, rule)
 
     def between(self, low: int, high: int, *paths: str, zero: str = "") -> None:
-        """Numbers must lie within *low* and *high*; with *zero* also 0 is fine, and means that."""
+        """Check that numbers are between *low* and *high*, or 0 if *zero* states its meaning."""
         for path in paths:
             value = self.value(path)
             if not low <= value <= high and not (zero and value == 0):
                 self.fail(path, f"must be between {low} and {high}" + (f", or 0 ({zero})" if zero else ""))
 
     def positive(self, *paths: str) -> None:
-        """Durations must be longer than nothing."""
+        """Check that durations are positive."""
         for path in paths:
             if self.value(path) <= _ZERO:
                 self.fail(path, "must be longer than 0s")
 
     def not_negative(self, *paths: str) -> None:
-        """Durations must not be negative."""
+        """Check that durations are not negative."""
         for path in paths:
             if self.value(path) < _ZERO:
                 self.fail(path, "must not be negative")
 
     def one_of(self, path: str, options: Iterable[str], *, fold: bool = False) -> None:
-        """Text must be one of *options*; with *fold* in any case."""
+        """Check that a string is one of *options*; with *fold*, case is ignored."""
         value, options = self.value(path), list(options)
         if (value.lower() if fold else value) not in options:
             self.fail(path, f"must be one of {', '.join(option or repr(option) for option in options)}")
 
     def needs_gate(self, path: str, gate: str) -> bool:
-        """Report a field that is set while *gate* is off; return whether the gate is on."""
+        """Report a field that is set while *gate* is disabled; return whether it is enabled."""
         if self.gates.enabled(gate):
             return True
         self.fail(path, f"needs the feature gate {gate}")
@@ -77,7 +77,7 @@ class Check:
 
 
 def is_ip(text: str) -> bool:
-    """Tell whether *text* is an IP address without a zone."""
+    """Return whether *text* is an IP address without a zone."""
     try:
         ip_address(text)
     except ValueError:

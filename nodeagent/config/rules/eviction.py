@@ -11,7 +11,7 @@ from nodeagent.model.eviction_thresholds import COMPUTED_SIGNALS, SIGNALS, parse
 
 
 def check_eviction(check: Check) -> None:
-    """Report every broken rule of the eviction fields."""
+    """Check the eviction fields."""
     config = check.config
     _check_map(check, "evictionHard", config.eviction_hard)
     _check_map(check, "evictionSoft", config.eviction_soft)
@@ -48,7 +48,7 @@ def _check_signal(check: Check, path: str, signal: str) -> bool:
         return False
     if signal not in SIGNALS:
         near = nearest(signal, SIGNALS)
-        hint = f"; did you mean {near}?" if near else f"; known are {', '.join(SIGNALS)}"
+        hint = f"; did you mean {near}?" if near else f"; supported: {', '.join(SIGNALS)}"
         check.report(path, None, f"is not a known eviction signal{hint}")
         return False
     return True

@@ -1,4 +1,4 @@
-"""Rules of the CPU, memory and topology managers and of what is reserved for the system."""
+"""Rules of the CPU, memory and topology managers and of reserved resources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PERCENT = re.compile(r"\d{1,3}%", re.ASCII)
 
 
 def check_managers(check: Check) -> None:
-    """Report every broken rule of the managers and the reservations."""
+    """Check the fields of the managers and the reservations."""
     _check_cpu(check)
     _check_topology(check)
     _check_reserved(check)
@@ -52,7 +52,7 @@ def _check_cpu(check: Check) -> None:
     _check_options(check, "cpuManagerPolicyOptions", options, _CPU_OPTIONS)
     if parse_bool(options.get("align-by-socket", "")) and config.topology_manager_policy == "single-numa-node":
         path = "cpuManagerPolicyOptions.align-by-socket"
-        check.report(path, options["align-by-socket"], "cannot go with topologyManagerPolicy single-numa-node")
+        check.report(path, options["align-by-socket"], "cannot be combined with topologyManagerPolicy single-numa-node")
 
 
 def _check_topology(check: Check) -> None:
@@ -73,7 +73,7 @@ def _check_options(check: Check, field: str, options: Mapping[str, str], known: 
     for name, text in options.items():
         path = child(field, name)
         if name not in known:
-            check.report(path, text, f"is not a known option; known are {', '.join(known)}")
+            check.report(path, text, f"is not a known option; supported: {', '.join(known)}")
             continue
         if parse_bool(text) is None:
             check.report(path, text, 'must be "true" or "false"')
@@ -90,7 +90,7 @@ def _check_reserved(check: Check) -> None:
         for resource, text in reserved.items():
             path = child(field, resource)
             if resource not in allowed:
-                check.report(path, text, f"cannot be reserved here; these can: {', '.join(allowed)}")
+                check.report(path, text, f"cannot be reserved here; supported: {', '.join(allowed)}")
                 continue
             try:
                 if Quantity.parse(text) < Quantity():
@@ -103,7 +103,7 @@ def _check_reserved(check: Check) -> None:
         except ValueError as error:
             check.fail("reservedSystemCPUs", str(error))
         if config.system_reserved_cgroup or config.platform_reserved_cgroup:
-            check.fail("reservedSystemCPUs", "cannot go with systemReservedCgroup or platformReservedCgroup")
+            check.fail("reservedSystemCPUs", "cannot be combined with systemReservedCgroup or platformReservedCgroup")
     _check_enforcement(check)
 
 
@@ -117,7 +117,7 @@ def _check_enforcement(check: Check) -> None:
         if entry not in _ENFORCEMENTS:
             check.report(path, entry, f"must be one of {', '.join(_ENFORCEMENTS)}")
         elif entry == "none" and len(entries) > 1:
-            check.report(path, entry, "must stand alone")
+            check.report(path, entry, "must be the only entry")
         elif entry == "system-reserved" and not config.system_reserved_cgroup:
             check.report(path, entry, "needs systemReservedCgroup")
         elif entry == "platform-reserved" and not config.platform_reserved_cgroup:
@@ -137,7 +137,7 @@ def _check_memory(check: Check) -> None:
         if reservation.numa_node < 0:
             check.report(f"{path}.numaNode", reservation.numa_node, "must not be negative")
         if not reservation.limits:
-            check.report(f"{path}.limits", None, "must name at least one amount")
+            check.report(f"{path}.limits", None, "must have at least one entry")
         for kind, amount in reservation.limits.items():
             here = child(f"{path}.limits", kind)
             if kind != "memory" and not kind.startswith("hugepages-"):
@@ -154,7 +154,7 @@ def _check_memory(check: Check) -> None:
 
 
 def _check_sum(check: Check, total: Quantity) -> None:
-    """The reservations must add up to what the node keeps back; a percentage of the capacity is checked at start."""
+    """Check that the total equals the memory reserved on the node; a percentage of the capacity is checked at start."""
     config = check.config
     eviction = config.eviction_hard.get("memory.available", "0")
     try:
@@ -163,7 +163,7 @@ def _check_sum(check: Check, total: Quantity) -> None:
             Quantity.parse(config.system_reserved.get("memory", "0")),
         )
     except ValueError:
-        return  # a percentage, or reported where it stands
+        return  # A percentage, or invalid and already reported.
     if total != expected:
         check.report(
             "reservedMemory",

@@ -17,7 +17,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?!\d+$)")
 
 
 def logging_settings(logging: LoggingConfiguration) -> LoggingSettings:
-    """Return the ``logging`` part as the logging library takes it."""
+    """Return the settings of the logging library for the field ``logging``."""
     options = logging.options.json
     return LoggingSettings(
         format=logging.format,
@@ -32,7 +32,7 @@ _NAMED_CGROUPS = ("nodeagentCgroups", "systemCgroups", "systemReservedCgroup", "
 
 
 def check_node(check: Check) -> None:
-    """Report every broken rule of the fields that none of the other modules has."""
+    """Check the fields that no other module covers."""
     _check_cgroups(check)
     _check_runtime(check)
     _check_images(check)
@@ -84,12 +84,12 @@ def _check_cgroups(check: Check) -> None:
 def _check_runtime(check: Check) -> None:
     config = check.config
     if not config.container_runtime_endpoint:
-        check.fail("containerRuntimeEndpoint", "must be given, such as unix:///run/containerd/containerd.sock")
+        check.fail("containerRuntimeEndpoint", "must be set, such as unix:///run/containerd/containerd.sock")
     for path in ("containerRuntimeEndpoint", "imageServiceEndpoint"):
         endpoint: str = check.value(path)
         scheme, colon, rest = endpoint.partition("://")
         if endpoint.startswith("/"):
-            check.warnings.append(f"{path}: {endpoint} has no scheme, which is deprecated; write unix://{endpoint}")
+            check.warnings.append(f"{path}: {endpoint} has no scheme, which is deprecated; use unix://{endpoint}")
         elif endpoint and not (colon and scheme == "unix" and rest.startswith("/")):
             check.fail(path, "must be a Unix socket such as unix:///run/containerd/containerd.sock")
     check.positive("runtimeRequestTimeout")
@@ -113,7 +113,7 @@ def _check_images(check: Check) -> None:
     if age > Duration() and age <= config.image_minimum_gc_age:
         check.fail("imageMaximumGCAge", f"must be greater than imageMinimumGCAge ({config.image_minimum_gc_age})")
     if age and check.gates.switched_off("ImageMaximumGCAge"):
-        check.fail("imageMaximumGCAge", "cannot be set while the feature gate ImageMaximumGCAge is switched off")
+        check.fail("imageMaximumGCAge", "cannot be set while the feature gate ImageMaximumGCAge is disabled")
     if config.max_parallel_image_pulls is not None:
         if config.max_parallel_image_pulls < 1:
             check.fail("maxParallelImagePulls", "must be at least 1")

@@ -16,7 +16,7 @@ _SECOND = Duration.of(seconds=1)
 
 
 def check_pods(check: Check) -> None:
-    """Report every broken rule of part *Pods, sync and registration* and of the limits that belong to it."""
+    """Check the fields of part *Pods, sync and registration* and the related limits."""
     config = check.config
     _check_sources(check)
     check.positive(
@@ -33,7 +33,7 @@ def check_pods(check: Check) -> None:
         check.fail("nodeLeaseDurationSeconds", "must be greater than 0")
     check.at_least(-1, "nodeStatusMaxImages")
     if not _is_pod_cidr(config.pod_cidr):
-        check.fail("podCIDR", "must be a CIDR such as 10.88.0.0/16, or one of each IP family joined by a comma")
+        check.fail("podCIDR", "must be a CIDR such as 10.88.0.0/16, or one per IP family joined by a comma")
     _check_taints(check)
     _check_shutdown(check)
 
@@ -102,7 +102,7 @@ def _check_shutdown(check: Check) -> None:
             value = entry.shutdown_grace_period_seconds
             check.report(f"{path}[{index}].shutdownGracePeriodSeconds", value, "must not be negative")
         if entry.priority in priorities[:index]:
-            check.report(f"{path}[{index}].priority", entry.priority, "stands in an earlier entry already")
+            check.report(f"{path}[{index}].priority", entry.priority, "is already used by an earlier entry")
 
 
 def _is_pod_cidr(text: str) -> bool:

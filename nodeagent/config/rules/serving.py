@@ -1,4 +1,4 @@
-"""Rules of the agent's own servers: addresses, ports, TLS, who may ask."""
+"""Rules of the agent's servers: addresses, ports, TLS, authentication, authorization."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from nodeagent.config.codec import nearest
 from nodeagent.config.rules.check import Check, is_ip
 
 PREVIOUS_MINOR = "1.28"
-"""The minor version before the described release: the only one whose hidden metrics can be shown."""
+"""Previous minor version, the only one whose hidden metrics can be exposed."""
 
 
 def check_serving(check: Check) -> None:
-    """Report every broken rule of part *Serving* and of the parts on authentication and authorization."""
+    """Check the fields of part *Serving*, authentication and authorization."""
     config = check.config
     for path in ("address", "healthzBindAddress"):
         if not is_ip(check.value(path)):
@@ -33,9 +33,9 @@ def check_serving(check: Check) -> None:
         if not config.enable_system_log_handler:
             check.fail("enableSystemLogQuery", "needs enableSystemLogHandler")
         if check.gates.switched_off("NodeLogQuery"):
-            check.fail("enableSystemLogQuery", "cannot be set while the feature gate NodeLogQuery is switched off")
+            check.fail("enableSystemLogQuery", "cannot be set while the feature gate NodeLogQuery is disabled")
     if config.show_hidden_metrics_for_version not in ("", PREVIOUS_MINOR):
-        check.fail("showHiddenMetricsForVersion", f"must be left out or have the value {PREVIOUS_MINOR}")
+        check.fail("showHiddenMetricsForVersion", f"must be unset or {PREVIOUS_MINOR}")
 
 
 def _check_tls(check: Check) -> None:
@@ -54,6 +54,6 @@ def _check_tls(check: Check) -> None:
         elif name in INSECURE_CIPHERS:
             check.warnings.append(f"tlsCipherSuites: {name} is insecure")
         elif name in TLS13_CIPHERS:
-            check.warnings.append(f"tlsCipherSuites: {name} belongs to TLS 1.3; naming it has no effect")
+            check.warnings.append(f"tlsCipherSuites: {name} is always enabled with TLS 1.3; listing it has no effect")
     if config.server_tls_bootstrap:
         check.needs_gate("serverTLSBootstrap", "RotateNodeAgentServerCertificate")

@@ -1,4 +1,4 @@
-"""Which sysctls belong to a pod alone, and how ``allowedUnsafeSysctls`` names them."""
+"""Validation of ``allowedUnsafeSysctls``: only namespaced sysctls are allowed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _TREES = ("fs.mqueue.", "net.")
 
 
 def check_pattern(text: str) -> str:
-    """Return why *text* may not stand in ``allowedUnsafeSysctls``, as a sentence part; empty when it may."""
-    name = f"{text[:-1]}0" if text.endswith("*") else text  # a prefix may stop anywhere inside a name
+    """Return the rule that *text* violates as an entry of ``allowedUnsafeSysctls``, or the empty string."""
+    name = f"{text[:-1]}0" if text.endswith("*") else text  # A prefix may end anywhere in a name.
     if sysctl_name_problems(name):
         return "is not the name of a sysctl, nor a prefix of one ending in '*'"
     plain = normalize_sysctl(text)
     if plain.removesuffix("*") in _IPC or plain.startswith(_TREES):
         return ""
-    return f"does not belong to a pod alone, as {', '.join(_IPC_PATTERNS)}, fs.mqueue.* and net.* do"
+    return f"is not namespaced; only {', '.join(_IPC_PATTERNS)}, fs.mqueue.* and net.* are"

@@ -1,4 +1,4 @@
-"""Files to load, and what loading them gives."""
+"""Fixtures that load configuration files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _same_identity() -> Iterator[None]:
 
 @pytest.fixture
 def native(tmp_path: Path) -> Callable[..., str]:
-    """Write a file in the native form with a runtime endpoint; returns its path."""
+    """Return a function that writes a file in native format, with a runtime endpoint, and returns its path."""
 
     def write(text: str = "", *, header: str = NATIVE + ENDPOINT, name: str = "node.yaml") -> str:
         path = tmp_path / name
@@ -38,7 +38,7 @@ def native(tmp_path: Path) -> Callable[..., str]:
 
 @pytest.fixture
 def load_text(native: Callable[..., str]) -> Callable[..., Loaded]:
-    """Load a file with the given text after the native header, and flags."""
+    """Return a function that loads a file with a native header and the specified text, and flags."""
 
     def load(text: str = "", *flags: str, **options: str) -> Loaded:
         return load_configuration([f"--config={native(text, **options)}", *flags])
@@ -47,12 +47,12 @@ def load_text(native: Callable[..., str]) -> Callable[..., Loaded]:
 
 
 @pytest.fixture
-def refusal(load_text: Callable[..., Loaded]) -> Callable[..., list[tuple[str, str]]]:
-    """Load what must be refused; returns path and rule of every problem."""
+def rejected(load_text: Callable[..., Loaded]) -> Callable[..., list[tuple[str, str]]]:
+    """Return a function that loads an invalid configuration and returns path and rule of every problem."""
 
-    def refuse(text: str = "", *flags: str, **options: str) -> list[tuple[str, str]]:
+    def load_invalid(text: str = "", *flags: str, **options: str) -> list[tuple[str, str]]:
         with pytest.raises(ConfigError) as caught:
             load_text(text, *flags, **options)
         return [(problem.path, problem.rule) for problem in caught.value.problems]
 
-    return refuse
+    return load_invalid

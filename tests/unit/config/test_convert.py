@@ -1,4 +1,4 @@
-"""A file in the reference form is rewritten in the native one and means the same."""
+"""Tests for the conversion of configuration files to the native format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ featureGates: {KubeletTracing: true}
 """
 
 
-def test_names_are_translated_and_unset_values_left_out(native):
+def test_names_are_translated_and_unset_values_omitted(native):
     assert convert(native(TEXT, header=REFERENCE)) == {
         "apiVersion": "nodeagent.config.k8s.io/v1beta1",
         "kind": "NodeAgentConfiguration",
@@ -40,21 +40,21 @@ def test_names_are_translated_and_unset_values_left_out(native):
     }
 
 
-def test_the_result_means_the_same(native):
+def test_converted_file_loads_as_the_same_configuration(native):
     path = native(TEXT, header=REFERENCE)
     converted = native(yaml.safe_dump(convert(path)), header="", name="native.yaml")
 
     assert load_configuration([f"--config={converted}"]).config == load_configuration([f"--config={path}"]).config
 
 
-def test_a_native_file_stays_as_it_is(native):
+def test_native_file_is_unchanged(native):
     path = native("maxPods: 3\n")
 
     assert convert(path)["maxPods"] == 3
     assert convert(path)["containerRuntimeEndpoint"] == "unix:///run/test.sock"
 
 
-def test_unknown_fields_and_kinds_are_refused(native):
+def test_unknown_fields_and_kinds_are_rejected(native):
     with pytest.raises(ConfigError, match="did you mean maxPods"):
         convert(native("maxPod: 3\n"))
     with pytest.raises(ConfigError, match="kind"):

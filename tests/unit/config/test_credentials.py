@@ -1,4 +1,4 @@
-"""The credential provider file and the serialized source are read by their own rules."""
+"""Tests for the credential provider configuration and the serialized configuration source."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOURCE_HEADER = "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: SerializedNo
 
 
 @pytest.fixture
-def refuse(native):
+def rejected(native):
     def load(text, header=HEADER):
         with pytest.raises(ConfigError) as caught:
             load_credential_providers(native(text, header=header))
@@ -42,7 +42,7 @@ def refuse(native):
 @pytest.mark.row("config.kind.CredentialProviderConfig")
 @pytest.mark.parametrize("group", ["nodeagent.config.k8s.io", "kubelet.config.k8s.io"])
 @pytest.mark.parametrize("version", ["v1alpha1", "v1beta1", "v1"])
-def test_reads_every_version_of_the_kind(native, group, version):
+def test_every_version_of_the_kind_is_accepted(native, group, version):
     path = native(PROVIDER, header=f"apiVersion: {group}/{version}\nkind: CredentialProviderConfig\n")
 
     assert load_credential_providers(path).config.providers == (
@@ -58,11 +58,11 @@ def test_reads_every_version_of_the_kind(native, group, version):
 
 
 @pytest.mark.row("config.kind.CredentialProviderConfig")
-def test_refuses_any_other_kind_or_version(refuse):
-    assert refuse(PROVIDER, "apiVersion: nodeagent.config.k8s.io/v2\nkind: CredentialProviderConfig\n")[0][0] == (
+def test_other_kind_or_version_is_rejected(rejected):
+    assert rejected(PROVIDER, "apiVersion: nodeagent.config.k8s.io/v2\nkind: CredentialProviderConfig\n")[0][0] == (
         "apiVersion"
     )
-    assert refuse(PROVIDER, "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n")[0][0] == (
+    assert rejected(PROVIDER, "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n")[0][0] == (
         "kind"
     )
 
@@ -80,8 +80,8 @@ def test_unknown_fields_are_ignored_with_a_warning(native):
     ("old", "new", "path", "rule"),
     [
         (PROVIDER, "providers: []\n", "providers", "must name at least one provider"),
-        ("name: ecr", "name: ''", "providers[0].name", "must be given"),
-        ("name: ecr", "name: bin/ecr", "providers[0].name", "must be a file name: no '/'"),
+        ("name: ecr", "name: ''", "providers[0].name", "must be set"),
+        ("name: ecr", "name: bin/ecr", "providers[0].name", "must be a file name without '/'"),
         ("name: ecr", "name: ..", "providers[0].name", "must be a file name"),
         ("name: ecr", "name: e r", "providers[0].name", "must be a file name"),
         (
@@ -91,7 +91,7 @@ def test_unknown_fields_are_ignored_with_a_warning(native):
             "must name at least one pattern",
         ),
         ("registry.io:8080/path", "https://x", "providers[0].matchImages[1]", "must be a domain"),
-        ("defaultCacheDuration: 12h", "", "providers[0].defaultCacheDuration", "must be given"),
+        ("defaultCacheDuration: 12h", "", "providers[0].defaultCacheDuration", "must be set"),
         ("Duration: 12h", "Duration: -1s", "providers[0].defaultCacheDuration", "must not be negative"),
         ("io/v1\n", "io/v2\n", "providers[0].apiVersion", "must be one of credentialprovider.kubelet.k8s.io/v1alpha1"),
         ("name: ecr", r'name: "e\0r"', "providers[0].name", "must be a file name"),
@@ -102,18 +102,18 @@ def test_unknown_fields_are_ignored_with_a_warning(native):
         ("args: [get]", "args: get", "providers[0].args", "must be an array"),
     ],
 )
-def test_a_broken_rule_is_named(refuse, old, new, path, rule):
-    assert any(where == path and said.startswith(rule) for where, said in refuse(PROVIDER.replace(old, new)))
+def test_violated_rule_is_reported(rejected, old, new, path, rule):
+    assert any(where == path and text.startswith(rule) for where, text in rejected(PROVIDER.replace(old, new)))
 
 
-def test_two_providers_may_not_share_a_name(refuse):
-    assert refuse(PROVIDER + PROVIDER.partition("\n")[2]) == [
-        ("providers[1].name", "stands in an earlier entry already")
+def test_duplicate_provider_name_is_rejected(rejected):
+    assert rejected(PROVIDER + PROVIDER.partition("\n")[2]) == [
+        ("providers[1].name", "is already used by an earlier entry")
     ]
 
 
 @pytest.mark.parametrize(
-    ("pattern", "fine"),
+    ("pattern", "valid"),
     [
         ("*.registry.io", True),
         ("reg[0-9].io", True),
@@ -125,12 +125,12 @@ def test_two_providers_may_not_share_a_name(refuse):
         ("a b", False),
     ],
 )
-def test_knows_an_image_pattern(pattern, fine):
-    assert is_image_pattern(pattern) is fine
+def test_image_pattern_is_recognized(pattern, valid):
+    assert is_image_pattern(pattern) is valid
 
 
 @pytest.mark.row("type.SerializedNodeConfigSource.source", "config.kind.SerializedNodeConfigSource")
-def test_a_serialized_source_decodes_and_encodes(native, tmp_path):
+def test_serialized_source_is_decoded_and_encoded(native, tmp_path):
     body = {
         "source": {
             "configMap": {
@@ -166,14 +166,14 @@ def test_a_serialized_source_decodes_and_encodes(native, tmp_path):
         (SOURCE_HEADER + "sauce: {}\n", "sauce"),
     ],
 )
-def test_what_is_no_serialized_source_is_refused(native, text, path):
+def test_invalid_serialized_source_is_rejected(native, text, path):
     with pytest.raises(ConfigError) as caught:
         decode_source(native(text, header=""))
 
     assert [problem.path for problem in caught.value.problems] == [path]
 
 
-def test_a_provider_file_keeps_its_version_when_converted(native):
+def test_converted_provider_file_keeps_its_version(native):
     path = native(PROVIDER, header="apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\n")
 
     converted = convert(path)

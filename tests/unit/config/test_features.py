@@ -1,4 +1,4 @@
-"""The agent's feature gates have the stage and the default of the documents."""
+"""Tests for the agent's feature gates: stage and default as in the specification."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARED = [gate for gate in KNOWN if gate.name in documented()]
 @pytest.mark.parametrize(
     "gate", [pytest.param(gate, id=gate.name, marks=pytest.mark.row(f"gate.{gate.name}")) for gate in SHARED]
 )
-def test_a_gate_has_its_stage_and_default_and_can_be_set(gate):
+def test_gate_has_its_stage_and_default_and_can_be_set(gate):
     stage, default = documented()[gate.name]
 
     assert (gate.stage.name.lower(), str(gate.default).lower()) == (stage, default)
@@ -30,7 +30,7 @@ def test_a_gate_has_its_stage_and_default_and_can_be_set(gate):
         assert build_gates({gate.name: on}).enabled(gate.name) is on
 
 
-def test_what_the_documents_do_not_name_is_settled():
+def test_gates_without_a_specified_stage():
     undocumented = {gate.name for gate in KNOWN} - {gate.name for gate in SHARED}
 
     assert undocumented == {

@@ -1,4 +1,4 @@
-"""Flags are read as operators write them, and become settings or overrides."""
+"""Tests for the command line: parsing of flags, settings and overrides."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def problems_of(*flags):
     return [(problem.source, problem.rule) for problem in parse(flags).problems]
 
 
-def test_every_simple_field_has_a_flag():
+def test_every_scalar_field_has_a_flag():
     with_flag = {flag.path for flag in field_flags().values()}
     without = {path for path in all_fields() if "[]" not in path} - with_flag
 
@@ -87,13 +87,13 @@ def test_every_simple_field_has_a_flag():
         ("--provider-id=x://y", "provider_id", "x://y"),
     ],
 )  # fmt: skip
-def test_a_flag_sets_its_field(flag, attribute, value):
+def test_flag_sets_its_field(flag, attribute, value):
     flags = ["--cgroups-per-qos=false"] if attribute == "enforce_node_allocatable" else []
 
     assert getattr(config_of(flag, *flags), attribute) == value
 
 
-def test_flags_reach_nested_fields():
+def test_flags_set_nested_fields():
     config = config_of(
         "--anonymous-auth",
         "--authentication-token-webhook=false",
@@ -125,7 +125,7 @@ def test_flags_reach_nested_fields():
     assert config.static_pod_url_header == {"A": ("b", "c"), "D": ("e:f",)}
 
 
-def test_reads_reserved_memory():
+def test_reserved_memory_is_parsed():
     flags = ["--reserved-memory=0:memory=1Gi,hugepages-2M=2Gi;1:memory=1Gi"]
     config = config_of(*flags)
 
@@ -137,51 +137,51 @@ def test_reads_reserved_memory():
     assert isinstance(config.reserved_memory[0], MemoryReservation)
 
 
-def test_an_enforcement_goes_by_its_other_name_in_a_flag_too():
+def test_flag_accepts_the_kubelet_name_of_an_enforcement():
     config = config_of("--enforce-node-allocatable=pods,kube-reserved", "--kube-reserved-cgroup=/platform")
     assert config.enforce_node_allocatable == ("pods", "platform-reserved")
 
 
 @pytest.mark.parametrize("form", [["-v3"], ["-v", "3"], ["--v=3"], ["-v=3"]])
-def test_verbosity_is_read_in_every_form(form):
+def test_verbosity_is_accepted_in_every_form(form):
     assert config_of(*form).logging.verbosity == 3
 
 
-def test_the_last_of_repeated_scalars_wins_and_maps_accumulate():
+def test_last_repeated_scalar_is_effective_and_maps_accumulate():
     config = config_of("--max-pods=1", "--max-pods=2", "--system-reserved=cpu=1", "--system-reserved=memory=1Gi")
 
     assert config.max_pods == 2
     assert config.system_reserved == {"cpu": "1", "memory": "1Gi"}
 
 
-def test_seccomp_default_can_only_be_switched_on(load_text):
+def test_seccomp_default_flag_cannot_disable(load_text):
     assert load_text("seccompDefault: true", "--seccomp-default=false").config.seccomp_default
     assert load_text("", "--seccomp-default").config.seccomp_default
 
 
-def test_a_boolean_never_takes_the_next_word():
-    assert problems_of("--enable-server", "false") == [("command line", "is not expected here")]
+def test_boolean_flag_does_not_consume_the_next_argument():
+    assert problems_of("--enable-server", "false") == [("command line", "is an unexpected argument")]
 
 
 @pytest.mark.parametrize(
     ("flag", "rule"),
     [
         ("--enable-server=maybe", "must be true or false"),
-        ("--max-pods=1.5", "must be a whole number"),
+        ("--max-pods=1.5", "must be an integer"),
         ("--memory-throttling-factor=x", "must be a number"),
-        ("--system-reserved=cpu", "has the item 'cpu', which is not KEY=VALUE"),
-        ("--eviction-hard=memory.available=1", "has the item 'memory.available=1', which is not KEY<VALUE"),
+        ("--system-reserved=cpu", "has the item 'cpu', must be KEY=VALUE"),
+        ("--eviction-hard=memory.available=1", "has the item 'memory.available=1', must be KEY<VALUE"),
         ("--feature-gates=A", "has the item 'A', must be NAME=true or NAME=false"),
-        ("--register-with-taints=a", "has the item 'a', which is not KEY=VALUE:EFFECT"),
+        ("--register-with-taints=a", "has the item 'a', must be KEY=VALUE:EFFECT"),
         ("--manifest-url-header=a", "has an item that is not NAME:VALUE"),
-        ("--reserved-memory=1Gi", "has the item '1Gi', which is not NODE:TYPE=AMOUNT,…"),
-        ("--node-ip=1.2.3.4,1.2.3.5", "must be one IP address, or one of each family"),
+        ("--reserved-memory=1Gi", "has the item '1Gi', must be NODE:TYPE=AMOUNT,…"),
+        ("--node-ip=1.2.3.4,1.2.3.5", "must be one IP address, or one per family"),
         ("--node-ip=224.0.0.1", "must not be a multicast address"),
-        ("--node-ip=0.0.0.0,::1", "must not be unspecified in a pair"),
+        ("--node-ip=0.0.0.0,::1", "must not be unspecified if there are two"),
         ("--root-dir=/var/lib/../x", "must be an absolute path in canonical form"),
         ("--root-dir=var", "must be an absolute path in canonical form"),
         ("--cloud-provider=aws", "must be empty or external"),
-        ("--hostname-override=a_b", "must give the node a lower-case DNS name"),
+        ("--hostname-override=a_b", "must be a DNS name in lower case"),
         ("--node-labels=kubernetes.io/role=x", "must not be set by a node below kubernetes.io or k8s.io"),
         ("--node-labels=node-restriction.kubernetes.io/a=x", "must not be set by a node below kubernetes.io or k8s.io"),
         ("--node-labels=-a=x", "must have keys that are qualified names"),
@@ -193,15 +193,15 @@ def test_a_boolean_never_takes_the_next_word():
         ("--image-credential-provider-bin-dir=/x", "needs --image-credential-provider-config"),
         (
             "--keep-terminated-pod-volumes",
-            "is not supported: volumes of ended pods are always removed",
+            "is not supported: volumes of terminated pods are always removed",
         ),
     ],
 )
-def test_a_wrong_flag_is_refused_with_its_name(flag, rule):
+def test_invalid_flag_is_reported_with_its_name(flag, rule):
     assert problems_of(flag) == [(flag.partition("=")[0], rule)]
 
 
-def test_flags_become_settings():
+def test_node_flags_set_settings():
     settings = settings_of(
         "--kubeconfig=/k",
         "--hostname-override=Node-1",
@@ -226,7 +226,7 @@ def test_flags_become_settings():
     assert settings.plugin_config == "/p"
 
 
-def test_without_flags_the_node_is_named_after_the_host_and_stands_alone(monkeypatch):
+def test_without_flags_the_node_has_the_host_name_and_is_standalone(monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "Host-7.Example")
 
     settings = settings_of()
@@ -237,7 +237,7 @@ def test_without_flags_the_node_is_named_after_the_host_and_stands_alone(monkeyp
     assert settings.register_schedulable
 
 
-def test_identity_flags_change_the_names():
+def test_identity_flags_set_the_identity():
     settings = settings_of("--api-domain=example.com", "--system-namespace=system")
 
     assert settings.identity.api_domain == "example.com"
@@ -245,13 +245,13 @@ def test_identity_flags_change_the_names():
     assert settings.identity.node_lease_namespace == "kube-node-lease"
 
 
-def test_deprecated_flags_are_named():
+def test_deprecated_flags_cause_a_warning():
     warnings = parse(["--max-pods=1", "-v=2", "--provider-id=x", "--kubeconfig=/k"]).warnings
 
     assert warnings == ["deprecated flags, set the field in the configuration file: --max-pods (maxPods)"]
 
 
-def test_unknown_words_are_refused_with_the_nearest_flag():
+def test_unknown_arguments_are_rejected_with_the_nearest_flag():
     assert problems_of("--max-podz=1", "--zzzzzzz") == [
         ("command line", "is not a known flag; did you mean --max-pods?"),
         ("command line", "is not a known flag"),
@@ -259,7 +259,7 @@ def test_unknown_words_are_refused_with_the_nearest_flag():
 
 
 @pytest.mark.parametrize(("flag", "printed"), [("--version", "nodeagent 0.1.0\n"), ("--version=raw", "0.1.0\n")])
-def test_the_version_is_printed(capsys, flag, printed):
+def test_version_is_printed(capsys, flag, printed):
     with pytest.raises(SystemExit) as caught:
         load_configuration([flag])
 
@@ -267,7 +267,7 @@ def test_the_version_is_printed(capsys, flag, printed):
     assert capsys.readouterr().out == printed
 
 
-def test_a_value_that_breaks_a_rule_names_the_flag():
+def test_rule_violation_names_the_flag():
     with pytest.raises(ConfigError) as caught:
         config_of("--max-pods=-1")
 

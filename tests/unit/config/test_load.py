@@ -1,4 +1,4 @@
-"""Files, drop-ins and flags become one configuration; everything wrong is told at once, with its place."""
+"""Tests for loading the configuration: files, drop-ins, flags, defaults and error reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REFERENCE = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfigurati
 
 
 @pytest.mark.row("flag.config")
-def test_the_file_named_by_the_flag_is_the_one_that_counts(native):
+def test_file_of_the_config_flag_is_loaded(native):
     first = native("maxPods: 7", name="one.yaml")
     native("maxPods: 8", name="two.yaml")
 
@@ -24,7 +24,7 @@ def test_the_file_named_by_the_flag_is_the_one_that_counts(native):
     assert load_configuration(["--config", first]).settings.config == first
 
 
-def test_without_a_file_flags_and_defaults_make_the_configuration():
+def test_without_a_file_flags_and_defaults_apply():
     loaded = load_configuration(["--container-runtime-endpoint=unix:///run/x.sock"])
 
     assert loaded.config == NodeAgentConfiguration(container_runtime_endpoint="unix:///run/x.sock")
@@ -44,15 +44,15 @@ def test_without_a_file_flags_and_defaults_make_the_configuration():
         ("apiVersion: [x]\nkind: 3\n", ["kind: must be", "apiVersion: must be"]),
     ],
 )
-def test_any_other_kind_or_version_is_refused_clearly(refusal, header, problems):
-    found = [f"{path}: {rule}" for path, rule in refusal("", header=header)]
+def test_other_kind_or_version_is_rejected(rejected, header, problems):
+    found = [f"{path}: {rule}" for path, rule in rejected("", header=header)]
 
     assert len(found) == len(problems)
-    assert all(said.startswith(wanted) for said, wanted in zip(found, problems, strict=True)), found
+    assert all(rule_text.startswith(expected) for rule_text, expected in zip(found, problems, strict=True)), found
 
 
 @pytest.mark.row("config.kind.NodeAgentConfiguration")
-def test_the_fixed_kind_and_version_load_as_yaml_and_json(load_text):
+def test_yaml_and_json_are_accepted(load_text):
     json_text = (
         '{"apiVersion": "nodeagent.config.k8s.io/v1beta1", "kind": "NodeAgentConfiguration",'
         ' "containerRuntimeEndpoint": "unix:///x", "maxPods": 5}'
@@ -62,18 +62,18 @@ def test_the_fixed_kind_and_version_load_as_yaml_and_json(load_text):
     assert load_text(json_text, header="").config.max_pods == 5
 
 
-def test_the_group_follows_the_api_domain(load_text, refusal):
+def test_group_follows_the_api_domain(load_text, rejected):
     header = "apiVersion: nodeagent.config.example.com/v1beta1\nkind: NodeAgentConfiguration\n"
     endpoint = "containerRuntimeEndpoint: unix:///x\n"
 
-    assert refusal(endpoint, header=header)
+    assert rejected(endpoint, header=header)
     loaded = load_text(endpoint, "--api-domain=example.com", "--media-domain=acme", header=header)
 
     assert loaded.settings.identity.api_domain == "example.com"
     assert loaded.config.content_type == "application/vnd.acme.protobuf"
 
 
-def test_a_file_in_the_reference_form_is_translated(load_text):
+def test_kubelet_configuration_is_translated(load_text):
     loaded = load_text(
         "kubeReserved: {cpu: 100m}\nkubeReservedCgroup: /p\nkubeAPIQPS: 1\nkubeAPIBurst: 2\nkubeletCgroups: /agent\n"
         "enforceNodeAllocatable: [pods, kube-reserved]\nfeatureGates: {RotateKubeletServerCertificate: false}\n",
@@ -89,7 +89,7 @@ def test_a_file_in_the_reference_form_is_translated(load_text):
     assert not loaded.gates.enabled("RotateNodeAgentServerCertificate")
 
 
-def test_a_file_in_the_reference_form_may_leave_the_endpoint_and_zeros_to_defaults(load_text):
+def test_kubelet_configuration_has_default_endpoint_and_unset_zeros(load_text):
     loaded = load_text(
         'containerRuntimeEndpoint: ""\nport: 0\nnodeLeaseDurationSeconds: 0\nmaxPods: 0\nsyncFrequency: 0s\n'
         'address: ""\nresolvConf: ""\nlogging: {format: "", flushFrequency: 0}\nmemorySwap: {}\n',
@@ -102,17 +102,17 @@ def test_a_file_in_the_reference_form_may_leave_the_endpoint_and_zeros_to_defaul
     assert any("containerRuntimeEndpoint is not set" in warning for warning in loaded.warnings)
 
 
-def test_problems_in_a_reference_file_carry_its_own_names(refusal):
-    assert ("kubeAPIQPS", "must not be negative") in refusal("kubeAPIQPS: -1\n", header=REFERENCE)
+def test_problems_of_a_kubelet_configuration_have_its_names(rejected):
+    assert ("kubeAPIQPS", "must not be negative") in rejected("kubeAPIQPS: -1\n", header=REFERENCE)
 
 
-def test_mixing_the_two_forms_is_refused_with_the_right_name(refusal):
-    assert refusal("kubeReserved: {cpu: '1'}") == [
+def test_kubelet_name_in_a_native_file_is_rejected_with_a_hint(rejected):
+    assert rejected("kubeReserved: {cpu: '1'}") == [
         ("kubeReserved", "is not a known field; did you mean platformReserved?")
     ]
 
 
-def test_a_zero_duration_counts_as_not_set(load_text):
+def test_zero_duration_is_unset(load_text):
     config = load_text(
         "syncFrequency: 0s\nruntimeRequestTimeout: 0\nauthentication: {webhook: {cacheTTL: 0s}}\n"
         "imageMaximumGCAge: 0s\nlogging: {flushFrequency: 0}"
@@ -122,7 +122,7 @@ def test_a_zero_duration_counts_as_not_set(load_text):
 
 
 @pytest.mark.parametrize("field", ["registryBurst", "eventBurst", "platformAPIBurst", "maxOpenFiles", "maxPods"])
-def test_a_zero_where_zero_says_nothing_counts_as_not_set(load_text, field):
+def test_zero_without_a_meaning_is_unset(load_text, field):
     assert encode(load_text(f"{field}: 0").config)[field] == encode(NodeAgentConfiguration())[field]
 
 
@@ -130,17 +130,17 @@ def test_a_zero_where_zero_says_nothing_counts_as_not_set(load_text, field):
     "field",
     ["registryPullQPS", "eventRecordQPS", "platformAPIQPS", "healthzPort", "nodeStatusMaxImages", "oomScoreAdj"],
 )
-def test_a_zero_that_says_something_is_kept(load_text, field):
+def test_zero_with_a_meaning_is_kept(load_text, field):
     assert encode(load_text(f"{field}: 0").config)[field] == 0
 
 
-def test_false_is_never_taken_for_unset(load_text):
+def test_false_is_not_unset(load_text):
     config = load_text("enableServer: false\nfailSwapOn: false\nresolvConf: ''").config
 
     assert (config.enable_server, config.fail_swap_on, config.resolv_conf) == (False, False, "")
 
 
-def test_the_report_frequency_follows_an_explicit_update_frequency(load_text):
+def test_report_frequency_defaults_to_the_update_frequency(load_text):
     def report(text, *flags):
         return str(load_text(text, *flags).config.node_status_report_frequency)
 
@@ -150,13 +150,13 @@ def test_the_report_frequency_follows_an_explicit_update_frequency(load_text):
     assert report("nodeStatusUpdateFrequency: 30s\nnodeStatusReportFrequency: 1m") == "1m0s"
 
 
-def test_a_present_eviction_map_replaces_the_defaults(load_text):
+def test_eviction_map_replaces_the_defaults(load_text):
     assert load_text("").config.eviction_hard["memory.available"] == "100Mi"
     assert load_text("evictionHard: {memory.available: 1Gi}").config.eviction_hard == {"memory.available": "1Gi"}
     assert load_text("evictionHard: {}").config.eviction_hard == {}
 
 
-def test_paths_count_from_the_directory_of_the_file(load_text, tmp_path):
+def test_paths_are_relative_to_the_directory_of_the_file(load_text, tmp_path):
     config = load_text(
         "staticPodPath: manifests\nauthentication: {x509: {clientCAFile: ../ca.crt}}\ntlsCertFile: tls/a.crt\n"
         "tlsPrivateKeyFile: /abs/a.key\nresolvConf: resolv\nvolumePluginDir: plugins",
@@ -171,7 +171,7 @@ def test_paths_count_from_the_directory_of_the_file(load_text, tmp_path):
     assert config.volume_plugin_dir == f"{tmp_path}/etc/plugins"
 
 
-def test_drop_ins_merge_in_name_order_and_flags_win(load_text, native, tmp_path):
+def test_drop_ins_merge_in_name_order_and_flags_take_precedence(load_text, native, tmp_path):
     native(
         "maxPods: 20\nsystemReserved: {memory: 1Gi}\nstaticPodPath: pods",
         header=NATIVE,
@@ -203,14 +203,14 @@ def test_drop_ins_merge_in_name_order_and_flags_win(load_text, native, tmp_path)
     assert described("featureGates") == f"file {tmp_path}/node.yaml:8, flag --feature-gates"
 
 
-def test_a_drop_in_needs_version_and_kind(load_text, native, tmp_path):
+def test_drop_in_requires_version_and_kind(load_text, native, tmp_path):
     native("maxPods: 1\n", header="", name="conf.d/a.conf")
 
     with pytest.raises(ConfigError, match="kind: is missing"):
         load_text("", f"--config-dir={tmp_path}/conf.d")
 
 
-def test_everything_wrong_everywhere_is_told_at_once(native, tmp_path):
+def test_all_problems_of_all_files_are_reported(native, tmp_path):
     path = native("maxPodz: 1\nport: eighty\nhairpinMode: x\n")
     native("eventBurst: true\n", header=NATIVE, name="conf.d/a.conf")
 
@@ -228,56 +228,56 @@ def test_everything_wrong_everywhere_is_told_at_once(native, tmp_path):
     assert [
         (problem.source.replace(str(tmp_path), ""), problem.path, problem.rule) for problem in caught.value.problems
     ] == [
-        ("--node-ip", "", "must be an IP address, or one of each family joined by a comma"),
-        ("--max-pods", "", "must be a whole number"),
+        ("--node-ip", "", "must be an IP address, or one per family joined by a comma"),
+        ("--max-pods", "", "must be an integer"),
         ("command line", "", "is not a known flag; did you mean --node-ip?"),
         ("/node.yaml:4", "maxPodz", "is not a known field; did you mean maxPods?"),
-        ("/node.yaml:5", "port", "must be a whole number (int32)"),
-        ("/conf.d/a.conf:3", "eventBurst", "must be a whole number (int32)"),
+        ("/node.yaml:5", "port", "must be an integer (int32)"),
+        ("/conf.d/a.conf:3", "eventBurst", "must be an integer (int32)"),
         ("/node.yaml:6", "hairpinMode", "must be one of promiscuous-bridge, hairpin-veth, none"),
     ]
 
 
-def test_a_wrong_type_counts_even_where_a_later_layer_overrides_it(refusal):
-    assert refusal("maxPods: '5'", "--max-pods=3") == [("maxPods", "must be a whole number (int32)")]
+def test_wrong_type_is_reported_even_if_overridden(rejected):
+    assert rejected("maxPods: '5'", "--max-pods=3") == [("maxPods", "must be an integer (int32)")]
 
 
 @pytest.mark.parametrize(
     ("text", "path", "rule"),
     [
         ("enableServer: 'true'", "enableServer", "must be true or false"),
-        ("maxPods: 1.5", "maxPods", "must be a whole number (int32)"),
-        ("maxPods: true", "maxPods", "must be a whole number (int32)"),
-        ("maxPods: 3000000000", "maxPods", "must fit int32: -2147483648 to 2147483647"),
-        ("clusterDomain: 5", "clusterDomain", "must be text; put it in quotes"),
+        ("maxPods: 1.5", "maxPods", "must be an integer (int32)"),
+        ("maxPods: true", "maxPods", "must be an integer (int32)"),
+        ("maxPods: 3000000000", "maxPods", "must be in the range of int32: -2147483648 to 2147483647"),
+        ("clusterDomain: 5", "clusterDomain", "must be a string; quote it"),
         ("clusterDNS: 10.0.0.1", "clusterDNS", "must be an array"),
-        ("clusterDNS: [1]", "clusterDNS[0]", "must be text; put it in quotes"),
+        ("clusterDNS: [1]", "clusterDNS[0]", "must be a string; quote it"),
         ("evictionHard: [a]", "evictionHard", "must be an object"),
-        ("systemReserved: {cpu: 1}", "systemReserved.cpu", "must be text; put it in quotes"),
+        ("systemReserved: {cpu: 1}", "systemReserved.cpu", "must be a string; quote it"),
         ("authentication: true", "authentication", "must be an object"),
         ("syncFrequency: 60", "syncFrequency", "must be a duration such as 20s or 1h30m"),
         ("syncFrequency: soon", "syncFrequency", "is not a duration such as 20s, 100ms or 1h30m"),
         ("memoryThrottlingFactor: high", "memoryThrottlingFactor", "must be a number"),
-        ("logging: {flushFrequency: true}", "logging.flushFrequency", "must be text"),
+        ("logging: {flushFrequency: true}", "logging.flushFrequency", "must be a string"),
         ("logging: {options: {json: {infoBufferSize: x}}}", "logging.options.json.infoBufferSize", "is not a quantity"),
-        ("logging: {verbosity: -1}", "logging.verbosity", "must fit uint32: 0 to 4294967295"),
+        ("logging: {verbosity: -1}", "logging.verbosity", "must be in the range of uint32: 0 to 4294967295"),
         ("registerWithTaints: [{kee: x}]", "registerWithTaints[0].kee", "is not a known field; did you mean key?"),
     ],
 )
-def test_a_wrong_type_is_always_an_error(refusal, text, path, rule):
-    assert any(where == path and said.startswith(rule) for where, said in refusal(text))
+def test_wrong_type_is_an_error(rejected, text, path, rule):
+    assert any(where == path and rule_text.startswith(rule) for where, rule_text in rejected(text))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a: [", "line"), ("", "is empty"), ("- a\n", "must hold one object"), ("a: 1\na: 2\n", "duplicate key")],
+    [("a: [", "line"), ("", "is empty"), ("- a\n", "must be one object"), ("a: 1\na: 2\n", "duplicate key")],
 )
-def test_what_is_not_one_object_is_refused(native, text, message):
+def test_file_must_be_one_object(native, text, message):
     with pytest.raises(ConfigError, match=message):
         load_configuration([f"--config={native(text, header='')}"])
 
 
-def test_files_that_cannot_be_read_are_named(tmp_path):
+def test_unreadable_files_are_reported(tmp_path):
     with pytest.raises(UnreadableFile) as caught:
         load_configuration([f"--config={tmp_path}/none.yaml", f"--config-dir={tmp_path}/none.d", "--max-pods=x"])
 
@@ -288,7 +288,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     ]
 
 
-def test_header_values_are_never_shown(load_text, native):
+def test_header_values_are_masked(load_text, native):
     loaded = load_text("staticPodURL: http://x\nstaticPodURLHeader: {Authorization: [secret, other]}")
     assert masked(loaded.config)["staticPodURLHeader"] == {"Authorization": ["<masked>", "<masked>"]}
 
@@ -304,7 +304,7 @@ def test_header_values_are_never_shown(load_text, native):
     ("written", "length", "as_string"),
     [("10s", Duration.of(seconds=10), True), (5_000_000_000, Duration.of(seconds=5), False), ("0", Duration(), True)],
 )
-def test_a_flush_frequency_is_text_or_nanoseconds_and_written_back_as_it_came(written, length, as_string):
+def test_flush_frequency_keeps_its_form(written, length, as_string):
     problems = []
     logging = decode(LoggingConfiguration, {"flushFrequency": written}, lambda *problem: problems.append(problem))
 

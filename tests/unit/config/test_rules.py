@@ -1,4 +1,4 @@
-"""Every rule of the configuration refuses what breaks it, names the field, and accepts what keeps it."""
+"""Tests for the validation rules of the configuration."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ WRONG = [
     (
         "enableSystemLogQuery: true\nfeatureGates: {NodeLogQuery: false}",
         "enableSystemLogQuery",
-        "cannot be set while the feature gate NodeLogQuery is switched off",
+        "cannot be set while the feature gate NodeLogQuery is disabled",
     ),
-    ("showHiddenMetricsForVersion: '1.27'", "showHiddenMetricsForVersion", "must be left out or have the value 1.28"),
+    ("showHiddenMetricsForVersion: '1.27'", "showHiddenMetricsForVersion", "must be unset or 1.28"),
     # Pods, sync and registration
     ("staticPodURL: ftp://x/y", "staticPodURL", "must be an http or https URL"),
     ("staticPodURL: 'http://'", "staticPodURL", "must be an http or https URL"),
@@ -88,11 +88,11 @@ WRONG = [
     ("maxPods: -1", "maxPods", "must not be negative"),
     ("podsPerCore: -1", "podsPerCore", "must not be negative"),
     ("podsPerCore: 111", "podsPerCore", "must not exceed maxPods (110)"),
-    ("podCIDR: 10.0.0.0", "podCIDR", "must be a CIDR such as 10.88.0.0/16, or one of each IP family joined by a comma"),
+    ("podCIDR: 10.0.0.0", "podCIDR", "must be a CIDR such as 10.88.0.0/16, or one per IP family joined by a comma"),
     (
         "podCIDR: '10.0.0.0/8,10.1.0.0/16'",
         "podCIDR",
-        "must be a CIDR such as 10.88.0.0/16, or one of each IP family joined by a comma",
+        "must be a CIDR such as 10.88.0.0/16, or one per IP family joined by a comma",
     ),
     ("nodeLeaseDurationSeconds: 0", "nodeLeaseDurationSeconds", "must be greater than 0"),
     ("nodeLeaseDurationSeconds: -5", "nodeLeaseDurationSeconds", "must be greater than 0"),
@@ -165,7 +165,7 @@ WRONG = [
         "shutdownGracePeriodByPodPriority:\n- {priority: 0, shutdownGracePeriodSeconds: 1}\n"
         "- {priority: 0, shutdownGracePeriodSeconds: 2}",
         "shutdownGracePeriodByPodPriority[1].priority",
-        "stands in an earlier entry already",
+        "is already used by an earlier entry",
     ),
     # Cgroups, runtime, kernel
     ("nodeagentCgroups: agent", "nodeagentCgroups", "must be an absolute cgroup name"),
@@ -215,13 +215,13 @@ WRONG = [
     ("maxOpenFiles: -1", "maxOpenFiles", "must not be negative"),
     ("oomScoreAdj: -1001", "oomScoreAdj", "must be between -1000 and 1000"),
     ("oomScoreAdj: 1001", "oomScoreAdj", "must be between -1000 and 1000"),
-    ("allowedUnsafeSysctls: [vm.swappiness]", "allowedUnsafeSysctls[0]", "does not belong to a pod alone"),
-    ("allowedUnsafeSysctls: ['kernel.*']", "allowedUnsafeSysctls[0]", "does not belong to a pod alone"),
+    ("allowedUnsafeSysctls: [vm.swappiness]", "allowedUnsafeSysctls[0]", "is not namespaced"),
+    ("allowedUnsafeSysctls: ['kernel.*']", "allowedUnsafeSysctls[0]", "is not namespaced"),
     *(
         (f"allowedUnsafeSysctls: ['{name}']", "allowedUnsafeSysctls[0]", "is not the name of a sysctl")
         for name in ("net..x", "net.foo-", "net.bar..", "net.Foo", "net.*.x", f"net.{'a' * 250}")
     ),
-    ("allowedUnsafeSysctls: ['net*']", "allowedUnsafeSysctls[0]", "does not belong to a pod alone"),
+    ("allowedUnsafeSysctls: ['net*']", "allowedUnsafeSysctls[0]", "is not namespaced"),
     # Images and limits
     ("imageGCHighThresholdPercent: 101", "imageGCHighThresholdPercent", "must be between 0 and 100"),
     ("imageGCLowThresholdPercent: -1", "imageGCLowThresholdPercent", "must be between 0 and 100"),
@@ -236,7 +236,7 @@ WRONG = [
     (
         "imageMaximumGCAge: 1h\nfeatureGates: {ImageMaximumGCAge: false}",
         "imageMaximumGCAge",
-        "cannot be set while the feature gate ImageMaximumGCAge is switched off",
+        "cannot be set while the feature gate ImageMaximumGCAge is disabled",
     ),
     ("maxParallelImagePulls: 0\nserializeImagePulls: false", "maxParallelImagePulls", "must be at least 1"),
     ("maxParallelImagePulls: 1", "maxParallelImagePulls", "cannot be set while serializeImagePulls is true"),
@@ -318,7 +318,7 @@ WRONG = [
         "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {align-by-socket: 'true'}\n"
         "topologyManagerPolicy: single-numa-node\nfeatureGates: {CPUManagerPolicyAlphaOptions: true}",
         "cpuManagerPolicyOptions.align-by-socket",
-        "cannot go with topologyManagerPolicy single-numa-node",
+        "cannot be combined with topologyManagerPolicy single-numa-node",
     ),
     (
         "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}\n"
@@ -379,12 +379,12 @@ WRONG = [
     (
         "systemReserved: {ephemeral-storage: 1Gi}",
         "systemReserved.ephemeral-storage",
-        "cannot be reserved here; these can: cpu, memory",
+        "cannot be reserved here; supported: cpu, memory",
     ),
     (
         "platformReserved: {pid: '100'}",
         "platformReserved.pid",
-        "cannot be reserved here; these can: cpu, memory, ephemeral-storage",
+        "cannot be reserved here; supported: cpu, memory, ephemeral-storage",
     ),
     ("systemReserved: {cpu: -1m}", "systemReserved.cpu", "must not be negative"),
     ("platformReserved: {memory: lots}", "platformReserved.memory", "is not a quantity"),
@@ -393,20 +393,20 @@ WRONG = [
     (
         "reservedSystemCPUs: 0-1\nsystemReservedCgroup: /s",
         "reservedSystemCPUs",
-        "cannot go with systemReservedCgroup or platformReservedCgroup",
+        "cannot be combined with systemReservedCgroup or platformReservedCgroup",
     ),
     (
         "reservedSystemCPUs: 0-1\nplatformReservedCgroup: /p",
         "reservedSystemCPUs",
-        "cannot go with systemReservedCgroup or platformReservedCgroup",
+        "cannot be combined with systemReservedCgroup or platformReservedCgroup",
     ),
     ("cgroupsPerQOS: false", "enforceNodeAllocatable", "must be [] without cgroupsPerQOS"),
     ("cgroupsPerQOS: false\nenforceNodeAllocatable: [none]", "enforceNodeAllocatable", "must be [] without"),
     ("enforceNodeAllocatable: [pod]", "enforceNodeAllocatable[0]", "must be one of none, pods, system-reserved"),
-    ("enforceNodeAllocatable: [pods, none]", "enforceNodeAllocatable[1]", "must stand alone"),
+    ("enforceNodeAllocatable: [pods, none]", "enforceNodeAllocatable[1]", "must be the only entry"),
     ("enforceNodeAllocatable: [system-reserved]", "enforceNodeAllocatable[0]", "needs systemReservedCgroup"),
     ("enforceNodeAllocatable: [kube-reserved]", "enforceNodeAllocatable[0]", "needs platformReservedCgroup"),
-    ("reservedMemory: [{numaNode: 0}]", "reservedMemory[0].limits", "must name at least one amount"),
+    ("reservedMemory: [{numaNode: 0}]", "reservedMemory[0].limits", "must have at least one entry"),
     (
         "reservedMemory: [{numaNode: -1, limits: {memory: 1Gi}}]",
         "reservedMemory[0].numaNode",
@@ -527,40 +527,40 @@ RIGHT = [
 
 
 @pytest.mark.parametrize(("text", "path", "rule"), WRONG, ids=lambda value: None)
-def test_refuses_what_breaks_a_rule(refusal, text, path, rule):
-    found = refusal(text)
+def test_violated_rule_is_reported(rejected, text, path, rule):
+    found = rejected(text)
 
-    assert [broken for where, broken in found if where == path and broken.startswith(rule)], found
+    assert [violated for where, violated in found if where == path and violated.startswith(rule)], found
 
 
 @pytest.mark.parametrize("text", RIGHT)
-def test_accepts_what_keeps_the_rules(load_text, text):
+def test_valid_configuration_is_accepted(load_text, text):
     load_text(text)
 
 
-def test_the_hairpin_mode_must_be_one_that_exists(load_text, refusal):
+def test_hairpin_mode_must_exist(load_text, rejected):
     for mode in ("promiscuous-bridge", "hairpin-veth", "none"):
         assert load_text(f"hairpinMode: {mode}").config.hairpin_mode == mode
 
-    assert refusal("hairpinMode: bridge") == [("hairpinMode", "must be one of promiscuous-bridge, hairpin-veth, none")]
+    assert rejected("hairpinMode: bridge") == [("hairpinMode", "must be one of promiscuous-bridge, hairpin-veth, none")]
 
 
 @pytest.mark.row("config.logging", "type.LoggingConfiguration.format", "type.LoggingConfiguration.flushFrequency")
 @pytest.mark.row("type.LoggingConfiguration.verbosity", "type.LoggingConfiguration.options", "type.FormatOptions.json")
 @pytest.mark.row("type.JSONOptions.splitStream", "type.JSONOptions.infoBufferSize")
-def test_logging_gets_what_is_written(load_text):
+def test_logging_settings_have_the_configured_values(load_text):
     json = "format: json, options: {json: {splitStream: true, infoBufferSize: 64Ki}}"
     gate = "featureGates: {LoggingAlphaOptions: true}\n"
 
     loaded = load_text(f"{gate}logging: {{flushFrequency: 3s, verbosity: 4, {json}}}")
 
     options = JSONOptions(split_stream=True, info_buffer_bytes=65536)
-    wanted = LoggingSettings(format="json", flush_seconds=3.0, verbosity=4, json=options)
-    assert logging_settings(loaded.config.logging) == wanted
+    expected = LoggingSettings(format="json", flush_seconds=3.0, verbosity=4, json=options)
+    assert logging_settings(loaded.config.logging) == expected
 
 
 @pytest.mark.row("type.LoggingConfiguration.vmodule")
-def test_logging_gets_the_thresholds_of_files(load_text):
+def test_logging_settings_have_file_thresholds(load_text):
     loaded = load_text("logging: {vmodule: [{filePattern: pod*, verbosity: 5}, {filePattern: main, verbosity: 2}]}")
 
     assert logging_settings(loaded.config.logging).vmodule == (VModule("pod*", 5), VModule("main", 2))
@@ -568,60 +568,60 @@ def test_logging_gets_the_thresholds_of_files(load_text):
 
 @pytest.mark.row("config.iptablesMasqueradeBit", "config.iptablesDropBit")
 @pytest.mark.parametrize("field", ["iptablesMasqueradeBit", "iptablesDropBit"])
-def test_the_firewall_bits_are_checked_and_said_to_have_no_effect(load_text, refusal, field):
+def test_firewall_bits_are_validated_and_cause_a_warning(load_text, rejected, field):
     assert f"{field} is deprecated and has no effect" in load_text(f"{field}: 31").warnings
     assert load_text(f"{field}: 0").warnings
     assert not load_text("").warnings
 
     for wrong in (-1, 32):
-        assert refusal(f"{field}: {wrong}") == [(field, "must be between 0 and 31")]
+        assert rejected(f"{field}: {wrong}") == [(field, "must be between 0 and 31")]
 
 
 @pytest.mark.row("config.featureGates")
-def test_gates_are_known_by_name_and_change_what_is_allowed(load_text, refusal):
+def test_feature_gates_change_the_allowed_settings(load_text, rejected):
     needing = "cpuCFSQuotaPeriod: 10ms\n"
 
-    assert refusal("featureGates: {GracefulNodeShutdwon: true, CPUManager: false}") == [
+    assert rejected("featureGates: {GracefulNodeShutdwon: true, CPUManager: false}") == [
         (
             "featureGates.GracefulNodeShutdwon",
             "is an unrecognized feature gate; did you mean GracefulNodeShutdown?",
         ),
         ("featureGates.CPUManager", "is locked to true"),
     ]
-    assert refusal(needing)
+    assert rejected(needing)
     loaded = load_text(f"{needing}featureGates: {{CustomCPUCFSQuotaPeriod: true}}")
     assert loaded.gates.enabled("CustomCPUCFSQuotaPeriod")
     assert load_text("featureGates: {AllAlpha: true}\n" + needing).gates.enabled("CustomCPUCFSQuotaPeriod")
-    assert refusal("featureGates: {NodeSwap: 'yes'}") == [("featureGates.NodeSwap", "must be true or false")]
+    assert rejected("featureGates: {NodeSwap: 'yes'}") == [("featureGates.NodeSwap", "must be true or false")]
 
 
-def test_both_spellings_of_a_gate_mean_the_same(load_text):
+def test_kubelet_name_of_a_gate_is_accepted(load_text):
     gates = load_text("featureGates: {KubeletTracing: false}").gates
 
     assert not gates.enabled("NodeAgentTracing")
 
 
-def test_a_runtime_endpoint_must_be_given(refusal):
+def test_runtime_endpoint_is_required(rejected):
     header = "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"
 
-    assert refusal("", header=header) == [
-        ("containerRuntimeEndpoint", "must be given, such as unix:///run/containerd/containerd.sock")
+    assert rejected("", header=header) == [
+        ("containerRuntimeEndpoint", "must be set, such as unix:///run/containerd/containerd.sock")
     ]
-    assert refusal("containerRuntimeEndpoint: tcp://host:1\n", header=header)[0][0] == "containerRuntimeEndpoint"
+    assert rejected("containerRuntimeEndpoint: tcp://host:1\n", header=header)[0][0] == "containerRuntimeEndpoint"
 
 
 @pytest.mark.parametrize(
     ("text", "warning"),
     [
         ("tlsCipherSuites: [TLS_RSA_WITH_RC4_128_SHA]", "TLS_RSA_WITH_RC4_128_SHA is insecure"),
-        ("tlsCipherSuites: [TLS_AES_128_GCM_SHA256]", "naming it has no effect"),
-        ("imageServiceEndpoint: /run/i.sock", "write unix:///run/i.sock"),
+        ("tlsCipherSuites: [TLS_AES_128_GCM_SHA256]", "listing it has no effect"),
+        ("imageServiceEndpoint: /run/i.sock", "use unix:///run/i.sock"),
         ("evictionHard: {containerfs.available: 10%}", "the signal is computed from the others"),
         ("registerNode: false\nregisterWithTaints: [{key: a, effect: NoExecute}]", "no effect without registerNode"),
         ("staticPodURLHeader: {A: [b]}", "no effect without staticPodURL"),
         ("featureGates: {ExecProbeTimeout: true}", "Setting GA feature gate ExecProbeTimeout=true."),
-        ("maxPods: 0", "maxPods: 0 counts as not set; the default 110 applies"),
+        ("maxPods: 0", "maxPods: 0 means unset; the default 110 is used"),
     ],
 )
-def test_warns_of_what_is_accepted_but_deserves_a_word(load_text, text, warning):
-    assert any(warning in said for said in load_text(text).warnings)
+def test_accepted_setting_causes_a_warning(load_text, text, warning):
+    assert any(warning in text_of_warning for text_of_warning in load_text(text).warnings)

@@ -1,4 +1,4 @@
-"""The types describe themselves: names in files, plain forms, provenance paths."""
+"""Tests for the configuration types: names in files, plain values, origins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nodeagent.contracts.configuration import (
 )
 
 
-def test_the_plain_form_reads_back_to_the_same_configuration():
+def test_plain_values_decode_to_the_same_configuration():
     config = NodeAgentConfiguration(max_pods=3, eviction_soft={"memory.available": "1Gi"})
     problems = []
 
@@ -28,7 +28,7 @@ def test_the_plain_form_reads_back_to_the_same_configuration():
     assert not problems
 
 
-def test_every_field_says_what_it_means():
+def test_every_field_has_a_description():
     assert [path for path, field in all_fields().items() if not field.member.doc] == []
 
 
@@ -42,26 +42,26 @@ def test_every_field_says_what_it_means():
         ("static_pod_url_header", "staticPodURLHeader"),
     ],
 )
-def test_names_in_files_are_the_documents(attribute, name):
+def test_names_in_files_are_the_specified_ones(attribute, name):
     assert wire_name(attribute) == name
 
 
-def test_a_configuration_cannot_be_changed():
+def test_configuration_is_immutable():
     with pytest.raises(AttributeError):
         NodeAgentConfiguration().max_pods = 3
 
 
-def test_the_nearest_name_ignores_case():
+def test_nearest_name_ignores_case():
     assert nearest("MAXPODS", ["maxPods", "port"]) == "maxPods"
     assert nearest("qqqq", ["maxPods", "port"]) == ""
 
 
-def test_cpu_lists_are_read():
+def test_cpu_lists_are_parsed():
     assert parse_cpu_list("0-3, 8") == {0, 1, 2, 3, 8}
     assert parse_cpu_list("") == frozenset()
 
 
-def test_the_logging_part_becomes_the_settings_of_the_logging_library():
+def test_logging_field_is_converted_to_logging_settings():
     logging = LoggingConfiguration(
         verbosity=3,
         vmodule=(VModuleItem(file_pattern="a*", verbosity=5),),
@@ -76,17 +76,17 @@ def test_the_logging_part_becomes_the_settings_of_the_logging_library():
     assert settings.json.info_buffer_bytes == 4096
 
 
-def test_a_member_without_its_own_origin_shares_that_around_it():
+def test_field_without_an_origin_has_that_of_its_object():
     tree = Tree()
-    place = Origin("file", "a.yaml", 3)
-    tree.merge({"a": [{"b": 1}]}, lambda _: place)
+    location = Origin("file", "a.yaml", 3)
+    tree.merge({"a": [{"b": 1}]}, lambda _: location)
 
-    assert tree.origin("a[0].b") == place
-    assert tree.origin("a[0].c") == place
+    assert tree.origin("a[0].b") == location
+    assert tree.origin("a[0].c") == location
     assert tree.origin("b") == DEFAULT
 
 
-def test_replacing_an_object_forgets_what_was_in_it():
+def test_replacing_an_object_discards_the_origins_of_its_fields():
     tree = Tree()
     tree.merge({"a": {"b": {"c": 1}}}, lambda _: Origin("file", "one"))
     tree.replace(("a", "b"), {"d": 2}, Origin("flag", "--b"))
