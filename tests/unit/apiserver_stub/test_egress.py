@@ -1,4 +1,4 @@
-"""What a configuration of the ways out may say."""
+"""Tests for the egress selector configuration."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def _document(name: str, protocol: str, **transport: Any) -> Any:
         (_document("cluster", "HTTPConnect", uds={"udsName": "s"}), "must be an absolute path"),
     ],
 )
-def test_what_makes_no_sense_or_is_not_done_is_refused(document: Any, problem: str) -> None:
+def test_invalid_or_unsupported_configuration_is_rejected(document: Any, problem: str) -> None:
     with pytest.raises(EgressError) as error:
         read(document)
 
     assert problem in str(error.value)
 
 
-def test_the_way_to_the_cluster_is_the_one_that_is_named() -> None:
+def test_egress_to_the_cluster_is_selected_by_name() -> None:
     assert read(_document("cluster", "HTTPConnect", uds={"udsName": "/run/s"})) == HttpConnectDialer(
         socket_path="/run/s"
     )
@@ -50,6 +50,6 @@ def test_the_way_to_the_cluster_is_the_one_that_is_named() -> None:
     assert isinstance(read(_document("etcd", "Direct")), DirectDialer)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(EgressError, match="unable to read egress selector configuration"):
         load(tmp_path / "nope")

@@ -1,4 +1,4 @@
-"""Every gate of the documents is known with its stage and default; others are refused."""
+"""Tests for feature gates: stages, defaults and validation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDE = ("AllAlpha", "AllBeta")
 
 
 def documented() -> list[object]:
-    """Return each row of a gate as parameters: the names it stands for, its stage and default."""
+    """Return the rows of feature gates as parameters: names, stage and default."""
     found: list[object] = []
     for line in ROWS_FILE.read_text(encoding="utf-8").splitlines()[1:]:
         row, _, _, _, stage, default, *_ = line.split("\t")
@@ -33,7 +33,7 @@ def documented() -> list[object]:
 
 
 @pytest.mark.parametrize(("names", "stage", "default"), documented())
-def test_a_gate_has_its_stage_and_default_and_can_be_set(names: tuple[str, ...], stage: str, default: bool) -> None:
+def test_gate_has_its_stage_and_default_and_can_be_set(names: tuple[str, ...], stage: str, default: bool) -> None:
     known = {gate.name: gate for gate in feature_gates.KNOWN}
     needed = ",StorageVersionAPI=true" if names == ("UnknownVersionInteroperabilityProxy",) else ""
 
@@ -46,7 +46,7 @@ def test_a_gate_has_its_stage_and_default_and_can_be_set(names: tuple[str, ...],
 
 
 @pytest.mark.row("gate.AllAlpha")
-def test_all_alpha_moves_what_is_not_named() -> None:
+def test_all_alpha_applies_to_unset_alpha_gates() -> None:
     options = parse(["--feature-gates=WatchList=false,AllAlpha=true,StorageVersionAPI=true"])
 
     assert not options.gates.enabled("WatchList")
@@ -56,7 +56,7 @@ def test_all_alpha_moves_what_is_not_named() -> None:
 
 
 @pytest.mark.row("gate.AllBeta")
-def test_all_beta_moves_what_is_not_named() -> None:
+def test_all_beta_applies_to_unset_beta_gates() -> None:
     options = parse(["--feature-gates=AllBeta=false", "--feature-gates=AppArmor=true"])
 
     assert options.gates.enabled("AppArmor")
@@ -75,19 +75,19 @@ def test_all_beta_moves_what_is_not_named() -> None:
         ("UnknownVersionInteroperabilityProxy=true", "requires StorageVersionAPI feature flag to be enabled"),
     ],
 )
-def test_what_no_gate_allows_is_refused(argument: str, message: str) -> None:
+def test_invalid_gates_are_rejected(argument: str, message: str) -> None:
     with pytest.raises(OptionsError) as error:
         parse([f"--feature-gates={argument}"])
 
     assert message in str(error.value)
 
 
-def test_what_is_settled_stays_on() -> None:
+def test_locked_gate_cannot_be_disabled() -> None:
     for name in ("APIPriorityAndFairness", "KMSv2", "RemoveSelfLink"):
         assert f"cannot set feature gate {name} to false" in feature_gates.complaints({name: False})[0]
 
 
-def test_a_gate_that_switches_nothing_here_is_said_to_do_so() -> None:
+def test_gate_without_effect_is_reported() -> None:
     told = warnings(parse(["--feature-gates=NodeSwap=true,AppArmor=true,WatchList=true,AllBeta=true"]))
 
     assert [text for text in told if "switches nothing" in text] == [
@@ -95,7 +95,7 @@ def test_a_gate_that_switches_nothing_here_is_said_to_do_so() -> None:
     ]
 
 
-def test_a_gate_is_in_use_when_the_code_asks_for_it() -> None:
+def test_used_gates_are_those_that_the_code_reads() -> None:
     root = Path(feature_gates.__file__).parent
     texts = [path.read_text() for path in root.rglob("*.py") if path.name != "feature_gates.py"]
 
@@ -105,12 +105,12 @@ def test_a_gate_is_in_use_when_the_code_asks_for_it() -> None:
     assert asked == feature_gates.GATES_IN_USE
 
 
-def test_other_spellings_are_the_same_gate() -> None:
+def test_alias_sets_the_same_gate() -> None:
     assert not parse(["--feature-gates=KubeletTracing=false"]).gates.enabled("NodeAgentTracing")
     assert set(feature_gates.ALIASES.values()) <= {gate.name for gate in feature_gates.KNOWN}
 
 
-def test_gates_that_will_go_are_warned_of() -> None:
+def test_ga_and_deprecated_gates_cause_a_warning() -> None:
     assert any("KMSv2" in text for text in warnings(parse(["--feature-gates=KMSv2=true"])))
     assert any("KMSv1" in text for text in warnings(parse(["--feature-gates=KMSv1=true"])))
     assert build_gates({}).warnings() == []

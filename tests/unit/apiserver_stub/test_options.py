@@ -1,4 +1,4 @@
-"""The command line takes what works, refuses what does not, and says everything at once."""
+"""Tests for command-line options: types, aliases, defaults and validation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from apiserver_stub.options import Options, OptionsError, parse, warnings
 
 
-def test_without_options_the_server_is_there_for_all() -> None:
+def test_defaults_listen_on_all_interfaces() -> None:
     options = parse([])
 
     assert options == Options()
@@ -40,7 +40,7 @@ def test_values_are_typed() -> None:
     assert (options.request_timeout_seconds, options.verbosity) == (90.0, 4)
 
 
-def test_start_scripts_of_the_field_are_taken_as_they_are() -> None:
+def test_kube_apiserver_flags_are_accepted() -> None:
     options = parse(
         [
             "--etcd-servers=http://192.0.2.1:2379",
@@ -58,7 +58,7 @@ def test_start_scripts_of_the_field_are_taken_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(("given", "missing"), [("cert", "key"), ("key", "cert")])
-def test_the_proxy_client_certificate_and_its_key_need_one_another(given: str, missing: str) -> None:
+def test_proxy_client_certificate_requires_its_key(given: str, missing: str) -> None:
     with pytest.raises(OptionsError) as error:
         parse([f"--proxy-client-{given}-file=x"])
 
@@ -75,14 +75,14 @@ def test_the_proxy_client_certificate_and_its_key_need_one_another(given: str, m
         ("--feature-gates=NodeSwap", '"NodeSwap" for "--feature-gates" flag: missing bool value for NodeSwap'),
     ],
 )
-def test_a_bad_value_is_told_with_its_option(argument: str, problem: str) -> None:
+def test_invalid_value_is_reported_with_its_option(argument: str, problem: str) -> None:
     with pytest.raises(OptionsError) as error:
         parse(["--bogus", argument])
 
     assert error.value.problems == [f"invalid argument {problem}"]
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_invalid_options_report_every_error() -> None:
     with pytest.raises(OptionsError) as error:
         parse(["--bogus", "--secure-port=70000", "--tls-cert-file=x", "--tls-min-version=VersionTLS14", "extra"])
 
@@ -107,12 +107,12 @@ def test_all_problems_are_told_at_once() -> None:
         ("--logging-format=json", 'format: Invalid value: "json": Unsupported log format'),
     ],
 )
-def test_a_bad_value_is_named(argument: str, message: str) -> None:
+def test_invalid_value_is_named_in_the_error(argument: str, message: str) -> None:
     with pytest.raises(OptionsError, match=message):
         parse([argument])
 
 
-def test_insecure_choices_are_warned_of() -> None:
+def test_insecure_options_cause_warnings() -> None:
     everything = [
         "Everybody with credentials may do everything; to let nodes and roles decide, start with "
         "--authorization-mode=Node,RBAC",
@@ -152,16 +152,16 @@ def test_insecure_choices_are_warned_of() -> None:
         ),
     ],
 )
-def test_audit_options_are_checked_where_their_backend_is_used(arguments: str, message: str) -> None:
+def test_audit_options_are_validated_only_with_their_backend(arguments: str, message: str) -> None:
     given = [f"--audit-{argument}" for argument in arguments.split()]
-    parse(given)  # no backend, no rules
+    parse(given)  # without a backend there are no rules
 
     with pytest.raises(OptionsError, match=message):
         parse([*given, "--audit-log-path=-", "--audit-webhook-config-file=x"])
 
 
 @pytest.mark.row("opt.cert-dir")
-def test_the_pair_is_where_the_machine_has_such_unless_the_data_or_the_user_is_apart(
+def test_default_cert_dir_depends_on_data_dir_and_user(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
@@ -176,7 +176,7 @@ def test_the_pair_is_where_the_machine_has_such_unless_the_data_or_the_user_is_a
     assert parse(["--cert-dir=/c"]).certificates == Path("/c")
 
 
-def test_the_directory_of_a_user_is_in_the_home_of_that_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_data_dir_of_a_user_is_in_its_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("HOME", "/home/ann")
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)

@@ -1,4 +1,4 @@
-"""Options of the store: what they mean, and which make no sense."""
+"""Tests for the options of the store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def problem(*arguments: str) -> str:
     return "\n".join(error.value.problems)
 
 
-def test_without_options_the_store_is_a_file() -> None:
+def test_default_store_is_a_file() -> None:
     options = parse([])
 
     assert (options.store_servers, options.store_prefix, options.storage_media_type) == ((), "/registry", "")
@@ -26,7 +26,7 @@ def test_without_options_the_store_is_a_file() -> None:
     assert (options.store_healthcheck_timeout_seconds, options.store_readycheck_timeout_seconds) == (2, 2)
 
 
-def test_servers_and_their_exceptions_are_lists() -> None:
+def test_servers_and_overrides_are_lists() -> None:
     options = parse(
         [
             "--store-servers=http://a:2379,https://[::1]:2379",
@@ -79,11 +79,11 @@ def test_servers_and_their_exceptions_are_lists() -> None:
         (["--store-healthcheck-timeout=soon"], 'time: invalid duration "soon"'),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: list[str], text: str) -> None:
+def test_invalid_options_are_rejected(arguments: list[str], text: str) -> None:
     assert text in problem(*arguments)
 
 
-def test_what_only_servers_can_do_is_told_without_any() -> None:
+def test_etcd_options_without_servers_are_reported() -> None:
     arguments = ["--authorization-mode=RBAC", "--store-prefix=/x", "--lease-reuse-duration-seconds=5"]
 
     told = warnings(parse(arguments))
@@ -93,7 +93,7 @@ def test_what_only_servers_can_do_is_told_without_any() -> None:
 
 
 @pytest.mark.parametrize(("options", "loaded"), [("", False), ("--store-servers=http://127.0.0.1:9", True)])
-def test_the_protocol_of_servers_is_loaded_for_servers_alone(options: str, loaded: bool, tmp_path: Path) -> None:
+def test_grpc_is_imported_only_for_etcd(options: str, loaded: bool, tmp_path: Path) -> None:
     program = f"""
 import asyncio, sys
 from apiserver_stub.server import startup

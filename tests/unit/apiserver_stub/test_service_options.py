@@ -1,4 +1,4 @@
-"""Ranges and ports of services: what is taken and what is refused."""
+"""Tests for the options of service ranges and node ports."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ ROW = pytest.mark.row
         ("10.0.0.0/24,fd00::/112,10.2.0.0/24", "--service-cluster-ip-range must not contain more than two entries"),
     ],
 )
-def test_bad_ranges_are_refused(value: str, problem: str) -> None:
+def test_invalid_ranges_are_rejected(value: str, problem: str) -> None:
     with pytest.raises(OptionsError) as error:
         parse([f"--service-cluster-ip-range={value}"])
 
     assert problem in str(error.value)
 
 
-def test_the_primary_range_has_the_family_of_this_server() -> None:
+def test_primary_range_has_the_ip_family_of_the_server() -> None:
     arguments = ["--service-cluster-ip-range=fd00::/112", "--advertise-address=192.0.2.1"]
     with pytest.raises(OptionsError, match="must match public address family"):
         parse(arguments)
@@ -46,7 +46,7 @@ def test_the_primary_range_has_the_family_of_this_server() -> None:
 
 
 @ROW("opt.service-node-port-range")
-def test_node_port_ranges() -> None:
+def test_node_port_range_is_parsed() -> None:
     assert parse([]).service_node_port_range == range(30000, 32768)
     assert parse(["--service-node-port-range=4000-4010"]).service_node_port_range == range(4000, 4011)
     assert parse(["--service-node-port-range=4000+10"]).service_node_port_range == range(4000, 4011)
@@ -60,7 +60,7 @@ def test_node_port_ranges() -> None:
 
 
 @ROW("opt.platform-service-node-port")
-def test_the_own_node_port_is_in_the_range() -> None:
+def test_kubernetes_service_node_port_must_be_in_the_range() -> None:
     for value, problem in (
         ("-1", "--platform-service-node-port -1 must be between 0 and 65535, inclusive"),
         ("80", "service node port range 30000-32767 doesn't contain 80"),
@@ -70,7 +70,7 @@ def test_the_own_node_port_is_in_the_range() -> None:
 
 
 @ROW("opt.endpoint-reconciler-type")
-def test_other_reconcilers_are_refused() -> None:
+def test_unknown_reconcilers_are_rejected() -> None:
     with pytest.raises(OptionsError, match="Reconciler not implemented: foo"):
         parse(["--endpoint-reconciler-type=foo"])
     assert any("deprecated" in text for text in warnings(parse(["--endpoint-reconciler-type=master-count"])))
@@ -78,8 +78,8 @@ def test_other_reconcilers_are_refused() -> None:
 
 @ROW("opt.cloud-provider-cloudvendor-l7lb-src-cidrs")
 @pytest.mark.parametrize("prefix", ["cloud-provider-cloudvendor", "cloud-provider-gce"])
-def test_ranges_of_a_cloud_are_checked_and_said_to_be_without_effect(prefix: str) -> None:
-    """They concern who configures firewalls; server units of today name them, and start."""
+def test_cloud_cidrs_are_validated_and_reported_without_effect(prefix: str) -> None:
+    """Existing units set this option, which only cloud providers use."""
     standard, options = parse([]), parse([f"--{prefix}-l7lb-src-cidrs=192.0.2.0/24,2001:db8::/32"])
 
     assert standard.cloud_provider_cloudvendor_l7lb_src_cidrs == ("130.211.0.0/22", "35.191.0.0/16")
@@ -92,8 +92,8 @@ def test_ranges_of_a_cloud_are_checked_and_said_to_be_without_effect(prefix: str
 
 @ROW("opt.cloudvendor-container-registry-config")
 @pytest.mark.parametrize("name", ["cloudvendor-container-registry-config", "azure-container-registry-config"])
-def test_registries_of_a_cloud_are_read_and_said_to_be_without_effect(name: str, tmp_path: Path) -> None:
-    """They concern who pulls images; server units of today name them, and start."""
+def test_cloud_registry_is_validated_and_reported_without_effect(name: str, tmp_path: Path) -> None:
+    """Existing units set this option, which only image pulls use."""
     config = tmp_path / "registry.json"
     with pytest.raises(OptionsError, match=f"open {re.escape(str(config))}: no such file or directory"):
         parse([f"--{name}={config}"])

@@ -1,4 +1,4 @@
-"""A server without a network for tests of controllers, and a meter of the work between two turns of the event loop."""
+"""Harness for tests of controllers: a server without a network, and a meter of the work per event loop turn."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from apiserver_stub.storage import Outcome, Record
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 STEPS_IN_A_TURN = 600
-"""Decoded objects and writes after which a controller that has not yielded is taken to spin."""
+"""Number of decoded objects and writes without yielding after which a controller is considered to spin."""
 
 
 class Spinning(BaseException):
-    """A controller keeps the event loop from all others."""
+    """A controller blocks the event loop."""
 
 
 class MeteredStore(Memory):
-    """A store whose updates never wait, and that fails a controller that does not yield between them."""
+    """Store without delays that fails a controller that does not yield between updates."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class MeteredStore(Memory):
         return await super().update(name, key, decide)
 
     async def count_turns(self) -> None:
-        """Stand for the requests that are served: run once per turn of the event loop."""
+        """Represent other requests: runs once per turn of the event loop."""
         while True:
             self.steps = 0
             self.turns += 1
@@ -53,7 +53,7 @@ class MeteredStore(Memory):
 
 
 def make_server(store: Memory, *options: str) -> Any:
-    """Return a server over *store* that nobody can connect to."""
+    """Return a server with *store* and without a network."""
     parsed = parse(list(options))
     parts: Any = {"authenticator": None, "authorizer": None, "tokens": None, "agents": None}
     return ApiServer(parsed, store, build_registry(parsed), ca_certificate="CA", **parts)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MeteredStore:
 
 @asynccontextmanager
 async def running(store: MeteredStore, *controllers: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run *controllers* next to the meter; one that spins or ends fails the test."""
+    """Run *controllers* next to the meter; a controller that spins or exits fails the test."""
     meter = asyncio.ensure_future(store.count_turns())
     tasks = [asyncio.ensure_future(controller) for controller in controllers]
     try:
@@ -93,7 +93,7 @@ async def running(store: MeteredStore, *controllers: Coroutine[Any, Any, None]) 
 
 
 async def rest(store: MeteredStore, *, turns: int = 50, limit: int = 200_000) -> None:
-    """Wait until nothing was written for so many *turns*."""
+    """Wait until the store has not been written for *turns* turns."""
     writes, quiet = store.writes, 0
     for _ in range(limit):
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""Tests for every controller against objects made to keep it busy.
+"""Tests for every controller against objects that cause excessive work.
 
-The store never waits, so a controller that does not yield on its own keeps the event loop from all requests; the
-harness fails it for that. The clock is stepped, so the number of writes in a length of time is exact.
+The store never waits, so a controller that does not yield on its own keeps the event loop from all requests,
+which the harness detects. The clock is advanced manually, so the number of writes per interval is exact.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def put_thousands(store: MeteredStore) -> None:
 
 
 def put_malformed(store: MeteredStore) -> None:
-    """Store objects that no client could create, as another writer of a shared store may."""
+    """Store objects that no client can create, as another server of a shared store might."""
     for collection in (MAPS, PODS, NODES, NAMESPACES, QUOTAS, CLAIMS, VOLUMES, BUDGETS, ROLES, REQUESTS, SERVICES):
         namespace = "" if collection in (NODES, NAMESPACES, VOLUMES, ROLES, REQUESTS, SERVICES) else "n"
         for number, spec in enumerate(([], "text", 5, {"selector": 5, "hard": 5, "volumes": 5, "taints": 5}, None)):
@@ -153,7 +153,7 @@ def put_malformed(store: MeteredStore) -> None:
 
 
 def put_strangers(store: MeteredStore) -> None:
-    """Store objects whose owners are of unknown kinds, elsewhere, or only share a name with others."""
+    """Store objects with owners of unknown kinds, of other namespaces, or of the same name."""
     store.put(MAPS, {"metadata": named("owner", "other")})
     owners = [
         *owned_by("n-owner", kind="Nobody", version="example.com/v1"),
@@ -172,7 +172,7 @@ def put_strangers(store: MeteredStore) -> None:
 
 @every_controller
 @pytest.mark.parametrize("put", [put_cycles, put_thousands, put_malformed, put_strangers])
-async def test_controller_yields_and_comes_to_rest(
+async def test_controller_yields_and_becomes_idle(
     store: MeteredStore, clock: FakeClock, make: Make, put: Callable[[MeteredStore], None]
 ) -> None:
     put(store)
@@ -188,14 +188,12 @@ async def test_controller_yields_and_comes_to_rest(
 
     assert store.writes - written <= 6 * MANY
     events = sum(record.revision > writes for record in store.collection("core/events").select())
-    assert events <= MANY  # The series of a pod that cannot be scheduled is written again after minutes.
+    assert events <= MANY  # The event series of an unschedulable pod is updated after minutes.
     assert store.writes - writes - events <= 5
 
 
 @every_controller
-async def test_conflicting_writer_is_not_fought_without_pauses(
-    store: MeteredStore, clock: FakeClock, make: Make
-) -> None:
+async def test_conflicting_writer_causes_back_off(store: MeteredStore, clock: FakeClock, make: Make) -> None:
     before = {
         NODES: {"metadata": named("node"), "spec": {"unschedulable": True}},
         MAPS: {"metadata": named("kube-root-ca.crt", "n"), "data": {"ca.crt": "other"}},
@@ -228,14 +226,12 @@ async def test_conflicting_writer_is_not_fought_without_pauses(
                     reverted += 1
                     store.put(collection, obj)
 
-    # In 100 seconds: five status updates per second are the most that a counting controller makes.
+    # In 100 seconds; a controller makes at most five status updates per second.
     assert reverted <= 2 * 5 * 100
 
 
 @every_controller
-async def test_object_that_conflicts_each_time_is_retried_with_growing_pauses(
-    store: MeteredStore, clock: FakeClock, make: Make
-) -> None:
+async def test_conflicting_object_is_retried_with_back_off(store: MeteredStore, clock: FakeClock, make: Make) -> None:
     attempts = 0
 
     def conflict(name: str, key: str) -> None:
@@ -288,7 +284,7 @@ async def test_repair_of_many_conflicting_services_yields_and_bounds_its_events(
     assert store.writes - written <= 2 * 200 + 2
 
 
-async def test_repair_goes_on_after_a_malformed_service(
+async def test_repair_continues_after_a_malformed_service(
     store: MeteredStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(service_repair, "REPAIR_SECONDS", 0)
@@ -302,7 +298,7 @@ async def test_repair_goes_on_after_a_malformed_service(
     assert {record.message for record in caplog.records} == {"Failed to repair Service ranges"}
 
 
-async def test_malformed_own_service_does_not_end_its_controller(
+async def test_malformed_kubernetes_service_does_not_stop_its_controller(
     store: MeteredStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(own_service, "_RENEW_SECONDS", 0)

@@ -1,4 +1,4 @@
-"""What is served is registered, what is not goes, and what others keep is left to them."""
+"""Tests for the registration of API services: objects of served group versions, others are unmanaged."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_each_group_version_is_registered_once(store: Memory) -> None:
     assert store.writes == writes
 
 
-async def test_one_that_is_deleted_or_changed_comes_back(store: Memory) -> None:
+async def test_deleted_or_modified_object_is_restored(store: Memory) -> None:
     kept = registration(store)
     await kept.register()
     store.remove(SERVICES, "v1.policy")
@@ -72,29 +72,29 @@ async def test_one_that_is_deleted_or_changed_comes_back(store: Memory) -> None:
     assert again["metadata"]["uid"] == changed["metadata"]["uid"]
 
 
-async def test_one_that_somebody_took_over_is_left_alone(store: Memory) -> None:
+async def test_unmanaged_object_is_not_modified(store: Memory) -> None:
     store.put(SERVICES, foreign("v1.policy", groupPriorityMinimum=5, versionPriority=5))
     await registration(store).register()
     assert store.read(SERVICES, "v1.policy")["spec"]["groupPriorityMinimum"] == 5
 
 
-async def test_what_is_no_longer_served_goes(store: Memory) -> None:
+async def test_object_of_an_unserved_version_is_deleted(store: Memory) -> None:
     await registration(store).register()
     store.put(SERVICES, foreign())
 
     await registration(store, "--runtime-config=policy/v1=false").register()
 
     assert "v1.policy" not in names(store)
-    assert "v1.example.com" in names(store)  # nobody said that a server keeps it
+    assert "v1.example.com" in names(store)  # not managed by a server
 
 
-async def test_what_another_server_of_the_store_serves_stays(store: Memory) -> None:
+async def test_version_served_by_another_server_is_kept(store: Memory) -> None:
     store.put(SERVICES, foreign("v1.apps", "onstart"))
     await registration(store, SHARED).register()
     assert "v1.apps" in names(store)
 
 
-async def test_one_that_others_answer_for_is_left_alone(store: Memory) -> None:
+async def test_object_with_a_service_is_not_modified(store: Memory) -> None:
     stored = foreign("v1.example.com", "onstart", service={"namespace": "n", "name": "s"})
     store.put(SERVICES, stored)
 
@@ -103,7 +103,7 @@ async def test_one_that_others_answer_for_is_left_alone(store: Memory) -> None:
     assert store.read(SERVICES, "v1.example.com")["spec"] == stored["spec"]
 
 
-async def test_without_the_resource_nothing_is_written(store: Memory) -> None:
+async def test_disabled_resource_writes_nothing(store: Memory) -> None:
     kept = registration(store, "--runtime-config=apiregistration.k8s.io/v1=false")
     await kept.register()
     await kept.keep()

@@ -57,7 +57,7 @@ async def test_objects_come_first_then_every_change() -> None:
     assert handler.received == ["reset", f"{MAPS} n/a", f"{MAPS} n/a again", f"{PODS} n/p", f"{MAPS} n/a removed"]
 
 
-async def test_malformed_object_does_not_end_the_feed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_malformed_object_does_not_stop_the_feed(caplog: pytest.LogCaptureFixture) -> None:
     store, handler = Memory(), Recorder()
     for name in ("malformed", "well-formed"):
         store.put(MAPS, obj(name))
@@ -68,7 +68,7 @@ async def test_malformed_object_does_not_end_the_feed(caplog: pytest.LogCaptureF
     assert [record.message for record in caplog.records] == ["Failed to read object, ignoring it"]
 
 
-async def test_history_that_is_gone_leads_to_a_new_start() -> None:
+async def test_compacted_history_restarts_the_feed() -> None:
     store, handler = Memory(), Recorder()
     store.put(MAPS, obj("a"))
     followed = feed(store, handler)
@@ -82,7 +82,7 @@ async def test_history_that_is_gone_leads_to_a_new_start() -> None:
     assert handler.received == ["reset", f"{MAPS} n/a", f"{MAPS} n/b"]
 
 
-async def test_others_run_between_the_steps_of_a_long_feed() -> None:
+async def test_long_feed_yields_between_steps() -> None:
     store, handler, seen = Memory(), Recorder(), []
     for number in range(2000):
         store.put(MAPS, obj(f"m{number}"))
@@ -100,7 +100,7 @@ async def test_others_run_between_the_steps_of_a_long_feed() -> None:
     assert max(after - before for before, after in itertools.pairwise(seen)) <= STEP_RECORDS
 
 
-async def test_feed_runs_on_when_a_worker_starts_it_over() -> None:
+async def test_feed_continues_when_a_worker_restarts_it() -> None:
     store, handler = Memory(), Recorder()
     for number in range(3 * STEP_RECORDS):
         store.put(MAPS, obj(f"m{number}"))

@@ -1,4 +1,4 @@
-"""How many pods of a budget are well, how many should be, and how many may be missing."""
+"""Tests for the disruption controller: healthy, desired and allowed pods of budgets."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def numbers(found: dict[str, Any]) -> tuple[int, ...]:
         ({}, 3, 0, (0, 0, 3, 0)),
     ],
 )
-def test_counts(spec: dict[str, Any], healthy: int, others: int, expected: tuple[int, ...]) -> None:
+def test_budget_counts(spec: dict[str, Any], healthy: int, others: int, expected: tuple[int, ...]) -> None:
     status = counted(budget(**spec), pods(healthy, others), NOW)
 
     assert numbers(status) == expected
@@ -63,12 +63,12 @@ def test_counts(spec: dict[str, Any], healthy: int, others: int, expected: tuple
     assert status["conditions"][0]["status"] == str(bool(expected[3]))
 
 
-def test_what_finished_is_not_expected_back() -> None:
+def test_finished_pods_are_not_expected() -> None:
     found = pods(2) + pods(0, 1, phase="Succeeded")
     assert numbers(counted(budget(maxUnavailable=1), found, NOW)) == (2, 1, 2, 1)
 
 
-def test_pods_on_their_way_out_are_not_well() -> None:
+def test_terminating_pods_are_not_healthy() -> None:
     found = pods(3)
     found[0]["metadata"]["deletionTimestamp"] = "2024-01-02T15:04:00Z"
     known = {"disruptedPods": {"p1": format_time(NOW - timedelta(seconds=1)), "gone": format_time(NOW)}}
@@ -79,7 +79,7 @@ def test_pods_on_their_way_out_are_not_well() -> None:
     assert list(status["disruptedPods"]) == ["p1"]
 
 
-def test_an_evicted_pod_that_stays_counts_again_after_a_while() -> None:
+def test_evicted_pod_that_remains_is_counted_after_a_timeout() -> None:
     known = {"disruptedPods": {"p0": format_time(NOW - DELETION_TIMEOUT - timedelta(seconds=1))}}
 
     status = counted({**budget(minAvailable=1), "status": known}, pods(1), NOW)
@@ -89,7 +89,7 @@ def test_an_evicted_pod_that_stays_counts_again_after_a_while() -> None:
 
 
 async def kept(store: MeteredStore) -> None:
-    """Run the controller until nothing more happens."""
+    """Run the controller until it is idle."""
     async with running(store, keep_budgets(make_server(store))):
         await rest(store)
 
@@ -125,7 +125,7 @@ async def test_status_follows_the_pods(store: MeteredStore, clock: FakeClock) ->
     assert numbers(store.read(BUDGETS, "n/b")["status"]) == (2, 1, 1, 0)
 
 
-async def test_evicted_pod_that_stays_is_counted_again_in_time(store: MeteredStore, clock: FakeClock) -> None:
+async def test_status_includes_a_remaining_evicted_pod_after_a_timeout(store: MeteredStore, clock: FakeClock) -> None:
     evicted = format_time(clock.wall())
     store.put(BUDGETS, {**budget(minAvailable=0), "status": {"disruptedPods": {"p0": evicted}}})
     store.put("core/pods", pods(1)[0])
@@ -137,7 +137,7 @@ async def test_evicted_pod_that_stays_is_counted_again_in_time(store: MeteredSto
     assert store.read(BUDGETS, "n/b")["status"]["currentHealthy"] == 1
 
 
-async def test_status_written_by_a_controller_manager_is_left_to_it(store: MeteredStore) -> None:
+async def test_status_written_by_a_controller_manager_is_kept(store: MeteredStore) -> None:
     found = budget(minAvailable=1)
     found["metadata"]["managedFields"] = [{"manager": "kube-controller-manager", "subresource": "status"}]
     store.put(BUDGETS, found)

@@ -64,7 +64,7 @@ async def test_repeated_event_becomes_a_series_that_is_rarely_written(store: Met
     assert store.writes <= 11
 
 
-async def test_event_after_a_quiet_time_is_a_new_one(store: MeteredStore, clock: FakeClock) -> None:
+async def test_event_after_a_quiet_period_is_new(store: MeteredStore, clock: FakeClock) -> None:
     recorder = EventRecorder(make_server(store), "default-scheduler", clock)
     async with running(store, recorder.run()):
         for _ in range(2):
@@ -76,7 +76,7 @@ async def test_event_after_a_quiet_time_is_a_new_one(store: MeteredStore, clock:
     assert len(events(store)) == 3
 
 
-async def test_long_note_is_cut(store: MeteredStore, clock: FakeClock) -> None:
+async def test_long_note_is_truncated(store: MeteredStore, clock: FakeClock) -> None:
     recorder = EventRecorder(make_server(store), "default-scheduler", clock)
     async with running(store, recorder.run()):
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "ä" * 1000)
@@ -87,7 +87,7 @@ async def test_long_note_is_cut(store: MeteredStore, clock: FakeClock) -> None:
     assert event["note"].endswith("ä ...")
 
 
-async def test_failed_write_does_not_end_the_recorder(store: MeteredStore, clock: FakeClock) -> None:
+async def test_failed_write_does_not_stop_the_recorder(store: MeteredStore, clock: FakeClock) -> None:
     def fail(name: str, key: str) -> None:
         raise StoreUnavailable("disk full")
 

@@ -1,4 +1,4 @@
-"""Tests for the garbage collector: deletions end as upstream's do, also in cycles, and nothing spins."""
+"""Tests for the garbage collector: deletions complete as upstream, also in cycles, and without busy loops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAPS = "core/configmaps"
 
 
 def config_map(name: str, *owners: str, blocks: bool = True, deletes: str = "", **metadata: Any) -> dict[str, Any]:
-    """Return a config map whose uid is its name; it is being deleted if it *deletes* its dependents somehow."""
+    """Return a config map with its name as UID; *deletes* marks it as deleted with a propagation finalizer."""
     references = [
         {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": owner, "blockOwnerDeletion": blocks}
         for owner in owners
@@ -43,7 +43,7 @@ def delete(store: MeteredStore, name: str, *finalizers: str) -> None:
 
 
 async def collected(store: MeteredStore) -> None:
-    """Run the collector until nothing more happens."""
+    """Run the collector until it is idle."""
     async with running(store, GarbageCollector(make_server(store)).run()):
         await rest(store)
 
@@ -97,7 +97,7 @@ async def test_cycle_whose_objects_are_all_deleted_together_is_deleted(store: Me
     assert left(store) == []
 
 
-async def test_cycle_with_a_foreign_finalizer_waits_without_writes(store: MeteredStore) -> None:
+async def test_cycle_with_another_finalizer_waits_without_writes(store: MeteredStore) -> None:
     store.put(MAPS, config_map("a", "b", deletes=FOREGROUND))
     store.put(MAPS, config_map("b", "a", finalizers=["example.com/hold"]))
 
@@ -130,7 +130,7 @@ async def test_orphaned_owner_of_a_cycle_releases_its_dependents_and_is_deleted(
     assert "ownerReferences" not in store.read(MAPS, "n/b")["metadata"]
 
 
-async def test_orphaning_wins_over_the_foreground_deletion_of_the_same_object(store: MeteredStore) -> None:
+async def test_orphaning_takes_precedence_over_foreground_deletion(store: MeteredStore) -> None:
     store.put(MAPS, config_map("a", deletes=f"{FOREGROUND},{ORPHAN}"))
     store.put(MAPS, config_map("b", "a"))
 
@@ -161,7 +161,7 @@ async def test_owner_of_an_unknown_kind_keeps_every_reference(store: MeteredStor
     assert store.writes == 1
 
 
-async def test_cluster_object_of_a_namespaced_owner_stays(store: MeteredStore) -> None:
+async def test_cluster_object_of_a_namespaced_owner_is_kept(store: MeteredStore) -> None:
     node = config_map("node", "owner")
     del node["metadata"]["namespace"]
     store.put("core/nodes", node)
@@ -198,7 +198,7 @@ async def test_changes_of_an_owned_object_cause_no_work(store: MeteredStore) -> 
     assert store.writes == 22
 
 
-async def test_failed_deletion_is_retried_with_growing_pauses(store: MeteredStore, clock: Any) -> None:
+async def test_failed_deletion_is_retried_with_back_off(store: MeteredStore, clock: Any) -> None:
     from apiserver_stub.storage import StoreUnavailable
 
     store.put(MAPS, config_map("child", "never-was"))

@@ -1,4 +1,4 @@
-"""Tests for the date since when legacy service account tokens are tracked."""
+"""Tests for the config map with the start date of legacy token tracking."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ async def test_missing_config_map_is_created_with_the_date(store: MeteredStore, 
     assert store.read(MAPS, KEY)["data"] == {"since": "2024-01-02"}
 
 
-async def test_deleted_config_map_is_created_again_at_most_every_half_hour(
-    store: MeteredStore, clock: FakeClock
-) -> None:
+async def test_deleted_config_map_is_recreated_at_most_every_half_hour(store: MeteredStore, clock: FakeClock) -> None:
     async with running(store, LegacyTokenTracking(make_server(store), clock).run()):
         await clock.advance(1)
         store.remove(MAPS, KEY)
@@ -43,7 +41,7 @@ async def test_deleted_config_map_is_created_again_at_most_every_half_hour(
 
 
 @pytest.mark.parametrize("data", [{"since": "2020-05-06"}, {"since": "2020-05-06", "other": "kept"}])
-async def test_valid_date_stays(store: MeteredStore, clock: FakeClock, data: dict[str, str]) -> None:
+async def test_valid_date_is_kept(store: MeteredStore, clock: FakeClock, data: dict[str, str]) -> None:
     store.put(MAPS, config_map(data))
     async with running(store, LegacyTokenTracking(make_server(store), clock).run()):
         await clock.advance(1)

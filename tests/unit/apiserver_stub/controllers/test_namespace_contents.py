@@ -25,7 +25,7 @@ def root_ca(content: str) -> dict[str, Any]:
 
 
 def renew(store: MeteredStore, clock: FakeClock, holder: str = "host_1") -> None:
-    """Renew the lease of a kube-controller-manager."""
+    """Renew the lease of kube-controller-manager."""
     spec = {"holderIdentity": holder, "renewTime": format_time(clock.wall()), "leaseDurationSeconds": 15}
     store.put(LEASES, {"metadata": {"name": "kube-controller-manager", "namespace": "kube-system"}, "spec": spec})
 
@@ -48,9 +48,7 @@ async def test_namespace_gets_its_contents(store: MeteredStore, clock: FakeClock
     assert content(store) == "CA"
 
 
-async def test_deleted_contents_are_created_again_and_changed_ones_restored(
-    store: MeteredStore, clock: FakeClock
-) -> None:
+async def test_deleted_or_modified_contents_are_restored(store: MeteredStore, clock: FakeClock) -> None:
     store.put(NAMESPACES, namespace())
     async with running(store, contents(store, clock).run()):
         await clock.advance(1)
@@ -66,14 +64,14 @@ async def test_deleted_contents_are_created_again_and_changed_ones_restored(
     assert content(store) == "CA"
 
 
-async def test_contents_of_a_terminating_namespace_stay_deleted(store: MeteredStore, clock: FakeClock) -> None:
+async def test_contents_of_a_terminating_namespace_are_not_recreated(store: MeteredStore, clock: FakeClock) -> None:
     store.put(NAMESPACES, namespace(deletionTimestamp="2026-01-01T00:00:00Z"))
     async with running(store, contents(store, clock).run()):
         await clock.advance(1)
     assert store.writes == 1
 
 
-async def test_root_ca_is_left_to_a_kube_controller_manager(store: MeteredStore, clock: FakeClock) -> None:
+async def test_root_ca_is_not_written_next_to_kube_controller_manager(store: MeteredStore, clock: FakeClock) -> None:
     renew(store, clock)
     store.put(NAMESPACES, namespace())
     server = make_server(store)
@@ -93,7 +91,7 @@ async def test_root_ca_is_left_to_a_kube_controller_manager(store: MeteredStore,
     assert store.read(ACCOUNTS, "n/default") is not None
 
 
-async def test_two_writers_of_the_root_ca_do_not_write_forever(store: MeteredStore, clock: FakeClock) -> None:
+async def test_two_writers_of_the_root_ca_converge(store: MeteredStore, clock: FakeClock) -> None:
     store.put(NAMESPACES, namespace())
     fights = 0
     async with running(store, contents(store, clock).run()):

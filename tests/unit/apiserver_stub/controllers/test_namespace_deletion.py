@@ -1,4 +1,4 @@
-"""Tests for namespace deletion: a namespace goes once it is empty and nothing else holds it."""
+"""Tests for namespace deletion: a namespace is removed once it is empty and has no finalizers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ async def test_contents_are_deleted_before_the_namespace(store: MeteredStore, cl
     [namespace("kubernetes", metadata=["example.com/hold"]), namespace("kubernetes", "example.com/hold")],
     ids=["metadata", "spec"],
 )
-async def test_held_namespace_is_written_once(store: MeteredStore, clock: FakeClock, held: dict[str, Any]) -> None:
+async def test_namespace_with_finalizers_is_written_once(
+    store: MeteredStore, clock: FakeClock, held: dict[str, Any]
+) -> None:
     store.put(NAMESPACES, held)
 
     await processed(store, clock)
@@ -68,7 +70,7 @@ async def test_held_namespace_is_written_once(store: MeteredStore, clock: FakeCl
     assert store.writes == 2
 
 
-async def test_held_namespace_without_a_spec_is_left_alone(store: MeteredStore, clock: FakeClock) -> None:
+async def test_namespace_with_finalizers_and_no_spec_is_not_written(store: MeteredStore, clock: FakeClock) -> None:
     held = namespace(metadata=["example.com/hold"])
     del held["spec"]
     store.put(NAMESPACES, held)
@@ -95,7 +97,7 @@ async def test_contents_with_finalizers_are_deleted_once_and_awaited(store: Mete
     assert store.read(NAMESPACES, "gone") is None
 
 
-async def test_object_that_waits_for_its_dependents_is_deleted_at_once(store: MeteredStore, clock: FakeClock) -> None:
+async def test_foreground_deletion_of_contents_does_not_wait(store: MeteredStore, clock: FakeClock) -> None:
     deleting = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
     store.put(MAPS, config_map("owner", finalizers=["foregroundDeletion"], **deleting))
     store.put(NAMESPACES, namespace("kubernetes"))
@@ -114,7 +116,7 @@ async def test_object_that_waits_for_its_dependents_is_deleted_at_once(store: Me
         (namespace("kubernetes", metadata=["example.com/hold"]), namespace(metadata=["example.com/hold"]), False),
     ],
 )
-def test_last_finalizer_of_either_kind_ends_the_deletion(
+def test_last_finalizer_of_either_kind_completes_the_deletion(
     old: dict[str, Any], new: dict[str, Any], *, goes: bool
 ) -> None:
     assert finished(NamespaceStrategy(), new, old) is goes

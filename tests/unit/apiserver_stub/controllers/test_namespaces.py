@@ -14,7 +14,7 @@ from tests.unit.apiserver_stub.controllers.harness import make_server
 NAMESPACES = "core/namespaces"
 
 
-async def test_deleted_system_objects_are_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_deleted_system_objects_are_recreated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespaces, "_CHECK_SECONDS", 0)
     store = Memory()
     server = make_server(store)

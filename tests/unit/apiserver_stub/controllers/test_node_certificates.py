@@ -1,4 +1,4 @@
-"""Which requests are those of nodes, and what is issued for them."""
+"""Tests for the signer of node certificates: recognition of requests, and issued certificates."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def signing(
     return {"spec": {"signerName": signer, "request": text, "usages": usages or USAGES.get(signer, ["signing"])}}
 
 
-def test_both_kinds_of_request_are_read() -> None:
+def test_client_and_serving_requests_are_recognized() -> None:
     client, serving = read(signing()), read(signing(SERVING, names=(*NAMES,)))
     assert client is not None
     assert serving is not None
@@ -50,7 +50,7 @@ def test_both_kinds_of_request_are_read() -> None:
     assert (serving.node, serving.serving, serving.names) == ("node-1", True, {"node-1"})
 
 
-def test_other_signers_are_not_ours() -> None:
+def test_other_signers_are_ignored() -> None:
     assert read(signing("example.com/own")) is None
 
 
@@ -68,23 +68,23 @@ def test_other_signers_are_not_ours() -> None:
         ({"signer": SERVING, "names": (x509.RFC822Name("a@example.com"),)}, "only host names"),
     ],
 )
-def test_what_is_no_request_of_a_node_is_told(asked: dict[str, Any], why: str) -> None:
+def test_request_that_is_not_of_a_node_reports_the_reason(asked: dict[str, Any], why: str) -> None:
     with pytest.raises(Unfit, match=why):
         read(signing(**asked))
 
 
-def test_what_cannot_be_read_is_told() -> None:
+def test_malformed_request_reports_the_reason() -> None:
     broken = signing()
     broken["spec"]["request"] = base64.b64encode(b"nonsense").decode()
     with pytest.raises(Unfit, match="cannot be read"):
         read(broken)
 
 
-def test_key_encipherment_may_be_asked_for_too() -> None:
+def test_key_encipherment_may_be_requested() -> None:
     assert read(signing(usages=[*USAGES[CLIENT], "key encipherment"])) is not None
 
 
-def test_a_certificate_says_what_was_looked_at_and_no_more() -> None:
+def test_certificate_contains_only_validated_attributes() -> None:
     asked = read(signing(SERVING, names=NAMES))
     assert asked is not None
 
@@ -98,7 +98,7 @@ def test_a_certificate_says_what_was_looked_at_and_no_more() -> None:
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
-def test_no_certificate_outlives_its_authority() -> None:
+def test_certificate_does_not_outlive_its_ca() -> None:
     asked, authority = read(signing()), generate_ca("ca", days=1)
     assert asked is not None
 
@@ -107,7 +107,7 @@ def test_no_certificate_outlives_its_authority() -> None:
     assert certificate.not_valid_after_utc == x509.load_pem_x509_certificate(authority.certificate).not_valid_after_utc
 
 
-def test_addresses_are_compared_as_certificates_write_them() -> None:
+def test_addresses_are_compared_in_certificate_form() -> None:
     entries = [{"type": "InternalIP", "address": "2001:db8:0::1"}, {"type": "Hostname", "address": "node-1"}]
     assert addresses_of({"status": {"addresses": entries}}) == {"2001:db8::1", "node-1"}
     assert addresses_of(None) == set()

@@ -10,7 +10,7 @@ def at(name: str) -> Location:
 
 
 def grown(graph: OwnershipGraph, name: str, *owners: str, blocks: bool = True, **state: bool) -> list[str]:
-    """Record an object whose uid is its name, and return the names that are due."""
+    """Record an object with its name as UID, and return the names that are due."""
     found = graph.update(at(name), Node(name, dict.fromkeys(owners, blocks), **state))
     return sorted(key.partition("/")[2] for _, key in found)
 
@@ -43,7 +43,7 @@ def test_foreground_deletion_is_due_with_its_dependents_once() -> None:
     assert grown(graph, "owner", deleting_dependents=True) == []
 
 
-def test_waiting_owner_is_due_when_a_dependent_stops_blocking() -> None:
+def test_waiting_owner_is_due_when_a_dependent_no_longer_blocks() -> None:
     graph = OwnershipGraph()
     grown(graph, "one", "owner")
     grown(graph, "two", "owner")
@@ -55,7 +55,7 @@ def test_waiting_owner_is_due_when_a_dependent_stops_blocking() -> None:
     assert graph.blocking_dependents("owner") == []
 
 
-def test_orphaning_comes_before_the_foreground_deletion_of_the_same_object() -> None:
+def test_orphaning_precedes_foreground_deletion() -> None:
     graph = OwnershipGraph()
     grown(graph, "child", "owner")
 
@@ -63,7 +63,7 @@ def test_orphaning_comes_before_the_foreground_deletion_of_the_same_object() -> 
     assert grown(graph, "owner", deleting_dependents=True) == ["child", "owner"]
 
 
-def test_object_without_owners_leaves_the_graph() -> None:
+def test_object_without_owners_is_removed_from_the_graph() -> None:
     graph = OwnershipGraph()
     grown(graph, "child", "owner")
     grown(graph, "child")
@@ -72,7 +72,7 @@ def test_object_without_owners_leaves_the_graph() -> None:
     assert not graph.has_dependents("owner")
 
 
-def test_object_replaced_under_its_name_releases_the_dependents_of_the_first() -> None:
+def test_replaced_object_releases_dependents_of_its_predecessor() -> None:
     graph = OwnershipGraph()
     grown(graph, "child", "owner")
     graph.update(at("owner"), Node("owner", {}, deleting_dependents=True))
@@ -80,7 +80,7 @@ def test_object_replaced_under_its_name_releases_the_dependents_of_the_first() -
     assert names(graph.update(at("owner"), Node("new", {}))) == ["child"]
 
 
-def test_deadlock_is_found_only_where_every_owner_waits() -> None:
+def test_deadlock_requires_that_every_owner_waits() -> None:
     graph = OwnershipGraph()
     for name, owner in (("a", "c"), ("b", "a"), ("c", "b")):
         grown(graph, name, owner, deleting_dependents=name != "c")
@@ -93,7 +93,7 @@ def test_deadlock_is_found_only_where_every_owner_waits() -> None:
     assert not graph.is_deadlocked("a")
 
 
-def test_search_for_a_deadlock_gives_up_on_a_huge_graph() -> None:
+def test_deadlock_search_is_limited_in_size() -> None:
     graph = OwnershipGraph()
     for number in range(5000):
         grown(graph, f"o{number}", f"o{number + 1}", deleting_dependents=True)

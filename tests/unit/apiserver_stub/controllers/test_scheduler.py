@@ -1,4 +1,4 @@
-"""Tests for the scheduler of a cluster of one node."""
+"""Tests for the scheduler of single-node clusters."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_pod_that_does_not_fit_stays_pending_with_the_reason(store: Metere
     assert store.writes == writes
 
 
-async def test_pods_bound_before_leave_less_room(store: MeteredStore, clock: FakeClock) -> None:
+async def test_bound_pods_reduce_available_resources(store: MeteredStore, clock: FakeClock) -> None:
     store.put(NODES, node(cpu="1"))
     for name in ("a", "b", "c"):
         store.put(PODS, pod(name, "400m"))
@@ -127,7 +127,7 @@ async def test_pending_pod_is_bound_once_it_fits(store: MeteredStore, clock: Fak
     assert condition(store, "web") == ("True", "", "")
 
 
-async def test_attempts_after_changes_are_paused(store: MeteredStore, clock: FakeClock) -> None:
+async def test_attempts_after_changes_are_delayed(store: MeteredStore, clock: FakeClock) -> None:
     store.put(NODES, node())
     store.put(PODS, pod("big", "64"))
     attempts = 0
@@ -146,7 +146,7 @@ async def test_attempts_after_changes_are_paused(store: MeteredStore, clock: Fak
     assert 5 <= attempts <= 15
 
 
-async def test_heartbeat_of_the_node_leads_to_no_attempt(store: MeteredStore, clock: FakeClock) -> None:
+async def test_heartbeat_of_the_node_causes_no_attempt(store: MeteredStore, clock: FakeClock) -> None:
     store.put(NODES, node())
     store.put(PODS, pod("big", "64"))
     async with running(store, scheduler(store, clock)):
@@ -197,9 +197,7 @@ async def test_node_that_is_not_ready_is_reported(store: MeteredStore, clock: Fa
     assert node_of(store, "web") == "n1"
 
 
-async def test_pod_that_tolerates_it_is_bound_to_the_only_node_although_it_is_not_ready(
-    store: MeteredStore, clock: FakeClock
-) -> None:
+async def test_pod_with_toleration_is_bound_to_an_unready_node(store: MeteredStore, clock: FakeClock) -> None:
     store.put(NODES, node(ready="False"))
     store.put(PODS, pod("web", tolerations=[{"operator": "Exists"}]))
     async with running(store, scheduler(store, clock)):
@@ -223,7 +221,7 @@ async def test_only_ready_node_of_several_is_chosen(store: MeteredStore, clock: 
     )
 
 
-async def test_choice_between_nodes_is_left_to_another_scheduler(store: MeteredStore, clock: FakeClock) -> None:
+async def test_two_ready_nodes_disable_the_scheduler(store: MeteredStore, clock: FakeClock) -> None:
     for name in ("n1", "n2"):
         store.put(NODES, node(name))
     store.put(PODS, pod("web"))
@@ -237,7 +235,7 @@ async def test_choice_between_nodes_is_left_to_another_scheduler(store: MeteredS
     assert node_of(store, "web") == "n2"
 
 
-async def test_running_kube_scheduler_is_never_raced(store: MeteredStore, clock: FakeClock) -> None:
+async def test_held_kube_scheduler_lease_disables_the_scheduler(store: MeteredStore, clock: FakeClock) -> None:
     def renew() -> None:
         spec = {"holderIdentity": "host_1", "renewTime": format_time(clock.wall())}
         store.put(LEASES, {"metadata": {"name": SCHEDULER, "namespace": "kube-system"}, "spec": spec})
@@ -255,7 +253,7 @@ async def test_running_kube_scheduler_is_never_raced(store: MeteredStore, clock:
     assert node_of(store, "web") == "n1"
 
 
-async def test_cluster_without_nodes_is_left_alone(store: MeteredStore, clock: FakeClock) -> None:
+async def test_cluster_without_nodes_causes_no_writes(store: MeteredStore, clock: FakeClock) -> None:
     store.put(PODS, pod("web"))
     async with running(store, scheduler(store, clock)):
         await clock.advance(100)
@@ -270,7 +268,7 @@ async def test_cluster_without_nodes_is_left_alone(store: MeteredStore, clock: F
         {"nodeName": "n2"},
     ],
 )
-async def test_pods_of_others_and_gated_pods_are_left_alone(
+async def test_pods_of_other_schedulers_and_gated_pods_are_ignored(
     store: MeteredStore, clock: FakeClock, changes: dict[str, Any]
 ) -> None:
     store.put(NODES, node())
@@ -290,7 +288,7 @@ async def test_pod_is_bound_when_its_last_gate_is_removed(store: MeteredStore, c
     assert node_of(store, "web") == "n1"
 
 
-async def test_failed_write_is_retried_after_a_pause(store: MeteredStore, clock: FakeClock) -> None:
+async def test_failed_write_is_retried_with_back_off(store: MeteredStore, clock: FakeClock) -> None:
     attempts = 0
 
     def fail(name: str, key: str) -> None:
@@ -311,7 +309,7 @@ async def test_failed_write_is_retried_after_a_pause(store: MeteredStore, clock:
     assert node_of(store, "web") == "n1"
 
 
-async def test_thousands_of_pods_that_do_not_fit_are_reported_in_steps(store: MeteredStore, clock: FakeClock) -> None:
+async def test_thousands_of_unschedulable_pods_are_reported_in_steps(store: MeteredStore, clock: FakeClock) -> None:
     store.put(NODES, node())
     for number in range(2000):
         store.put(PODS, pod(f"big-{number}", "64"))
@@ -326,7 +324,7 @@ async def test_thousands_of_pods_that_do_not_fit_are_reported_in_steps(store: Me
     assert store.writes - writes <= 2000
 
 
-async def test_malformed_pod_does_not_keep_others_from_being_bound(store: MeteredStore, clock: FakeClock) -> None:
+async def test_malformed_pod_does_not_block_other_pods(store: MeteredStore, clock: FakeClock) -> None:
     store.put(NODES, node())
     store.put(PODS, pod("a-odd", affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": 5}}))
     store.put(PODS, pod("b-web"))

@@ -1,4 +1,4 @@
-"""What is taken from the ranges follows the services, without giving away what is about to be used."""
+"""Tests for the repair loop of service allocations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from apiserver_stub.storage.sqlite import SqliteStore
 
 
 class World:
-    """Services and ranges in a store, and who compares them."""
+    """Services and ranges in a store, with the repair loop."""
 
     def __init__(self, store: SqliteStore, *networks: str) -> None:
         self.store = store
@@ -43,12 +43,12 @@ class World:
         await self.store.update("core/services", f"ns/{name}", lambda record: Remove(without_revision(record.data)))  # type: ignore[union-attr]
 
     async def taken(self, allocation: RangeAllocation) -> list[int]:
-        """Return the numbers taken, the first of the range being 1."""
+        """Return the allocated numbers; the first of the range is 1."""
         bits = (await allocation.snapshot(self.store)).bits
         return [number - allocation.first + 1 for number in numbers_of(allocation.first, bits)]
 
     def told(self) -> dict[str, tuple[str, str, int]]:
-        """Return reason → service, note, how often it was said."""
+        """Return service, note and count by reason."""
         events = [objects.decode(record.data) for record in self.store.collection("core/events").select()]
         return {
             event["reason"]: (
@@ -68,7 +68,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await store.close()
 
 
-async def test_the_first_look_takes_what_services_have_already(world: World) -> None:
+async def test_first_pass_allocates_values_of_existing_services(world: World) -> None:
     await world.service("a", "10.0.0.5", ports=(30001, 30001))
     await world.service("headless", "None")
     await world.service("elsewhere", "10.0.0.9", type="ExternalName")
@@ -79,7 +79,7 @@ async def test_the_first_look_takes_what_services_have_already(world: World) -> 
     assert world.told() == {}
 
 
-async def test_nothing_to_repair_writes_nothing(world: World) -> None:
+async def test_consistent_allocations_are_not_written(world: World) -> None:
     await world.service("a", "10.0.0.5")
     await world.repair.once()
     before = world.store.revision
@@ -88,7 +88,7 @@ async def test_nothing_to_repair_writes_nothing(world: World) -> None:
     assert world.store.revision == before
 
 
-async def test_what_nobody_has_is_free_once_it_was_found_often_enough(world: World) -> None:
+async def test_leaked_allocation_is_released_after_several_passes(world: World) -> None:
     await world.repair.once()
     leaked = await world.ips.take(world.store) - world.ips.first + 1
 
@@ -99,7 +99,7 @@ async def test_what_nobody_has_is_free_once_it_was_found_often_enough(world: Wor
     assert await world.taken(world.ips) == []
 
 
-async def test_what_is_used_in_time_is_not_leaked(world: World) -> None:
+async def test_allocation_used_before_release_is_kept(world: World) -> None:
     await world.repair.once()
     await world.ips.take(world.store, world.ips.first)
     for _ in range(LEAKED_AFTER - 1):
@@ -107,12 +107,12 @@ async def test_what_is_used_in_time_is_not_leaked(world: World) -> None:
     await world.service("slow", "10.0.0.1")
     await world.repair.once()
     await world.remove("slow")
-    await world.repair.once()  # counted from the beginning
+    await world.repair.once()  # the passes are counted from zero
 
     assert await world.taken(world.ips) == [1]
 
 
-async def test_services_that_share_an_address_are_told(world: World) -> None:
+async def test_services_that_share_an_address_get_events(world: World) -> None:
     await world.repair.once()
     for number in (4, 29):
         await world.ips.take(world.store, world.ips.first + number)
@@ -146,7 +146,7 @@ async def test_services_that_share_an_address_are_told(world: World) -> None:
     }
 
 
-async def test_another_range_begins_with_what_services_have_of_it(world: World) -> None:
+async def test_changed_range_is_rebuilt_from_services(world: World) -> None:
     await world.service("a", "10.0.0.5")
     await world.repair.once()
     other = World(world.store, "10.0.0.0/28")
@@ -156,7 +156,7 @@ async def test_another_range_begins_with_what_services_have_of_it(world: World) 
     assert await other.taken(other.ips) == [5]
 
 
-async def test_a_change_during_the_comparison_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_allocation_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.repair.once()
     await world.service("a", "10.0.0.5")
     catch_up, changes = world.store.catch_up, [3, 2]

@@ -62,7 +62,7 @@ async def test_key_added_while_processed_is_processed_again_afterwards(clock: Fa
     assert runs == 2
 
 
-async def test_failing_key_is_retried_after_growing_pauses_and_logged_once(
+async def test_failing_key_is_retried_with_back_off_and_logged_once(
     clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue, times = WorkQueue[str]("test", clock, first_pause_seconds=1, max_pause_seconds=8), []
@@ -81,7 +81,7 @@ async def test_failing_key_is_retried_after_growing_pauses_and_logged_once(
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
-async def test_unexpected_error_does_not_end_the_queue(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_error_does_not_stop_the_queue(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
     queue, done = WorkQueue[str]("test", clock), []
 
     async def process(key: str) -> None:
@@ -98,7 +98,7 @@ async def test_unexpected_error_does_not_end_the_queue(clock: FakeClock, caplog:
     assert caplog.records[0].exc_info is not None
 
 
-async def test_success_resets_the_pause(clock: FakeClock) -> None:
+async def test_success_resets_the_back_off(clock: FakeClock) -> None:
     queue, times = WorkQueue[str]("test", clock, first_pause_seconds=1, max_pause_seconds=100), []
 
     async def process(key: str) -> None:
@@ -116,7 +116,7 @@ async def test_success_resets_the_pause(clock: FakeClock) -> None:
     assert 1 <= times[5] - times[4] <= 1.1
 
 
-async def test_key_rests_for_the_interval_between_two_runs(clock: FakeClock) -> None:
+async def test_key_is_processed_once_per_interval(clock: FakeClock) -> None:
     queue, times = WorkQueue[str]("test", clock, interval_seconds=0.2), []
 
     async def process(key: str) -> None:
@@ -130,7 +130,7 @@ async def test_key_rests_for_the_interval_between_two_runs(clock: FakeClock) -> 
     assert len(times) == 6
 
 
-async def test_key_that_fights_another_writer_is_slowed_down_until_left_alone(clock: FakeClock) -> None:
+async def test_key_with_a_conflicting_writer_is_slowed_down(clock: FakeClock) -> None:
     queue, runs = WorkQueue[str]("test", clock, first_pause_seconds=1, max_pause_seconds=64), 0
 
     async def process(key: str) -> None:
@@ -169,7 +169,7 @@ async def test_delayed_key_keeps_the_earliest_time(clock: FakeClock) -> None:
     assert [time - start for time in times] == [2]
 
 
-async def test_batch_is_bounded_and_others_run_between_batches(clock: FakeClock) -> None:
+async def test_batches_are_limited_and_yield_to_other_tasks(clock: FakeClock) -> None:
     queue, active, most, turns = WorkQueue[int]("test", clock), 0, 0, []
     done = 0
 

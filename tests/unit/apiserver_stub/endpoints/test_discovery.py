@@ -1,4 +1,4 @@
-"""What is served is told in the form asked for, again only when it changed, and not to writers."""
+"""Tests for discovery documents: formats, caching and methods."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def ask(path: str, *, method: str = "GET", format_: Format = PLAIN, **head
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis", "/apis/policy", "/apis/policy/v1"])
-async def test_lists_are_indented_for_who_reads_them(path: str) -> None:
+async def test_lists_are_indented_for_browsers_and_curl(path: str) -> None:
     short, long = await ask(path), await ask(path, format_=PRETTY)
 
     assert long.pieces[0].startswith(b'{\n  "kind": "API')
@@ -42,25 +42,25 @@ async def test_lists_are_indented_for_who_reads_them(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/version"])
-async def test_the_version_and_the_paths_are_always_indented(path: str) -> None:
+async def test_version_and_paths_are_always_indented(path: str) -> None:
     assert (await ask(path)).pieces[0].startswith(b"{\n  ")
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis"])
-async def test_who_has_the_one_document_gets_it_again_when_it_changed(path: str) -> None:
+async def test_aggregated_document_is_sent_again_only_after_a_change(path: str) -> None:
     first = await ask(path, Accept=AGGREGATED)
     tag = first.headers["Etag"]
 
     again = await ask(path, Accept=AGGREGATED, If_None_Match=tag)
 
     assert (again.code, again.pieces, again.headers["Etag"]) == (304, [b""], tag)
-    assert again.content_type == first.content_type  # by which clients read the document that they have
+    assert again.content_type == first.content_type  # clients then use their cached document
     assert (await ask(path, Accept=AGGREGATED, If_None_Match='"other"')).code == 200
 
 
 @pytest.mark.parametrize("method", ["DELETE", "OPTIONS", "POST"])
 @pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis", "/apis/policy", "/apis/policy/v1", "/version", ISSUER])
-async def test_they_are_only_read(method: str, path: str) -> None:
+async def test_discovery_rejects_writes(method: str, path: str) -> None:
     with pytest.raises(ApiError) as error:
         await ask(path, method=method)
 

@@ -1,4 +1,4 @@
-"""Health paths tell what is wrong, and a page tells how it went so far."""
+"""Tests for health endpoints and the metrics of their checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from apiserver_stub.telemetry.exposition import Choice
 
 
 class Stuck:
-    """A check of a store that does not answer."""
+    """Check of a store that does not respond."""
 
     async def problem(self) -> str:
         return "context deadline exceeded"
@@ -49,7 +49,7 @@ def asked(path: str, query: str = "") -> Request:
     return Request("GET", RequestInfo("get", path), Query(query), {}, b"", ANONYMOUS, PLAIN)
 
 
-async def test_checks_are_counted_by_path_and_outcome(server: Any) -> None:
+async def test_checks_are_counted_by_path_and_result(server: Any) -> None:
     for path, query in (("/livez", ""), ("/readyz", "exclude=etcd"), ("/livez", "exclude=etcd"), ("/livez/etcd", "")):
         await health.answer(server, asked(path, query))
 
@@ -66,7 +66,7 @@ async def test_checks_are_counted_by_path_and_outcome(server: Any) -> None:
 
 
 @pytest.mark.row("gate.ComponentSLIs")
-async def test_without_the_gate_there_is_no_page_of_checks() -> None:
+async def test_disabled_gate_hides_the_slis_metrics() -> None:
     there, missing = server_with(Options()), server_with(Options(feature_gates={"ComponentSLIs": False}))
 
     assert (await dispatch(there, asked("/metrics/slis"), None)).code == 200
@@ -74,9 +74,7 @@ async def test_without_the_gate_there_is_no_page_of_checks() -> None:
         await dispatch(missing, asked("/metrics/slis"), None)
 
 
-async def test_why_a_check_failed_is_in_the_log_and_not_in_the_answer(
-    server: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failure_reason_is_logged_but_not_returned(server: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(1, logger="apiserver_stub")
 
     reply = await health.answer(server, asked("/readyz"))
@@ -86,13 +84,13 @@ async def test_why_a_check_failed_is_in_the_log_and_not_in_the_answer(
     assert [vars(record)["err"] for record in found] == ["context deadline exceeded"]
 
 
-async def test_names_that_no_check_has_are_told_once_and_in_order(server: Any) -> None:
+async def test_unknown_excluded_checks_are_reported_once_in_order(server: Any) -> None:
     reply = await health.answer(server, asked("/livez", "verbose&exclude=z&exclude=a&exclude=z&exclude=etcd"))
 
     assert reply is not None
     assert b'warn: some health checks cannot be excluded: no matches for "a", "z"\n' in reply.body
 
 
-async def test_a_slash_at_the_end_makes_no_difference_to_who_answers(server: Any) -> None:
+async def test_trailing_slash_selects_the_same_endpoint(server: Any) -> None:
     for path in ("/healthz/", "/version/", "/metrics/slis/", "/apis/"):
         assert (await dispatch(server, asked(path), None)).code == (500 if path == "/healthz/" else 200)

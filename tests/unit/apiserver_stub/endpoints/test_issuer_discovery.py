@@ -1,4 +1,4 @@
-"""The issuer's document is served for an issuer that others can look up: an address of HTTPS, and nothing more."""
+"""Tests for the issuer's discovery document, which requires an HTTPS issuer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests go to levels with seats of their own; those who wait take turns, and not for ever."""
+"""Tests for API priority and fairness: flow schemas, seats, queues and rejection."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LEASE = info("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/a",
         (User("stranger"), PODS, "catch-all", "catch-all"),
     ],
 )
-def test_a_request_is_sorted_by_the_first_rule_that_fits(
+def test_request_is_classified_by_the_first_matching_schema(
     user: User, request_info: RequestInfo, schema: str, level: str
 ) -> None:
     fairness = PriorityAndFairness(600, 15)
@@ -60,7 +60,7 @@ def test_a_request_is_sorted_by_the_first_rule_that_fits(
     assert set(found.headers) == {"X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"}
 
 
-def test_seats_are_shares_of_both_limits() -> None:
+def test_seats_are_shares_of_the_total_limit() -> None:
     seats = {name: level.seats for name, level in PriorityAndFairness(600, 15).levels.items()}
 
     assert seats == {
@@ -75,7 +75,7 @@ def test_seats_are_shares_of_both_limits() -> None:
 
 
 class Crowd:
-    """Requests of several users at one level with a single seat."""
+    """Requests of several users at a priority level with one seat."""
 
     def __init__(self, wait_seconds: float = 30) -> None:
         self.fairness = PriorityAndFairness(1, wait_seconds)
@@ -90,7 +90,7 @@ class Crowd:
         level.leave()
 
 
-async def test_one_caller_with_many_requests_does_not_hold_up_another() -> None:
+async def test_flow_with_many_requests_does_not_delay_other_flows() -> None:
     crowd = Crowd()
     held = await crowd.fairness.enter(crowd.fairness.sort(ALICE, PODS), ALICE, PODS)
     assert held is not None
@@ -107,12 +107,12 @@ async def test_one_caller_with_many_requests_does_not_hold_up_another() -> None:
     assert (held.executing, held.waiting) == (0, 0)
 
 
-async def test_whoever_is_exempt_never_waits() -> None:
+async def test_exempt_requests_are_never_queued() -> None:
     fairness = PriorityAndFairness(1, 30)
     assert await fairness.enter(fairness.sort(ADMIN, PODS), ADMIN, PODS) is None
 
 
-async def test_a_full_queue_turns_requests_away() -> None:
+async def test_full_queue_rejects_requests() -> None:
     fairness = PriorityAndFairness(1, 30)
     schema = fairness.sort(ALICE, PODS)
     held = await fairness.enter(schema, ALICE, PODS)
@@ -133,7 +133,7 @@ async def test_a_full_queue_turns_requests_away() -> None:
     assert held.try_enter()
 
 
-async def test_a_request_waits_no_longer_than_it_may() -> None:
+async def test_queued_request_times_out() -> None:
     fairness = PriorityAndFairness(1, 0)
     schema = fairness.sort(ALICE, PODS)
     held = await fairness.enter(schema, ALICE, PODS)
@@ -144,7 +144,7 @@ async def test_a_request_waits_no_longer_than_it_may() -> None:
     assert held is not None and (held.executing, held.waiting) == (1, 0)
 
 
-async def test_the_last_level_has_no_queue() -> None:
+async def test_catch_all_level_has_no_queue() -> None:
     fairness = PriorityAndFairness(1, 30)
     stranger = User("stranger")
     schema = fairness.sort(stranger, PODS)
@@ -154,7 +154,7 @@ async def test_the_last_level_has_no_queue() -> None:
         await fairness.enter(schema, stranger, PODS)
 
 
-async def test_who_is_turned_away_often_is_told_to_stay_away_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retry_after_grows_with_repeated_rejections(monkeypatch: pytest.MonkeyPatch) -> None:
     fairness, stranger, now = PriorityAndFairness(1, 30), User("stranger"), [1000.0]
     schema = fairness.sort(stranger, PODS)
     await fairness.enter(schema, stranger, PODS)
@@ -172,7 +172,7 @@ async def test_who_is_turned_away_often_is_told_to_stay_away_longer(monkeypatch:
     assert fairness.levels["global-default"].retry_after.seconds == 1
 
 
-async def test_what_runs_and_waits_is_told_by_schema() -> None:
+async def test_executing_and_queued_requests_are_counted_by_schema() -> None:
     fairness = PriorityAndFairness(1, 30)
     schema, exempt = fairness.sort(ALICE, PODS), fairness.sort(ADMIN, PODS)
     held = await fairness.enter(schema, ALICE, PODS)
@@ -200,7 +200,7 @@ async def test_what_runs_and_waits_is_told_by_schema() -> None:
     assert f'request_wait_duration_seconds_count{{{labels},execute="true"}} 3\n' in over
 
 
-async def test_who_waits_in_vain_is_counted_as_such() -> None:
+async def test_requests_rejected_from_the_queue_are_counted() -> None:
     fairness = PriorityAndFairness(1, 0)
     schema = fairness.sort(ALICE, PODS)
     await fairness.enter(schema, ALICE, PODS)
@@ -217,7 +217,7 @@ def _page_of(fairness: PriorityAndFairness) -> str:
     return page.text()[0].decode()
 
 
-async def test_a_level_that_nobody_asks_lends_its_seats_to_one_that_is_asked_more_and_gets_them_back() -> None:
+async def test_idle_level_lends_seats_to_a_busy_one_temporarily() -> None:
     fairness = PriorityAndFairness(100, 30)
     busy, schema = fairness.levels["global-default"], fairness.sort(ALICE, PODS)
     start = time.monotonic()

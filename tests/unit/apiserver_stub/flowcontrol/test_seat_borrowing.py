@@ -1,4 +1,4 @@
-"""Seats go where they are needed, within what each level keeps and may have."""
+"""Tests for the allocation of seats among priority levels."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from apiserver_stub.flowcontrol.seat_borrowing import SeatDemand, SeatTarget, allocate_seats
 
 
-def test_all_get_the_same_part_of_what_they_would_like() -> None:
+def test_seats_are_proportional_to_targets() -> None:
     assert allocate_seats(90, [SeatTarget(0, 1000, 10), SeatTarget(0, 1000, 20)]) == [30, 60]
     assert allocate_seats(15, [SeatTarget(0, 1000, 10), SeatTarget(0, 1000, 20)]) == [5, 10]
 
 
-def test_nobody_gets_less_than_it_must_have_or_more_than_it_may() -> None:
+def test_seats_are_within_minimum_and_maximum() -> None:
     assert allocate_seats(100, [SeatTarget(50, 1000, 50), SeatTarget(10, 1000, 450)]) == [50, 50]
     assert allocate_seats(100, [SeatTarget(0, 20, 90), SeatTarget(0, 1000, 10)]) == [20, 80]
 
 
-def test_without_any_demand_all_seats_are_still_given() -> None:
+def test_all_seats_are_allocated_without_demand() -> None:
     assert allocate_seats(100, [SeatTarget(0, 100, 0), SeatTarget(0, 100, 0)]) == [50, 50]
 
 
@@ -30,13 +30,13 @@ def test_without_any_demand_all_seats_are_still_given() -> None:
         max_size=8,
     )
 )
-def test_what_is_shared_out_is_all_there_is(levels: list[tuple[int, int, float, int]]) -> None:
+def test_sum_of_seats_equals_the_total(levels: list[tuple[int, int, float, int]]) -> None:
     seats = sum(kept + lent for kept, lent, _, _ in levels)
     wishes = [SeatTarget(kept, kept + lent + more, max(kept, target)) for kept, lent, target, more in levels]
 
     shares = allocate_seats(seats, wishes)
 
-    assert abs(sum(shares) - seats) <= len(levels)  # each is rounded
+    assert abs(sum(shares) - seats) <= len(levels)  # each value is rounded
     assert all(wish.least <= share <= wish.most for wish, share in zip(wishes, shares, strict=True))
 
 
@@ -49,7 +49,7 @@ def test_demand_is_measured_over_time() -> None:
     assert demand.smoothed == pytest.approx(5 + 5)  # average and deviation
 
 
-def test_demand_that_is_gone_is_forgotten_slowly() -> None:
+def test_past_demand_decays_slowly() -> None:
     demand = SeatDemand(0)
     demand.note(100, 0)
     demand.close(10)

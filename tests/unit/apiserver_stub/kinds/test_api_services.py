@@ -1,4 +1,4 @@
-"""API services: named after their group version, local, and shown with whether they are available."""
+"""Tests for API services: names, validation, conditions and columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cells(obj: dict[str, Any]) -> list[Any]:
     return [column.cell(obj) for column in RESOURCE.columns[:3]]
 
 
-def test_a_local_one_is_available_from_the_start() -> None:
+def test_local_api_service_is_available_immediately() -> None:
     new = service()
     RULES.prepare_create(new)
 
@@ -58,7 +58,7 @@ def test_a_local_one_is_available_from_the_start() -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(new: dict[str, Any], field: str, text: str) -> None:
+def test_invalid_api_service_is_rejected(new: dict[str, Any], field: str, text: str) -> None:
     (cause,) = RULES.validate(new)
     assert cause.field == field
     assert text in cause.message
@@ -75,7 +75,7 @@ def test_core_group_has_no_name_and_may_have_a_service() -> None:
     assert RULES.validate(service("v1.", group="", service=ELSEWHERE)) == []
 
 
-def test_a_service_may_come_go_and_move_and_its_port_is_that_of_https() -> None:
+def test_service_reference_is_mutable_with_default_port_443() -> None:
     old = service(service={"namespace": "n", "name": "s"})
     RULES.default(old)
     RULES.prepare_create(old)
@@ -107,7 +107,7 @@ def test_columns(conditions: list[Any], shown: str) -> None:
     assert cells(obj) == ["v1.example.com", "n/s", shown]
 
 
-def test_the_names_of_groups_follow_the_domain() -> None:
+def test_group_names_follow_the_api_domain() -> None:
     names = Identity(api_domain="example.org")
     assert priorities("events.example.org", "v1", names) == (17750, 15)
     assert priorities("events.k8s.io", "v1", names) is None
@@ -123,7 +123,7 @@ def test_priorities_order_groups_and_their_versions() -> None:
     assert order("autoscaling", "v2") < order("autoscaling", "v1")
 
 
-def test_it_has_a_form_for_every_encoding() -> None:
+def test_api_service_has_a_form_for_each_encoding() -> None:
     shape = of("apiregistration.k8s.io/v1", "APIService")
     assert shape is not None
     assert shape.child("status").child("conditions").keys == ("type",)

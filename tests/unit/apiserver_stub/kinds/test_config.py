@@ -1,4 +1,4 @@
-"""A secret of a known type holds what its readers expect of it."""
+"""Tests for the validation of typed secrets."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ def problems(type_: str, **data: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", ["dockercfg", "dockerconfigjson"])
-def test_credentials_of_a_registry_are_json(name: str) -> None:
+def test_registry_credentials_must_be_json(name: str) -> None:
     assert problems(name) == [(f"data[.{name}]", "FieldValueRequired")]
     for wrong in ("x", "[]", "", "{"):
         assert problems(name, **{f"__{name}": wrong}) == [(f"data[.{name}]", "FieldValueInvalid")]
     assert problems(name, **{f"__{name}": '{"auths": {}}'}) == []
 
 
-def test_basic_credentials_have_a_name_or_a_password() -> None:
+def test_basic_auth_requires_a_username_or_password() -> None:
     assert [field for field, _ in problems("basic-auth")] == ["data[username]", "data[password]"]
     assert problems("basic-auth", username="") == []
     assert problems("basic-auth", password="") == []
 
 
-def test_a_key_for_ssh_is_not_empty() -> None:
+def test_ssh_key_must_not_be_empty() -> None:
     assert problems("ssh-auth", ssh_privatekey="k") == []
     for given in ({}, {"ssh_privatekey": ""}):
         assert problems("ssh-auth", **given) == [("data[ssh-privatekey]", "FieldValueRequired")]
 
 
-def test_a_pair_has_both_halves() -> None:
+def test_tls_secret_requires_certificate_and_key() -> None:
     assert [field for field, _ in problems("tls", tls__crt="")] == ["data[tls.key]"]
     assert problems("tls", tls__crt="", tls__key="") == []

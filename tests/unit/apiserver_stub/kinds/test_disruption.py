@@ -1,4 +1,4 @@
-"""Disruption budgets: their rules, whom they cover, and what their condition says."""
+"""Tests for disruption budgets: validation, selectors, conditions and columns."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def test_limits_are_numbers_or_percentages(name: str, value: Any) -> None:
         ({"selector": {"matchLabels": {"a": "-"}}}, "spec.selector.matchLabels", "a valid label must be"),
     ],
 )
-def test_what_makes_no_sense_is_refused(spec: dict[str, Any], field: str, text: str) -> None:
+def test_invalid_budget_is_rejected(spec: dict[str, Any], field: str, text: str) -> None:
     (cause,) = RULES.validate(budget(**spec))
     assert cause.field == field
     assert text in cause.message
 
 
-def test_a_new_budget_allows_nothing_yet() -> None:
+def test_new_budget_allows_no_disruption() -> None:
     new = budget(minAvailable=1)
     RULES.prepare_create(new)
     assert new["status"] == {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
 
 
-def test_counts_of_a_status_are_not_negative() -> None:
+def test_status_counts_must_not_be_negative() -> None:
     new = {**budget(), "status": {"currentHealthy": -1}}
     (cause,) = RULES.validate_update(new, budget(), "status")
     assert cause.field == "status.currentHealthy"
@@ -75,12 +75,12 @@ def test_counts_of_a_status_are_not_negative() -> None:
         ({"matchExpressions": [{"key": "other", "operator": "DoesNotExist"}]}, True),
     ],
 )
-def test_a_selector_chooses_pods_and_none_chooses_no_pod(selector: Any, expected: bool) -> None:
+def test_missing_selector_selects_no_pods(selector: Any, expected: bool) -> None:
     pod = {"metadata": {"name": "p", "labels": {"app": "a"}}}
     assert covers({"spec": {"selector": selector}}, pod) is expected
 
 
-def test_the_condition_keeps_its_time_until_it_changes() -> None:
+def test_transition_time_is_kept_while_status_is_unchanged() -> None:
     status: dict[str, Any] = {"disruptionsAllowed": 1, "observedGeneration": 3}
     set_condition(status)
     (condition,) = status["conditions"]

@@ -1,4 +1,4 @@
-"""An endpoint slice holds addresses of one type that can be reached, and ports that can be told apart."""
+"""Tests for endpoint slices: addresses, ports, generation and columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fields(made: dict[str, Any]) -> list[str]:
     return [cause.field for cause in EndpointSliceStrategy().validate(made)]
 
 
-def test_ports_have_a_name_and_a_protocol() -> None:
+def test_ports_have_default_name_and_protocol() -> None:
     made = piece()
     assert made["ports"] == [{"port": 80, "name": "", "protocol": "TCP"}]
     assert fields(made) == []
@@ -37,7 +37,7 @@ def test_ports_have_a_name_and_a_protocol() -> None:
         ({"metadata": {"name": "s", "labels": {"a": "b"}}}, True),
     ],
 )
-def test_generation_counts_content_and_labels(change: dict[str, Any], is_counted: bool) -> None:
+def test_generation_changes_with_content_and_labels(change: dict[str, Any], is_counted: bool) -> None:
     assert EndpointSliceStrategy().is_counted(piece() | change, piece()) is is_counted
 
 
@@ -50,14 +50,14 @@ def test_topology_is_dropped() -> None:
     assert made["endpoints"] == [{"addresses": ["10.1.0.1"]}]
 
 
-def test_host_names_have_a_warning_when_new() -> None:
+def test_new_fqdn_slice_causes_a_warning() -> None:
     made = piece(["web.example.com"], kind="FQDN")
 
     assert EndpointSliceStrategy().warnings(made, None) == ["spec.addressType: FQDN endpoints are deprecated"]
     assert EndpointSliceStrategy().warnings(made, made) == []
 
 
-def test_names_are_addresses_too_and_the_type_stays() -> None:
+def test_fqdn_addresses_are_valid_and_the_type_is_immutable() -> None:
     assert fields(piece(["web.example.com"], kind="FQDN")) == []
     assert fields(piece(["fd00::1"], kind="IPv6")) == []
 
@@ -65,7 +65,7 @@ def test_names_are_addresses_too_and_the_type_stays() -> None:
     assert (cause.field, cause.message) == ("addressType", 'Invalid value: "IPv6": field is immutable')
 
 
-def test_long_lists_are_shown_by_their_beginning() -> None:
+def test_long_lists_are_abbreviated_in_columns() -> None:
     (slices,) = resources(Options())
     full = piece([f"10.1.0.{number}" for number in range(5)], [{"port": 80}, {"name": "a"}, {}])
     full["ports"][2]["name"] = ""

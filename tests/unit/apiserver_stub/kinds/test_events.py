@@ -1,4 +1,4 @@
-"""Both views of an event and the rules of each."""
+"""Tests for events: conversion between both API groups, and the validation of each."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_views_convert_into_each_other() -> None:
     assert {key: back[key] for key in NEW} == NEW
 
 
-def test_a_good_event_passes_both() -> None:
+def test_valid_event_passes_validation_of_both_groups() -> None:
     assert causes(True) == []
     assert causes(False) == []
 
@@ -68,11 +68,11 @@ def test_a_good_event_passes_both() -> None:
         ({"regarding": {}, "metadata": {"name": "e", "namespace": "other"}}, "involvedObject.namespace"),
     ],
 )
-def test_what_the_events_group_refuses(changes: dict[str, Any], field: str) -> None:
+def test_invalid_event_of_the_events_group_is_rejected(changes: dict[str, Any], field: str) -> None:
     assert field in [found for found, _ in causes(True, **changes)]
 
 
-def test_an_empty_event_lists_its_causes_in_order() -> None:
+def test_empty_event_reports_errors_in_order() -> None:
     strategy = EventStrategy(strict=True)
     event: dict[str, Any] = {"metadata": {"namespace": "default"}}
     strategy.default(event)
@@ -82,14 +82,14 @@ def test_an_empty_event_lists_its_causes_in_order() -> None:
     assert found == [("eventTime", "Required value"), ("type", 'Invalid value: "": has invalid value: ')]
 
 
-def test_the_core_view_is_lenient_with_old_events() -> None:
+def test_core_event_without_event_time_has_fewer_rules() -> None:
     assert causes(False, eventTime=None, type="Other", message="x" * 5000, action="", count=3) == []
     assert causes(False, eventTime=None, involvedObject={"namespace": "other"}) == [
         ("involvedObject.namespace", 'Invalid value: "other": does not match event.namespace')
     ]
 
 
-def test_only_the_series_may_change() -> None:
+def test_only_the_series_is_mutable() -> None:
     strategy = EventStrategy(strict=True)
     series = {"count": 2, "lastObservedTime": "2026-11-21T00:00:01.000000Z"}
 
@@ -98,7 +98,7 @@ def test_only_the_series_may_change() -> None:
     assert fields == ["message", "action"]
 
 
-def test_members_of_the_other_view_are_dropped() -> None:
+def test_fields_of_the_other_group_are_dropped() -> None:
     event = {**NEW, "message": {"no": "text"}, "unknown": 1}
 
     EventStrategy(strict=True).default(event)
@@ -106,7 +106,7 @@ def test_members_of_the_other_view_are_dropped() -> None:
     assert event.keys().isdisjoint({"message", "unknown"})
 
 
-def test_both_resources_share_one_store() -> None:
+def test_events_of_both_groups_share_storage() -> None:
     assert {resource.storage for resource in events.resources(Options())} == {"core/events"}
 
 
@@ -125,20 +125,20 @@ def test_both_resources_share_one_store() -> None:
         ({"note": None}, '""'),
     ],
 )
-def test_what_may_not_change_is_shown_as_clients_know_it(changes: dict[str, Any], shown: str) -> None:
+def test_immutable_field_error_has_the_value_in_go_format(changes: dict[str, Any], shown: str) -> None:
     found = EventStrategy(strict=True).validate_update({**NEW, **changes}, NEW, "")
 
     assert [cause.message for cause in found] == [f"Invalid value: {shown}: field is immutable"]
 
 
-def test_an_event_without_a_source_is_found_by_its_controller() -> None:
+def test_event_without_source_is_selected_by_controller() -> None:
     core, _ = events.resources(Options())
 
     assert core.field_value(to_core(NEW), "source") == "example.com/c"
     assert core.field_value({**to_core(NEW), "source": {"component": "kubelet"}}, "source") == "kubelet"
 
 
-def test_the_new_view_leaves_out_texts_that_nobody_gave() -> None:
+def test_events_group_omits_empty_strings() -> None:
     given = {"kind": "Event", "apiVersion": "v1", "metadata": {"name": "e"}}
     EventStrategy(strict=False).default(given)
 

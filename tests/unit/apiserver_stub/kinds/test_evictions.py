@@ -1,4 +1,4 @@
-"""An eviction goes through where the budget of the pod allows it, and says why where not."""
+"""Tests for evictions: disruption budgets, preconditions and dry runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def budget(allowed: int, *, name: str = "b", healthy: int = 1, desired: int = 1,
 async def eviction(
     store: Memory, *arguments: str, query: str = "", version: str = "policy/v1", options: Any = None
 ) -> int:
-    """Evict the pod and return the code of the answer."""
+    """Evict the pod and return the status code."""
     chosen = parse(list(arguments))
     registry = build_registry(chosen)
     server = SimpleNamespace(options=chosen, store=store, registry=registry, admission=Admission())
@@ -79,20 +79,20 @@ def disrupted(store: Memory) -> list[Any]:
 
 
 @pytest.mark.parametrize("version", ["policy/v1", "policy/v1beta1"])
-async def test_a_pod_without_a_budget_goes_by_the_graceful_protocol(store: Memory, version: str) -> None:
+async def test_pod_without_a_budget_is_deleted_gracefully(store: Memory, version: str) -> None:
     assert await eviction(store, version=version, options={"gracePeriodSeconds": 7}) == 201
     assert store.read(PODS, "n/p")["metadata"]["deletionGracePeriodSeconds"] == 7
     assert disrupted(store) == ["EvictionByEvictionAPI"]
 
 
 @pytest.mark.row("gate.PodDisruptionConditions")
-async def test_without_the_gate_no_condition_tells_of_it(store: Memory) -> None:
+async def test_disabled_gate_sets_no_condition(store: Memory) -> None:
     assert await eviction(store, "--feature-gates=PodDisruptionConditions=false") == 201
     assert is_leaving(store)
     assert disrupted(store) == []
 
 
-async def test_a_budget_gives_a_disruption_and_remembers_for_which_pod(store: Memory) -> None:
+async def test_budget_allows_a_disruption_and_records_the_pod(store: Memory) -> None:
     store.put(BUDGETS, budget(1, healthy=2))
 
     assert await eviction(store) == 201
@@ -104,7 +104,7 @@ async def test_a_budget_gives_a_disruption_and_remembers_for_which_pod(store: Me
     assert is_leaving(store)
 
 
-async def test_a_budget_that_has_none_to_give_refuses(store: Memory) -> None:
+async def test_exhausted_budget_rejects_the_eviction(store: Memory) -> None:
     store.put(BUDGETS, budget(0, desired=2))
 
     with pytest.raises(ApiError) as refused:
@@ -132,7 +132,7 @@ async def test_a_budget_that_has_none_to_give_refuses(store: Memory) -> None:
     assert disrupted(store) == []
 
 
-async def test_a_budget_that_was_not_counted_yet_asks_for_patience(store: Memory) -> None:
+async def test_budget_with_outdated_status_requests_a_retry(store: Memory) -> None:
     new = budget(1)
     new["metadata"]["generation"] = 2
     store.put(BUDGETS, new)
@@ -145,7 +145,7 @@ async def test_a_budget_that_was_not_counted_yet_asks_for_patience(store: Memory
     assert (refused.value.details or {})["retryAfterSeconds"] == 10
 
 
-async def test_two_budgets_for_a_pod_are_not_supported(store: Memory) -> None:
+async def test_pod_with_two_budgets_is_not_evicted(store: Memory) -> None:
     store.put(BUDGETS, budget(1))
     store.put(BUDGETS, budget(1, name="c"))
 
@@ -156,7 +156,7 @@ async def test_two_budgets_for_a_pod_are_not_supported(store: Memory) -> None:
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
-async def test_what_does_not_run_needs_no_leave(store: Memory, phase: str) -> None:
+async def test_pending_or_terminated_pod_ignores_budgets(store: Memory, phase: str) -> None:
     store.put(PODS, pod(phase=phase))
     store.put(BUDGETS, budget(0))
 
@@ -174,7 +174,7 @@ async def test_what_does_not_run_needs_no_leave(store: Memory, phase: str) -> No
         (budget(0, healthy=1, desired=2, unhealthyPodEvictionPolicy="AlwaysAllow"), True),
     ],
 )
-async def test_a_pod_that_is_not_ready_goes_where_it_is_no_loss(store: Memory, found: Any, goes: bool) -> None:
+async def test_unready_pod_is_evicted_if_the_budget_is_healthy(store: Memory, found: Any, goes: bool) -> None:
     store.put(PODS, pod(ready=False))
     store.put(BUDGETS, found)
 
@@ -189,7 +189,7 @@ async def test_a_pod_that_is_not_ready_goes_where_it_is_no_loss(store: Memory, f
 
 
 @pytest.mark.row("gate.PDBUnhealthyPodEvictionPolicy")
-async def test_without_the_gate_the_policy_for_such_pods_says_nothing(store: Memory) -> None:
+async def test_disabled_gate_ignores_the_unhealthy_pod_policy(store: Memory) -> None:
     store.put(PODS, pod(ready=False))
     store.put(BUDGETS, budget(0, healthy=1, desired=2, unhealthyPodEvictionPolicy="AlwaysAllow"))
 
@@ -198,7 +198,7 @@ async def test_without_the_gate_the_policy_for_such_pods_says_nothing(store: Mem
 
 
 @pytest.mark.parametrize("asked", [{"query": "dryRun=All"}, {"options": {"dryRun": ["All"]}}])
-async def test_a_dry_run_changes_nothing(store: Memory, asked: Any) -> None:
+async def test_dry_run_changes_nothing(store: Memory, asked: Any) -> None:
     store.put(BUDGETS, budget(1, healthy=2))
     writes = store.writes
 
@@ -211,7 +211,7 @@ async def test_a_dry_run_changes_nothing(store: Memory, asked: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["uid", "resourceVersion"])
-async def test_a_precondition_that_does_not_hold_leaves_the_pod_as_it_is(store: Memory, name: str) -> None:
+async def test_failed_precondition_leaves_the_pod_unchanged(store: Memory, name: str) -> None:
     with pytest.raises(ApiError, match="precondition") as refused:
         await eviction(store, options={"preconditions": {name: "999"}})
 
@@ -220,13 +220,13 @@ async def test_a_precondition_that_does_not_hold_leaves_the_pod_as_it_is(store: 
     assert disrupted(store) == []
 
 
-async def test_preconditions_that_hold_are_no_hindrance(store: Memory) -> None:
+async def test_met_preconditions_allow_the_eviction(store: Memory) -> None:
     version = store.read(PODS, "n/p")["metadata"]["resourceVersion"]
     assert await eviction(store, options={"preconditions": {"uid": "u", "resourceVersion": version}}) == 201
     assert is_leaving(store)
 
 
-async def test_a_second_eviction_keeps_the_time_of_the_first(store: Memory) -> None:
+async def test_second_eviction_keeps_the_deletion_time(store: Memory) -> None:
     await eviction(store)
     conditions = store.read(PODS, "n/p")["status"]["conditions"]
 
@@ -234,7 +234,7 @@ async def test_a_second_eviction_keeps_the_time_of_the_first(store: Memory) -> N
     assert store.read(PODS, "n/p")["status"]["conditions"] == conditions
 
 
-async def test_a_pod_that_is_gone_is_not_found(store: Memory) -> None:
+async def test_eviction_of_a_missing_pod_is_not_found(store: Memory) -> None:
     store.remove(PODS, "n/p")
     with pytest.raises(ApiError) as refused:
         await eviction(store)

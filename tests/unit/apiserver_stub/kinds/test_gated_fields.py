@@ -1,4 +1,4 @@
-"""What a gate takes away is not taken in, and stays where it is stored already."""
+"""Tests for fields of feature gates: disabled fields are dropped unless already stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apiserver_stub.options import parse
 
 
 def strategy(kind: str, gate: str, on: bool) -> Strategy:
-    """Return the rules of *kind* on a server with one gate switched."""
+    """Return the strategy of *kind* on a server with one gate set."""
     options = parse([f"--feature-gates={gate}={str(on).lower()}"])
     return next(
         item.strategy
@@ -140,7 +140,7 @@ STATUS_FIELDS = [
         ),
     ],
 )
-def test_a_field_is_taken_in_while_its_gate_is_on(
+def test_field_is_accepted_while_its_gate_is_enabled(
     kind: str, gate: str, obj: dict[str, Any], field: str, on: bool
 ) -> None:
     rules = strategy(kind, gate, on)
@@ -175,7 +175,7 @@ def test_disabled_status_field_is_dropped_by_the_next_update_of_the_pod(
 
 @pytest.mark.parametrize("on", [True, False])
 @pytest.mark.row("gate.PodHostIPs")
-def test_variables_refer_to_host_addresses_while_the_gate_is_on(on: bool) -> None:
+def test_variables_may_refer_to_host_ips_while_the_gate_is_enabled(on: bool) -> None:
     source = {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.hostIPs"}}
     new = contained(env=[{"name": "A", "valueFrom": source}])
 
@@ -189,7 +189,7 @@ def holds(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
     return all(found.get(name) == value for name, value in wanted.items())
 
 
-def test_a_mount_of_proc_that_is_switched_off_is_the_usual_one() -> None:
+def test_disabled_proc_mount_becomes_the_default() -> None:
     new = contained(securityContext={"procMount": "Unmasked"})
 
     strategy("Pod", "ProcMountType", False).prepare_create(new)

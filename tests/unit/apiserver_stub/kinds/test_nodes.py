@@ -27,14 +27,14 @@ def test_dynamic_configuration_is_dropped() -> None:
     assert new["spec"] == {}
 
 
-def test_external_id_has_a_warning() -> None:
+def test_external_id_causes_a_warning() -> None:
     assert NodeStrategy().warnings(node(externalID="a"), None) == [
         "spec.externalID: this field is deprecated, and is unused by Kubernetes"
     ]
     assert NodeStrategy().warnings(node(), None) == []
 
 
-def test_a_fact_that_is_empty_is_shown_as_unknown() -> None:
+def test_empty_node_info_is_printed_as_unknown() -> None:
     (nodes,) = resources(Options())
     cells = {column.name: column.cell(node()) for column in nodes.columns if column.name != "Age"}
     assert {cells[name] for name in ("OS-Image", "Kernel-Version", "Container-Runtime")} == {"<unknown>"}
@@ -49,7 +49,7 @@ def test_a_fact_that_is_empty_is_shown_as_unknown() -> None:
         ({"providerID": "a://1"}, {"providerID": "a://2"}, "spec.providerID"),
     ],
 )
-def test_its_range_and_provider_stay(old: dict[str, Any], new: dict[str, Any], field: str) -> None:
+def test_pod_cidr_and_provider_id_are_immutable(old: dict[str, Any], new: dict[str, Any], field: str) -> None:
     (cause,) = NodeStrategy().validate_update(node(**new), node(**old), "")
     assert (cause.field, cause.reason) == (field, "FieldValueForbidden")
 

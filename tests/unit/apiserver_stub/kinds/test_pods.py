@@ -88,7 +88,7 @@ def test_pod_stored_by_an_earlier_release_can_be_updated() -> None:
     ] == ["spec"]
 
 
-def test_name_that_is_no_label_is_warned_about() -> None:
+def test_name_that_is_not_a_dns_label_causes_a_warning() -> None:
     made = pod(metadata={"name": "a.b"})
 
     assert STRATEGY.warnings(made, None) == [
@@ -118,14 +118,14 @@ def test_binding_replaces_the_condition() -> None:
         ({"nodeName": "n", "terminationGracePeriodSeconds": 0}, {}, None, 0),
     ],
 )
-def test_grace(spec: Any, status: Any, requested: int | None, expected: int) -> None:
+def test_grace_period_of_a_deletion(spec: Any, status: Any, requested: int | None, expected: int) -> None:
     made = pod(**spec)
     made["status"] = status
 
     assert PodStrategy(build_gates({})).grace_seconds(made, requested) == expected
 
 
-def test_grace_only_shrinks() -> None:
+def test_grace_period_can_only_be_shortened() -> None:
     made = pod(nodeName="n")
     made["metadata"] |= {"deletionTimestamp": "2026-11-21T00:00:00Z", "deletionGracePeriodSeconds": 10}
 
@@ -137,7 +137,7 @@ def test_grace_only_shrinks() -> None:
     ]
 
 
-def test_the_token_is_mounted_once_a_container() -> None:
+def test_token_is_mounted_once_per_container() -> None:
     spec = pod()["spec"]
     spec["containers"].append({"name": "d", "volumeMounts": [{"name": "mine", "mountPath": TOKEN_PATH}]})
 

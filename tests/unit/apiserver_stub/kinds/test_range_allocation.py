@@ -1,4 +1,4 @@
-"""What is taken from a range is kept in the form that all users of a shared store agree on."""
+"""Tests for range allocations in upstream's stored form."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stored(store: SqliteStore) -> Any:
     return None if record is None else objects.decode(record.data)
 
 
-async def test_the_lowest_bit_is_the_first_number_and_bytes_begin_with_the_highest(store: SqliteStore) -> None:
+async def test_bitmap_is_big_endian_with_the_first_number_in_bit_zero(store: SqliteStore) -> None:
     found = ports()
     await found.replace(store, Snapshot(), [30000, 30009])
 
@@ -46,7 +46,7 @@ async def test_the_lowest_bit_is_the_first_number_and_bytes_begin_with_the_highe
     assert stored(store)["data"] == ""
 
 
-def test_it_travels_as_protobuf() -> None:
+def test_allocation_is_encoded_as_protobuf() -> None:
     obj = {"kind": "RangeAllocation", "apiVersion": "v1", "metadata": {}, "range": "10.96.0.0/28", "data": "AQA="}
     encoded = apiproto.encode(obj)
 
@@ -54,7 +54,7 @@ def test_it_travels_as_protobuf() -> None:
     assert apiproto.decode(encoded) == obj
 
 
-async def test_a_number_is_taken_once(store: SqliteStore) -> None:
+async def test_number_is_allocated_once(store: SqliteStore) -> None:
     found = ports()
     await found.replace(store, Snapshot(), ())
     results = await asyncio.gather(*(found.take(store) for _ in range(21)), return_exceptions=True)
@@ -67,7 +67,7 @@ async def test_a_number_is_taken_once(store: SqliteStore) -> None:
     assert await found.take(store) == 30003
 
 
-async def test_the_first_are_left_until_there_are_no_others(store: SqliteStore) -> None:
+async def test_static_range_is_allocated_last(store: SqliteStore) -> None:
     found = ports(kept=16)
     await found.replace(store, Snapshot(), ())
     numbers = [await found.take(store) for _ in range(20)]
@@ -76,7 +76,7 @@ async def test_the_first_are_left_until_there_are_no_others(store: SqliteStore) 
     assert set(numbers[4:]) == set(range(30000, 30016))
 
 
-async def test_nothing_is_taken_from_another_range_or_before_anybody_looked(store: SqliteStore) -> None:
+async def test_other_or_uninitialized_range_allocates_nothing(store: SqliteStore) -> None:
     with pytest.raises(Refused, match="at this time"):
         await ports().take(store)
     assert stored(store) is None
@@ -86,7 +86,7 @@ async def test_nothing_is_taken_from_another_range_or_before_anybody_looked(stor
             await ports(31000).take(store, number)
 
 
-async def test_a_replacement_gives_way_to_a_change_meanwhile(store: SqliteStore) -> None:
+async def test_replacement_fails_after_a_concurrent_change(store: SqliteStore) -> None:
     found = ports()
     await found.replace(store, Snapshot(), ())
     before = await found.snapshot(store)

@@ -1,4 +1,4 @@
-"""Tests for the strategy that all kinds share."""
+"""Tests for the default strategy of resources."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_status_update_keeps_declared_metadata() -> None:
     assert new["metadata"] == {"name": "x", "labels": {"a": "1"}, "annotations": {"a": "2"}}
 
 
-def test_deprecated_version_is_warned_about() -> None:
+def test_deprecated_version_causes_a_warning() -> None:
     resource = Resource("example.com", "v1beta1", "Thing", "things", deprecation=Deprecation("1.29", "1.32"))
 
     assert resource.deprecation_warning == ("example.com/v1beta1 Thing is deprecated in v1.29+, unavailable in v1.32+")

@@ -1,4 +1,4 @@
-"""Groups, versions and resources are switched on and off; the most specific key wins."""
+"""Tests for ``--runtime-config``: groups, versions and resources; the most specific key takes precedence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def served(*arguments: str) -> set[tuple[str, str]]:
 
 
 @pytest.mark.row("runtime-config.group-version")
-def test_one_group_version() -> None:
+def test_group_version_is_enabled_and_disabled() -> None:
     assert ("events.k8s.io", "v1") not in served("events.k8s.io/v1=false")
     assert ("events.k8s.io", "v1") in served("events.k8s.io/v1")
     registry = build_registry(parse(["--runtime-config=authentication.k8s.io/v1/tokenreviews=false"]))
@@ -29,20 +29,20 @@ def test_one_group_version() -> None:
     ("text", "on"),
     [*((text, True) for text in ("", "1", "t", "True")), *((text, False) for text in ("0", "f", "FALSE"))],
 )
-def test_a_value_is_a_truth_in_any_of_its_spellings(text: str, on: bool) -> None:
+def test_boolean_values_are_accepted_in_each_spelling(text: str, on: bool) -> None:
     assert (("events.k8s.io", "v1") in served(f"events.k8s.io/v1={text}")) is on
 
 
 @pytest.mark.row("runtime-config.v1")
 @pytest.mark.parametrize("key", ["v1", "api/v1"])
-def test_the_core_group_stays(key: str) -> None:
+def test_core_group_cannot_be_disabled(key: str) -> None:
     assert ("", "v1") in served("api/all=false", f"{key}=true")
     with pytest.raises(OptionsError, match="the core group v1 cannot be switched off"):
         parse([f"--runtime-config={key}=false"])
 
 
 @pytest.mark.row("runtime-config.api-all")
-def test_all() -> None:
+def test_api_all_applies_to_all_versions() -> None:
     assert served("api/all=false,v1=true,events.k8s.io/v1=true") == {("", "v1"), ("events.k8s.io", "v1")}
     assert enabled({"api/all": "true"}, "storage.k8s.io", "v1beta1", "x")
     with pytest.raises(OptionsError, match="invalid key with only api/all=false"):
@@ -50,7 +50,7 @@ def test_all() -> None:
 
 
 @pytest.mark.row("runtime-config.api-ga")
-def test_what_is_stable() -> None:
+def test_api_ga_applies_to_stable_versions() -> None:
     assert served("api/ga=false", "v1=true") == {("", "v1")}
     assert not enabled({"api/all": "true", "api/ga": "false"}, *EVENTS)
     assert enabled({"api/ga": "false", "events.k8s.io/v1": "true"}, *EVENTS)
@@ -60,7 +60,7 @@ def test_what_is_stable() -> None:
 
 
 @pytest.mark.row("runtime-config.api-beta")
-def test_what_is_beta() -> None:
+def test_api_beta_applies_to_beta_versions() -> None:
     assert not enabled({}, "storage.k8s.io", "v1beta1", "csistoragecapacities")
     assert enabled({"api/beta": "true"}, "storage.k8s.io", "v1beta1", "csistoragecapacities")
     assert enabled({"api/beta": "true"}, "flowcontrol.apiserver.k8s.io", "v12beta34", "x")
@@ -69,7 +69,7 @@ def test_what_is_beta() -> None:
 
 
 @pytest.mark.row("runtime-config.api-alpha")
-def test_what_is_alpha() -> None:
+def test_api_alpha_applies_to_alpha_versions() -> None:
     assert not enabled({}, "storage.k8s.io", "v1alpha1", "x")
     assert enabled({"api/alpha": "true"}, "storage.k8s.io", "v1alpha1", "x")
     assert enabled({"api/alpha": "true"}, "resource.k8s.io", "v12alpha34", "x")
@@ -78,7 +78,7 @@ def test_what_is_alpha() -> None:
 
 
 @pytest.mark.row("runtime-config.api-legacy")
-def test_the_deprecated_key_changes_nothing() -> None:
+def test_deprecated_key_has_no_effect() -> None:
     assert served("api/legacy=false") == served("api/legacy") == served()
 
 
@@ -91,14 +91,14 @@ def test_the_deprecated_key_changes_nothing() -> None:
         ("events.k8s.io/v1=maybe", "invalid value of events.k8s.io/v1: maybe, err: strconv.ParseBool"),
     ],
 )
-def test_what_names_nothing_is_refused(argument: str, message: str) -> None:
+def test_unknown_key_is_rejected(argument: str, message: str) -> None:
     with pytest.raises(OptionsError) as error:
         parse([f"--runtime-config={argument}"])
 
     assert message in str(error.value)
 
 
-def test_groups_are_in_the_order_in_which_clients_prefer_them() -> None:
+def test_groups_have_the_order_of_client_preference() -> None:
     groups = list(dict.fromkeys(group for group, _ in build_registry(parse([])).group_versions()))
     assert groups == [
         "apiregistration.k8s.io",
@@ -119,7 +119,7 @@ def test_groups_are_in_the_order_in_which_clients_prefer_them() -> None:
     ]
 
 
-def test_versions_of_a_group_are_newest_first() -> None:
+def test_versions_of_a_group_are_sorted_by_maturity() -> None:
     shown = build_registry(
         parse(["--runtime-config=certificates.k8s.io/v1alpha1=true", "--feature-gates=ClusterTrustBundle=true"])
     ).group_versions()

@@ -21,7 +21,7 @@ from apiserver_stub.options import parse
         ({"type": "LoadBalancer", "externalIPs": ["192.0.2.1"]}, [{"ip": "192.0.2.7"}], "192.0.2.7,192.0.2.1"),
     ],
 )
-def test_external_address(spec: dict[str, Any], ingress: list[dict[str, str]], shown: str) -> None:
+def test_external_ip_column(spec: dict[str, Any], ingress: list[dict[str, str]], shown: str) -> None:
     (column,) = [item for item in resources(parse([]))[0].columns if item.name == "External-IP"]
 
     assert column.cell({"spec": spec, "status": {"loadBalancer": {"ingress": ingress}}}) == shown

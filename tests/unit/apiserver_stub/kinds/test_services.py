@@ -1,4 +1,4 @@
-"""Services get addresses and node ports that nobody else has, and keep them."""
+"""Tests for the allocation of cluster IPs and node ports of services."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PORTS = range(30000, 30004)
 
 
 class World:
-    """A cluster's services in a store."""
+    """Services and their allocations in a store."""
 
     def __init__(self, store: SqliteStore, *networks: str) -> None:
         self.store = store
@@ -29,7 +29,7 @@ class World:
         self.strategy = ServiceStrategy(self.addresses)
 
     async def begin(self) -> World:
-        """Let the ranges be empty."""
+        """Initialize empty ranges."""
         for allocation in (*self.addresses.addresses.values(), self.addresses.ports):
             await allocation.replace(self.store, Snapshot(), ())
         return self
@@ -63,7 +63,7 @@ class World:
         await (await self.strategy.reserve(self.store, None, service)).keep()
 
     async def taken(self) -> tuple[list[str], list[int]]:
-        """Return the addresses and ports that nobody else can have."""
+        """Return the allocated addresses and ports."""
         addresses, ports = [], self.addresses.ports
         for version, allocation in self.addresses.addresses.items():
             build = IPv4Address if version == 4 else IPv6Address
@@ -80,25 +80,25 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await found.close()
 
 
-async def test_every_service_has_an_address_of_its_own_until_none_is_left(store: SqliteStore) -> None:
+async def test_services_have_unique_addresses_until_the_range_is_full(store: SqliteStore) -> None:
     world = await World(store).begin()
     found = await asyncio.gather(*(world.new() for _ in range(6)))
 
-    # neither the network's address nor the last one
+    # excludes the network and broadcast addresses
     assert {service["spec"]["clusterIP"] for service in found} == {f"10.0.0.{number}" for number in range(1, 7)}
     with pytest.raises(ApiError, match="failed to allocate a serviceIP: range is full") as error:
         await world.new()
     assert error.value.code == 500
 
 
-async def test_servers_of_one_store_give_nothing_out_twice(store: SqliteStore) -> None:
+async def test_servers_of_one_store_never_allocate_a_value_twice(store: SqliteStore) -> None:
     one, other = await World(store, "10.0.0.0/24").begin(), World(store, "10.0.0.0/24")
     found = await asyncio.gather(*(world.new() for world in (one, other) for _ in range(100)))
 
     assert len({service["spec"]["clusterIP"] for service in found}) == 200
 
 
-async def test_what_a_service_being_written_was_given_is_taken_at_once(store: SqliteStore) -> None:
+async def test_pending_allocation_is_reserved_immediately(store: SqliteStore) -> None:
     world = await World(store).begin()
     _, reservation = await world.reserve(clusterIP="10.0.0.2")
 
@@ -109,7 +109,7 @@ async def test_what_a_service_being_written_was_given_is_taken_at_once(store: Sq
     assert (await world.new(clusterIP="10.0.0.2"))["spec"]["clusterIPs"] == ["10.0.0.2"]
 
 
-async def test_addresses_and_ports_are_free_again_with_their_service(store: SqliteStore) -> None:
+async def test_deleted_service_releases_its_allocations(store: SqliteStore) -> None:
     world = await World(store, "10.0.0.0/29", "fd00:1::/112").begin()
     service = await world.new(type="NodePort", ipFamilyPolicy="RequireDualStack")
 
@@ -118,7 +118,7 @@ async def test_addresses_and_ports_are_free_again_with_their_service(store: Sqli
     assert await world.taken() == ([], [])
 
 
-async def test_what_is_refused_takes_nothing(store: SqliteStore) -> None:
+async def test_rejected_service_allocates_nothing(store: SqliteStore) -> None:
     world = await World(store).begin()
     await world.new(type="NodePort", clusterIP="10.0.0.1", ports=[{"port": 80, "nodePort": 30001}])
     before = await world.taken()
@@ -128,7 +128,7 @@ async def test_what_is_refused_takes_nothing(store: SqliteStore) -> None:
     assert await world.taken() == before
 
 
-async def test_a_dry_run_takes_nothing(store: SqliteStore) -> None:
+async def test_dry_run_allocates_nothing(store: SqliteStore) -> None:
     world = await World(store).begin()
     chosen, reservation = await world.reserve(
         dry_run=True, type="NodePort", clusterIP="10.0.0.1", ports=[{"port": 80, "nodePort": 30001}]
@@ -143,7 +143,7 @@ async def test_a_dry_run_takes_nothing(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["10.0.1.1", "10.0.0.0", "10.0.0.7"])
-async def test_an_address_outside_the_range_is_refused(store: SqliteStore, wanted: str) -> None:
+async def test_address_outside_the_range_is_rejected(store: SqliteStore, wanted: str) -> None:
     with pytest.raises(ApiError) as error:
         await (await World(store).begin()).new(clusterIP=wanted)
 
@@ -151,7 +151,7 @@ async def test_an_address_outside_the_range_is_refused(store: SqliteStore, wante
     assert f'[]string{{"{wanted}"}}: failed to allocate IP {wanted}: the provided IP' in error.value.message
 
 
-async def test_the_lower_addresses_are_left_to_those_who_choose_them(store: SqliteStore) -> None:
+async def test_static_range_is_reserved_for_requested_addresses(store: SqliteStore) -> None:
     world = await World(store, "10.0.0.0/24").begin()
     found = await asyncio.gather(*(world.new() for _ in range(100)))
 
@@ -169,7 +169,9 @@ async def test_the_lower_addresses_are_left_to_those_who_choose_them(store: Sqli
         ({"clusterIP": "None"}, ["IPv4", "IPv6"], 1),
     ],
 )
-async def test_families(store: SqliteStore, asked: Any, families: list[str], count: int) -> None:
+async def test_addresses_follow_the_ip_families(
+    store: SqliteStore, asked: Any, families: list[str], count: int
+) -> None:
     spec = (await (await World(store, "10.0.0.0/24", "fd00:1::/112").begin()).new(**asked))["spec"]
 
     assert spec["ipFamilies"] == families
@@ -178,7 +180,7 @@ async def test_families(store: SqliteStore, asked: Any, families: list[str], cou
         assert ["IPv6" if ":" in ip else "IPv4" for ip in spec["clusterIPs"]] == families
 
 
-async def test_two_families_need_two_ranges(store: SqliteStore) -> None:
+async def test_dual_stack_requires_two_ranges(store: SqliteStore) -> None:
     world = await World(store).begin()
 
     assert (await world.new(ipFamilyPolicy="PreferDualStack"))["spec"]["ipFamilies"] == ["IPv4"]
@@ -188,7 +190,7 @@ async def test_two_families_need_two_ranges(store: SqliteStore) -> None:
         await world.new(ipFamilies=["IPv6"])
 
 
-async def test_node_ports(store: SqliteStore) -> None:
+async def test_node_ports_are_allocated_by_type(store: SqliteStore) -> None:
     world = await World(store).begin()
     chosen = await world.new(type="NodePort", ports=[{"port": 80, "nodePort": 30001}])
     both = [{"name": "u", "port": 53, "protocol": "UDP"}, {"name": "t", "port": 53, "protocol": "TCP"}]
@@ -202,7 +204,7 @@ async def test_node_ports(store: SqliteStore) -> None:
         await world.new(type="NodePort", ports=[{"port": 80, "nodePort": 80}])
 
 
-async def test_ports_that_are_asked_for_are_not_given_to_others_of_the_service(store: SqliteStore) -> None:
+async def test_requested_ports_are_not_allocated_to_other_ports(store: SqliteStore) -> None:
     world = await World(store).begin()
     ports = [{"port": number, **({"nodePort": number} if number > 30001 else {})} for number in PORTS]
     given = (await world.new(type="NodePort", ports=ports))["spec"]["ports"]
@@ -211,7 +213,7 @@ async def test_ports_that_are_asked_for_are_not_given_to_others_of_the_service(s
     assert [port["nodePort"] for port in given[2:]] == [30002, 30003]
 
 
-async def test_a_balancer_without_node_ports_has_those_it_asks_for_alone(store: SqliteStore) -> None:
+async def test_load_balancer_without_allocation_has_only_requested_ports(store: SqliteStore) -> None:
     world = await World(store).begin()
     ports = [{"port": 80}, {"port": 81, "nodePort": 30001}]
     service = await world.new(type="LoadBalancer", allocateLoadBalancerNodePorts=False, ports=ports)
@@ -220,7 +222,7 @@ async def test_a_balancer_without_node_ports_has_those_it_asks_for_alone(store: 
     assert (await world.taken())[1] == [30001]
 
 
-async def test_health_checks_have_a_port_while_they_are_local(store: SqliteStore) -> None:
+async def test_local_traffic_policy_allocates_a_health_check_port(store: SqliteStore) -> None:
     world = await World(store).begin()
     balancer: Any = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "externalTrafficPolicy": "Local"}
     chosen = await world.new(**balancer, healthCheckNodePort=30002)
@@ -235,7 +237,7 @@ async def test_health_checks_have_a_port_while_they_are_local(store: SqliteStore
     assert (await world.taken())[1] == [given["spec"]["healthCheckNodePort"]]
 
 
-async def test_an_update_keeps_what_the_service_has(store: SqliteStore) -> None:
+async def test_update_keeps_allocations(store: SqliteStore) -> None:
     world = await World(store).begin()
     old = await world.new(type="NodePort")
     address, port = old["spec"]["clusterIP"], old["spec"]["ports"][0]["nodePort"]
@@ -256,7 +258,7 @@ async def test_an_update_keeps_what_the_service_has(store: SqliteStore) -> None:
     assert await world.taken() == (back["spec"]["clusterIPs"], [])
 
 
-async def test_an_update_that_fails_leaves_what_the_service_had(store: SqliteStore) -> None:
+async def test_failed_update_keeps_previous_allocations(store: SqliteStore) -> None:
     world = await World(store).begin()
     old = await world.new(type="NodePort", ports=[{"port": 80, "nodePort": 30001}])
     before = await world.taken()
@@ -267,7 +269,7 @@ async def test_an_update_that_fails_leaves_what_the_service_had(store: SqliteSto
     assert await world.taken() == before
 
 
-async def test_a_service_with_one_family_gives_the_other_address_back(store: SqliteStore) -> None:
+async def test_change_to_single_stack_releases_the_second_address(store: SqliteStore) -> None:
     world = await World(store, "10.0.0.0/29", "fd00:1::/112").begin()
     both = await world.new(ipFamilyPolicy="PreferDualStack")
     one = await world.update(both, **{**_addresses(both), "ipFamilyPolicy": "SingleStack"})
@@ -276,7 +278,7 @@ async def test_a_service_with_one_family_gives_the_other_address_back(store: Sql
     assert (await world.taken())[0] == one["spec"]["clusterIPs"]
 
 
-async def test_a_cluster_address_may_not_change(store: SqliteStore) -> None:
+async def test_cluster_ip_is_immutable(store: SqliteStore) -> None:
     world = await World(store).begin()
     old = await world.new(clusterIP="10.0.0.1")
     new = await world.update(old, clusterIP="10.0.0.2")

@@ -1,4 +1,4 @@
-"""Tables show lengths, pods and events as kubectl users know them."""
+"""Tests for table columns as kubectl prints them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from apiserver_stub.options import Options
         (10 * 365 * 86400, "10y"),
     ],
 )
-def test_lengths(seconds: int, text: str) -> None:
+def test_durations_are_printed_as_by_kubectl(seconds: int, text: str) -> None:
     assert short(seconds) == text
 
 
-def test_no_time_is_unknown() -> None:
+def test_missing_time_is_unknown() -> None:
     assert since(None) == "<unknown>"
 
 
@@ -60,19 +60,19 @@ def test_no_time_is_unknown() -> None:
         ),
     ],
 )
-def test_what_a_pod_is_doing(status: Any, expected: str) -> None:
+def test_pod_status_column(status: Any, expected: str) -> None:
     pod = {"metadata": {}, "spec": {"initContainers": [{"name": "i"}]}, "status": status}
 
     assert pod_status.shown_status(pod) == expected
 
 
-def test_a_deleted_pod_terminates() -> None:
+def test_deleted_pod_is_terminating() -> None:
     pod = {"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}, "status": {"phase": "Running"}}
 
     assert pod_status.shown_status(pod) == "Terminating"
 
 
-def test_every_kind_that_lists_has_columns_that_hold_on_an_empty_object() -> None:
+def test_columns_of_each_kind_accept_an_empty_object() -> None:
     for resource in build_registry(Options()):
         if "list" not in resource.verbs:
             continue

@@ -1,4 +1,4 @@
-"""Connections to agents are given up in time."""
+"""Tests for connections to node agents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apiserver_stub.options import parse
 
 
 class Silent(DirectDialer):
-    """Reaches nobody, ever."""
+    """Dialer that never connects."""
 
     async def connect(
         self, factory: Callable[[], Any], host: str, port: int, tls: ssl.SSLContext | None, server_name: str = ""
@@ -26,7 +26,7 @@ class Silent(DirectDialer):
 
 @pytest.mark.row("opt.nodeagent-timeout")
 @pytest.mark.parametrize(("option", "seconds"), [("2h", 7200.0), ("0s", None)])
-async def test_nobody_is_waited_for_longer_than_the_option_says(
+async def test_connection_attempt_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, seconds: float | None
 ) -> None:
     agents = NodeAgents(parse([f"--nodeagent-timeout={option}", f"--data-dir={tmp_path}"]), None, Silent())  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Who may not is told so, and counted by what the authorizers said."""
+"""Tests for the authorization of requests and its metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PODS = RequestInfo("list", "/api/v1/pods", "", "v1", "pods")
 
 
 class Saying:
-    """An authorizer that always says the same."""
+    """Authorizer with a fixed decision."""
 
     def __init__(self, verdict: AuthorizationResult) -> None:
         self._verdict = verdict
@@ -27,7 +27,7 @@ class Saying:
         return self._verdict
 
 
-async def test_a_denial_an_opinion_of_nobody_and_a_failure_are_counted_apart() -> None:
+async def test_denied_no_opinion_and_error_are_counted_separately() -> None:
     metrics = Metrics()
 
     for verdict, raised in (

@@ -1,4 +1,4 @@
-"""What takes too long ends, and nothing else does."""
+"""Tests for request timeouts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from apiserver_stub.pipeline.deadlines import Deadlines
 
 
-async def test_what_takes_too_long_is_ended() -> None:
+async def test_request_beyond_its_deadline_is_cancelled() -> None:
     deadlines = Deadlines()
 
     with pytest.raises(TimeoutError), deadlines.after(0):
@@ -20,16 +20,16 @@ async def test_what_takes_too_long_is_ended() -> None:
     assert not task.cancelling()
 
 
-async def test_who_is_in_time_never_hears_of_it() -> None:
+async def test_request_within_its_deadline_is_not_cancelled() -> None:
     deadlines = Deadlines()
     with deadlines.after(0):
         pass
 
     with deadlines.after(60), pytest.raises(TimeoutError), deadlines.after(0):
-        await asyncio.sleep(60)  # when this ends, the first was looked at too
+        await asyncio.sleep(60)  # its expiration also checks the first one
 
 
-async def test_an_end_from_outside_stays_one() -> None:
+async def test_external_cancellation_is_not_a_timeout() -> None:
     deadlines = Deadlines()
     began = asyncio.Event()
 
@@ -45,7 +45,7 @@ async def test_an_end_from_outside_stays_one() -> None:
         await task
 
 
-async def test_each_ends_at_its_own_time() -> None:
+async def test_deadlines_expire_independently() -> None:
     deadlines = Deadlines()
     go = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Tests for the decision: filters across nodes, and the messages."""
+"""Tests for scheduling decisions: filters across nodes, and their messages."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_node_without_the_topology_is_reported() -> None:
     assert fits(make_node(), make_pod(labels=WEB, topologySpreadConstraints=spread(whenUnsatisfiable="ScheduleAnyway")))
 
 
-def test_policies_decide_which_nodes_count() -> None:
+def test_inclusion_policies_select_the_nodes() -> None:
     nodes = [*zones("a"), make_node("n1", labels={ZONE: "b"}, taints=[{"key": "x", "effect": "NoSchedule"}])]
     state = make_state(*nodes, pods=(web(0, "n0"),))
 
@@ -162,7 +162,7 @@ def test_first_filter_that_rejects_gives_the_reasons() -> None:
     assert "cpu" not in decision.message
 
 
-def test_pods_of_lower_priority_do_not_help_if_the_pod_does_not_fit_without_them() -> None:
+def test_lower_priority_pods_do_not_help_an_unfit_pod() -> None:
     small = make_pod("small", requests={"cpu": "1"})
     found = decided(make_state(make_node(), pods=(small,)), make_pod(requests={"cpu": "64"}, priority=10)).message
     assert found == (

@@ -1,4 +1,4 @@
-"""Tests for the filters over one node."""
+"""Tests for the filters of a single node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def requires(*terms: dict[str, Any]) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
 
 
-def test_pod_without_wishes_fits() -> None:
+def test_pod_without_constraints_fits() -> None:
     assert fits(make_node(), make_pod())
 
 
@@ -32,7 +32,7 @@ def test_cluster_without_nodes_is_reported() -> None:
 # NodeUnschedulable and NodeName
 
 
-def test_cordoned_node_takes_only_pods_that_tolerate_it() -> None:
+def test_cordoned_node_requires_a_toleration() -> None:
     node = make_node(unschedulable=True)
     toleration = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
 
@@ -71,7 +71,7 @@ def test_first_untolerated_taint_is_reported() -> None:
     assert message(make_node(taints=taints), make_pod(tolerations=[{"key": "gpu", "operator": "Exists"}])) == expected
 
 
-def test_node_that_is_not_ready_is_tainted_although_nothing_has_tainted_it_yet() -> None:
+def test_unready_node_is_treated_as_tainted() -> None:
     expected = "1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }"
     assert expected in message(make_node(ready=False), make_pod())
     unreachable = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
@@ -126,7 +126,7 @@ def test_required_node_affinity(item: dict[str, Any], *, allowed: bool) -> None:
     assert fits(node, make_pod(affinity=requires(item))) is allowed
 
 
-def test_any_term_is_enough_and_every_part_of_it_must_match() -> None:
+def test_terms_are_alternatives_and_expressions_of_a_term_are_not() -> None:
     node = make_node(labels={"disk": "ssd"})
     both = term("disk", "In", "ssd") | {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}
 
@@ -197,19 +197,19 @@ def test_used_host_port_is_reported() -> None:
         ({"cpu": "9999999999999999E"}, "1 Insufficient cpu"),
     ],
 )
-def test_requests_must_be_left(requests: dict[str, str], missing: str) -> None:
+def test_requests_must_fit_into_allocatable(requests: dict[str, str], missing: str) -> None:
     node = make_node(allocatable={"example.com/fpga": "2"})
     expected = f"0/1 nodes are available: {missing}. {NO_VICTIMS}" if missing else ""
     assert message(node, make_pod(requests=requests)) == expected
 
 
-def test_requests_of_running_pods_count() -> None:
+def test_requests_of_running_pods_are_subtracted() -> None:
     running = make_pod("other", requests={"cpu": "1500m"})
     assert fits(make_node(), make_pod(requests={"cpu": "500m"}), running)
     assert not fits(make_node(), make_pod(requests={"cpu": "501m"}), running)
 
 
-def test_init_containers_sidecars_and_overhead_count() -> None:
+def test_init_containers_sidecars_and_overhead_are_included() -> None:
     def container(cpu: str, **more: str) -> dict[str, Any]:
         return {"name": "i", "resources": {"requests": {"cpu": cpu}}, **more}
 
@@ -231,7 +231,7 @@ def test_number_of_pods_is_limited() -> None:
     assert found == f"0/1 nodes are available: 1 Too many pods. {NO_VICTIMS}"
 
 
-def test_resources_of_a_released_pod_are_free_again() -> None:
+def test_resources_of_a_removed_pod_are_released() -> None:
     state = make_state(make_node(), pods=(make_pod("other", requests={"cpu": "2"}),))
     assert not decided(state, make_pod(requests={"cpu": "1"})).feasible
 

@@ -6,7 +6,7 @@ from apiserver_stub.scheduling.queue import FLUSH_SECONDS, PendingPods
 
 
 def drained(queue: PendingPods, now: float) -> list[str]:
-    """Return the pods to try now; each is then taken off the queue."""
+    """Remove all pods that are due from the queue and return them."""
     found = []
     while (key := queue.pop(now)) is not None:
         queue.remove(key)
@@ -23,7 +23,7 @@ def test_pods_are_ordered_by_priority_then_age() -> None:
     assert drained(queue, 0) == ["important", "old", "young"]
 
 
-def test_parked_pod_waits_until_something_changes_for_it() -> None:
+def test_unschedulable_pod_waits_for_a_relevant_change() -> None:
     queue = PendingPods()
     queue.add("p", 0, "", 0)
     assert queue.pop(0) == "p"
@@ -36,7 +36,7 @@ def test_parked_pod_waits_until_something_changes_for_it() -> None:
     assert queue.pop(100) == "p"
 
 
-def test_pauses_grow_from_one_to_ten_seconds() -> None:
+def test_back_off_grows_from_one_to_ten_seconds() -> None:
     queue, now, pauses = PendingPods(), 0.0, []
     queue.add("p", 0, "", now)
     for _ in range(7):
@@ -52,7 +52,7 @@ def test_pauses_grow_from_one_to_ten_seconds() -> None:
     assert pauses == [1, 2, 4, 8, 10, 10, 10]
 
 
-def test_changed_pod_is_tried_after_its_pause() -> None:
+def test_changed_pod_is_tried_after_its_back_off() -> None:
     queue = PendingPods()
     queue.add("p", 0, "", 0)
     queue.pop(0)
@@ -63,7 +63,7 @@ def test_changed_pod_is_tried_after_its_pause() -> None:
     assert queue.pop(1) == "p"
 
 
-def test_parked_pod_is_tried_again_after_a_long_time() -> None:
+def test_unschedulable_pod_is_retried_after_a_long_time() -> None:
     queue = PendingPods()
     queue.add("p", 0, "", 0)
     queue.pop(0)
@@ -74,7 +74,7 @@ def test_parked_pod_is_tried_again_after_a_long_time() -> None:
     assert queue.pop(FLUSH_SECONDS) == "p"
 
 
-def test_postponed_pod_is_tried_again_without_a_change() -> None:
+def test_postponed_pod_is_retried_without_a_change() -> None:
     queue = PendingPods()
     queue.add("p", 0, "", 0)
     assert queue.pop(0) == "p"

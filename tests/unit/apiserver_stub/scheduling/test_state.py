@@ -1,4 +1,4 @@
-"""Tests for the cluster state: every order of changes leads to the same nodes."""
+"""Tests for the cluster state: its result does not depend on the order of changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from apiserver_stub.scheduling.state import ClusterState
 from .cluster import make_node, make_pod
 
 
-def test_pods_of_a_node_that_comes_later_are_counted() -> None:
+def test_pods_of_a_node_added_later_are_counted() -> None:
     state = ClusterState()
     state.assign("default/p", read_pod(make_pod(requests={"cpu": "1"}, nodeName="n1")))
     state.assign("default/q", read_pod(make_pod(requests={"cpu": "1"}, nodeName="n2")))

@@ -65,7 +65,7 @@ def fields(entries: list[ManagedFieldsEntry], name: str) -> Any:
     return field_sets.encode(next(entry.fields for entry in entries if entry.manager == name))
 
 
-def test_a_creator_owns_what_it_set() -> None:
+def test_creator_owns_the_fields_it_set() -> None:
     new = pod({"name": "c", "image": "i", "ports": [{"containerPort": 80}]}, app="web")
     new["status"] = {"phase": "Pending"}
 
@@ -86,7 +86,7 @@ def test_a_creator_owns_what_it_set() -> None:
     }
 
 
-def test_a_change_moves_the_field_to_who_made_it() -> None:
+def test_changed_field_moves_to_the_updating_manager() -> None:
     old, new = pod({"name": "c", "image": "1"}, a="1", b="1"), pod({"name": "c", "image": "2"}, a="1")
     before = field_ownership.updated(POD, POD.blank, old, [], who("one"))
 
@@ -107,7 +107,7 @@ def test_apply_without_effect_by_a_new_manager_has_no_time() -> None:
     assert mine.time == ""
 
 
-def test_nothing_changed_is_nothing_owned() -> None:
+def test_unchanged_fields_get_no_owner() -> None:
     old = pod({"name": "c"})
     before = field_ownership.updated(POD, POD.blank, old, [], who("one"))
 
@@ -139,7 +139,7 @@ def test_items_of_lists_merge_by_their_keys() -> None:
     assert [item["name"] for item in live["spec"]["containers"]] == ["b"]
 
 
-def test_another_owner_is_in_the_way_until_forced() -> None:
+def test_field_of_another_owner_conflicts_unless_forced() -> None:
     live, entries = applied(POD.blank, pod({"name": "c", "image": "1"}), [], "x")
     mine = pod({"name": "c", "image": "2"})
 
@@ -230,7 +230,7 @@ def containers(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(_configs, _configs)
-def test_what_is_applied_with_force_is_there_and_applying_it_again_changes_nothing(first: Any, second: Any) -> None:
+def test_forced_apply_is_complete_and_idempotent(first: Any, second: Any) -> None:
     live = pod()
     live, entries = applied(live, first, [], "one")
     live, entries = applied(live, second, entries, "two", force=True)
@@ -247,7 +247,7 @@ def test_what_is_applied_with_force_is_there_and_applying_it_again_changes_nothi
 
 
 @given(_configs, _configs)
-def test_a_lone_applier_gets_exactly_what_it_asks_for(first: Any, second: Any) -> None:
+def test_single_applier_gets_exactly_its_configuration(first: Any, second: Any) -> None:
     live, entries = applied(pod(), first, [], "one")
 
     live, _ = applied(live, second, entries, "one")
@@ -258,7 +258,7 @@ def test_a_lone_applier_gets_exactly_what_it_asks_for(first: Any, second: Any) -
 
 
 @given(_configs, _configs)
-def test_appliers_are_in_each_others_way_only_where_they_differ(first: Any, second: Any) -> None:
+def test_appliers_conflict_only_on_different_values(first: Any, second: Any) -> None:
     live, entries = applied(pod(), first, [], "one")
 
     try:
@@ -292,7 +292,7 @@ def test_missing_key_of_an_item_is_its_zero_value() -> None:
     assert fields(entries, "applier")["f:metadata"] == {"f:ownerReferences": {'k:{"uid":""}': {}}}
 
 
-def test_apply_without_change_gives_no_time() -> None:
+def test_apply_without_change_sets_no_time() -> None:
     live = pod(a="1")
 
     _, first = applied(live, pod(a="1"), [], "one")
@@ -372,7 +372,7 @@ def test_item_without_an_owner_is_removed_with_fields_of_others() -> None:
     assert not merged.get("spec", {}).get("containers")
 
 
-def test_item_that_comes_twice_is_owned_as_a_whole() -> None:
+def test_duplicate_item_is_owned_as_one_field() -> None:
     new = pod()
     new["metadata"]["finalizers"] = ["example.com/a", "example.com/a"]
 

@@ -1,4 +1,4 @@
-"""Tests for sets of fields and their wire form."""
+"""Tests for field sets and their wire form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _sets = st.recursive(
 
 
 @given(_sets, _sets)
-def test_sets_follow_the_laws_of_sets(one: Any, other: Any) -> None:
+def test_set_operations_follow_set_algebra(one: Any, other: Any) -> None:
     encode = field_sets.encode
     both, either = field_sets.intersection(one, other), field_sets.union(one, other)
 

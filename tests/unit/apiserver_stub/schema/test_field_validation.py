@@ -1,4 +1,4 @@
-"""What comes in is held to the shape of its kind."""
+"""Tests for the validation of objects against the schemas of their kinds."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def checked(
         ({"deprecatedFirstTimestamp": "yesterday"}, 'parsing time "yesterday"'),
     ],
 )
-def test_a_wrong_type_is_named_with_its_place(obj: dict[str, Any], problem: str) -> None:
+def test_wrong_type_is_reported_with_its_path(obj: dict[str, Any], problem: str) -> None:
     with pytest.raises(Misfit) as raised:
         checked(obj)
 
     assert problem in str(raised.value)
 
 
-def test_unknown_members_are_dropped() -> None:
+def test_unknown_fields_are_dropped() -> None:
     pod, unknown = checked({"foo": {"a": 1}, "spec": {"x": 1, "containers": [{"name": "c", "bar": 2}]}}, POD, "Pod")
 
     assert unknown == ["foo", "spec.x", "spec.containers[0].bar"]
@@ -105,7 +105,7 @@ def test_numbers_become_quantities() -> None:
         (b'{"a":"x\\":","b":1}', []),
     ],
 )
-def test_repeated_members_are_found(body: bytes, found: list[str]) -> None:
+def test_duplicate_fields_are_detected(body: bytes, found: list[str]) -> None:
     assert repeated(body, count_members(json.loads(body))) == found
 
 
@@ -116,14 +116,14 @@ _json = st.recursive(
 
 
 @given(_json, st.sampled_from([(",", ":"), (", ", ": "), (" ,", " : ")]))
-def test_nothing_is_repeated_in_what_was_written_from_a_value(value: Any, separators: tuple[str, str]) -> None:
+def test_encoded_values_have_no_duplicate_fields(value: Any, separators: tuple[str, str]) -> None:
     body = json.dumps(value, separators=separators).encode()
 
     assert repeated(body, count_members(value)) == []
 
 
 @given(_json)
-def test_any_value_either_fits_or_is_a_misfit(value: Any) -> None:
+def test_arbitrary_value_is_valid_or_a_schema_mismatch(value: Any) -> None:
     shape = shapes.of(POD, "Pod")
     assert shape is not None
     obj = {"spec": {"containers": [value]}, "metadata": value, "status": {"conditions": value}}
@@ -134,13 +134,13 @@ def test_any_value_either_fits_or_is_a_misfit(value: Any) -> None:
 
 
 @pytest.mark.parametrize(("text", "kept"), [("Vm\nFs", "VmFs"), ("Vg=\r\n=", "Vg=="), ("Vn==", "Vg==")])
-def test_bytes_are_kept_in_canonical_base64(text: str, kept: str) -> None:
+def test_bytes_are_normalized_to_canonical_base64(text: str, kept: str) -> None:
     secret, _ = checked({"data": {"k": text}}, "v1", "Secret")
 
     assert secret["data"] == {"k": kept}
 
 
-def test_corrupt_base64_is_named_with_its_offset() -> None:
+def test_invalid_base64_is_reported_with_its_offset() -> None:
     with pytest.raises(Misfit) as raised:
         checked({"data": {"k": "VmFs="}}, "v1", "Secret")
 

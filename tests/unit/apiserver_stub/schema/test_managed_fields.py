@@ -45,7 +45,7 @@ def test_invalid_entries_are_ignored(entries: Any) -> None:
     assert managed_fields.read(entries) is None
 
 
-def test_last_of_repeated_entries_counts() -> None:
+def test_last_of_duplicate_entries_is_used() -> None:
     wire = managed_fields.write([entry("a", APPLY)]) + managed_fields.write(
         [replace(entry("a", APPLY, version="v2"), fields={"f:b": LEAF})]
     )

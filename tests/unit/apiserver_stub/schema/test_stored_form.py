@@ -1,4 +1,4 @@
-"""Tests for the stored form of objects: lists that are always present are null when they are empty."""
+"""Tests for the stored form of objects: empty lists of required fields are null."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ from apiserver_stub.schema.stored_form import settle
         ("example.com/v1", "Own", {"list": []}, {"list": []}),
     ],
 )
-def test_empty_list_that_is_always_present_becomes_null(version: str, kind: str, obj: Any, settled: Any) -> None:
+def test_empty_list_of_a_required_field_becomes_null(version: str, kind: str, obj: Any, settled: Any) -> None:
     settle(obj, shapes.of(version, kind))
     assert obj == settled

@@ -1,4 +1,4 @@
-"""Strategic merge patches merge lists by key and follow their directives."""
+"""Tests for strategic merge patches: list keys and directives."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def patched(patch: Any, shape: Shape = POD, document: Any = None) -> Any:
     return result
 
 
-def test_a_member_that_is_replaced_keeps_nothing_of_what_was_there() -> None:
+def test_replaced_field_keeps_no_previous_content() -> None:
     old = {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}}
 
     result = patched({"spec": {"selector": {"matchLabels": {"tier": "b"}}}}, BUDGET, old)
@@ -54,7 +54,7 @@ def test_a_member_that_is_replaced_keeps_nothing_of_what_was_there() -> None:
     assert result == {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"tier": "b"}}}}
 
 
-def test_lists_merge_by_their_key() -> None:
+def test_lists_are_merged_by_key() -> None:
     result = patched({"spec": {"containers": [{"name": "one", "env": [{"name": "B", "value": "2"}]}]}})
 
     assert result["spec"]["containers"][0] == {
@@ -65,7 +65,7 @@ def test_lists_merge_by_their_key() -> None:
     assert result["spec"]["containers"][1] == PODS["spec"]["containers"][1]
 
 
-def test_a_condition_is_replaced_in_its_place() -> None:
+def test_condition_is_replaced_at_its_position() -> None:
     result = patched({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
 
     assert result["status"]["conditions"] == [
@@ -78,13 +78,13 @@ def test_lists_without_a_key_are_replaced() -> None:
     assert patched({"spec": {"tolerations": [{"key": "y"}]}})["spec"]["tolerations"] == [{"key": "y"}]
 
 
-def test_set_like_lists_are_united() -> None:
+def test_lists_of_scalars_are_merged_as_sets() -> None:
     result = patched({"metadata": {"finalizers": ["b/2", "c/3"]}})
 
     assert result["metadata"]["finalizers"] == ["a/1", "b/2", "c/3"]
 
 
-def test_null_removes() -> None:
+def test_null_removes_a_field() -> None:
     assert "volumes" not in patched({"spec": {"volumes": None}})["spec"]
 
 
@@ -102,13 +102,13 @@ def test_replace_directive_replaces_list_or_object() -> None:
     assert whole["status"] == {"phase": "Failed"}
 
 
-def test_retain_keys_drops_what_is_not_named() -> None:
+def test_retain_keys_drops_other_fields() -> None:
     patch = {"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}}]}}
 
     assert patched(patch)["spec"]["volumes"] == [{"name": "v", "hostPath": {"path": "/x"}}]
 
 
-def test_element_order_is_kept_as_the_client_has_it() -> None:
+def test_set_element_order_follows_the_client() -> None:
     patch = {
         "status": {
             "$setElementOrder/conditions": [{"type": "Initialized"}, {"type": "Ready"}, {"type": "New"}],
@@ -121,7 +121,7 @@ def test_element_order_is_kept_as_the_client_has_it() -> None:
     assert [item["type"] for item in result["status"]["conditions"]] == ["Initialized", "Ready", "New"]
 
 
-def test_items_only_the_server_has_survive_an_order() -> None:
+def test_set_element_order_keeps_items_of_the_server() -> None:
     patch = {"status": {"$setElementOrder/conditions": [{"type": "Ready"}], "conditions": [{"type": "Ready"}]}}
 
     assert {item["type"] for item in patched(patch)["status"]["conditions"]} == {"Ready", "Initialized"}
@@ -133,7 +133,7 @@ def test_delete_from_primitive_list() -> None:
     assert result["metadata"]["finalizers"] == ["b/2"]
 
 
-def test_taints_of_a_node_are_one_value() -> None:
+def test_taints_of_a_node_are_atomic() -> None:
     node = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
 
     result = patched({"spec": {"taints": [{"key": "b", "effect": "NoExecute"}]}}, NODE, node)
@@ -239,7 +239,7 @@ def test_host_ips_merge_when_patched() -> None:
     st.lists(st.sampled_from("abcd"), unique=True),
     st.lists(st.sampled_from("abcd"), unique=True, min_size=1),
 )
-def test_patched_items_are_there_and_none_is_lost(have: list[str], given_: list[str]) -> None:
+def test_patch_adds_items_without_losing_others(have: list[str], given_: list[str]) -> None:
     document = {"status": {"conditions": [{"type": name, "status": "old"} for name in have]}}
     patch = {
         "status": {
@@ -281,7 +281,7 @@ _values = st.recursive(
 
 
 @given(_values, _values)
-def test_any_patch_is_carried_out_or_refused_and_leaves_the_document_alone(document: Any, patch: Any) -> None:
+def test_arbitrary_patch_does_not_modify_the_original(document: Any, patch: Any) -> None:
     before = copy.deepcopy(document)
 
     try:
@@ -308,12 +308,12 @@ _pods = st.fixed_dictionaries(
 
 
 @given(_pods, _pods)
-def test_patching_twice_is_patching_once(document: Any, patch: Any) -> None:
+def test_patch_is_idempotent(document: Any, patch: Any) -> None:
     once = apply_strategic_patch(document, patch, POD)
 
     assert apply_strategic_patch(once, patch, POD) == once
 
 
 @given(_pods)
-def test_a_document_patched_with_itself_stays(document: Any) -> None:
+def test_object_patched_with_itself_is_unchanged(document: Any) -> None:
     assert apply_strategic_patch(document, document, POD) == document

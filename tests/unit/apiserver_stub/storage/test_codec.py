@@ -1,4 +1,4 @@
-"""Stored bytes are of one media type, and those of any are read."""
+"""Tests for the codec of stored objects: one format for writes, all formats for reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def coding(media_type: str) -> StorageCodec:
 
 @pytest.mark.parametrize("media_type", [media.JSON, media.YAML, media.PROTOBUF])
 @pytest.mark.parametrize("obj", [POD, OWN])
-def test_what_is_written_is_read_whatever_is_written_now(media_type: str, obj: objects.Object) -> None:
+def test_each_format_is_read_independently_of_the_write_format(media_type: str, obj: objects.Object) -> None:
     stored, _ = coding(media_type).write("core/pods", "ns/p", objects.encode_for_store(obj))
 
     data, _ = coding(media.JSON).read("core/pods", "ns/p", stored)
@@ -36,7 +36,7 @@ def test_what_is_written_is_read_whatever_is_written_now(media_type: str, obj: o
     )
 
 
-def test_json_of_others_comes_in_the_order_of_the_store_and_without_a_revision() -> None:
+def test_json_of_other_servers_is_normalized() -> None:
     stored = b'{"metadata":{"resourceVersion":"7","name":"p"},"apiVersion":"v1","kind":"Pod"}\n'
 
     data, _ = coding(media.JSON).read("core/pods", "ns/p", stored)
@@ -45,6 +45,6 @@ def test_json_of_others_comes_in_the_order_of_the_store_and_without_a_revision()
 
 
 @pytest.mark.parametrize("stored", [b"", b"[]", b"{", b"k8s\0xx", b"\xff\xff", b"{}"])
-def test_what_is_no_object_is_told(stored: bytes) -> None:
+def test_value_that_is_not_an_object_is_reported(stored: bytes) -> None:
     with pytest.raises(DecryptionError):
         coding(media.JSON).read("core/pods", "ns/p", stored)

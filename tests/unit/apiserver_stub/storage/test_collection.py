@@ -1,4 +1,4 @@
-"""A collection knows what is, what was, and what happened since."""
+"""Tests for collections: current records, history and changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def keys(records: list[Record]) -> list[str]:
     return [record.key for record in records]
 
 
-def test_records_come_in_key_order_and_by_namespace(pods: Collection) -> None:
+def test_records_are_listed_by_namespace_in_key_order(pods: Collection) -> None:
     for revision, key in enumerate(["b/2", "a/9", "a/1", "ab/1", "b/1"], 11):
         put(pods, key, revision)
 
@@ -39,7 +39,7 @@ def test_records_come_in_key_order_and_by_namespace(pods: Collection) -> None:
     assert keys(pods.select("", "ab/")) == ["ab/1", "b/1", "b/2"]
 
 
-def test_removed_and_returned_records_keep_their_place(pods: Collection) -> None:
+def test_removed_and_recreated_records_keep_the_key_order(pods: Collection) -> None:
     put(pods, "a", 11)
     put(pods, "b", 12)
     assert keys(pods.select()) == ["a", "b"]
@@ -51,7 +51,7 @@ def test_removed_and_returned_records_keep_their_place(pods: Collection) -> None
     assert keys(pods.select()) == ["0", "a", "b"]
 
 
-def test_the_past_can_be_listed(pods: Collection) -> None:
+def test_past_revision_can_be_listed(pods: Collection) -> None:
     put(pods, "a", 11, b"one")
     put(pods, "b", 12)
     put(pods, "a", 13, b"two")
@@ -67,7 +67,7 @@ def test_the_past_can_be_listed(pods: Collection) -> None:
         pods.select_at(9)
 
 
-def test_changes_are_read_from_a_revision_on(pods: Collection) -> None:
+def test_changes_are_read_after_a_revision(pods: Collection) -> None:
     for revision, key in enumerate("abc", 11):
         put(pods, key, revision)
 
@@ -80,7 +80,7 @@ def test_changes_are_read_from_a_revision_on(pods: Collection) -> None:
         pods.position_after(9)
 
 
-def test_a_reader_that_falls_out_of_the_history_is_told(pods: Collection, small_history: None) -> None:
+def test_reader_behind_the_history_gets_an_error(pods: Collection, small_history: None) -> None:
     start = pods.position_after(10)
     for revision in range(11, 20):
         put(pods, f"k{revision}", revision)
@@ -93,7 +93,7 @@ def test_a_reader_that_falls_out_of_the_history_is_told(pods: Collection, small_
     assert len(pods.select_at(16)) == 6
 
 
-def test_what_was_replaced_counts_against_the_history(pods: Collection, small_history: None) -> None:
+def test_replaced_records_count_toward_the_history_limit(pods: Collection, small_history: None) -> None:
     put(pods, "a", 11, b"." * 60)
     put(pods, "a", 12, b"." * 60)
     put(pods, "a", 13, b"." * 60)
@@ -103,7 +103,7 @@ def test_what_was_replaced_counts_against_the_history(pods: Collection, small_hi
     assert pods.read(pods.position_after(12), 10)
 
 
-async def test_waiting_ends_with_the_next_change(pods: Collection) -> None:
+async def test_wait_returns_at_the_next_change(pods: Collection) -> None:
     waiting = asyncio.ensure_future(pods.wait(pods.end))
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -119,7 +119,7 @@ def small_history(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HISTORY_BYTES", 100)
 
 
-def test_a_view_is_a_range_of_what_is_there() -> None:
+def test_view_is_a_range_of_the_records() -> None:
     collection = Collection("core/pods", 0)
     for number, key in enumerate(("a/1", "a/2", "b/1", "b/2", "b/3", "c/1")):
         collection.load(Record(key, number + 1, b""))
@@ -132,7 +132,7 @@ def test_a_view_is_a_range_of_what_is_there() -> None:
     assert list(collection.view("d/")) == []
 
 
-async def test_a_reset_replaces_everything_and_tells_readers(pods: Collection) -> None:
+async def test_reset_replaces_all_records_and_notifies_readers(pods: Collection) -> None:
     put(pods, "a", 11)
     put(pods, "b", 12)
     position = pods.end
@@ -151,7 +151,7 @@ async def test_a_reset_replaces_everything_and_tells_readers(pods: Collection) -
     assert [change.record.key for change in pods.read(pods.position_after(30), 9)] == ["d"]
 
 
-def test_history_can_be_forgotten(pods: Collection) -> None:
+def test_history_can_be_compacted(pods: Collection) -> None:
     for revision, key in enumerate("abc", 11):
         put(pods, key, revision)
 

@@ -1,4 +1,4 @@
-"""Values that a reference server of release 1.29.1 wrote, sealed and in protobuf, are read as they are."""
+"""Tests for values that kube-apiserver 1.29.1 has written, encrypted and as protobuf."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ WRITTEN = {
         ("secretbox", "coordination.k8s.io/leases", "default/v", "spec", {"holderIdentity": "x"}),
     ],
 )
-def test_what_another_server_sealed_is_read(kind: str, name: str, key: str, member: str, value: object) -> None:
+def test_value_encrypted_by_kube_apiserver_is_decrypted(
+    kind: str, name: str, key: str, member: str, value: object
+) -> None:
     group, plural = name.split("/")
     entry = {"resources": [f"{plural}.{group}"], "providers": [{kind: {"keys": [KEY]}}]}
     head = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration"}

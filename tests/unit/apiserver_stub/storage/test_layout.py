@@ -1,4 +1,4 @@
-"""Full keys are where other servers of the same store look for them."""
+"""Tests for storage keys, which equal kube-apiserver's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def layout() -> Layout:
         ("coordination.k8s.io/leases", "ns/l", "/registry/leases/ns/l"),
     ],
 )
-def test_a_key_has_one_place(layout: Layout, name: str, key: str, place: str) -> None:
+def test_storage_key_of_an_object(layout: Layout, name: str, key: str, place: str) -> None:
     assert layout.full_key(name, key) == place
     assert layout.find(place) == (name, key)
 
@@ -36,16 +36,16 @@ def test_a_key_has_one_place(layout: Layout, name: str, key: str, place: str) ->
     "place",
     ["/registry/ranges/", "/registry/controllers/a/b", "/registry/pods/", "/other/pods/a/b", "x"],
 )
-def test_what_is_not_served_is_left_alone(layout: Layout, place: str) -> None:
+def test_keys_of_unserved_kinds_are_ignored(layout: Layout, place: str) -> None:
     assert layout.find(place) is None
 
 
 @pytest.mark.parametrize("prefix", ["registry", "/registry", "/registry/"])
-def test_a_prefix_starts_with_a_slash(prefix: str) -> None:
+def test_prefix_starts_with_a_slash(prefix: str) -> None:
     assert Layout(prefix, {}).full_key("core/pods", "a/b") == "/registry/pods/a/b"
 
 
-def test_a_part_of_it_knows_that_part_alone(layout: Layout) -> None:
+def test_partial_layout_contains_only_its_resources(layout: Layout) -> None:
     place = "/registry/events/ns/e"
 
     assert layout.only(["core/events"]).find(place) == ("core/events", "ns/e")

@@ -1,4 +1,4 @@
-"""The store is asked from time to time, and not more often."""
+"""Tests for the store monitor: health probes and their interval."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apiserver_stub.storage.monitor import Check, StoreMonitor
 
 
 class Silent:
-    """A store that does not answer."""
+    """Store that does not respond."""
 
     async def count(self, name: str) -> int:
         raise StoreUnavailable(name)
@@ -18,7 +18,7 @@ class Silent:
         raise StoreUnavailable("none")
 
 
-async def test_a_probe_is_asked_at_most_every_half_of_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_probe_runs_at_most_every_half_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     now, asked = [100.0], []
 
     class Time:
@@ -40,7 +40,7 @@ async def test_a_probe_is_asked_at_most_every_half_of_its_timeout(monkeypatch: p
     assert asked == [4, 4]
 
 
-async def test_no_timeout_is_two_seconds() -> None:
+async def test_zero_timeout_means_two_seconds() -> None:
     asked = []
 
     async def probe(seconds: float) -> str:
@@ -51,7 +51,7 @@ async def test_no_timeout_is_two_seconds() -> None:
     assert asked == [2.0]
 
 
-async def test_a_store_that_does_not_answer_counts_less_than_nothing() -> None:
+async def test_count_of_an_unresponsive_store_is_minus_one() -> None:
     found = StoreMonitor(Silent())  # type: ignore[arg-type]
     found.sizes = {"x": 1}
 

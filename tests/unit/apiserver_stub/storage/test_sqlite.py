@@ -1,4 +1,4 @@
-"""The store acknowledges what is on disk, keeps revisions rising over restarts, and survives a failing disk."""
+"""Tests for the SQLite store: durability, revisions, expiry and disk failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def opened(path: Path, **options: object) -> AsyncIterator[SqliteStore]:
         await store.close()
 
 
-def test_the_revision_is_spliced_into_the_metadata_and_out_again() -> None:
+def test_revision_is_added_to_metadata_and_removed_again() -> None:
     for data in (DATA % b"a", b'{"kind":"X","apiVersion":"v1","metadata":{}}'):
         spliced = with_revision(data, 42)
 
@@ -41,7 +41,7 @@ def test_the_revision_is_spliced_into_the_metadata_and_out_again() -> None:
         assert without_revision(spliced) == data
 
 
-async def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_acknowledged_writes_survive_a_restart(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await store.update("core/pods", "ns/a", put())
         kept = await store.update("core/pods", "ns/b", put(DATA % b"b"))
@@ -57,7 +57,7 @@ async def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) ->
         assert (await store.update("core/pods", "ns/c", put())).revision > last
 
 
-async def test_parallel_writes_share_a_commit_and_get_rising_revisions(tmp_path: Path) -> None:
+async def test_concurrent_writes_share_a_commit_with_rising_revisions(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         records = await asyncio.gather(*(store.update("c", f"k{number}", put()) for number in range(50)))
 
@@ -65,7 +65,7 @@ async def test_parallel_writes_share_a_commit_and_get_rising_revisions(tmp_path:
         assert len(store.collection("c")) == 50
 
 
-async def test_a_decision_sees_writes_that_are_on_their_way(tmp_path: Path) -> None:
+async def test_decision_sees_pending_writes(tmp_path: Path) -> None:
     def count(current: Record | None) -> Outcome:
         number = 0 if current is None else int(current.data.rsplit(b'"', 2)[1])
         return Put(DATA % str(number + 1).encode())
@@ -78,10 +78,10 @@ async def test_a_decision_sees_writes_that_are_on_their_way(tmp_path: Path) -> N
         assert b'"name":"20"' in record.data
 
 
-async def test_who_gives_up_a_write_takes_it_from_nobody_else(tmp_path: Path) -> None:
+async def test_cancelled_write_does_not_affect_concurrent_writes(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         first = asyncio.ensure_future(store.update("pods", "a", put()))
-        await asyncio.sleep(0)  # its write is on its way
+        await asyncio.sleep(0)  # its write is pending
         other = asyncio.ensure_future(store.update("pods", "a", lambda record: Keep()))
         await asyncio.sleep(0)
         first.cancel()
@@ -90,7 +90,7 @@ async def test_who_gives_up_a_write_takes_it_from_nobody_else(tmp_path: Path) ->
         assert store.collection("pods").get("a") is record
 
 
-async def test_the_newest_revision_survives_whatever_was_written_last(tmp_path: Path) -> None:
+async def test_latest_revision_survives_a_restart(tmp_path: Path) -> None:
     for outcome in (put(), put(b'{"metadata":{"name":"b"}}'), lambda record: Remove(DATA % b"c")):
         async with opened(tmp_path) as store:
             written = (await store.update("pods", "a", outcome)).revision
@@ -98,7 +98,7 @@ async def test_the_newest_revision_survives_whatever_was_written_last(tmp_path: 
             assert store.revision == written
 
 
-async def test_what_a_decision_raises_writes_nothing(tmp_path: Path) -> None:
+async def test_decision_error_writes_nothing(tmp_path: Path) -> None:
     def refuse(current: Record | None) -> Outcome:
         raise ValueError("no")
 
@@ -109,7 +109,7 @@ async def test_what_a_decision_raises_writes_nothing(tmp_path: Path) -> None:
         assert len(store.collection("c")) == 0
 
 
-async def test_keeping_writes_nothing_and_answers_what_is_durable(tmp_path: Path) -> None:
+async def test_keep_writes_nothing_and_returns_the_durable_record(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         first = asyncio.ensure_future(store.update("c", "k", put()))
         await asyncio.sleep(0)
@@ -119,7 +119,7 @@ async def test_keeping_writes_nothing_and_answers_what_is_durable(tmp_path: Path
         assert kept.revision == (await first).revision == store.revision
 
 
-async def test_a_failing_disk_fails_writes_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_disk_failure_affects_only_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(tmp_path) as store:
         before = await store.update("c", "k", put())
         commit = store._commit
@@ -139,7 +139,7 @@ async def test_a_failing_disk_fails_writes_and_nothing_else(tmp_path: Path, monk
         assert store.healthy
 
 
-async def test_records_expire_from_their_last_write_on(tmp_path: Path) -> None:
+async def test_expiry_starts_with_the_last_write(tmp_path: Path) -> None:
     now = 1000.0
     async with opened(tmp_path, now=lambda: now) as store:
         await store.update("e", "old", put(ttl_seconds=60))
@@ -167,7 +167,7 @@ async def test_expiry_survives_a_restart(tmp_path: Path) -> None:
         assert len(store.collection("e")) == 0
 
 
-async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+async def test_file_that_is_not_a_database_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "store.db").write_bytes(b"nonsense" * 1000)
     store = SqliteStore(tmp_path / "store.db")
 
@@ -176,12 +176,12 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_the_file_is_for_the_owner_alone(tmp_path: Path) -> None:
+async def test_file_is_accessible_only_to_its_owner(tmp_path: Path) -> None:
     async with opened(tmp_path):
         assert (tmp_path / "store.db").stat().st_mode & 0o077 == 0
 
 
-async def test_a_store_of_the_older_form_is_taken_over(tmp_path: Path) -> None:
+async def test_store_of_an_earlier_schema_is_migrated(tmp_path: Path) -> None:
     db = sqlite3.connect(tmp_path / "store.db")
     db.execute(
         "CREATE TABLE objects (collection TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL, "
@@ -197,7 +197,7 @@ async def test_a_store_of_the_older_form_is_taken_over(tmp_path: Path) -> None:
             assert store.revision >= 7
 
 
-async def test_of_several_writes_to_one_key_the_last_is_kept(tmp_path: Path) -> None:
+async def test_last_of_several_writes_to_a_key_is_stored(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await store.update("core/pods", "ns/a", put())
         await asyncio.gather(*(store.update("core/pods", "ns/a", put(DATA % b"x")) for _ in range(5)))
@@ -210,7 +210,7 @@ async def test_of_several_writes_to_one_key_the_last_is_kept(tmp_path: Path) -> 
 
 
 @pytest.mark.row("opt.store-compaction-interval")
-async def test_history_lives_for_one_interval_to_two(tmp_path: Path) -> None:
+async def test_history_is_retained_for_one_to_two_intervals(tmp_path: Path) -> None:
     async with opened(tmp_path, compaction_seconds=0.05) as store:
         await store.update("c", "k", put())
         first = store.revision
@@ -234,7 +234,7 @@ async def test_history_lives_for_one_interval_to_two(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.event-ttl")
-async def test_many_that_expire_together_let_writes_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writes_are_not_blocked_by_many_expiring_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EXPIRY_SWEEP_SECONDS", 3600.0)
     clock = [1000.0]
     async with opened(tmp_path, now=lambda: clock[0]) as store:
@@ -248,7 +248,7 @@ async def test_many_that_expire_together_let_writes_in_between(tmp_path: Path, m
 
         assert len(store.collection("e")) == 0
         steps = [before - after for before, after in pairwise([2_000, *between])]
-        assert max(steps) <= 2 * module.EXPIRY_BATCH  # a write waits for a batch or two, never for all
+        assert max(steps) <= 2 * module.EXPIRY_BATCH  # a write waits for one or two batches, never for all
         assert len([step for step in steps if step]) >= 4
 
 

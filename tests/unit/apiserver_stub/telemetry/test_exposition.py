@@ -1,4 +1,4 @@
-"""The page of metrics shows what the options choose."""
+"""Tests for the metrics page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lines(page: Page) -> list[str]:
     return page.text()[0].decode().splitlines()
 
 
-def test_samples_stand_in_the_order_of_their_labels_as_text():
+def test_samples_are_sorted_by_label_text():
     made = page()
     made.gauge("stored", "Stored.", ("of",), [(("b",), 2), (('a"',), 1.5)])
     made.gauge("on", "Whether.", (), [((), True)])
@@ -33,7 +33,7 @@ def test_samples_stand_in_the_order_of_their_labels_as_text():
     assert made.text()[1] == "text/plain; version=0.0.4; charset=utf-8"
 
 
-def test_values_that_a_label_may_not_show_are_counted_together():
+def test_disallowed_label_values_are_merged():
     fast, slow = Buckets((1, 2.5)), Buckets((1, 2.5))
     fast.observe(0.5)
     slow.observe(9)
@@ -51,7 +51,7 @@ def test_values_that_a_label_may_not_show_are_counted_together():
     assert (sum(fast.counts), sum(slow.counts)) == (1, 1)
 
 
-def test_what_is_disabled_or_on_its_way_out_is_left_out():
+def test_disabled_and_hidden_metrics_are_omitted():
     for choice, there in (({}, False), ({"hidden": True}, True), ({"hidden": True, "disabled": {"old"}}, False)):
         made = page(**choice)
         made.histogram("old", "Old.", (), [((), Buckets((1,)))], deprecated="1.27.0")

@@ -1,4 +1,4 @@
-"""Requests are counted under the labels that collectors know."""
+"""Tests for the labels of request metrics."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ RESOURCE: Any = SimpleNamespace(group="", plural="pods", subresource=lambda name
         ("POST", "application/apply-patch+yaml", "POST"),
     ],
 )
-def test_an_apply_is_told_from_other_patches(method: str, content_type: str, verb: str) -> None:
+def test_apply_has_its_own_verb_label(method: str, content_type: str, verb: str) -> None:
     request: Any = SimpleNamespace(method=method, headers={"Content-Type": content_type})
 
     assert method_of(request) == verb
 
 
-def test_an_apply_keeps_its_verb_for_known_and_foreign_kinds() -> None:
+def test_apply_verb_is_used_for_local_and_aggregated_kinds() -> None:
     assert labels_of(PATCH, "APPLY", RESOURCE)[0] == "APPLY"
     assert labels_of(PATCH, "PATCH", RESOURCE)[0] == "PATCH"
     assert labels_of(PATCH, "APPLY", None)[0] == "APPLY"

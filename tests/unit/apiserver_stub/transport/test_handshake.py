@@ -1,4 +1,4 @@
-"""A handshake passes with any certificate of the client and with none."""
+"""Tests for the deferred verification of client certificates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CA, OTHER = generate_ca("ca"), generate_ca("other")
 
 
 @pytest.mark.parametrize("shown", ["known", "foreign", "none"])
-def test_what_the_client_shows_comes_through(tmp_path: Path, shown: str) -> None:
+def test_handshake_accepts_any_client_certificate(tmp_path: Path, shown: str) -> None:
     pair = issue(CA, "server", names=["localhost"], server=True)
     write_private(tmp_path / "crt", pair.certificate)
     write_private(tmp_path / "key", pair.key)

@@ -1,4 +1,4 @@
-"""Answers carry the headers they are given and none that tell of libraries."""
+"""Tests for response headers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apiserver_stub.transport.response_writer import ApiRequest, fitting, warnin
 
 
 @pytest.mark.parametrize(("given", "left"), [(SERVER_SOFTWARE, None), ("metrics-server", "metrics-server")])
-async def test_the_name_of_the_library_is_taken_out_and_that_of_another_server_stays(given: str, left: Any) -> None:
+async def test_library_server_header_is_removed_and_others_are_kept(given: str, left: Any) -> None:
     response = web.Response(headers={"Server": given})
 
     await ApiRequest._prepare_hook(ApiRequest.__new__(ApiRequest), response)

@@ -1,4 +1,4 @@
-"""Callers are told to stay away longer while many are turned away, and shorter when few are."""
+"""Tests for ``Retry-After`` under sustained rejection of requests."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from apiserver_stub.transport.retry_after import LONGEST_SECONDS, RetryAfter
 
 
 def told(retry: RetryAfter, second: int, callers: int) -> int:
-    """Turn so many away in one second and return what the last of them is told."""
+    """Reject *count* requests in one second and return the last retry time."""
     return [retry.refused(1000 + second) for _ in range(callers)][-1]
 
 
-def test_the_time_doubles_while_many_are_turned_away_and_has_an_end() -> None:
+def test_retry_time_doubles_up_to_a_maximum_under_overload() -> None:
     retry = RetryAfter()
 
-    assert told(retry, 0, 100) == 1  # a single burst, so far
+    assert told(retry, 0, 100) == 1  # a single burst
     assert [told(retry, second, 100) for second in (1, 2, 3, 5, 7)] == [2, 2, 4, 4, 8]
     for second in range(8, 200):
         told(retry, second, 100)
@@ -21,7 +21,7 @@ def test_the_time_doubles_while_many_are_turned_away_and_has_an_end() -> None:
     assert retry.seconds == LONGEST_SECONDS
 
 
-def test_the_time_shrinks_by_a_second_when_few_are_turned_away() -> None:
+def test_retry_time_decreases_by_a_second_without_overload() -> None:
     retry = RetryAfter()
     for second in range(4):
         told(retry, second, 100)
@@ -30,7 +30,7 @@ def test_the_time_shrinks_by_a_second_when_few_are_turned_away() -> None:
     assert [told(retry, second, 1) for second in (50, 60, 70, 80)] == [3, 2, 1, 1]
 
 
-def test_a_few_in_each_second_change_nothing() -> None:
+def test_few_rejections_per_second_keep_the_retry_time() -> None:
     retry = RetryAfter()
 
     assert {told(retry, second, 2) for second in range(50)} == {1}

@@ -1,4 +1,4 @@
-"""A client that asks for a name gets the certificate for it, and is treated as everyone else is."""
+"""Tests for certificates by server name; client authentication is identical for all names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def certificates(tmp_path: Path) -> Certificates:
 
 
 def shown_to(context: ssl.SSLContext, name: str, own: KeyPair, directory: Path) -> str:
-    """Shake hands as a client that shows *own* and return whose certificate the server saw."""
+    """Shake hands with the client certificate *own* and return the subject that the server received."""
     client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client_context.check_hostname, client_context.verify_mode = False, ssl.CERT_NONE
     write_private(directory / "own", own.key + own.certificate)
@@ -55,7 +55,7 @@ def shown_to(context: ssl.SSLContext, name: str, own: KeyPair, directory: Path) 
 @pytest.mark.row("opt.tls-sni-cert-key")
 @pytest.mark.parametrize("name", ["web.test", "localhost"])
 @pytest.mark.parametrize("authority", [CLIENTS, PROXIES, STRANGERS], ids=["client", "proxy", "stranger"])
-def test_whatever_a_client_shows_comes_through_by_every_name(
+def test_client_certificate_is_received_for_every_name(
     certificates: Certificates, tmp_path: Path, authority: KeyPair, name: str
 ) -> None:
     certificates.named().attach(certificates.context)
@@ -63,7 +63,7 @@ def test_whatever_a_client_shows_comes_through_by_every_name(
     assert shown_to(certificates.context, name, issue(authority, "me", client=True), tmp_path) == "CN=me"
 
 
-def test_a_changed_bundle_is_asked_for_by_every_name(certificates: Certificates, tmp_path: Path) -> None:
+def test_reloaded_bundle_is_requested_for_every_name(certificates: Certificates, tmp_path: Path) -> None:
     named = certificates.named()
     (tmp_path / "clients.crt").write_bytes(CLIENTS.certificate + STRANGERS.certificate)
 

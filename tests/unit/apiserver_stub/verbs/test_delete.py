@@ -1,4 +1,4 @@
-"""The options of a deletion are what they say, or the deletion is refused."""
+"""Tests for deletion options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def deletion(body: Any = None, query: str = "") -> Request:
     return Request("DELETE", info, Query(query), {"Content-Type": JSON}, data, User("u"), PLAIN)
 
 
-def test_a_body_takes_the_place_of_the_query() -> None:
+def test_body_overrides_the_query() -> None:
     found = read_options(deletion({"gracePeriodSeconds": -1, "preconditions": {"uid": "1"}}, "dryRun=All"))
 
     assert found == {
@@ -45,7 +45,7 @@ def test_a_body_takes_the_place_of_the_query() -> None:
         ({"kind": 5}, "kind"),
     ],
 )
-def test_values_of_the_wrong_type_are_refused(body: Any, member: str) -> None:
+def test_values_of_the_wrong_type_are_rejected(body: Any, member: str) -> None:
     with pytest.raises(ApiError) as error:
         read_options(deletion(body))
 

@@ -1,4 +1,4 @@
-"""Tests for the annotation of client-side ``kubectl apply``."""
+"""Tests for the last-applied annotation of client-side ``kubectl apply``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_invalid_annotation_is_ignored(annotation: Any) -> None:
     assert undisputed(annotation) is None
 
 
-def test_annotation_holds_the_applied_configuration() -> None:
+def test_annotation_contains_the_applied_configuration() -> None:
     merged = config_map({"a": "1"}, "old")
     config = config_map({"a": "<&>"}, "other")
     config["metadata"]["annotations"]["x"] = "y"

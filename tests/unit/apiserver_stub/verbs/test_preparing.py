@@ -1,4 +1,4 @@
-"""Tests for the order of the steps of a write: admission plugins see what the client sent."""
+"""Tests for the order of the steps of a write: admission plugins receive the object as sent by the client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.apiserver_stub.validation.pods import pod
 
 
 class Limits(AdmissionPlugin):
-    """Sets equal requests and limits, and records the objects that it sees."""
+    """Admission plugin that sets equal requests and limits, and records the received objects."""
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
@@ -52,7 +52,7 @@ def request(verb: str, subresource: str = "") -> Request:
     return Request("POST", info, Query("dryRun=All"), {}, b"", User("u"), PLAIN)
 
 
-async def test_class_follows_the_requests_that_admission_sets(limits: Limits) -> None:
+async def test_qos_class_follows_requests_set_by_admission(limits: Limits) -> None:
     made = server(limits)
     new = pod(serviceAccountName="default")
     new["status"] = {"phase": "Running"}
@@ -63,7 +63,7 @@ async def test_class_follows_the_requests_that_admission_sets(limits: Limits) ->
     assert limits.seen[0]["status"] == {"phase": "Running"}
 
 
-async def test_status_update_drops_what_admission_changes_in_the_spec(limits: Limits) -> None:
+async def test_status_update_drops_spec_changes_of_admission(limits: Limits) -> None:
     made = server(limits)
     old = pod(serviceAccountName="default", metadata={"uid": "u", "resourceVersion": "5"})
     new = pod(serviceAccountName="default", nodeName="node-2")

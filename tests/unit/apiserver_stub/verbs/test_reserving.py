@@ -1,4 +1,4 @@
-"""What a write takes is kept when it was made, given back when it was not, and left alone when nobody knows."""
+"""Tests for allocations of writes: kept after success, released after failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apiserver_stub.verbs.responses import Reply
 
 
 class Taking:
-    """A strategy, each of whose reservations notes what becomes of it."""
+    """Strategy that records the outcome of its reservations."""
 
     def __init__(self) -> None:
         self.ends: list[list[str]] = []
@@ -51,23 +51,23 @@ async def ends(error: BaseException | None, plans: int = 1) -> list[list[str]]:
     return strategy.ends
 
 
-async def test_what_a_write_took_is_kept() -> None:
+async def test_allocation_of_a_successful_write_is_kept() -> None:
     assert await ends(None) == [["kept"]]
 
 
-async def test_a_write_that_takes_nothing_needs_nothing() -> None:
+async def test_write_without_allocation_reserves_nothing() -> None:
     assert await ends(None, plans=0) == []
 
 
 @pytest.mark.parametrize("error", [ApiError(409, "Conflict", "lost"), StoreRefused("too large")])
-async def test_what_a_refused_write_took_is_given_back(error: Exception) -> None:
+async def test_allocation_of_a_rejected_write_is_released(error: Exception) -> None:
     assert await ends(error) == [["released"]]
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("no answer"), asyncio.CancelledError()])
-async def test_what_a_write_took_stays_taken_while_it_may_have_been_made(error: BaseException) -> None:
+async def test_allocation_of_a_write_with_unknown_outcome_is_kept(error: BaseException) -> None:
     assert await ends(error) == [[]]
 
 
-async def test_what_was_taken_for_an_earlier_plan_is_given_back() -> None:
+async def test_allocation_of_a_superseded_plan_is_released() -> None:
     assert await ends(None, plans=2) == [["released"], ["kept"]]

@@ -9,7 +9,7 @@ from apiserver_stub.verbs.revisions import parse_version, requested_version, set
 
 
 @pytest.mark.parametrize(("text", "number"), [("", 0), ("0", 0), ("007", 7), ("18446744073709551615", (1 << 64) - 1)])
-def test_number_of_64_bits_is_a_version(text: str, number: int) -> None:
+def test_64_bit_number_is_a_valid_version(text: str, number: int) -> None:
     assert parse_version(text) == number
 
 
@@ -44,6 +44,6 @@ def test_invalid_version_of_a_read_depends_on_the_cache(cached: bool, code: int,
     assert raised.value.message.startswith(start)
 
 
-def test_only_the_cache_tells_when_to_retry_a_future_version() -> None:
+def test_only_the_cache_sets_retry_seconds_for_a_future_version() -> None:
     assert "retryAfterSeconds" in (too_large_version(9, 5, cached=True).details or {})
     assert "retryAfterSeconds" not in (too_large_version(9, 5, cached=False).details or {})

@@ -1,4 +1,4 @@
-"""What a body names twice is told to who wants to know, and never lost in silence."""
+"""Tests for the decoding of bodies: duplicate fields are reported as requested by the client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def post(body: bytes, query: str = "", content_type: str = YAML) -> Request:
         ("fieldValidation=Ignore", []),
     ],
 )
-def test_yaml_that_names_a_key_twice_is_taken_with_its_last_value(query: str, warnings: list[str]) -> None:
+def test_last_value_of_a_duplicate_yaml_key_is_used(query: str, warnings: list[str]) -> None:
     request = post(TWICE, query)
 
     assert read_object(request, "ConfigMap", "v1")["data"] == {"a": "two"}
@@ -34,7 +34,7 @@ def test_yaml_that_names_a_key_twice_is_taken_with_its_last_value(query: str, wa
     assert request.warnings == warnings
 
 
-def test_it_is_refused_where_the_caller_is_strict() -> None:
+def test_duplicate_key_is_rejected_with_strict_validation() -> None:
     with pytest.raises(ApiError) as error:
         read_object(post(TWICE, "fieldValidation=Strict"), "ConfigMap", "v1")
 
@@ -44,7 +44,7 @@ def test_it_is_refused_where_the_caller_is_strict() -> None:
     )
 
 
-def test_json_tells_the_path() -> None:
+def test_duplicate_json_key_is_reported_with_its_path() -> None:
     request = post(b'{"data":{"a":"one","a":"two"}}', content_type=JSON)
 
     assert read_object(request, "ConfigMap", "v1")["data"] == {"a": "two"}
@@ -52,7 +52,7 @@ def test_json_tells_the_path() -> None:
     assert request.warnings == ['duplicate field "data.a"']
 
 
-def test_objects_that_json_sets_twice_are_merged() -> None:
+def test_duplicate_json_objects_are_merged() -> None:
     request = post(b'{"metadata":{"name":"m","labels":{"a":"1"}},"metadata":{"name":"n"}}', content_type=JSON)
 
     metadata = read_object(request, "ConfigMap", "v1")["metadata"]

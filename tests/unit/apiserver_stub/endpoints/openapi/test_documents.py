@@ -1,4 +1,4 @@
-"""The published documents are whole: every reference leads somewhere, lists merge as the server merges them."""
+"""Tests for the published OpenAPI documents: references, operations and list annotations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def references(value: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_every_reference_leads_somewhere(name: str) -> None:
+def test_references_resolve(name: str) -> None:
     document = DOCUMENTS[name]
     found = set(references(document))
 
@@ -46,7 +46,7 @@ def test_every_reference_leads_somewhere(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_operations_have_names_of_their_own(name: str) -> None:
+def test_operation_ids_are_unique(name: str) -> None:
     operations = [
         operation["operationId"]
         for item in DOCUMENTS[name]["paths"].values()
@@ -57,7 +57,7 @@ def test_operations_have_names_of_their_own(name: str) -> None:
     assert sorted(operations) == sorted(set(operations))
 
 
-def test_the_events_group_has_the_eight_operations_with_their_parameters() -> None:
+def test_events_group_has_eight_operations_with_parameters() -> None:
     paths = DOCUMENTS["apis/events.k8s.io/v1"]["paths"]
     root = "/apis/events.k8s.io/v1"
 
@@ -71,7 +71,7 @@ def test_the_events_group_has_the_eight_operations_with_their_parameters() -> No
     assert patch["x-kubernetes-group-version-kind"] == {"group": "events.k8s.io", "kind": "Event", "version": "v1"}
 
 
-def test_lists_say_how_they_merge() -> None:
+def test_lists_have_merge_annotations() -> None:
     schemas = DOCUMENTS["api/v1"]["components"]["schemas"]
     ports = schemas["io.k8s.api.core.v1.Container"]["properties"]["ports"]
     assert ports["x-kubernetes-list-map-keys"] == ["containerPort", "protocol"]
@@ -86,7 +86,7 @@ def test_lists_say_how_they_merge() -> None:
     assert claim["x-kubernetes-map-type"] == "granular"
 
 
-async def test_what_is_asked_for_by_its_hash_may_be_kept() -> None:
+async def test_document_requested_by_hash_is_cacheable() -> None:
     server: Any = SimpleNamespace(registry=build_registry(Options()), remotes=Remotes())
 
     async def ask(query: str) -> Any:

@@ -1,4 +1,4 @@
-"""The protobuf form of the document says what the JSON form says."""
+"""Tests for the protobuf form of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def document() -> Any:
 
 
 def plain(message: Any) -> Any:
-    """Return *message* as JSON has it: only the shapes differ, never the content."""
+    """Return *message* in the structure of the JSON document."""
     found: Any = {}
     for field, value in message.ListFields():
         match field.name:
@@ -57,7 +57,7 @@ def parameter(message: pb.Parameter) -> Any:
     return plain(found if found is not None else message.body_parameter)
 
 
-def test_nothing_is_lost(document: Any) -> None:
+def test_protobuf_document_equals_the_json_document(document: Any) -> None:
     message = pb.Document.FromString(protobuf.encode(document))
 
     def without_empty(value: Any) -> Any:
@@ -68,7 +68,7 @@ def test_nothing_is_lost(document: Any) -> None:
     assert without_empty(plain(message)) == without_empty(document)
 
 
-def test_a_member_without_a_field_is_an_error(document: Any) -> None:
+def test_key_without_a_protobuf_field_is_an_error(document: Any) -> None:
     schema = {"type": "string", "pattern": "x"}
     with pytest.raises(ValueError, match="pattern"):
         protobuf.encode({**document, "paths": {}, "definitions": {"a": schema}})

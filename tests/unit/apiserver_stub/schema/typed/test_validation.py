@@ -53,7 +53,7 @@ def test_key_without_default_is_required() -> None:
     ]
 
 
-def test_stored_objects_may_repeat_items() -> None:
+def test_stored_objects_may_contain_duplicate_items() -> None:
     config = {"spec": {"ports": [{"port": 1}, {"port": 1}, {"port": "a"}]}}
 
     assert validate(config, _shape(), repeats=True) == [
@@ -61,7 +61,7 @@ def test_stored_objects_may_repeat_items() -> None:
     ]
 
 
-def test_items_of_a_set_are_scalars() -> None:
+def test_items_of_a_set_must_be_scalars() -> None:
     for item, problem in (({}, "a map type"), (None, "an explicit null")):
         text = f"element 0: associative list without keys has an element that's {problem}"
         assert validate({"metadata": {"finalizers": [item]}}, _shape()) == [f".metadata.finalizers: {text}"]

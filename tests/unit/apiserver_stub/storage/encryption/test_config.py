@@ -1,4 +1,4 @@
-"""The file of the keys: what it means, and everything that is wrong with it at once."""
+"""Tests for the encryption configuration file: providers, keys and validation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def problems(data: bytes) -> list[str]:
     return error.value.problems
 
 
-def test_the_first_entry_that_covers_a_resource_counts() -> None:
+def test_first_entry_that_matches_a_resource_applies() -> None:
     rules = parse_config(
         config(
             entry(["secrets"], provider("aescbc", key("first"))),
@@ -60,7 +60,7 @@ def test_the_first_entry_that_covers_a_resource_counts() -> None:
     assert {name: rules.transformers(name)[0].label for name in labels} == labels
 
 
-def test_the_first_key_writes_and_all_read() -> None:
+def test_first_key_encrypts_and_all_keys_decrypt() -> None:
     old = Encryption(parse_config(config(entry(["secrets"], provider("aescbc", key("k1"))))))
     stored = old.writer("core/secrets").encrypt(b"x", PLACE)
     new_keys = provider("aescbc", key("k2", letter="n"), key("k1"))
@@ -79,7 +79,7 @@ def test_the_first_key_writes_and_all_read() -> None:
 
 
 @pytest.mark.parametrize("name", ["core/ranges", "core/masterleases"])
-def test_what_servers_keep_for_themselves_is_never_sealed(name: str) -> None:
+def test_internal_data_is_never_encrypted(name: str) -> None:
     sealing = Encryption(parse_config(config(entry(["*.*"], provider("aescbc", key("k1"))))))
     sealed = sealing.writer("core/secrets").encrypt(b"x", PLACE)
 
@@ -88,7 +88,7 @@ def test_what_servers_keep_for_themselves_is_never_sealed(name: str) -> None:
     assert sealing.decrypt(name, sealed, PLACE)[0] == b"x"
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_invalid_configuration_reports_every_error() -> None:
     found = problems(
         config(
             entry(["secrets", "secrets", "*."], provider("aescbc", key("k", 3)), {"identity": {}, "aesgcm": {}}, {}),
@@ -131,10 +131,10 @@ def test_every_problem_is_told_at_once() -> None:
         (config(), "resources: Required value: at least one resources is required"),
     ],
 )
-def test_what_is_no_such_file_is_refused(data: bytes, problem: str) -> None:
+def test_file_of_another_kind_is_rejected(data: bytes, problem: str) -> None:
     assert problem in problems(data)[0]
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(EncryptionError, match=r"error while parsing file: .*nope"):
         load_config(tmp_path / "nope")

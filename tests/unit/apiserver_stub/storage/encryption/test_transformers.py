@@ -1,4 +1,4 @@
-"""Sealed values have the form that other servers write, and only the right key opens them."""
+"""Tests for encryption transformers: upstream's formats, and rejection of other keys."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ KEY, OTHER = Secret(b"k" * 32), Secret(b"o" * 32)
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 5000])
-def test_what_is_sealed_is_opened_by_its_key_alone(kind: str, size: int) -> None:
+def test_value_is_decrypted_only_with_its_key(kind: str, size: int) -> None:
     make, _ = KINDS[kind]
     data, sealer = b"x" * size, make("key1", KEY)
 
     stored = sealer.encrypt(data, PLACE)
 
     assert stored.startswith(f"k8s:enc:{kind}:v1:key1:".encode())
-    assert sealer.encrypt(data, PLACE) != stored  # no two alike
+    assert sealer.encrypt(data, PLACE) != stored  # ciphertexts are unique
     assert sealer.decrypt(stored, PLACE) == data
-    if kind != "aescbc":  # which has nothing to tell a wrong key by but its padding
+    if kind != "aescbc":  # which detects a wrong key only by its padding
         with pytest.raises(DecryptionError):
             make("key1", OTHER).decrypt(stored, PLACE)
         with pytest.raises(DecryptionError):
             sealer.decrypt(stored[:-1] + bytes([stored[-1] ^ 1]), PLACE)
 
 
-def test_one_form_is_bound_to_its_place() -> None:
+def test_aesgcm_value_is_bound_to_its_storage_key() -> None:
     sealer = AesGcm("k", KEY)
 
     with pytest.raises(DecryptionError):
@@ -37,7 +37,7 @@ def test_one_form_is_bound_to_its_place() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 16, 33])
-def test_a_value_that_was_cut_is_not_opened(size: int) -> None:
+def test_truncated_value_is_rejected(size: int) -> None:
     sealer = AesCbc("k", KEY)
 
     with pytest.raises(DecryptionError):
@@ -45,19 +45,19 @@ def test_a_value_that_was_cut_is_not_opened(size: int) -> None:
 
 
 @pytest.mark.parametrize("make", [AesGcm, Secretbox])
-def test_an_empty_value_is_not_opened(make: type[AesGcm] | type[Secretbox]) -> None:
+def test_empty_value_is_rejected(make: type[AesGcm] | type[Secretbox]) -> None:
     sealer = make("k", KEY)
 
     with pytest.raises(DecryptionError):
         sealer.decrypt(sealer.label, PLACE)
 
 
-def test_identity_refuses_what_is_sealed() -> None:
+def test_identity_rejects_encrypted_values() -> None:
     assert IDENTITY.decrypt(b"{}", PLACE) == b"{}"
     with pytest.raises(DecryptionError, match="identity transformer tried to read encrypted data"):
         IDENTITY.decrypt(b"k8s:enc:aescbc:v1:k:xx", PLACE)
 
 
-def test_keys_of_one_name_are_told_apart() -> None:
+def test_keys_of_one_name_differ_in_identity() -> None:
     assert AesGcm("k", KEY).label == AesGcm("k", OTHER).label
     assert AesGcm("k", KEY).identity != AesGcm("k", OTHER).identity

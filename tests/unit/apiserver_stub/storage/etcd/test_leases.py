@@ -1,4 +1,4 @@
-"""Leases are shared for a while, and never end before a record should."""
+"""Tests for the reuse of etcd leases; no lease expires before its records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def granted() -> Granted:
 
 
 @pytest.mark.row("opt.lease-reuse-duration-seconds")
-async def test_a_lease_is_shared_as_long_as_its_record_lives_long_enough(granted: Granted) -> None:
+async def test_lease_is_reused_while_its_remaining_ttl_suffices(granted: Granted) -> None:
     clock = FakeClock()
     leases = Leases(granted, 60, clock)
 
@@ -39,7 +39,7 @@ async def test_a_lease_is_shared_as_long_as_its_record_lives_long_enough(granted
 
 
 @pytest.mark.row("opt.lease-reuse-duration-seconds")
-async def test_the_longer_life_is_a_small_part_of_a_short_one(granted: Granted) -> None:
+async def test_extension_is_a_small_fraction_of_a_short_ttl(granted: Granted) -> None:
     leases = Leases(granted, 60, FakeClock())
 
     await leases.lease(100)
@@ -48,21 +48,21 @@ async def test_the_longer_life_is_a_small_part_of_a_short_one(granted: Granted) 
     assert granted.seconds == [105, 3660]
 
 
-async def test_without_reuse_each_record_has_its_own(granted: Granted) -> None:
+async def test_disabled_reuse_creates_a_lease_per_record(granted: Granted) -> None:
     leases = Leases(granted, 0, FakeClock())
 
     assert [await leases.lease(60), await leases.lease(60)] == [1, 2]
     assert granted.seconds == [60, 60]
 
 
-async def test_not_too_many_end_at_once(granted: Granted, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_per_lease_are_limited(granted: Granted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_RECORDS", 2)
     leases = Leases(granted, 60, FakeClock())
 
     assert [await leases.lease(3600) for _ in range(5)] == [1, 1, 2, 2, 3]
 
 
-async def test_a_lease_that_is_gone_is_not_handed_out(granted: Granted) -> None:
+async def test_expired_lease_is_not_reused(granted: Granted) -> None:
     leases = Leases(granted, 60, FakeClock())
     leases.drop(await leases.lease(3600))
 

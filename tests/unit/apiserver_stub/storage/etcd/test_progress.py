@@ -1,4 +1,4 @@
-"""Who waits for a revision gets on as soon as it, or a later one, may be seen."""
+"""Tests for waiting until a revision has been observed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from apiserver_stub.storage.etcd.progress import Progress
 
 
-async def test_waiters_go_on_in_the_order_of_revisions() -> None:
+async def test_waiters_resume_in_the_order_of_revisions() -> None:
     progress = Progress()
     waits = {revision: asyncio.ensure_future(progress.wait(revision, 60)) for revision in (7, 5, 9)}
     await asyncio.sleep(0)
@@ -16,16 +16,16 @@ async def test_waiters_go_on_in_the_order_of_revisions() -> None:
     await asyncio.sleep(0.01)
 
     assert {revision for revision, wait in waits.items() if wait.done()} == {5, 7}
-    progress.reached(6)  # late news
+    progress.reached(6)  # outdated progress
     assert progress.revision == 7
     progress.reached(20)
     assert await waits[9]
     assert await progress.wait(20, 0)
 
 
-async def test_waiting_has_an_end() -> None:
+async def test_waiting_times_out() -> None:
     progress = Progress()
 
     assert not await progress.wait(1, 0.01)
-    progress.reached(2)  # nobody waits any more
+    progress.reached(2)  # no waiters are left
     assert await progress.wait(1, 0.01)

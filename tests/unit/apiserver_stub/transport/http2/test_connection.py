@@ -1,4 +1,4 @@
-"""Streams are served within bounds: how many, how much of each is held, how often they are reset."""
+"""Tests for HTTP/2 connections: streams, flow control, limits and resets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Line(asyncio.Transport):
-    """The transport of a connection: what is written stays in it."""
+    """Transport that records written bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Line(asyncio.Transport):
 
 
 class Handler(asyncio.Protocol):
-    """Takes what comes."""
+    """Request handler that records requests."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -86,7 +86,7 @@ class Handler(asyncio.Protocol):
 
 
 class Scene:
-    """A client and the connection that serves it."""
+    """Client and server connection without a network."""
 
     def __init__(self, terms: Terms = PLENTY, **settings: int) -> None:
         self.handlers: list[Handler] = []
@@ -118,7 +118,7 @@ class Scene:
         self.gone += 1
 
     def exchange(self) -> None:
-        """Carry bytes to and fro until there are none."""
+        """Exchange bytes between both sides until none are left."""
         while (up := self.client.data_to_send()) or self.line.written:
             if up:
                 self.connection.data_received(up)
@@ -143,7 +143,7 @@ class Scene:
         return b"".join(event.data for event in self.seen(DataReceived, number))
 
 
-async def test_a_request_reaches_its_handler_and_the_answer_its_client() -> None:
+async def test_request_reaches_the_handler_and_the_response_the_client() -> None:
     scene = Scene()
     number = scene.ask("GET", "/version", ("accept", "*/*"))
     handler = scene.handlers[0]
@@ -161,7 +161,7 @@ async def test_a_request_reaches_its_handler_and_the_answer_its_client() -> None
     assert scene.connection.idle
 
 
-async def test_pieces_of_an_answer_go_out_as_they_are_written() -> None:
+async def test_response_chunks_are_sent_when_written() -> None:
     scene = Scene()
     number = scene.ask()
     transport = scene.handlers[0].transport
@@ -176,7 +176,7 @@ async def test_pieces_of_an_answer_go_out_as_they_are_written() -> None:
     assert scene.seen(StreamEnded, number)
 
 
-async def test_the_answer_to_head_has_no_body() -> None:
+async def test_response_to_head_has_no_body() -> None:
     scene = Scene()
     number = scene.ask("HEAD")
     scene.handlers[0].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\nsome")
@@ -186,7 +186,7 @@ async def test_the_answer_to_head_has_no_body() -> None:
     assert ("content-length", "200") in scene.seen(ResponseReceived, number)[0].headers
 
 
-async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+async def test_response_without_length_ends_with_its_connection() -> None:
     scene = Scene()
     number = scene.ask()
     transport = scene.handlers[0].transport
@@ -200,7 +200,7 @@ async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
 
 
 @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc"])
-async def test_an_answer_that_breaks_off_is_a_reset(begun: bytes) -> None:
+async def test_incomplete_response_resets_the_stream(begun: bytes) -> None:
     scene = Scene()
     number = scene.ask()
     scene.handlers[0].transport.writelines([begun])
@@ -210,7 +210,7 @@ async def test_an_answer_that_breaks_off_is_a_reset(begun: bytes) -> None:
     assert scene.connection.idle
 
 
-async def test_a_body_goes_in_chunks_and_what_is_asked_before_is_told() -> None:
+async def test_body_is_chunked_and_informational_response_is_sent() -> None:
     scene = Scene()
     number = scene.ask("POST", end=False)
     handler = scene.handlers[0]
@@ -230,7 +230,7 @@ async def test_a_body_goes_in_chunks_and_what_is_asked_before_is_told() -> None:
     assert scene.body(number) == b"ok"
 
 
-async def test_of_a_body_that_nobody_reads_no_more_comes_than_a_window() -> None:
+async def test_unread_body_is_limited_to_the_window() -> None:
     scene = Scene()
     number, other = scene.ask("POST", end=False), scene.ask("POST", end=False)
     handler = scene.handlers[0]
@@ -251,7 +251,7 @@ async def test_of_a_body_that_nobody_reads_no_more_comes_than_a_window() -> None
     assert scene.client.local_flow_control_window(number) > 0
 
 
-async def test_an_answer_that_nobody_reads_holds_its_handler_up() -> None:
+async def test_unread_response_pauses_its_handler() -> None:
     scene = Scene(INITIAL_WINDOW_SIZE=100)
     number, other = scene.ask(), scene.ask()
     handler = scene.handlers[0]
@@ -273,7 +273,7 @@ async def test_an_answer_that_nobody_reads_holds_its_handler_up() -> None:
     assert not scene.connection._blocked
 
 
-async def test_nothing_is_taken_from_who_does_not_read() -> None:
+async def test_client_that_does_not_read_is_not_read_from() -> None:
     scene = Scene()
     number = scene.ask()
     scene.connection.pause_writing()
@@ -287,7 +287,7 @@ async def test_nothing_is_taken_from_who_does_not_read() -> None:
     scene.connection.connection_lost(None)
 
 
-async def test_who_never_reads_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_never_reads_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_STALLED_SECONDS", 0)
     scene = Scene(INITIAL_WINDOW_SIZE=1)
     number = scene.ask()
@@ -302,10 +302,12 @@ async def test_who_never_reads_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
     assert scene.line.closing
 
 
-async def test_more_streams_than_were_told_are_refused_one_by_one() -> None:
+async def test_streams_beyond_the_limit_are_rejected() -> None:
     scene = Scene(Terms(2))
     assert scene.client.remote_settings.max_concurrent_streams == 2
-    scene.client.remote_settings._settings[SettingCodes.MAX_CONCURRENT_STREAMS][0] = 100  # as who has not heard yet
+    scene.client.remote_settings._settings[SettingCodes.MAX_CONCURRENT_STREAMS][0] = (
+        100  # as a client that has not received the settings
+    )
     first, second, third = scene.ask(), scene.ask(), scene.ask()
     assert scene.seen(StreamReset, third)[0].error_code == ErrorCodes.REFUSED_STREAM
     assert not scene.seen(StreamReset, first) and not scene.seen(StreamReset, second)
@@ -317,12 +319,12 @@ async def test_more_streams_than_were_told_are_refused_one_by_one() -> None:
     assert len(scene.handlers) == 3
 
 
-async def test_a_stream_counts_until_its_answer_is_sent() -> None:
+async def test_stream_counts_until_its_response_is_sent() -> None:
     scene = Scene(Terms(2))
     for handlers in range(4):
         number = scene.ask()
         assert not scene.seen(StreamReset, number)
-        scene.handlers[handlers].transport.write(OK)  # and goes on for a while
+        scene.handlers[handlers].transport.write(OK)  # and keeps running briefly
         scene.exchange()
     assert scene.seen(StreamReset, scene.ask())[0].error_code == ErrorCodes.REFUSED_STREAM
     for handler in scene.handlers:
@@ -331,7 +333,7 @@ async def test_a_stream_counts_until_its_answer_is_sent() -> None:
     assert len(scene.handlers) == 5
 
 
-async def test_who_resets_stream_after_stream_is_cut_off() -> None:
+async def test_client_with_rapid_resets_is_disconnected() -> None:
     scene = Scene()
     for _ in range(10 * module._MOST_RESETS):
         if scene.line.closing:
@@ -343,7 +345,7 @@ async def test_who_resets_stream_after_stream_is_cut_off() -> None:
     assert all(handler.lost for handler in scene.handlers)
 
 
-async def test_goaway_goes_with_an_answer_and_leaves_other_streams_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_goaway_is_sent_with_a_response_and_keeps_other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FAREWELL_SECONDS", 0)
     monkeypatch.setattr(module.random, "random", [0.001, 0.5].pop)
     scene = Scene(Terms(10, goaway_chance=0.02))
@@ -368,7 +370,7 @@ async def test_goaway_goes_with_an_answer_and_leaves_other_streams_alone(monkeyp
     assert first != second
 
 
-async def test_connect_is_refused() -> None:
+async def test_connect_is_rejected() -> None:
     scene = Scene()
     number = int(scene.client.get_next_available_stream_id())
     scene.client.send_headers(number, [(":method", "CONNECT"), (":authority", "api:1")])
@@ -377,7 +379,7 @@ async def test_connect_is_refused() -> None:
     assert scene.connection.idle and not scene.handlers
 
 
-async def test_an_unused_connection_is_told_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connection_gets_goaway(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FAREWELL_SECONDS", 0)
     scene = Scene()
     scene.connection.unused_since = 0
@@ -390,7 +392,7 @@ async def test_an_unused_connection_is_told_to_leave(monkeypatch: pytest.MonkeyP
     assert scene.gone == 1
 
 
-async def test_a_connection_that_ends_ends_its_streams() -> None:
+async def test_closed_connection_closes_its_streams() -> None:
     scene = Scene()
     scene.ask()
     scene.connection.connection_lost(None)
@@ -400,7 +402,7 @@ async def test_a_connection_that_ends_ends_its_streams() -> None:
     assert scene.gone == 1
 
 
-async def test_a_stream_knows_its_peer_and_not_the_socket() -> None:
+async def test_stream_exposes_the_peer_but_not_the_socket() -> None:
     scene = Scene()
     scene.ask()
     transport = scene.handlers[0].transport
@@ -409,7 +411,7 @@ async def test_a_stream_knows_its_peer_and_not_the_socket() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-async def test_garbage_ends_the_connection_or_nothing(seed: int) -> None:
+async def test_garbage_closes_the_connection_or_is_ignored(seed: int) -> None:
     chance = random.Random(seed)
     scene = Scene(Terms(5))
     for _ in range(40):
@@ -429,7 +431,7 @@ async def test_garbage_ends_the_connection_or_nothing(seed: int) -> None:
     assert scene.gone == 1
 
 
-async def test_bits_that_flip_in_a_request_end_the_connection_or_the_stream() -> None:
+async def test_flipped_bits_close_the_connection_or_the_stream() -> None:
     kinds: dict[str, int] = defaultdict(int)
     for seed in range(200):
         chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""The file keeps what is sealed sealed, in the form that is asked for, and its keys can change."""
+"""Tests for encryption at rest in the SQLite store: formats and key rotation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECRETS, KEY = "core/secrets", "ns/s"
 
 
 def keys(*names: str, clear: bool = True) -> Encryption:
-    """Return an encryption that writes with the first of *names* and reads with all."""
+    """Return an encryption that encrypts with the first key of *names* and decrypts with all."""
     made: list[Any] = [
         {"aesgcm": {"keys": [{"name": name, "secret": base64.b64encode(name.encode() * 16).decode()}]}}
         for name in names
@@ -60,7 +60,7 @@ def keep(current: Record | None) -> Outcome:
 
 
 @pytest.mark.row("opt.encryption-provider-config")
-async def test_sealed_records_are_served_as_ever(tmp_path: Path) -> None:
+async def test_encrypted_records_are_served_decrypted(tmp_path: Path) -> None:
     async with opened(tmp_path, keys("a")) as store:
         made = await store.update(SECRETS, KEY, put())
         await store.update("core/configmaps", KEY, put())
@@ -76,7 +76,7 @@ async def test_sealed_records_are_served_as_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.encryption-provider-config")
-async def test_what_an_older_key_sealed_is_written_anew_by_the_next_update(tmp_path: Path) -> None:
+async def test_next_update_rewrites_a_value_of_an_older_key(tmp_path: Path) -> None:
     async with opened(tmp_path, Encryption()) as store:
         first = await store.update(SECRETS, KEY, put())
     async with opened(tmp_path, keys("a")) as store:
@@ -88,13 +88,13 @@ async def test_what_an_older_key_sealed_is_written_anew_by_the_next_update(tmp_p
         assert store.collection(SECRETS).unread() is None
         assert (await store.update(SECRETS, KEY, keep)).revision == third.revision
 
-    assert again.revision == second.revision  # once is enough
+    assert again.revision == second.revision  # the second update changes nothing
     assert first.revision < second.revision < third.revision
     (row,) = rows(tmp_path)
     assert row.startswith(b"k8s:enc:aesgcm:v1:b:")
 
 
-async def test_what_no_key_fits_is_told_and_kept(tmp_path: Path) -> None:
+async def test_undecryptable_value_is_reported_and_kept(tmp_path: Path) -> None:
     async with opened(tmp_path, keys("a")) as store:
         made = await store.update(SECRETS, KEY, put())
         await store.update(SECRETS, "other/s", put())
@@ -126,7 +126,7 @@ async def test_what_no_key_fits_is_told_and_kept(tmp_path: Path) -> None:
     ("media_type", "start"),
     [(media.JSON, b'{"kind"'), (media.YAML, b"kind: Secret\n"), (media.PROTOBUF, b"k8s\0")],
 )
-async def test_the_file_can_have_each_form(tmp_path: Path, media_type: str, start: bytes) -> None:
+async def test_each_storage_format_can_be_encrypted(tmp_path: Path, media_type: str, start: bytes) -> None:
     async with opened(tmp_path, Encryption(), media_type) as store:
         await store.update(SECRETS, KEY, put())
     async with opened(tmp_path, Encryption()) as store:
@@ -137,7 +137,7 @@ async def test_the_file_can_have_each_form(tmp_path: Path, media_type: str, star
     assert b'"a":"aHVzaA=="' in found.data
 
 
-async def test_a_file_without_keys_at_hand_says_so(tmp_path: Path) -> None:
+async def test_encrypted_store_without_keys_reports_an_error(tmp_path: Path) -> None:
     async with opened(tmp_path, keys("a")) as store:
         await store.update(SECRETS, KEY, put())
     bare = SqliteStore(tmp_path / "store.db")
