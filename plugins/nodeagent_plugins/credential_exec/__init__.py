@@ -1,4 +1,4 @@
-"""Credential providers: programs that are asked for the credentials of a registry when an image is pulled.
+"""Exec credential providers: executables that return registry credentials for an image.
 
 spec: credential.providers, credential.name, flag.image-credential-provider-config,
 flag.image-credential-provider-bin-dir
@@ -23,9 +23,9 @@ _log = logging.getLogger(__name__)
 
 @hookimpl
 def nodeagent_provide_credential_providers(context: AgentContext) -> Sequence[CredentialProvider]:
-    """Read the file of providers; every one must be there and fit to be run.
+    """Read the provider configuration; every executable must exist and be usable.
 
-    :raises ConfigError: the file, the directory or a program is not acceptable; carries every problem.
+    :raises ConfigError: the file, the directory or an executable is invalid; carries all problems.
     """
     file, given = context.settings.image_credential_provider_config, context.settings.image_credential_provider_bin_dir
     if not file:
@@ -37,7 +37,7 @@ def nodeagent_provide_credential_providers(context: AgentContext) -> Sequence[Cr
 
     loaded = context.effective.credential_providers()
     for warning in loaded.warnings:
-        _log.warning(warning)
+        _log.warning("Ignored setting of credential provider configuration", extra={"reason": warning})
     try:
         directory = find_directory(given)
     except ValueError as error:

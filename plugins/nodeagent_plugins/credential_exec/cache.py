@@ -1,4 +1,4 @@
-"""Answers that still hold, by image, registry or for everything."""
+"""Cache of provider responses by image, registry or globally."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from cachetools import TLRUCache
 from nodeagent.base.aio import Clock
 from nodeagent.base.duration import Duration
 from nodeagent.model.registry import registry_of
-from nodeagent_plugins.credential_exec.protocol import Answer, CacheKeyType
+from nodeagent_plugins.credential_exec.protocol import CacheKeyType, ProviderResponse
 
 _ORDER: Final = (CacheKeyType.IMAGE, CacheKeyType.REGISTRY, CacheKeyType.GLOBAL)
 
 Key = tuple[CacheKeyType, str]
 
-MAX_ANSWERS = 4096
+MAX_RESPONSES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An answer in the cache."""
+    """A cached response."""
 
-    answer: Answer
+    response: ProviderResponse
     until: float
-    """Monotonic time from which it does not hold any more."""
+    """Monotonic time of expiry."""
 
 
 def cache_key(key_type: CacheKeyType, image: str) -> Key:
-    """Return what an answer of *key_type* about *image* is kept under."""
+    """Return the cache key of a response of *key_type* for *image*."""
     match key_type:
         case CacheKeyType.IMAGE:
             return key_type, image
@@ -39,26 +39,28 @@ def cache_key(key_type: CacheKeyType, image: str) -> Key:
             return key_type, ""
 
 
-class AnswerCache:
-    """Keeps one provider's answers, in memory alone.
+class ResponseCache:
+    """In-memory cache of one provider's responses.
 
-    :param default_duration: for answers that do not say how long they hold. A length of 0 keeps nothing.
+    :param default_duration: used for responses without a duration. A duration of 0 disables caching.
     """
 
     def __init__(self, clock: Clock, default_duration: Duration) -> None:
         self._clock, self._default = clock, default_duration
-        self._kept: TLRUCache[Key, Kept] = TLRUCache(MAX_ANSWERS, lambda _key, kept, _now: kept.until, timer=clock.now)
+        self._kept: TLRUCache[Key, Kept] = TLRUCache(
+            MAX_RESPONSES, lambda _key, kept, _now: kept.until, timer=clock.now
+        )
 
     def get(self, image: str) -> Kept | None:
-        """Return the answer that holds for *image*: one of its own before one of its registry and a global one."""
+        """Return the cached response for *image*: by image, then by registry, then global."""
         for key_type in _ORDER:
             if (kept := self._kept.get(cache_key(key_type, image))) is not None:
                 return kept
         return None
 
-    def put(self, image: str, answer: Answer) -> Duration:
-        """Cache *answer* about *image* and return for how long."""
-        duration = self._default if answer.cache_duration is None else answer.cache_duration
+    def put(self, image: str, response: ProviderResponse) -> Duration:
+        """Cache *response* for *image* and return the duration."""
+        duration = self._default if response.cache_duration is None else response.cache_duration
         if duration > Duration():
-            self._kept[cache_key(answer.key_type, image)] = Kept(answer, self._clock.now() + duration.seconds)
+            self._kept[cache_key(response.key_type, image)] = Kept(response, self._clock.now() + duration.seconds)
         return duration

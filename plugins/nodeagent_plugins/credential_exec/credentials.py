@@ -1,4 +1,4 @@
-"""All configured providers as one: asked at once, their answers combined in the order of the list."""
+"""All configured providers as one: called in parallel, with their responses combined in configuration order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodeagent_plugins.credential_exec.provider import ExecProvider
 
 
 class ExecCredentials:
-    """Keeps the contract of :class:`~nodeagent.contracts.images.DiagnosableCredentialProvider`.
+    """Implements :class:`~nodeagent.contracts.images.DiagnosableCredentialProvider`.
 
     spec: credential.providers
     """
@@ -21,17 +21,17 @@ class ExecCredentials:
         self._providers = tuple(providers)
 
     async def credentials(self, image: str) -> Sequence[Credentials]:
-        """Return what may open *image*'s registry, the most specific first."""
+        """Return the credentials for *image*'s registry, most specific first."""
         return (await self.lookup(image)).credentials
 
     async def lookup(self, image: str) -> CredentialLookupResult:
-        """Return the same with what every provider was asked and answered."""
+        """Return the credentials and the result of each provider."""
         inquiries = tuple(await asyncio.gather(*(provider.lookup(image) for provider in self._providers)))
         return CredentialLookupResult(combine(inquiries, image), inquiries)
 
 
 def combine(inquiries: Sequence[CredentialLookup], image: str) -> tuple[Credentials, ...]:
-    """Return the credentials for *image*; where two answers have one key, that of the earlier provider is used."""
+    """Return the credentials for *image*; for equal keys those of the earlier provider are used."""
     keyring, taken = Keyring[Credentials](), set[str]()
     for inquiry in inquiries:
         for location, credentials in inquiry.auth.items():

@@ -1,6 +1,6 @@
-"""The exec protocol: one request in JSON on standard input, one answer in JSON on standard output. Pure.
+"""Exec protocol: a JSON request on standard input, a JSON response on standard output. No I/O.
 
-Versions v1alpha1, v1beta1 and v1 have the same fields; an answer must come in the version of its request.
+Versions v1alpha1, v1beta1 and v1 have the same fields; the response must have the version of the request.
 spec: credential.apiVersion, credential.defaultCacheDuration
 """
 
@@ -22,34 +22,34 @@ _SHOWN = 60
 
 
 class CacheKeyType(StrEnum):
-    """For which images an answer holds."""
+    """Images that a response applies to."""
 
     IMAGE = "Image"
-    """For this repository."""
+    """The repository."""
     REGISTRY = "Registry"
-    """For every repository of this host and port."""
+    """All repositories of the registry host and port."""
     GLOBAL = "Global"
-    """For everything the provider is asked for."""
+    """All images of the provider."""
 
 
 class ProviderFailure(Exception):
-    """A provider gave no answer; the message is a sentence part without anything that the provider wrote."""
+    """A provider failed; the message is a sentence part and quotes no output of the provider."""
 
     def __init__(self, message: str, detail: str = "") -> None:
         super().__init__(message)
         self.detail = detail
-        """The end of its standard error."""
+        """The end of its standard error output."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a provider answered."""
+class ProviderResponse:
+    """Response of a provider."""
 
     key_type: CacheKeyType
     cache_duration: Duration | None
-    """``None``: it leaves that to the configuration."""
+    """``None`` selects the configured default."""
     auth: Mapping[str, Credentials]
-    """By the registry or repository they are for; empty asks for an anonymous pull."""
+    """Credentials by registry or repository; empty for an anonymous pull."""
 
 
 class _Auth(msgspec.Struct):
@@ -66,17 +66,17 @@ class _Response(msgspec.Struct, rename="camel"):
 
 
 def encode_request(api_version: str, image: str) -> bytes:
-    """Return the request for credentials of *image*, a full repository name without tag and digest.
+    """Return the request for *image*, a full repository name without tag and digest.
 
-    It is one line and ends it, because providers exist that read a line.
+    The request is a single line with a line break, because some providers read a line.
     """
     return msgspec.json.encode({"kind": _REQUEST, "apiVersion": api_version, "image": image}) + b"\n"
 
 
-def read_answer(finished: CommandResult, provider: str, api_version: str, limit_bytes: int) -> Answer:
-    """Return what the *provider* answered.
+def read_response(finished: CommandResult, provider: str, api_version: str, limit_bytes: int) -> ProviderResponse:
+    """Parse the output of *provider*.
 
-    :raises ProviderFailure: it is no answer.
+    :raises ProviderFailure: the process failed or its output is invalid.
     """
     if finished.output is None:
         raise ProviderFailure(f"printed more than {limit_bytes >> 10} KiB and was killed")
@@ -84,42 +84,42 @@ def read_answer(finished: CommandResult, provider: str, api_version: str, limit_
     if finished.code:
         raise ProviderFailure(_ending(finished.code), detail)
     if not finished.output.strip():
-        raise ProviderFailure("answered nothing", detail)
+        raise ProviderFailure("wrote no output", detail)
     try:
         response = msgspec.json.decode(finished.output, type=_Response)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        # The library's message tells the place and the rule, never the text that stands there.
-        raise ProviderFailure(f"answered something else than a {_RESPONSE} in JSON: {error}", detail) from None
+        # The library's message contains the position and the rule, but not the value.
+        raise ProviderFailure(f"wrote an invalid {_RESPONSE}: {error}", detail) from None
     return _checked(response, provider, api_version)
 
 
-def _checked(response: _Response, provider: str, api_version: str) -> Answer:
+def _checked(response: _Response, provider: str, api_version: str) -> ProviderResponse:
     if response.kind != _RESPONSE:
-        raise ProviderFailure(f"answered with kind {_shown(response.kind)} instead of {_RESPONSE}")
+        raise ProviderFailure(f"returned kind {_shown(response.kind)} instead of {_RESPONSE}")
     if response.api_version != api_version:
-        raise ProviderFailure(f"answered in apiVersion {_shown(response.api_version)} and was asked in {api_version}")
+        raise ProviderFailure(f"returned apiVersion {_shown(response.api_version)} instead of {api_version}")
     if response.cache_key_type not in set(CacheKeyType):
         known = ", ".join(CacheKeyType)
-        raise ProviderFailure(f"answered with cacheKeyType {_shown(response.cache_key_type)}, which is none of {known}")
+        raise ProviderFailure(f"returned cacheKeyType {_shown(response.cache_key_type)}, must be one of {known}")
     try:
         duration = None if response.cache_duration is None else Duration.parse(response.cache_duration)
     except ValueError:
-        raise ProviderFailure(f"answered with cacheDuration {_shown(response.cache_duration)}") from None
+        raise ProviderFailure(f"returned an invalid cacheDuration: {_shown(response.cache_duration)}") from None
     auth = {
         location: Credentials(entry.username, entry.password, provider)
         for location, entry in (response.auth or {}).items()
         if entry is not None
     }
-    return Answer(CacheKeyType(response.cache_key_type), duration, auth)
+    return ProviderResponse(CacheKeyType(response.cache_key_type), duration, auth)
 
 
 def _ending(code: int) -> str:
     if code > 0:
-        return f"ended with exit code {code}"
+        return f"exited with code {code}"
     try:
-        return f"was ended by {signal.Signals(-code).name}"
+        return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
-        return f"was ended by signal {-code}"
+        return f"was killed by signal {-code}"
 
 
 def _shown(text: str | None) -> str:

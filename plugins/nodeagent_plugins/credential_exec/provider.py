@@ -1,4 +1,4 @@
-"""One configured provider: whether it is asked, asking it once for all who want the same, keeping what it answered.
+"""Exec credential provider: matches images, runs the executable once per concurrent request, and caches responses.
 
 spec: credential.matchImages, credential.args, credential.env, type.ExecEnvVar.name, type.ExecEnvVar.value
 """
@@ -19,22 +19,24 @@ from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.contracts.configuration import CredentialProvider as ProviderSettings
 from nodeagent.contracts.images import CredentialLookup
 from nodeagent.model.registry import matches
-from nodeagent_plugins.credential_exec.cache import AnswerCache, Kept, Key, cache_key
+from nodeagent_plugins.credential_exec.cache import Kept, Key, ResponseCache, cache_key
 from nodeagent_plugins.credential_exec.executables import find_program
 from nodeagent_plugins.credential_exec.protocol import (
-    Answer,
     CacheKeyType,
     ProviderFailure,
+    ProviderResponse,
     encode_request,
-    read_answer,
+    read_response,
 )
 
 _log = logging.getLogger(__name__)
 
-FAILURES = Counter("credential_provider_plugin_errors", "Runs of credential providers that failed.", ("plugin_name",))
+FAILURES = Counter(
+    "credential_provider_plugin_errors", "Number of errors from credential provider plugin", ("plugin_name",)
+)
 DURATIONS = Histogram(
     "credential_provider_plugin_duration",
-    "How long credential providers ran.",
+    "Duration of execution in seconds for credential provider plugin",
     ("plugin_name",),
 )
 
@@ -43,17 +45,17 @@ Run = Callable[[Command, bytes, Limits], Awaitable[CommandResult]]
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """A question under way."""
+    """A request in flight."""
 
     image: str
-    task: asyncio.Task[tuple[Answer | None, CredentialLookup]]
+    task: asyncio.Task[tuple[ProviderResponse | None, CredentialLookup]]
 
 
 class ExecProvider:
-    """Asks one executable.
+    """Runs one executable.
 
-    :param directory: where it lies, as ``find_directory`` returned it.
-    :param run: starts the program and waits for its end.
+    :param directory: directory of the executable, which ``find_directory`` returned.
+    :param run: starts the process and waits for its exit.
     """
 
     def __init__(
@@ -69,15 +71,15 @@ class ExecProvider:
         self.name = settings.name
         self._settings, self._directory, self._clock, self._tasks = settings, directory, clock, tasks
         self._limits, self._run = limits or Limits(), run
-        self._cache = AnswerCache(clock, settings.default_cache_duration or Duration())
+        self._cache = ResponseCache(clock, settings.default_cache_duration or Duration())
         self._usual_key = CacheKeyType.IMAGE
         self._flights: dict[Key, _Flight] = {}
 
     async def lookup(self, image: str) -> CredentialLookup:
-        """Return what the provider says about *image*, if a pattern matches it; never raises.
+        """Return the provider's credentials for *image* if a pattern matches it; never raises.
 
-        Whoever asks while an answer to the same question is under way shares it. Which questions are the same is told
-        by the answer before: a provider that answers for a registry is asked once for all of its images.
+        Concurrent equal requests share one process. The previous response defines which requests are equal: a provider
+        that returns credentials for a registry is called once for all of its images.
         """
         patterns = tuple(pattern for pattern in self._settings.match_images if matches(pattern, image))
         if not patterns:
@@ -87,49 +89,50 @@ class ExecProvider:
             if kept is not None:
                 return self._from_cache(kept, patterns)
             flight = self._flight(image)
-            answer, inquiry = await asyncio.shield(flight.task)
-            if answer is None or cache_key(answer.key_type, image) == cache_key(answer.key_type, flight.image):
+            response, inquiry = await asyncio.shield(flight.task)
+            if response is None or cache_key(response.key_type, image) == cache_key(response.key_type, flight.image):
                 return replace(inquiry, patterns=patterns)
 
     def _from_cache(self, kept: Kept, patterns: tuple[str, ...]) -> CredentialLookup:
         left = Duration.of(seconds=round(kept.until - self._clock.now()))
-        caching = f"{kept.answer.key_type}, for another {left}"
-        return CredentialLookup(self.name, patterns, auth=kept.answer.auth, caching=caching)
+        caching = f"{kept.response.key_type}, for another {left}"
+        return CredentialLookup(self.name, patterns, auth=kept.response.auth, caching=caching)
 
     def _flight(self, image: str) -> _Flight:
         key = cache_key(self._usual_key, image)
         flight = self._flights.get(key)
         if flight is None:
-            task = self._tasks.start(self._ask(image), f"credentials/{self.name}/{image}")
+            task = self._tasks.start(self._run_provider(image), f"credentials/{self.name}/{image}")
             flight = self._flights[key] = _Flight(image, task)
             task.add_done_callback(lambda _: self._flights.pop(key, None))
         return flight
 
-    async def _ask(self, image: str) -> tuple[Answer | None, CredentialLookup]:
+    async def _run_provider(self, image: str) -> tuple[ProviderResponse | None, CredentialLookup]:
         request = encode_request(self._settings.api_version, image)
         command = (str(self._directory / self.name), *self._settings.args)
         inquiry = CredentialLookup(self.name, command=command, request=request.decode().rstrip())
         started = self._clock.now()
         try:
-            answer = await self._run_once(request)
+            response = await self._run_once(request)
         except ProviderFailure as failure:
             FAILURES.inc(self.name)
-            # What it wrote stays out of the log: a traced script writes its secrets there.
+            # The output is not logged, because a script with tracing writes its secrets there.
             _log.warning(
-                "Credential provider failed", extra={"provider": self.name, "image": image, "err": str(failure)}
+                "Failed getting credential from external registry credential provider",
+                extra={"provider": self.name, "image": image, "err": str(failure)},
             )
             failed = replace(inquiry, failure=str(failure), detail=failure.detail)
             return None, replace(failed, seconds=self._clock.now() - started)
-        self._usual_key = answer.key_type
-        duration = self._cache.put(image, answer)
-        caching = f"{answer.key_type}, for {duration}" if duration > Duration() else "not kept"
+        self._usual_key = response.key_type
+        duration = self._cache.put(image, response)
+        caching = f"{response.key_type}, for {duration}" if duration > Duration() else "not kept"
         seconds = self._clock.now() - started
-        return answer, replace(inquiry, auth=answer.auth, caching=caching, seconds=seconds)
+        return response, replace(inquiry, auth=response.auth, caching=caching, seconds=seconds)
 
-    async def _run_once(self, request: bytes) -> Answer:
-        """Start the executable as the configuration says and read its answer.
+    async def _run_once(self, request: bytes) -> ProviderResponse:
+        """Run the executable and parse its output.
 
-        :raises ProviderFailure: there is none.
+        :raises ProviderFailure: the executable failed or its output is invalid.
         """
         limits, settings = self._limits, self._settings
         try:
@@ -141,11 +144,11 @@ class ExecProvider:
             with DURATIONS.time(self._clock.now, self.name):
                 finished = await self._run(Command(str(path), settings.args, environment), request, limits)
         except TimeoutError:
-            raise ProviderFailure(f"did not answer within {limits.seconds:g} s and was killed") from None
-        except (OSError, ValueError) as error:  # ValueError: an argument with a null byte
+            raise ProviderFailure(f"timed out after {limits.seconds:g} s and was killed") from None
+        except (OSError, ValueError) as error:  # ValueError is raised for an argument with a null byte.
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             reason = reason.lower()
-            if isinstance(error, FileNotFoundError):  # the file was there a moment ago: what runs it is not
-                reason = "the interpreter that its first line names, or its loader, is not on this node"
-            raise ProviderFailure(f"cannot be started: {reason}") from error
-        return read_answer(finished, self.name, settings.api_version, limits.output_bytes)
+            if isinstance(error, FileNotFoundError):  # The executable exists, but its interpreter or loader does not.
+                reason = "its interpreter or loader is missing on this node"
+            raise ProviderFailure(f"failed to start: {reason}") from error
+        return read_response(finished, self.name, settings.api_version, limits.output_bytes)

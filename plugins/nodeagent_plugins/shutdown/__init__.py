@@ -1,4 +1,4 @@
-"""Graceful node shutdown: pods end in order before the machine goes.
+"""Graceful node shutdown: terminate pods in order of priority before the node shuts down.
 
 spec: config.shutdownGracePeriod, config.shutdownGracePeriodCriticalPods, config.shutdownGracePeriodByPodPriority
 """
@@ -32,13 +32,15 @@ def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, p
     plan = PlanFile(periods, context)
     plugins.register(plan, name="shutdown.plan")
     if periods.entries:
-        plugins.register(ShutdownManager(periods, context, _logind(context), plan.tell), name="shutdown.manager")
+        plugins.register(
+            ShutdownManager(periods, context, _logind(context), plan.report_problem), name="shutdown.manager"
+        )
 
 
 @hookimpl
 def nodeagent_provide_node_checks(context: AgentContext) -> Sequence[NodeCheck]:
-    wanted = shutdown_periods(context.config, context.gates).entries
-    return [shutdown_check(_logind(context))] if wanted else []
+    enabled = shutdown_periods(context.config, context.gates).entries
+    return [shutdown_check(_logind(context))] if enabled else []
 
 
 def _logind(context: AgentContext) -> Logind:

@@ -1,4 +1,4 @@
-"""What ``nodeagent doctor`` asks of logind where pods shall end in order."""
+"""Shutdown check of ``nodeagent doctor``."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 from nodeagent.contracts.checks import Finding, NodeCheck, problem
 from nodeagent_plugins.shutdown.logind import LogindError
-from nodeagent_plugins.shutdown.manager import ShutdownAuthority
+from nodeagent_plugins.shutdown.manager import ShutdownInhibitor
 
 
-def shutdown_check(authority: ShutdownAuthority) -> NodeCheck:
-    """Return the check whether logind is there to hold a shutdown back; it takes no lock."""
+def shutdown_check(inhibitor: ShutdownInhibitor) -> NodeCheck:
+    """Return the check that logind can delay a shutdown; it takes no inhibitor lock."""
 
     async def look() -> Sequence[Finding]:
         try:
-            async with authority.session() as session:
+            async with inhibitor.session() as session:
                 await session.watch()
         except LogindError as error:
-            text = f"pods would not end in order when the machine shuts down: {error}"
-            return [problem(text, "start D-Bus and systemd-logind, or set shutdownGracePeriod: 0s to do without")]
+            text = f"graceful node shutdown is not available: {error}"
+            return [problem(text, "start D-Bus and systemd-logind, or set shutdownGracePeriod: 0s")]
         return []
 
     return NodeCheck("shutdown", look)

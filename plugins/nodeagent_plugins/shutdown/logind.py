@@ -1,4 +1,4 @@
-"""What logind is asked over D-Bus: to wait with a shutdown, and to say when one begins."""
+"""D-Bus client for logind: inhibitor locks and shutdown signals."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _MICROSECONDS = 1_000_000
 
 
 class LogindError(NodeAgentError):
-    """logind cannot be reached, or does not do what it is asked."""
+    """logind is unreachable or returned an error."""
 
     reason = "LogindUnavailable"
     transient = True
 
 
 class Logind:
-    """Opens sessions with logind.
+    """Connects to logind.
 
-    :param who: how the inhibitor lock names its holder.
-    :param drop_in: the configuration file that raises how long logind waits.
+    :param who: name of the lock owner in logind.
+    :param drop_in: configuration file that raises logind's maximum inhibit delay.
     """
 
     def __init__(self, who: str, drop_in: Path, clock: Clock) -> None:
@@ -51,9 +51,9 @@ class Logind:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
-        """Connect to the system's message bus (``DBUS_SYSTEM_BUS_ADDRESS`` where it is set).
+        """Connect to the system bus (``DBUS_SYSTEM_BUS_ADDRESS`` if set).
 
-        :raises LogindError: there is no bus.
+        :raises LogindError: the connection failed.
         """
         from dbus_fast import BusType
         from dbus_fast.aio import MessageBus
@@ -63,11 +63,11 @@ class Logind:
             async with asyncio.timeout(_CALL_SECONDS):
                 bus = MessageBus(bus_type=BusType.SYSTEM, negotiate_unix_fd=True)
                 await bus.connect()
-        except Exception as error:  # the library raises whatever its parser or the socket meets
+        except Exception as error:  # The library raises various exceptions of its parser and the socket.
             if bus is not None:
                 with suppress(Exception):
                     bus.disconnect()
-            raise LogindError(f"connect to the system's message bus: {error or 'no answer in time'}") from error
+            raise LogindError(f"connect to the system's message bus: {error or 'timed out'}") from error
         session = Session(bus, self._who, self._drop_in, self._clock)
         try:
             yield session
@@ -82,7 +82,7 @@ class Logind:
 class Session:
     """One connection to logind; holds at most one inhibitor lock.
 
-    :ivar shutdowns: ``True`` when a shutdown begins, ``False`` when it was called off, ``None`` when the bus is gone.
+    :ivar shutdowns: ``True`` when a shutdown starts, ``False`` when it is cancelled, ``None`` when the bus is lost.
     """
 
     def __init__(self, bus: MessageBus, who: str, drop_in: Path, clock: Clock) -> None:
@@ -93,7 +93,7 @@ class Session:
     # --- shutdowns ------------------------------------------------------------------------------------------
 
     async def watch(self) -> None:
-        """Have ``shutdowns`` filled from now on, first of all when one is under way already."""
+        """Start filling ``shutdowns``; a shutdown that is already in progress is included."""
         rule = f"type='signal',interface='{LOGIN_MANAGER}',member='PrepareForShutdown',path='{LOGIN_PATH}'"
         self._bus.add_message_handler(self._on_message)
         watcher = asyncio.ensure_future(self._bus.wait_for_disconnect())  # type: ignore[no-untyped-call]
@@ -114,44 +114,44 @@ class Session:
     # --- the lock -------------------------------------------------------------------------------------------
 
     async def inhibit(self) -> None:
-        """Take the lock that delays a shutdown; one that is held already is given back afterwards.
+        """Take the lock that delays a shutdown; a lock that is already held is released afterwards.
 
-        :raises LogindError: logind refuses.
+        :raises LogindError: logind rejects the request.
         """
         why = f"{self._who.capitalize()} needs time to handle node shutdown"
-        answer = await self._call(
+        response = await self._call(
             LOGIN, LOGIN_PATH, LOGIN_MANAGER, "Inhibit", "ssss", "shutdown", self._who, why, "delay"
         )
-        if not answer.unix_fds:
-            raise LogindError("inhibit a shutdown: logind gave no lock")
+        if not response.unix_fds:
+            raise LogindError("failed to inhibit shutdown: logind returned no lock")
         self.release()
-        self._lock = answer.unix_fds[0]
+        self._lock = response.unix_fds[0]
 
     def release(self) -> None:
-        """Give the lock back, so that the shutdown goes on; without a lock nothing happens."""
+        """Release the lock, so that the shutdown continues; does nothing without a lock."""
         if self._lock is not None:
             lock, self._lock = self._lock, None
             os.close(lock)
 
     async def allow_delay(self, seconds: int) -> None:
-        """Have logind wait up to *seconds* for the lock: a drop-in raises its limit where that is lower.
+        """Ensure that logind waits up to *seconds* for the lock; a drop-in raises its limit if necessary.
 
-        :raises LogindError: the limit stays lower.
+        :raises LogindError: the limit remains lower.
         """
         if await self._delay_seconds() >= seconds:
             return
         try:
             await asyncio.to_thread(_write, self._drop_in, f"[Login]\nInhibitDelayMaxSec={seconds}\n")
         except OSError as error:
-            raise LogindError(f"raise the delay of logind to {seconds} s: {error}") from error
+            raise LogindError(f"failed to raise the inhibit delay of logind to {seconds} s: {error}") from error
         await self._call(SYSTEMD, SYSTEMD_PATH, SYSTEMD_MANAGER, "KillUnit", "ssi", "systemd-logind.service", "all", 1)
-        for _ in range(_RELOAD_STEPS):  # the signal is answered at once, and acted upon a little later
+        for _ in range(_RELOAD_STEPS):  # The reload is asynchronous.
             delay = await self._delay_seconds()
             if delay >= seconds:
-                _log.info("Delay of logind raised", extra={"seconds": seconds, "file": str(self._drop_in)})
+                _log.info("Raised inhibit delay of logind", extra={"duration": seconds, "path": str(self._drop_in)})
                 return
             await self._clock.sleep(_RELOAD_STEP_SECONDS)
-        raise LogindError(f"raise the delay of logind to {seconds} s: it stays at {delay:g} s")
+        raise LogindError(f"failed to raise the inhibit delay of logind to {seconds} s: it remains {delay:g} s")
 
     # --- D-Bus ----------------------------------------------------------------------------------------------
 
@@ -159,8 +159,8 @@ class Session:
         return float(await self._property("InhibitDelayMaxUSec")) / _MICROSECONDS
 
     async def _property(self, name: str) -> Any:
-        answer = await self._call(LOGIN, LOGIN_PATH, _PROPERTIES, "Get", "ss", LOGIN_MANAGER, name)
-        return answer.body[0].value
+        response = await self._call(LOGIN, LOGIN_PATH, _PROPERTIES, "Get", "ss", LOGIN_MANAGER, name)
+        return response.body[0].value
 
     async def _call(self, to: str, path: str, interface: str, member: str, signature: str, *body: Any) -> Message:
         from dbus_fast import Message, MessageType
@@ -170,15 +170,17 @@ class Session:
         )
         try:
             async with asyncio.timeout(_CALL_SECONDS):
-                answer = await self._bus.call(message)
+                response = await self._bus.call(message)
         except TimeoutError as error:
-            raise LogindError(f"{interface}.{member}: no answer in time") from error
+            raise LogindError(f"{interface}.{member}: timed out") from error
         except (OSError, EOFError, RuntimeError) as error:
             raise LogindError(f"{interface}.{member}: {error}") from error
-        if answer is None or answer.message_type is MessageType.ERROR:
-            told = "no answer" if answer is None else f"{answer.error_name}: {' '.join(map(str, answer.body))}"
-            raise LogindError(f"{interface}.{member}: {told}")
-        return answer
+        if response is None or response.message_type is MessageType.ERROR:
+            detail = (
+                "no response" if response is None else f"{response.error_name}: {' '.join(map(str, response.body))}"
+            )
+            raise LogindError(f"{interface}.{member}: {detail}")
+        return response
 
 
 def _write(file: Path, content: str) -> None:

@@ -1,4 +1,4 @@
-"""Holds the shutdown back while pods end, group by group."""
+"""Shutdown manager: delay the shutdown while pods are terminated, group by group."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Protocol
 from nodeagent import hookimpl
 from nodeagent.base.aio import Backoff
 from nodeagent.base.aio.waker import wait_for
+from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Gauge
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
@@ -37,18 +38,20 @@ NOT_READY = "node is shutting down"
 REJECTION = Rejection("NodeShutdown", "Pod was rejected as the node is shutting down.")
 STATUS_REASON = "Terminated"
 MESSAGE = "Pod was terminated in response to imminent node shutdown."
-BEGUN = "Shutdown manager detected shutdown event"
+DETECTED = "Shutdown manager detected shutdown event"
 CANCELLED = "Shutdown manager detected shutdown cancellation"
 STATE_FILE = "graceful_node_shutdown_state"
-BEGAN_AT = Gauge("graceful_shutdown_start_time_seconds", "When the last shutdown of the node began, since the epoch.")
-ENDED_AT = Gauge("graceful_shutdown_end_time_seconds", "When its pods had ended, since the epoch; 0 until then.")
+STARTED_AT = Gauge(
+    "graceful_shutdown_start_time_seconds", "Last graceful shutdown start time since unix epoch in seconds"
+)
+ENDED_AT = Gauge("graceful_shutdown_end_time_seconds", "Last graceful shutdown end time since unix epoch in seconds")
 FLUSH_SECONDS = 3.0
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 
 
 class ShutdownSession(Protocol):
-    """What is asked of :class:`~nodeagent_plugins.shutdown.logind.Session`."""
+    """Interface of :class:`~nodeagent_plugins.shutdown.logind.Session`."""
 
     shutdowns: asyncio.Queue[bool | None]
 
@@ -61,16 +64,16 @@ class ShutdownSession(Protocol):
     async def allow_delay(self, seconds: int) -> None: ...
 
 
-class ShutdownAuthority(Protocol):
-    """What is asked of :class:`~nodeagent_plugins.shutdown.logind.Logind`."""
+class ShutdownInhibitor(Protocol):
+    """Interface of :class:`~nodeagent_plugins.shutdown.logind.Logind`."""
 
     def session(self) -> AbstractAsyncContextManager[ShutdownSession]: ...
 
 
 class ShutdownManager:
-    """Ends the pods of a node that shuts down, refuses new ones and reports the node as not Ready.
+    """Terminates the pods of a node that shuts down, rejects new ones and reports the node as not Ready.
 
-    :param tell_problem: called with what keeps it from that, and with an empty text once nothing does.
+    :param report_problem: called with the reason why graceful shutdown is unavailable, empty once it is available.
     """
 
     name = "shutdown"
@@ -79,11 +82,11 @@ class ShutdownManager:
         self,
         periods: ShutdownPeriods,
         context: AgentContext,
-        authority: ShutdownAuthority,
-        tell_problem: Callable[[str], None],
+        inhibitor: ShutdownInhibitor,
+        report_problem: Callable[[str], None],
     ) -> None:
-        self._periods, self._context, self._authority = periods, context, authority
-        self._tell_problem = tell_problem
+        self._periods, self._context, self._inhibitor = periods, context, inhibitor
+        self._report_problem = report_problem
         self._shutting_down = False
         self._left: set[str] = set()
         self._ended = asyncio.Event()
@@ -112,7 +115,7 @@ class ShutdownManager:
     # --- the loop -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Follow logind until cancelled; a lost connection is made again with growing pauses."""
+        """Run until cancelled; a lost connection is reopened with increasing delays."""
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, jitter=0)
         await self._recall()
         while True:
@@ -120,54 +123,55 @@ class ShutdownManager:
                 await self._follow(backoff)
             except LogindError as error:
                 if str(error) != self._problem:
-                    _log.error("Pods would not end in order when the node shuts down", extra={"err": str(error)})
-                    self._tell_problem(str(error))
+                    _log.error("Failed to start node shutdown manager", extra={"err": str(error)})
+                    self._report_problem(str(error))
                 self._problem = str(error)
             await self._context.clock.sleep(backoff.next())
 
     async def _follow(self, backoff: Backoff) -> None:
-        """Hold the lock, and end the pods each time a shutdown begins; returns when the bus is gone."""
-        async with self._authority.session() as session:
+        """Hold the lock, and terminate the pods when a shutdown starts; return when the bus is lost."""
+        async with self._inhibitor.session() as session:
             await session.watch()
-            if session.shutdowns.empty():  # no lock can be had once a shutdown has begun
+            if session.shutdowns.empty():  # No lock is available during a shutdown.
                 await session.allow_delay(self._periods.total())
                 await session.inhibit()
                 if self._shutting_down:
-                    self._tell(CANCELLED, shutting_down=False)
+                    self._set_state(CANCELLED, shutting_down=False)
             self._recovered(backoff)
-            ending: asyncio.Task[None] | None = None
+            terminating: asyncio.Task[None] | None = None
             try:
-                while (begins := await session.shutdowns.get()) is not None:
-                    if begins and ending is None:
-                        self._tell(BEGUN, shutting_down=True)
-                        ending = self._context.tasks.start(self._end_pods(session), "shutdown")
-                    elif not begins:
-                        await _cancel(ending)
-                        ending = None
-                        self._tell(CANCELLED, shutting_down=False)
+                while (starting := await session.shutdowns.get()) is not None:
+                    if starting and terminating is None:
+                        self._set_state(DETECTED, shutting_down=True)
+                        terminating = self._context.tasks.start(self._end_pods(session), "shutdown")
+                    elif not starting:
+                        await _cancel(terminating)
+                        terminating = None
+                        self._set_state(CANCELLED, shutting_down=False)
                         await session.inhibit()
-                if ending is not None:  # the lock holds without the bus, and what was begun is brought to its end
-                    await asyncio.wait({ending})
+                if terminating is not None:  # The lock does not depend on the bus, so the termination completes.
+                    await asyncio.wait({terminating})
             finally:
-                await _cancel(ending)
-        raise LogindError("the connection to the system's message bus was lost")
+                await _cancel(terminating)
+        raise LogindError("lost the connection to the system bus")
 
     def _recovered(self, backoff: Backoff) -> None:
         backoff.reset()
         self._problem = ""
-        self._tell_problem("")
-        _log.info("Pods end in order when the node shuts down", extra={"seconds": self._periods.total()})
+        self._report_problem("")
+        _log.info("Creating node shutdown manager", extra={"gracePeriod": self._periods.total()})
 
-    def _tell(self, note: str, *, shutting_down: bool) -> None:
+    def _set_state(self, note: str, *, shutting_down: bool) -> None:
         self._shutting_down = shutting_down
-        _log.info(note)
+        message = "Shutdown manager detected new shutdown event" if shutting_down else CANCELLED
+        _log.log(v_level(1), message)  # wording: ok
         self._context.recorder.record(self._context.node_reference(), EventType.NORMAL, "Shutdown", note)
         self._context.trigger_node_status()
 
-    # --- ending pods ----------------------------------------------------------------------------------------
+    # --- termination of pods --------------------------------------------------------------------------------
 
     async def _end_pods(self, session: ShutdownSession) -> None:
-        """End all pods, tell the API server, then let the shutdown go on."""
+        """Terminate all pods, report to the API server, then let the shutdown continue."""
         context, started = self._context, wire_time(self._context.clock.wall())
         try:
             await self._keep_state(started, "")
@@ -180,7 +184,7 @@ class ShutdownManager:
             await self._keep_state(started, wire_time(context.clock.wall()))
         finally:
             session.release()
-            _log.info("Pods have ended, the shutdown may go on")
+            _log.log(v_level(1), "Shutdown manager completed processing shutdown event, node will shutdown shortly")
 
     async def _end_group(self, group: ShutdownGroup, coming: Sequence[ShutdownGroup], until: float) -> None:
         clock, pods = self._context.clock, self._context.pods
@@ -191,26 +195,28 @@ class ShutdownManager:
         for pod in group.pods:
             if pod.uid in self._left:
                 grace = grace_of(pod, group, left)
-                _log.info("Pod ends", extra={"pod": f"{pod.namespace}/{pod.name}", "grace_seconds": grace})
+                fields = {"pod": f"{pod.namespace}/{pod.name}", "gracePeriod": grace}
+                _log.log(v_level(1), "Shutdown manager killing pod with gracePeriod", extra=fields)
                 pods.kill(pod.uid, KillReason.SHUTDOWN, MESSAGE, status_reason=STATUS_REASON, grace_seconds=grace)
         if self._left:
             await wait_for(self._ended, clock, share_of(coming, left))
         if self._left:
             names = _names(pod for pod in group.pods if pod.uid in self._left)
-            _log.warning("Pods did not end in time", extra={"priority": group.priority, "pods": names})
+            fields = {"gracePeriod": group.seconds, "priority": group.priority, "pods": names}
+            _log.log(v_level(1), "Shutdown manager pod killing time out", extra=fields)
 
     async def _keep_state(self, started: str, ended: str) -> None:
-        """Write when the shutdown began and, once it is over, ended; the next start tells whether it was in order."""
+        """Write the start time and, once complete, the end time; the next start exposes them as metrics."""
         _show(started, ended)
         file = self._context.root_dir / STATE_FILE
         content = json.dumps({"startTime": started, "endTime": ended or None})
         try:
             await asyncio.to_thread(file.write_text, content, encoding="ascii")
         except OSError as error:
-            _log.warning("State of the shutdown cannot be kept", extra={"file": str(file), "err": str(error)})
+            _log.error("Failed to store graceful shutdown state", extra={"path": str(file), "err": str(error)})
 
     async def _recall(self) -> None:
-        """Show the times of the shutdown that went before, if one did."""
+        """Expose the times of the previous shutdown, if any."""
         file = self._context.root_dir / STATE_FILE
         try:
             kept = json.loads(await asyncio.to_thread(file.read_bytes))
@@ -218,15 +224,15 @@ class ShutdownManager:
         except FileNotFoundError:
             return
         except (OSError, ValueError, LookupError, TypeError) as error:
-            _log.warning("State of the last shutdown is no good", extra={"file": str(file), "err": str(error)})
+            _log.error("Failed to load graceful shutdown state", extra={"path": str(file), "err": str(error)})
 
 
 def _show(started: str, ended: str) -> None:
-    """Show two times of the wire, each empty for none.
+    """Set the gauges to two API timestamps; an empty one is 0.
 
-    :raises ValueError: one is no time.
+    :raises ValueError: a timestamp is invalid.
     """
-    for gauge, time in ((BEGAN_AT, started), (ENDED_AT, ended)):
+    for gauge, time in ((STARTED_AT, started), (ENDED_AT, ended)):
         gauge.set(datetime.fromisoformat(time).timestamp() if time else 0)
 
 

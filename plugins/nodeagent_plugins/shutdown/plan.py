@@ -1,4 +1,4 @@
-"""Keeps on disk whom a shutdown would end now, for ``nodeagent shutdown rehearse``."""
+"""Shutdown plan on disk for ``nodeagent shutdown rehearse``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nodeagent.contracts.shutdown import ShutdownPeriods, ShutdownPlan, Shutdown
 _log = logging.getLogger(__name__)
 
 _GATHER_SECONDS = 1.0
-"""Pods come and go in bursts; one write tells of all of them."""
+"""Coalesces the changes of several pods into one write."""
 
 
 class PlanFile:
-    """Writes the plan whenever pods came or went, or logind did."""
+    """Writes the plan when pods or the state of logind change."""
 
     name = "shutdown plan"
 
@@ -30,8 +30,8 @@ class PlanFile:
         self._changed = asyncio.Event()
         self._changed.set()
 
-    def tell(self, problem: str) -> None:
-        """Note why a shutdown would not wait for the pods; empty when it would."""
+    def report_problem(self, problem: str) -> None:
+        """Record why graceful shutdown is unavailable; empty if it is available."""
         self._problem = problem
         self._changed.set()
 
@@ -48,7 +48,7 @@ class PlanFile:
         self._changed.set()
 
     async def run(self) -> None:
-        """Keep the file current until cancelled."""
+        """Update the file until cancelled."""
         file, failing = plan_file(self._context.root_dir), False
         while True:
             await self._changed.wait()
@@ -60,7 +60,7 @@ class PlanFile:
                 await asyncio.to_thread(_write, file, json.dumps(plan_to_json(plan)))
             except OSError as error:
                 if not failing:
-                    _log.warning("Plan of a shutdown cannot be kept", extra={"file": str(file), "err": str(error)})
+                    _log.warning("Failed to write shutdown plan", extra={"path": str(file), "err": str(error)})
                 failing = True
             else:
                 failing = False

@@ -156,8 +156,8 @@ def test_providers_that_crash_or_print_garbage_are_named_in_the_pods_events(node
         return sorted(event["note"] for event in events if event["reason"] == "CredentialProviderFailed")
 
     wait_until(lambda: len(notes()) >= 2, "both are named")
-    assert notes()[0].startswith('Credential provider "crashing" ended with exit code 7; ')
-    assert notes()[1].startswith('Credential provider "garbage" answered something else than a Credential')
+    assert notes()[0].startswith('Credential provider "crashing" exited with code 7; ')
+    assert notes()[1].startswith('Credential provider "garbage" wrote an invalid Credential')
     node.until("crashing", lambda pod: waiting(pod) in ("ErrImagePull", "ImagePullBackOff"), "the pull fails")
     node.remove("crashing")
 
@@ -210,7 +210,7 @@ def test_when_asked_so_a_private_image_on_the_node_stays_private(node: Node, reg
 def test_no_secret_reaches_the_log_or_an_event(node: Node) -> None:
     everything = node.agent.log.read_text() + json.dumps(node.api.events())
 
-    assert "Credential provider failed" in everything
+    assert "Failed getting credential from external registry credential provider" in everything
     for secret in (*USERS.values(), WRONG_PASSWORD):
         assert secret not in everything
 
@@ -244,7 +244,7 @@ def test_creds_test_asks_the_real_programs(known: Providers, registry: Registry)
     failed = creds_test(f"{registry.host}/crashing/app", *known.flags)
 
     assert failed.returncode == 1
-    assert "failure   ended with exit code 7" in failed.stdout
+    assert "failure   exited with code 7" in failed.stdout
     assert creds_test("busybox", "--image-credential-provider-config=/nowhere", known.flags[1]).returncode == 2
     for secret in USERS.values():
         assert secret not in done.stdout

@@ -125,5 +125,5 @@ async def test_a_delay_that_stays_short_is_an_error(machine: Machine, monkeypatc
     machine.system.obeys = False
 
     async with machine.logind.session() as session:
-        with pytest.raises(LogindError, match="raise the delay of logind to 30 s: it stays at 5 s"):
+        with pytest.raises(LogindError, match="failed to raise the inhibit delay of logind to 30 s: it remains 5 s"):
             await session.allow_delay(30)

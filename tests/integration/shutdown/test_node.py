@@ -104,8 +104,8 @@ async def test_pods_end_in_order_before_the_machine_goes(node: ShuttingNode) -> 
     ended = {name: s["containerStatuses"][0]["state"]["terminated"] for name, s in pods.items()}
     assert {name: state["exitCode"] for name, state in ended.items()} == {"web": 0, "dns": 0}
     assert ended["web"]["finishedAt"] <= ended["dns"]["finishedAt"]
-    refused = await node.until(lambda: node.phase("late") == "Failed" and api.pod("late"), "the new pod is refused")
-    assert refused["status"]["reason"] == "NodeShutdown"
+    rejected = await node.until(lambda: node.phase("late") == "Failed" and api.pod("late"), "the new pod is refused")
+    assert rejected["status"]["reason"] == "NodeShutdown"
     state = json.loads((node.agent.root / "graceful_node_shutdown_state").read_text())
     assert state["startTime"] <= state["endTime"]
 

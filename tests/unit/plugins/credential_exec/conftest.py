@@ -1,4 +1,4 @@
-"""Providers whose programs are functions of the test."""
+"""Fixtures: providers whose executables are functions of the test."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from nodeagent_plugins.credential_exec.provider import ExecProvider
 V1 = "credentialprovider.kubelet.k8s.io/v1"
 
 
-def response(auth: dict[str, Any] | None = None, key_type: str = "Registry", **fields: Any) -> dict[str, Any]:
-    """Return an answer as a program gives it."""
+def make_response(auth: dict[str, Any] | None = None, key_type: str = "Registry", **fields: Any) -> dict[str, Any]:
+    """Return a response as an executable writes it."""
     kind = {"kind": "CredentialProviderResponse", "apiVersion": V1}
     return {**kind, "cacheKeyType": key_type, "auth": auth, **fields}
 
@@ -31,10 +31,10 @@ def login(username: str, password: str = "secret") -> dict[str, str]:
 
 
 class Programs:
-    """Stands for the executables: answers by name, and remembers how each was run."""
+    """Replaces the executables: returns responses by name and records each run."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, Any] = {}
+        self.responses: dict[str, Any] = {}
         self.runs: list[tuple[str, dict[str, Any]]] = []
         self.last: Command | None = None
         self.gate = asyncio.Event()
@@ -50,14 +50,14 @@ class Programs:
             await self.gate.wait()
         finally:
             self.running -= 1
-        answer = self.answers[name]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer if isinstance(answer, CommandResult) else CommandResult(0, json.dumps(answer).encode())
+        response = self.responses[name]
+        if isinstance(response, Exception):
+            raise response
+        return response if isinstance(response, CommandResult) else CommandResult(0, json.dumps(response).encode())
 
     @property
     def images(self) -> list[str]:
-        """What was asked for, in order."""
+        """Return the requested images, in order."""
         return [request["image"] for _, request in self.runs]
 
 
@@ -70,14 +70,14 @@ def programs() -> Programs:
 async def make_provider(
     clock: FakeClock, programs: Programs, tmp_path: Path
 ) -> AsyncIterator[Callable[..., ExecProvider]]:
-    """Return a function that makes a provider from an answer; keywords are fields of its configuration."""
+    """Return a function that creates a provider from a response; keywords are fields of its configuration."""
     directory = tmp_path / "bin"
     directory.mkdir()
     async with TaskOwner("test") as tasks:
 
-        def make(answer: Any = None, name: str = "keys", *, hold: str = "1m", **fields: Any) -> ExecProvider:
+        def make(response: Any = None, name: str = "keys", *, hold: str = "1m", **fields: Any) -> ExecProvider:
             (directory / name).touch(0o755)
-            programs.answers[name] = response({}) if answer is None else answer
+            programs.responses[name] = make_response({}) if response is None else response
             env = tuple(ExecEnvVar(name=key, value=value) for key, value in fields.pop("env", {}).items())
             settings = CredentialProvider(
                 name=name,

@@ -1,4 +1,4 @@
-"""Several providers are asked at once; their answers are combined in the order of the list."""
+"""Tests for the combination of several providers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodeagent.contracts.images import CredentialProvider, DiagnosableCredential
 from nodeagent.testing import FakeClock
 from nodeagent_plugins.credential_exec.credentials import ExecCredentials
 from nodeagent_plugins.credential_exec.provider import ExecProvider
-from tests.unit.plugins.credential_exec.conftest import Programs, login, response
+from tests.unit.plugins.credential_exec.conftest import Programs, login, make_response
 
 MakeProvider = Callable[..., ExecProvider]
 
@@ -22,10 +22,12 @@ async def users(credentials: CredentialProvider, image: str) -> list[str]:
 
 
 @pytest.mark.row("credential.providers")
-async def test_results_are_combined_and_the_earlier_provider_wins(make_provider: MakeProvider) -> None:
-    later_name = make_provider(response({"reg.io": login("z"), "reg.io/team": login("team")}), "zz-first-of-the-list")
+async def test_results_are_combined_and_the_first_provider_wins(make_provider: MakeProvider) -> None:
+    later_name = make_provider(
+        make_response({"reg.io": login("z"), "reg.io/team": login("team")}), "zz-first-of-the-list"
+    )
     earlier_name = make_provider(
-        response({"https://reg.io/v2/": login("a"), "reg.io/team/app": login("app"), "else.io": login("no")}), "aa"
+        make_response({"https://reg.io/v2/": login("a"), "reg.io/team/app": login("app"), "else.io": login("no")}), "aa"
     )
 
     credentials = ExecCredentials([later_name, earlier_name])
@@ -38,37 +40,37 @@ async def test_results_are_combined_and_the_earlier_provider_wins(make_provider:
     assert isinstance(credentials, DiagnosableCredentialProvider)
 
 
-async def test_credentials_go_only_to_the_registry_they_are_for(make_provider: MakeProvider) -> None:
+async def test_credentials_apply_only_to_their_registry(make_provider: MakeProvider) -> None:
     provider = make_provider(
-        response({"*.reg.io": login("sub"), "other.io": login("other")}), match_images=("*.*", "*.*.*")
+        make_response({"*.reg.io": login("sub"), "other.io": login("other")}), match_images=("*.*", "*.*.*")
     )
 
     assert await users(ExecCredentials([provider]), "a.reg.io/x") == ["keys:sub"]
     assert await users(ExecCredentials([provider]), "reg.io/x") == []
 
 
-async def test_all_are_asked_at_once(make_provider: MakeProvider, programs: Programs, clock: FakeClock) -> None:
-    providers = [make_provider(response({"reg.io": login(name)}), name) for name in ("a", "b", "c")]
+async def test_providers_run_in_parallel(make_provider: MakeProvider, programs: Programs, clock: FakeClock) -> None:
+    providers = [make_provider(make_response({"reg.io": login(name)}), name) for name in ("a", "b", "c")]
     programs.gate.clear()
-    asking = asyncio.ensure_future(ExecCredentials(providers).credentials("reg.io/x"))
+    request = asyncio.ensure_future(ExecCredentials(providers).credentials("reg.io/x"))
     await clock.settle()
 
     assert programs.running == 3
     programs.gate.set()
-    assert len(await asking) == 1
+    assert len(await request) == 1
 
 
 @pytest.mark.parametrize(
-    "answer", [TimeoutError(), CommandResult(1, b""), CommandResult(0, b"garbage"), CommandResult(0, None)]
+    "response", [TimeoutError(), CommandResult(1, b""), CommandResult(0, b"garbage"), CommandResult(0, None)]
 )
-async def test_one_that_fails_costs_the_others_nothing(make_provider: MakeProvider, answer: object) -> None:
-    bad = make_provider(answer, "bad")
-    good = make_provider(response({"reg.io": login("bob")}), "good")
+async def test_failed_provider_does_not_affect_the_others(make_provider: MakeProvider, response: object) -> None:
+    bad = make_provider(response, "bad")
+    good = make_provider(make_response({"reg.io": login("bob")}), "good")
 
-    answered = await ExecCredentials([bad, good]).lookup("reg.io/x")
+    responded = await ExecCredentials([bad, good]).lookup("reg.io/x")
 
-    assert [found.username for found in answered.credentials] == ["bob"]
-    assert [(inquiry.source, bool(inquiry.failure)) for inquiry in answered.lookups] == [
+    assert [found.username for found in responded.credentials] == ["bob"]
+    assert [(inquiry.source, bool(inquiry.failure)) for inquiry in responded.lookups] == [
         ("bad", True),
         ("good", False),
     ]

@@ -1,4 +1,4 @@
-"""Only a program of the one directory is run, and only one that not everybody can exchange."""
+"""Tests for the lookup of provider executables."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from nodeagent_plugins.credential_exec.executables import find_directory, find_p
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "keys").touch(0o755)
-    return find_directory(str(folder))
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "keys").touch(0o755)
+    return find_directory(str(directory))
 
 
 @pytest.mark.row("credential.name")
-def test_finds_the_program_by_its_name(directory: Path) -> None:
+def test_executable_is_found_by_its_name(directory: Path) -> None:
     assert find_program(directory, "keys") == directory / "keys"
 
 
-def test_a_link_within_the_directory_is_followed(directory: Path, tmp_path: Path) -> None:
+def test_link_within_the_directory_is_followed(directory: Path, tmp_path: Path) -> None:
     (directory / "other").symlink_to("keys")
     (tmp_path / "link").symlink_to(directory)
 
@@ -32,34 +32,34 @@ def test_a_link_within_the_directory_is_followed(directory: Path, tmp_path: Path
 
 @pytest.mark.row("credential.name")
 @pytest.mark.parametrize("name", ["", ".", "..", "../keys", "/bin/sh", "a/b", "a\0b"])
-def test_a_name_with_a_path_is_refused(directory: Path, name: str) -> None:
+def test_name_with_a_path_is_rejected(directory: Path, name: str) -> None:
     with pytest.raises(ValueError, match="must be a file name without a path"):
         find_program(directory, name)
 
 
-def test_a_link_out_of_the_directory_is_refused(directory: Path) -> None:
+def test_link_out_of_the_directory_is_rejected(directory: Path) -> None:
     (directory / "shell").symlink_to("/bin/sh")
     (directory / "up").symlink_to("../bin/../bin2")
     directory.with_name("bin2").touch(0o755)
 
     for name in ("shell", "up"):
-        with pytest.raises(ValueError, match="leads out of the directory"):
+        with pytest.raises(ValueError, match="a symbolic link to a file outside of the directory"):
             find_program(directory, name)
 
 
-def test_links_in_a_circle_are_refused(directory: Path) -> None:
+def test_link_loop_is_rejected(directory: Path) -> None:
     (directory / "one").symlink_to("two")
     (directory / "two").symlink_to("one")
 
-    with pytest.raises(ValueError, match="cannot be opened: "):
+    with pytest.raises(ValueError, match="failed to open: "):
         find_program(directory, "one")
 
 
 @pytest.mark.parametrize(
     ("mode", "text"),
-    [(0o757, "is writable for everybody"), (0o777, "is writable for everybody"), (0o644, "is not executable")],
+    [(0o757, "is world-writable"), (0o777, "is world-writable"), (0o644, "is not executable")],
 )
-def test_a_file_with_the_wrong_mode_is_refused(directory: Path, mode: int, text: str) -> None:
+def test_file_with_the_wrong_mode_is_rejected(directory: Path, mode: int, text: str) -> None:
     (directory / "keys").chmod(mode)
 
     with pytest.raises(ValueError, match=text):
@@ -67,20 +67,20 @@ def test_a_file_with_the_wrong_mode_is_refused(directory: Path, mode: int, text:
 
 
 @pytest.mark.row("credential.name")
-def test_what_is_no_file_is_refused(directory: Path) -> None:
+def test_directory_instead_of_file_is_rejected(directory: Path) -> None:
     (directory / "folder").mkdir()
 
     with pytest.raises(ValueError, match="is not a file"):
         find_program(directory, "folder")
-    with pytest.raises(ValueError, match="cannot be opened: no such file or directory"):
+    with pytest.raises(ValueError, match="failed to open: no such file or directory"):
         find_program(directory, "absent")
 
 
 @pytest.mark.row("flag.image-credential-provider-bin-dir")
-def test_a_bad_directory_is_refused(directory: Path) -> None:
-    for given, text in ((directory / "keys", "is not a directory"), (directory / "absent", "cannot be opened")):
+def test_invalid_directory_is_rejected(directory: Path) -> None:
+    for given, text in ((directory / "keys", "is not a directory"), (directory / "absent", "failed to open")):
         with pytest.raises(ValueError, match=text):
             find_directory(str(given))
     directory.chmod(0o777)
-    with pytest.raises(ValueError, match="writable for everybody"):
+    with pytest.raises(ValueError, match="world-writable"):
         find_directory(str(directory))

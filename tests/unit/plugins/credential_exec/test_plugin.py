@@ -1,4 +1,4 @@
-"""The plugin takes its providers from the file of the flag, and refuses to start with one that cannot be run."""
+"""Tests for the credential provider plugin."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def context(tmp_path: Path) -> AgentContext:
 
 
 @pytest.mark.row("flag.image-credential-provider-config", "flag.image-credential-provider-bin-dir")
-async def test_provides_the_programs_of_the_file(context: AgentContext, caplog: pytest.LogCaptureFixture) -> None:
+async def test_configured_executables_are_provided(context: AgentContext, caplog: pytest.LogCaptureFixture) -> None:
     (provided,) = credential_exec.nodeagent_provide_credential_providers(context)
 
     assert isinstance(provided, ExecCredentials)
-    answer = await provided.lookup("elsewhere.io/x")
-    assert [inquiry.source for inquiry in answer.lookups] == ["one", "two"]
-    assert "providers[1].x is not a known field" in caplog.text
+    response = await provided.lookup("elsewhere.io/x")
+    assert [inquiry.source for inquiry in response.lookups] == ["one", "two"]
+    assert any("providers[1].x is not a known field" in getattr(record, "reason", "") for record in caplog.records)
 
 
-def test_provides_nothing_without_the_flags(tmp_path: Path) -> None:
+def test_nothing_is_provided_without_the_flags(tmp_path: Path) -> None:
     assert list(credential_exec.nodeagent_provide_credential_providers(make_context(tmp_path))) == []
 
 
 @pytest.mark.row("credential.name", "flag.image-credential-provider-bin-dir")
-def test_names_every_program_that_cannot_be_run(context: AgentContext, tmp_path: Path) -> None:
+def test_every_unusable_executable_is_named(context: AgentContext, tmp_path: Path) -> None:
     (tmp_path / "bin" / "one").unlink()
     (tmp_path / "bin" / "two").chmod(0o644)
 
@@ -58,14 +58,14 @@ def test_names_every_program_that_cannot_be_run(context: AgentContext, tmp_path:
         credential_exec.nodeagent_provide_credential_providers(context)
 
     assert [str(problem) for problem in raised.value.problems] == [
-        f"--image-credential-provider-bin-dir: '{tmp_path}/bin/one' cannot be opened: no such file or directory",
+        f"--image-credential-provider-bin-dir: '{tmp_path}/bin/one' failed to open: no such file or directory",
         f"--image-credential-provider-bin-dir: '{tmp_path}/bin/two' is not executable",
     ]
 
 
 @pytest.mark.row("flag.image-credential-provider-config")
 @pytest.mark.parametrize("gone", ["providers.yaml", "bin"])
-def test_a_missing_file_or_directory_is_refused(context: AgentContext, tmp_path: Path, gone: str) -> None:
+def test_missing_file_or_directory_is_rejected(context: AgentContext, tmp_path: Path, gone: str) -> None:
     (tmp_path / gone).rename(tmp_path / "away")
 
     with pytest.raises(ConfigError):

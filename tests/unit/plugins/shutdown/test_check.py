@@ -1,4 +1,4 @@
-"""Doctor tells when nothing would hold a shutdown back, where pods shall end in order."""
+"""Tests for the shutdown check of ``nodeagent doctor``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Authority:
         pass
 
 
-async def test_a_logind_that_is_away_is_a_problem() -> None:
+async def test_unavailable_logind_is_a_problem() -> None:
     (found,) = await shutdown_check(Authority("connect to the system's message bus: no such file")).run()
 
     assert found.severity is Severity.PROBLEM
@@ -39,15 +39,15 @@ async def test_a_logind_that_is_away_is_a_problem() -> None:
     assert "systemd-logind" in found.remedy
 
 
-async def test_a_logind_that_answers_is_well() -> None:
+async def test_available_logind_is_ok() -> None:
     assert await shutdown_check(Authority()).run() == []
 
 
 @pytest.mark.parametrize(("period", "names"), [(30, ["shutdown"]), (0, [])])
-def test_logind_is_looked_at_only_where_pods_shall_end_in_order(tmp_path: Path, period: int, names: list[str]) -> None:
+def test_check_exists_only_with_a_grace_period(tmp_path: Path, period: int, names: list[str]) -> None:
     context = make_context(tmp_path, config=make_config(shutdown_grace_period=seconds(period)))
     manager = load_plugin(shutdown, name="shutdown", context=context)
 
-    answers = manager.provide_all("nodeagent_provide_node_checks", context=context)
+    responses = manager.provide_all("nodeagent_provide_node_checks", context=context)
 
-    assert [check.name for answer in answers for check in answer.value] == names
+    assert [check.name for response in responses for check in response.value] == names

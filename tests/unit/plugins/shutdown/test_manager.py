@@ -1,4 +1,4 @@
-"""While pods end in order the shutdown waits, and nothing new comes onto the node."""
+"""Tests for the shutdown manager."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.base.logging import v_level
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import KillReason
 from nodeagent.contracts.shutdown import ShutdownPeriods
@@ -18,7 +19,7 @@ from nodeagent.model.pod import Pod
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import FakeClock, admit, load_plugin, make_context, make_pod
 from nodeagent_plugins.shutdown.logind import LogindError
-from nodeagent_plugins.shutdown.manager import BEGAN_AT, ENDED_AT, STATE_FILE, ShutdownManager
+from nodeagent_plugins.shutdown.manager import ENDED_AT, STARTED_AT, STATE_FILE, ShutdownManager
 
 CRITICAL = 2_000_000_000
 PERIODS = ShutdownPeriods([(0, 20), (CRITICAL, 10)])
@@ -26,28 +27,28 @@ MESSAGE = "Pod was terminated in response to imminent node shutdown."
 
 
 class FakeSession:
-    def __init__(self, authority: FakeAuthority) -> None:
+    def __init__(self, inhibitor: FakeAuthority) -> None:
         self.shutdowns: asyncio.Queue[bool | None] = asyncio.Queue()
-        self._authority = authority
+        self._inhibitor = inhibitor
 
     async def watch(self) -> None:
-        if self._authority.preparing:
+        if self._inhibitor.preparing:
             self.shutdowns.put_nowait(True)
 
     async def inhibit(self) -> None:
-        self._authority.log.append("inhibit")
+        self._inhibitor.log.append("inhibit")
 
     def release(self) -> None:
-        self._authority.log.append("release")
+        self._inhibitor.log.append("release")
 
     async def allow_delay(self, seconds: int) -> None:
-        if self._authority.most < seconds:
+        if self._inhibitor.most < seconds:
             raise LogindError("the delay stays short")
-        self._authority.log.append(f"delay {seconds}")
+        self._inhibitor.log.append(f"delay {seconds}")
 
 
 class FakeAuthority:
-    """A logind that a test drives."""
+    """A logind that the test controls."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -63,21 +64,21 @@ class FakeAuthority:
         self.sessions.append(opened)
         yield opened
 
-    def say(self, begins: bool | None) -> None:
-        self.sessions[-1].shutdowns.put_nowait(begins)
+    def say(self, starting: bool | None) -> None:
+        self.sessions[-1].shutdowns.put_nowait(starting)
 
 
-class House:
-    """A node whose pods end when the test says so."""
+class Harness:
+    """A node whose pods terminate when the test requests it."""
 
     def __init__(self, tmp_path: Path, clock: FakeClock, periods: ShutdownPeriods = PERIODS) -> None:
-        self.clock, self.authority = clock, FakeAuthority()
+        self.clock, self.inhibitor = clock, FakeAuthority()
         self.context: AgentContext = make_context(tmp_path, clock=clock)
         self.woken = 0
         self.problems: list[str] = []
         self.context.trigger_node_status = self._wake
         self.context.flush_statuses = self._flush
-        self.manager = ShutdownManager(periods, self.context, self.authority, self.problems.append)
+        self.manager = ShutdownManager(periods, self.context, self.inhibitor, self.problems.append)
         self.plugins: PluginManager = load_plugin(self.manager, name="shutdown.manager")
         self.pods = self.context.pods
         self.state = tmp_path / STATE_FILE
@@ -87,7 +88,7 @@ class House:
         self.woken += 1
 
     async def _flush(self, seconds: float) -> None:
-        self.authority.log.append("flush")
+        self.inhibitor.log.append("flush")
 
     def add(self, name: str, priority: int | None = None, grace: int = 30) -> Pod:
         return self.pods.add(make_pod(name, priority=priority, termination_grace_period_seconds=grace))  # type: ignore[attr-defined]
@@ -97,9 +98,9 @@ class House:
         await self.plugins.notify("nodeagent_pod_terminated", pod=pod)
         await self.clock.advance(0)
 
-    async def say(self, begins: bool | None) -> None:
+    async def say(self, starting: bool | None) -> None:
         await self.clock.advance(0)
-        self.authority.say(begins)
+        self.inhibitor.say(starting)
         await self.clock.advance(0)
 
     @property
@@ -108,8 +109,8 @@ class House:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, clock: FakeClock) -> AsyncIterator[House]:
-    built = House(tmp_path, clock)
+async def harness(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Harness]:
+    built = Harness(tmp_path, clock)
     yield built
     built.loop.cancel()
     await asyncio.wait({built.loop})
@@ -117,174 +118,175 @@ async def house(tmp_path: Path, clock: FakeClock) -> AsyncIterator[House]:
 
 
 @pytest.mark.row("config.shutdownGracePeriod", "config.shutdownGracePeriodCriticalPods")
-async def test_critical_pods_end_when_all_others_have(house: House) -> None:
-    web, dns = house.add("web"), house.add("dns", CRITICAL, grace=600)
-    await house.say(True)
-    assert house.killed == {"web": 20}
+async def test_critical_pods_are_killed_after_all_others(harness: Harness) -> None:
+    web, dns = harness.add("web"), harness.add("dns", CRITICAL, grace=600)
+    await harness.say(True)
+    assert harness.killed == {"web": 20}
 
-    await house.clock.advance(5)
-    await house.end(web)
-    assert house.killed == {"web": 20, "dns": 10}
-    assert "release" not in house.authority.log
+    await harness.clock.advance(5)
+    await harness.end(web)
+    assert harness.killed == {"web": 20, "dns": 10}
+    assert "release" not in harness.inhibitor.log
 
-    await house.end(dns)
+    await harness.end(dns)
 
-    assert house.authority.log == ["delay 30", "inhibit", "flush", "release"]
-    kill = house.pods.kills[0]  # type: ignore[attr-defined]
+    assert harness.inhibitor.log == ["delay 30", "inhibit", "flush", "release"]
+    kill = harness.pods.kills[0]  # type: ignore[attr-defined]
     assert (kill.reason, kill.message, kill.status_reason) == (KillReason.SHUTDOWN, MESSAGE, "Terminated")
 
 
-async def test_pods_that_do_not_end_are_left_behind_in_time(house: House, caplog: pytest.LogCaptureFixture) -> None:
-    house.add("web"), house.add("dns", CRITICAL)
-    with caplog.at_level(logging.WARNING):
-        await house.say(True)
-        await house.clock.advance(19)
-        assert house.killed == {"web": 20}
-        await house.clock.advance(1)
-        assert house.killed == {"web": 20, "dns": 10}
-        await house.clock.advance(10)
+async def test_pods_that_do_not_terminate_time_out(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.add("web"), harness.add("dns", CRITICAL)
+    with caplog.at_level(v_level(1)):
+        await harness.say(True)
+        await harness.clock.advance(19)
+        assert harness.killed == {"web": 20}
+        await harness.clock.advance(1)
+        assert harness.killed == {"web": 20, "dns": 10}
+        await harness.clock.advance(10)
 
-    assert house.authority.log[-1] == "release"
-    assert [record.pods for record in caplog.records] == ["default/web", "default/dns"]  # type: ignore[attr-defined]
+    assert harness.inhibitor.log[-1] == "release"
+    timeouts = [record for record in caplog.records if record.message == "Shutdown manager pod killing time out"]
+    assert [record.pods for record in timeouts] == ["default/web", "default/dns"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.row("config.shutdownGracePeriodByPodPriority")
-async def test_late_pods_take_no_time_from_those_that_are_to_come(tmp_path: Path, clock: FakeClock) -> None:
-    house = House(tmp_path, clock, ShutdownPeriods([(0, 30), (10, 30)], by_priority=True))
-    house.add("low", 0, 600), house.add("high", 10, 600)
-    await house.say(True)
-    assert "delay 30" in house.authority.log
+async def test_late_pods_do_not_reduce_the_time_of_later_groups(tmp_path: Path, clock: FakeClock) -> None:
+    harness = Harness(tmp_path, clock, ShutdownPeriods([(0, 30), (10, 30)], by_priority=True))
+    harness.add("low", 0, 600), harness.add("high", 10, 600)
+    await harness.say(True)
+    assert "delay 30" in harness.inhibitor.log
 
-    await house.clock.advance(15)
-    assert house.killed == {"low": 30, "high": 15}
-    await house.clock.advance(15)
+    await harness.clock.advance(15)
+    assert harness.killed == {"low": 30, "high": 15}
+    await harness.clock.advance(15)
 
-    assert house.authority.log[-1] == "release"
-    house.loop.cancel()
-    await house.context.tasks.close()
-
-
-async def test_a_node_without_pods_does_not_hold_the_shutdown_up(house: House) -> None:
-    await house.say(True)
-
-    assert house.authority.log[-2:] == ["flush", "release"]
+    assert harness.inhibitor.log[-1] == "release"
+    harness.loop.cancel()
+    await harness.context.tasks.close()
 
 
-async def test_hook_report_node_and_hook_admit_pod_tell_of_the_shutdown(house: House) -> None:
-    await house.clock.advance(0)
-    assert [answer.value for answer in await house.plugins.gather("nodeagent_report_node")] == []
-    assert await admit(house.plugins, make_pod("early")) is None
+async def test_node_without_pods_does_not_delay_the_shutdown(harness: Harness) -> None:
+    await harness.say(True)
 
-    house.add("web")
-    await house.say(True)
+    assert harness.inhibitor.log[-2:] == ["flush", "release"]
 
-    [report] = await house.plugins.gather("nodeagent_report_node")
+
+async def test_hooks_report_node_and_admit_pod_during_shutdown(harness: Harness) -> None:
+    await harness.clock.advance(0)
+    assert [response.value for response in await harness.plugins.gather("nodeagent_report_node")] == []
+    assert await admit(harness.plugins, make_pod("early")) is None
+
+    harness.add("web")
+    await harness.say(True)
+
+    [report] = await harness.plugins.gather("nodeagent_report_node")
     assert report.value.not_ready == ("node is shutting down",)
-    refused = await admit(house.plugins, make_pod("late"))
-    assert refused is not None
-    assert (refused.reason, refused.message) == ("NodeShutdown", "Pod was rejected as the node is shutting down.")
-    assert house.woken == 1
-    assert house.context.recorder.events[0].note == "Shutdown manager detected shutdown event"  # type: ignore[attr-defined]
+    rejected = await admit(harness.plugins, make_pod("late"))
+    assert rejected is not None
+    assert (rejected.reason, rejected.message) == ("NodeShutdown", "Pod was rejected as the node is shutting down.")
+    assert harness.woken == 1
+    assert harness.context.recorder.events[0].note == "Shutdown manager detected shutdown event"  # type: ignore[attr-defined]
 
 
-async def test_a_shutdown_that_is_called_off_spares_the_rest_and_takes_the_lock_again(house: House) -> None:
-    web = house.add("web")
-    house.add("dns", CRITICAL)
-    await house.say(True)
-    await house.say(False)
-    await house.end(web)
-    await house.clock.advance(60)
+async def test_cancelled_shutdown_keeps_the_remaining_pods_and_restores_the_lock(harness: Harness) -> None:
+    web = harness.add("web")
+    harness.add("dns", CRITICAL)
+    await harness.say(True)
+    await harness.say(False)
+    await harness.end(web)
+    await harness.clock.advance(60)
 
-    assert house.killed == {"web": 20}
-    assert house.authority.log == ["delay 30", "inhibit", "release", "inhibit"]
-    assert await admit(house.plugins, make_pod("late")) is None
-    assert house.woken == 2
-
-
-async def test_a_lost_bus_is_joined_again_and_the_lock_taken_again(house: House) -> None:
-    await house.say(None)
-    assert house.authority.tries == 1
-
-    await house.clock.advance(1)
-
-    assert house.authority.tries == 2
-    assert house.authority.log == ["delay 30", "inhibit"] * 2
+    assert harness.killed == {"web": 20}
+    assert harness.inhibitor.log == ["delay 30", "inhibit", "release", "inhibit"]
+    assert await admit(harness.plugins, make_pod("late")) is None
+    assert harness.woken == 2
 
 
-async def test_what_was_begun_ends_without_the_bus(house: House) -> None:
-    web = house.add("web")
-    house.add("dns", CRITICAL)
-    await house.say(True)
-    await house.say(None)
+async def test_lost_bus_is_reconnected_and_the_lock_restored(harness: Harness) -> None:
+    await harness.say(None)
+    assert harness.inhibitor.tries == 1
 
-    await house.end(web)
+    await harness.clock.advance(1)
 
-    assert house.killed == {"web": 20, "dns": 10}
-    assert house.authority.tries == 1
+    assert harness.inhibitor.tries == 2
+    assert harness.inhibitor.log == ["delay 30", "inhibit"] * 2
 
 
-async def test_a_shutdown_that_was_called_off_unheard_is_over(house: House) -> None:
-    web = house.add("web")
-    await house.say(True)
-    await house.say(None)
-    await house.end(web)
+async def test_termination_completes_without_the_bus(harness: Harness) -> None:
+    web = harness.add("web")
+    harness.add("dns", CRITICAL)
+    await harness.say(True)
+    await harness.say(None)
 
-    await house.clock.advance(1)
+    await harness.end(web)
 
-    assert await admit(house.plugins, make_pod("late")) is None
-
-
-async def test_an_agent_that_starts_during_a_shutdown_ends_the_pods(tmp_path: Path, clock: FakeClock) -> None:
-    house = House(tmp_path, clock)
-    house.authority.preparing = True
-    house.add("web")
-
-    await house.clock.advance(0)
-
-    assert house.killed == {"web": 20}
-    assert "inhibit" not in house.authority.log
-    house.loop.cancel()
-    await house.context.tasks.close()
+    assert harness.killed == {"web": 20, "dns": 10}
+    assert harness.inhibitor.tries == 1
 
 
-async def test_a_delay_that_stays_too_short_is_told_once_and_tried_again(
+async def test_shutdown_cancelled_during_a_disconnect_is_detected(harness: Harness) -> None:
+    web = harness.add("web")
+    await harness.say(True)
+    await harness.say(None)
+    await harness.end(web)
+
+    await harness.clock.advance(1)
+
+    assert await admit(harness.plugins, make_pod("late")) is None
+
+
+async def test_agent_that_starts_during_a_shutdown_kills_the_pods(tmp_path: Path, clock: FakeClock) -> None:
+    harness = Harness(tmp_path, clock)
+    harness.inhibitor.preparing = True
+    harness.add("web")
+
+    await harness.clock.advance(0)
+
+    assert harness.killed == {"web": 20}
+    assert "inhibit" not in harness.inhibitor.log
+    harness.loop.cancel()
+    await harness.context.tasks.close()
+
+
+async def test_short_inhibit_delay_is_logged_once_and_retried(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house = House(tmp_path, clock)
-    house.authority.most = 5
+    harness = Harness(tmp_path, clock)
+    harness.inhibitor.most = 5
     with caplog.at_level(logging.ERROR):
-        await house.clock.advance(10)
-    assert house.authority.log == []
+        await harness.clock.advance(10)
+    assert harness.inhibitor.log == []
     assert len(caplog.records) == 1
-    assert house.problems == ["the delay stays short"]
-    assert house.authority.tries > 2
+    assert harness.problems == ["the delay stays short"]
+    assert harness.inhibitor.tries > 2
 
-    house.authority.most = 30
-    await house.clock.advance(60)
+    harness.inhibitor.most = 30
+    await harness.clock.advance(60)
 
-    assert house.authority.log == ["delay 30", "inhibit"]
-    assert house.problems == ["the delay stays short", ""]
-    house.loop.cancel()
-
-
-async def test_the_times_of_a_shutdown_are_kept(house: House) -> None:
-    web = house.add("web")
-    await house.say(True)
-    assert json.loads(house.state.read_text()) == {"startTime": "2024-01-02T15:04:05Z", "endTime": None}
-    assert (BEGAN_AT.value(), ENDED_AT.value()) == (1704207845, 0)
-
-    await house.clock.advance(4)
-    await house.end(web)
-
-    assert json.loads(house.state.read_text())["endTime"] == "2024-01-02T15:04:09Z"
-    assert (BEGAN_AT.value(), ENDED_AT.value()) == (1704207845, 1704207849)
+    assert harness.inhibitor.log == ["delay 30", "inhibit"]
+    assert harness.problems == ["the delay stays short", ""]
+    harness.loop.cancel()
 
 
-async def test_the_times_of_the_last_shutdown_are_shown_after_a_start(tmp_path: Path, clock: FakeClock) -> None:
+async def test_shutdown_times_are_stored(harness: Harness) -> None:
+    web = harness.add("web")
+    await harness.say(True)
+    assert json.loads(harness.state.read_text()) == {"startTime": "2024-01-02T15:04:05Z", "endTime": None}
+    assert (STARTED_AT.value(), ENDED_AT.value()) == (1704207845, 0)
+
+    await harness.clock.advance(4)
+    await harness.end(web)
+
+    assert json.loads(harness.state.read_text())["endTime"] == "2024-01-02T15:04:09Z"
+    assert (STARTED_AT.value(), ENDED_AT.value()) == (1704207845, 1704207849)
+
+
+async def test_times_of_the_last_shutdown_are_exposed_after_a_start(tmp_path: Path, clock: FakeClock) -> None:
     state = {"startTime": "2024-01-02T15:00:00Z", "endTime": "2024-01-02T15:00:09Z"}
     (tmp_path / STATE_FILE).write_text(json.dumps(state))
-    house = House(tmp_path, clock)
-    await house.clock.advance(0)
+    harness = Harness(tmp_path, clock)
+    await harness.clock.advance(0)
 
-    assert (BEGAN_AT.value(), ENDED_AT.value()) == (1704207600, 1704207609)
-    house.loop.cancel()
+    assert (STARTED_AT.value(), ENDED_AT.value()) == (1704207600, 1704207609)
+    harness.loop.cancel()

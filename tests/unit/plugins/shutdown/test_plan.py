@@ -1,4 +1,4 @@
-"""Whom a shutdown would end is kept on disk, whatever the configuration."""
+"""Tests for the shutdown plan."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from nodeagent.testing import FakeClock, load_plugin, make_config, make_context,
 from nodeagent_plugins import shutdown
 
 
-async def test_the_plan_follows_the_pods(tmp_path: Path, clock: FakeClock) -> None:
+async def test_plan_follows_the_pods(tmp_path: Path, clock: FakeClock) -> None:
     context = make_context(tmp_path, clock=clock, config=make_config(shutdown_grace_period=seconds(30)))
     manager = load_plugin(shutdown, name="shutdown", context=context)
-    loops = [answer.value[0] for answer in manager.provide_all("nodeagent_provide_background_loops")]
+    loops = [response.value[0] for response in manager.provide_all("nodeagent_provide_background_loops")]
     assert sorted(loop.name for loop in loops) == ["shutdown", "shutdown plan"]
     running = asyncio.create_task(next(loop for loop in loops if loop.name == "shutdown plan").run())
     await clock.advance(1)
@@ -35,15 +35,15 @@ async def test_the_plan_follows_the_pods(tmp_path: Path, clock: FakeClock) -> No
     await clock.advance(1)
     assert plan_from_json(json.loads(plan_file(tmp_path).read_text())).pods == expected[1:]
 
-    next(plugin for plugin in loops if plugin.name == "shutdown plan").tell("logind is away")  # type: ignore[attr-defined]
+    next(plugin for plugin in loops if plugin.name == "shutdown plan").report_problem("logind is away")  # type: ignore[attr-defined]
     await clock.advance(1)
     assert plan_from_json(json.loads(plan_file(tmp_path).read_text())).problem == "logind is away"
     running.cancel()
 
 
-async def test_without_a_period_there_is_a_plan_and_no_manager(tmp_path: Path) -> None:
+async def test_plan_is_written_without_a_grace_period(tmp_path: Path) -> None:
     manager = load_plugin(shutdown, name="shutdown", context=make_context(tmp_path))
 
-    loops = [answer.value[0].name for answer in manager.provide_all("nodeagent_provide_background_loops")]
+    loops = [response.value[0].name for response in manager.provide_all("nodeagent_provide_background_loops")]
 
     assert loops == ["shutdown plan"]
