@@ -42,7 +42,7 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
     format_, warnings = PLAIN, _NO_WARNINGS
     if server.front is not None and (preflight := server.front.begin(http)) is not None:
         return await response_writer.send(http, preflight, warnings, compress=False)
-    if server.page is not None and (shown := server.page.answer(http)) is not None:
+    if server.page is not None and (shown := server.page.respond(http)) is not None:
         return await response_writer.send(http, shown, warnings, compress=server.compresses)
     path, _, query_text = http.path_qs.partition("?")
     query = Query(query_text)

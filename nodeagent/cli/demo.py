@@ -38,7 +38,7 @@ def demo(arguments: argparse.Namespace) -> int:
     if missing := missing_extra("nodeagent demo", "apiserver"):
         print(missing, file=sys.stderr)
         return ExitCode.CONFIGURATION
-    from nodeagent.demo.programs import DemoError
+    from nodeagent.demo.processes import DemoError
     from nodeagent.demo.show import Demo, default_directory
 
     directory = Path(arguments.dir).absolute() if arguments.dir else default_directory()

@@ -1,1 +1,1 @@
-"""Everything on this machine: API server, agent and a pod, started for a person to look at."""
+"""Demo: a complete node on this host, with API server, runtime, agent and a pod."""

@@ -1,4 +1,4 @@
-"""The pod of the demo, and what is read from its state. Pure."""
+"""The demo's pod, and its stages according to its status. No I/O."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ done
 
 
 def make_pod(image: str, *, host_network: bool) -> dict[str, Any]:
-    """Return the pod: one container writes to a volume, the other reads from it."""
+    """Return the pod object: one container writes to a volume, the other reads from it."""
     name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     containers = [
         {
@@ -58,13 +58,13 @@ def make_pod(image: str, *, host_network: bool) -> dict[str, Any]:
 
 
 def condition(obj: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a condition of a node or pod; one of status Unknown when it has none of that name."""
+    """Return a condition of a node or pod, with status Unknown if it does not exist."""
     conditions = obj.get("status", {}).get("conditions") or ()
-    return next((found for found in conditions if found["type"] == name), {"status": "Unknown", "message": ""})
+    return next((each for each in conditions if each["type"] == name), {"status": "Unknown", "message": ""})
 
 
 def stages(pod: dict[str, Any]) -> list[str]:
-    """Return the stages that *pod* has reached, in their order."""
+    """Return the stages that *pod* has reached, in order."""
     reached = ["Created"]
     status = pod.get("status", {})
     if status.get("conditions"):
@@ -78,8 +78,8 @@ def stages(pod: dict[str, Any]) -> list[str]:
     return reached
 
 
-def trouble(pod: dict[str, Any]) -> str:
-    """Return what keeps a container of *pod* waiting, as its status tells; empty when nothing does."""
+def waiting_message(pod: dict[str, Any]) -> str:
+    """Return name, reason and message of the first waiting container that has a message; empty if there is none."""
     for container in pod.get("status", {}).get("containerStatuses") or ():
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("message"):

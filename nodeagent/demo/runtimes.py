@@ -1,4 +1,4 @@
-"""Which container runtime the demo uses: one that serves on this machine, else the embedded one."""
+"""Selection of the demo's container runtime: a running one on this host, otherwise the embedded runtime."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodeagent.demo.programs import DemoError
+from nodeagent.demo.processes import DemoError
 
 EMBEDDED = "embedded"
-"""What names the embedded runtime where an endpoint is asked for."""
+"""Value of ``--endpoint`` for the embedded runtime."""
 KNOWN = (
     ("containerd", Path("/run/containerd/containerd.sock")),
     ("CRI-O", Path("/run/crio/crio.sock")),
@@ -22,60 +22,60 @@ _CONNECT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A runtime, and why it is this one.
+class RuntimeSelection:
+    """The selected runtime, with the reason.
 
-    :ivar endpoint: where it serves; empty is the embedded one, which is started.
+    :ivar endpoint: its CRI endpoint; empty for the embedded runtime, which the demo starts.
     """
 
     endpoint: str
-    why: str
+    reason: str
 
 
-def choose_runtime(
-    asked: str,
+def select_runtime(
+    requested: str,
     known: Sequence[tuple[str, Path]] = KNOWN,
     other_pods: Path = OTHER_PODS,
     problem_of: Callable[[Path], str] | None = None,
-) -> Choice:
-    """Return the runtime that *asked* names; without a name the first of *known* that serves, else the embedded one.
+) -> RuntimeSelection:
+    """Return the *requested* runtime; if it is empty, the first of *known* that is running, or the embedded one.
 
-    A runtime at its usual place is left alone while another agent keeps pods on this machine: the demo would take
-    those pods for leftovers and end them.
+    A runtime on its default socket is not used while another agent has pods on this host: the demo would treat those
+    pods as orphaned and terminate them.
 
-    :param problem_of: tells what keeps us from a socket; empty when nothing does.
-    :raises DemoError: the one asked for cannot be used.
+    :param problem_of: returns the reason why a socket is unusable, or an empty string.
+    :raises DemoError: the requested runtime is unusable.
     """
     problem_of = problem_of or connect_problem
-    taken = _has_entries(other_pods)
-    if asked == EMBEDDED:
-        return Choice("", "as asked")
-    if asked:
-        path = Path(asked.removeprefix("unix://"))
+    in_use = _has_entries(other_pods)
+    if requested == EMBEDDED:
+        return RuntimeSelection("", "as requested")
+    if requested:
+        path = Path(requested.removeprefix("unix://"))
         if problem := problem_of(path):
             raise DemoError(
-                f"no container runtime at {asked}: {problem}; install and start one (apt install containerd), "
-                "or leave --endpoint out to use the embedded one"
+                f"no container runtime at {requested}: {problem}; install and start one (apt install containerd), "
+                "or omit --endpoint to use the embedded runtime"
             )
-        if taken and path in {usual for _, usual in known}:
+        if in_use and path in {default for _, default in known}:
             raise DemoError(
-                f"another node agent keeps pods in {other_pods} on this machine, and the demo would end them; "
-                "leave --endpoint out to use the embedded runtime"
+                f"another node agent has pods in {other_pods} on this host, which the demo would terminate; "
+                "omit --endpoint to use the embedded runtime"
             )
-        return Choice(asked, "as asked")
+        return RuntimeSelection(requested, "as requested")
     reasons = []
     for name, path in known:
         if problem := problem_of(path):
             reasons.append(f"{name}: {problem}")
-        elif taken:
-            reasons.append(f"{name} belongs to the agent with pods in {other_pods}")
+        elif in_use:
+            reasons.append(f"{name} is in use by the agent with pods in {other_pods}")
         else:
-            return Choice(f"unix://{path}", f"{name} serves here")
-    return Choice("", f"no other serves here ({'; '.join(reasons)})")
+            return RuntimeSelection(f"unix://{path}", f"{name} is running")
+    return RuntimeSelection("", f"no other runtime available ({'; '.join(reasons)})")
 
 
 def connect_problem(path: Path) -> str:
-    """Return what keeps us from speaking to the socket at *path*; empty when nothing does."""
+    """Return the reason why a connection to the socket at *path* fails; empty if it succeeds."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(_CONNECT_SECONDS)
         try:
@@ -83,9 +83,9 @@ def connect_problem(path: Path) -> str:
         except FileNotFoundError:
             return f"no socket {path}"
         except PermissionError:
-            return f"user {os.geteuid()} may not use {path}"
+            return f"permission denied for user {os.geteuid()}: {path}"
         except OSError as error:
-            return f"nobody answers at {path} ({error})"
+            return f"failed to connect to {path}: {error}"
     return ""
 
 

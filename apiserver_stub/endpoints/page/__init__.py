@@ -1,7 +1,7 @@
-"""A page at ``/`` for browsers: nodes, pods and live events, for whoever may read them.
+"""Web page of the API server at ``/``: nodes, pods and events, updated by watches.
 
-The files are for everyone and tell nothing; the page asks for what it shows with the credentials of who looks at it.
-Programs get the list of paths at ``/`` as ever.
+The static files are public and contain no data of the cluster; the page requests it with the credentials of its user.
+Clients other than browsers get the list of paths at ``/``.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _HTML = "text/html"
 
 
 class Page:
-    """The files, read once; the disk is read while it is made."""
+    """The static files, read once when the object is created."""
 
     def __init__(self) -> None:
         self._files: Mapping[str, page.File] = page.load(Path(__file__).parent / "static")
 
-    def answer(self, http: web.BaseRequest) -> Rendered | None:
-        """Return the file that is asked for, ``None`` when the request is none of a browser for the page."""
+    def respond(self, http: web.BaseRequest) -> Rendered | None:
+        """Return the response with the requested file; ``None`` if the request is not for the page."""
         path = http.rel_url.raw_path
         if http.method not in ("GET", "HEAD"):
             return None
         if path == "/":
-            found = self._files[page.INDEX] if _HTML in http.headers.get("Accept", "") else None
+            file = self._files[page.INDEX] if _HTML in http.headers.get("Accept", "") else None
         else:
-            found = self._files.get(path.removeprefix(_FILES)) if path.startswith(_FILES) else None
-        if found is None:
+            file = self._files.get(path.removeprefix(_FILES)) if path.startswith(_FILES) else None
+        if file is None:
             return None
-        return Rendered(200, found.content_type, [found.body], page.HEADERS)
+        return Rendered(200, file.content_type, [file.body], page.HEADERS)

@@ -93,7 +93,7 @@ def test_shows_a_pod_without_any_runtime_and_leaves_nothing_running(demo: Demo) 
     assert result.returncode == 0, result.stdout + result.stderr
     for text in ("demo-node  Ready=True", "Sandbox", "tick 1 from demo", "read: tick", "Started container reader"):
         assert text in result.stdout
-    assert "ended and removed" in result.stdout
+    assert "terminated and deleted" in result.stdout
     assert demo.processes() == []
     assert not (demo.place / "runtime/keeper.json").exists()
     assert not Path("/sys/class/net/nodeagent0").exists()
@@ -131,8 +131,8 @@ def test_works_in_a_chroot_on_a_plain_folder() -> None:
 
 
 def test_a_pod_that_was_left_goes_on_and_the_next_run_finds_it(demo: Demo) -> None:
-    first = demo.run_until("Ctrl-C stops", "--endpoint", "embedded")
-    assert "goes on" in first
+    first = demo.run_until("Ctrl-C stops the demo", "--endpoint", "embedded")
+    assert "keeps running" in first
     (log,) = demo.place.glob("logs/pods/default_demo_*/writer/0.log")
     size = log.stat().st_size
     limit = time.monotonic() + 20
@@ -140,12 +140,12 @@ def test_a_pod_that_was_left_goes_on_and_the_next_run_finds_it(demo: Demo) -> No
         assert time.monotonic() < limit, "the pod writes no more"
         time.sleep(0.05)
 
-    again = demo.run_until("Ctrl-C stops", "--endpoint", "embedded", "--stop-pods")
+    again = demo.run_until("Ctrl-C stops the demo", "--endpoint", "embedded", "--stop-pods")
 
-    assert "is there from an earlier run" in again
-    since = [line.partition("runs since")[2] for line in (first + again).splitlines() if "runs since" in line]
+    assert "is running since an earlier run" in again
+    since = [line.partition("  running since")[2] for line in (first + again).splitlines() if "  running since" in line]
     assert since[0] == since[1]
-    assert "ended and removed" in again
+    assert "terminated and deleted" in again
     assert demo.processes() == []
 
 
@@ -155,11 +155,11 @@ def test_asks_at_a_terminal_whether_the_pod_ends_too() -> None:
     process = subprocess.Popen(demo.command("--endpoint", "embedded"), stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     try:
-        _until(ours, b"Ctrl-C stops")
+        _until(ours, b"Ctrl-C stops the demo")
         process.send_signal(signal.SIGINT)
         _until(ours, b"Delete the pod, too?")
         os.write(ours, b"y\n")
-        assert b"ended and removed" in _until(ours, b"Stopped ")
+        assert b"terminated and deleted" in _until(ours, b"Stopped ")
         assert process.wait(30) == 0
         assert demo.processes() == []
     finally:
@@ -184,7 +184,7 @@ def test_uses_a_runtime_that_is_named(containerd) -> None:
         result = demo.run("--once", "--endpoint", containerd.endpoint)
 
         assert result.returncode == 0, result.stdout + result.stderr
-        assert f"{containerd.endpoint}  found: as asked" in result.stdout
+        assert f"{containerd.endpoint}  found: as requested" in result.stdout
         assert "tick 1 from demo" in result.stdout
         assert containerd.ctr("containers", "ls", "-q") == ""
     finally:
@@ -196,4 +196,4 @@ def test_says_what_to_do_when_the_runtime_named_is_not_there(tmp_path: Path) -> 
     result = subprocess.run([*words, "--dir", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
 
     assert result.returncode == 3
-    assert "leave --endpoint out to use the embedded one" in result.stderr
+    assert "omit --endpoint to use the embedded runtime" in result.stderr

@@ -51,7 +51,7 @@ async def test_the_page_follows_nodes_pods_and_events(server: Server, api: Api, 
         await page.sign_in("nobody-s")
         await page.until("!document.getElementById('sign-in-error').hidden")
         await page.sign_in(token)
-        await page.until(f"{TEXT}.includes('No node has joined yet.') && {TEXT}.includes('There are no pods.')")
+        await page.until(f"{TEXT}.includes('No nodes.') && {TEXT}.includes('No pods.')")
         await page.picture(tmp_path / "empty.png")
 
         api.ok("POST", "/api/v1/nodes", node("node-1", "10.0.0.11"))
@@ -77,14 +77,14 @@ async def test_the_page_follows_nodes_pods_and_events(server: Server, api: Api, 
         path = "/api/v1/namespaces/default/pods/web-2/status"
         api.ok("PATCH", path, not_ready, content_type="application/merge-patch+json")
         marked = "[...document.querySelectorAll('#pods .badge.warn')].map(each => each.textContent)"
-        await page.until(f"({marked}).includes('Running')")  # it runs and does not serve
+        await page.until(f"({marked}).includes('Running')")  # running, but not Ready
         event(api, "e3", "web-1", "Odd", "<img src=x onerror=alert(1)>")
         await page.until(f"{TEXT}.includes('<img')")  # text, and no markup
         await page.run("document.getElementById('filter').value = 'backoff'")
         await page.run("document.getElementById('filter').dispatchEvent(new Event('input'))")
         await page.until("document.querySelectorAll('#pods tr').length === 1")
         api.ok("DELETE", "/api/v1/namespaces/default/pods/api-0?gracePeriodSeconds=0")
-        await page.until(f"{TEXT}.includes('No pod matches.')")
+        await page.until(f"{TEXT}.includes('No matching pods.')")
 
         assert await page.run("document.querySelectorAll('#events img').length") == 0
         assert page.complaints == []

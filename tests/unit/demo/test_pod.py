@@ -1,11 +1,11 @@
-"""The demo's pod and what is read from its state."""
+"""Tests for the demo's pod and its stages."""
 
 from __future__ import annotations
 
-from nodeagent.demo.pod import CONTAINERS, condition, make_pod, stages, trouble
+from nodeagent.demo.pod import CONTAINERS, condition, make_pod, stages, waiting_message
 
 
-def test_its_containers_share_a_volume() -> None:
+def test_containers_share_a_volume() -> None:
     spec = make_pod("image", host_network=False)["spec"]
 
     assert [container["name"] for container in spec["containers"]] == list(CONTAINERS)
@@ -23,12 +23,12 @@ def test_stages_follow_the_status() -> None:
     assert stages({"status": ready})[-2:] == ["Running", "Ready"]
 
 
-def test_a_condition_that_is_not_there_is_unknown() -> None:
+def test_missing_condition_has_status_unknown() -> None:
     assert condition({}, "Ready") == {"status": "Unknown", "message": ""}
 
 
-def test_names_what_keeps_a_container_waiting() -> None:
+def test_message_of_a_waiting_container_is_returned() -> None:
     waiting = {"name": "writer", "state": {"waiting": {"reason": "ErrImagePull", "message": "no route"}}}
 
-    assert trouble({"status": {"containerStatuses": [waiting]}}) == "writer: ErrImagePull: no route"
-    assert trouble({}) == ""
+    assert waiting_message({"status": {"containerStatuses": [waiting]}}) == "writer: ErrImagePull: no route"
+    assert waiting_message({}) == ""
