@@ -1,4 +1,4 @@
-"""Statistics: how much the node, its pods and their containers use.
+"""Statistics: resource usage of the node, its pods and their containers.
 
 spec: config.volumeStatsAggPeriod, config.nodeagentCgroups, config.systemCgroups
 """
@@ -30,7 +30,7 @@ def nodeagent_settings_schema() -> dict[str, Any]:
                 "type": "number",
                 "minimum": 0,
                 "default": MAX_AGE_SECONDS,
-                "description": "How old a figure may be that is served or scraped.",
+                "description": "Maximum age of served statistics in seconds.",
             },
         },
     }

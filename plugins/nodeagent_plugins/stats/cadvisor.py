@@ -1,6 +1,6 @@
-"""``/metrics/cadvisor``: every account of each cgroup, under the names that dashboards ask for.
+"""``/metrics/cadvisor``: cgroup statistics under the names of cAdvisor.
 
-Read when asked for, in a thread; between scrapes it costs nothing.
+Collected in a thread for each scrape; nothing is collected between scrapes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BILLION = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A cgroup with what is known of it."""
+    """A cgroup and its labels."""
 
     id: str
     container: str = ""
@@ -49,7 +49,7 @@ class Subject:
     pod: str = ""
     started_at: int = 0
     network: bool = False
-    """Whether the interfaces of its processes are told under it."""
+    """Report the network interfaces of its processes."""
 
     def labels(self) -> str:
         values = (self.container, self.id, self.image, self.name, self.namespace, self.pod)
@@ -57,7 +57,7 @@ class Subject:
 
 
 def cadvisor_routes(context: AgentContext, stats: MeasuredStats) -> Sequence[Route]:
-    """Return the route."""
+    """Return the route of the metrics page."""
 
     async def metrics(request: web.Request) -> web.Response:
         running, usage = await stats.running_pods(), {pod.uid: pod for pod in await stats.pods()}
@@ -79,7 +79,7 @@ def cadvisor_routes(context: AgentContext, stats: MeasuredStats) -> Sequence[Rou
 
 def _subjects(stats: MeasuredStats, pods: Sequence[RunningPod]) -> Iterator[Subject]:
     yield Subject("/", network=True)
-    top = stats.places.all_pods()
+    top = stats.locator.all_pods()
     if top and stats.cgroups.exists(top):
         yield Subject(top)
         yield from (
@@ -87,15 +87,15 @@ def _subjects(stats: MeasuredStats, pods: Sequence[RunningPod]) -> Iterator[Subj
         )
     for pod in pods:
         sandbox = pod.sandbox
-        if own := stats.places.pod(sandbox.uid):
+        if own := stats.locator.pod(sandbox.uid):
             yield Subject(own, "", "", "", sandbox.namespace, sandbox.name, sandbox.created_at)
-        if place := stats.places.container(sandbox.uid, sandbox.id):
-            yield Subject(place, "", "", sandbox.id, sandbox.namespace, sandbox.name, sandbox.created_at, network=True)
+        if path := stats.locator.container(sandbox.uid, sandbox.id):
+            yield Subject(path, "", "", sandbox.id, sandbox.namespace, sandbox.name, sandbox.created_at, network=True)
         for container in pod.containers:
-            place = stats.places.container(sandbox.uid, container.id)
-            if place:
+            path = stats.locator.container(sandbox.uid, container.id)
+            if path:
                 yield Subject(
-                    place,
+                    path,
                     container.name,
                     container.image,
                     container.id,
@@ -115,7 +115,7 @@ class Scrape:
     families: dict[str, Family] = field(default_factory=dict)
 
     def add(self, subject: Subject) -> None:
-        """Read the accounts of a cgroup; one that is gone is left out."""
+        """Add the statistics of a cgroup; a removed one is skipped."""
         root = subject.id == "/"
         account = self.cgroups.root() if root else self.cgroups.account(subject.id)
         if account is None:
@@ -157,15 +157,15 @@ class Scrape:
                     self._sample(f"network_{name}_total", "Cumulative count of a network interface", count, where)
 
     def add_disks(self, stats: MeasuredStats, pods: Sequence[RunningPod], usage: Mapping[str, PodUsage]) -> None:
-        """Add what writable layers and logs take, as it was last measured."""
+        """Add the disk usage of writable layers and logs from the last measurement."""
         for pod in pods:
             sandbox, measured = pod.sandbox, usage.get(pod.sandbox.uid)
             layers = {c.container_id: c for c in measured.containers} if measured is not None else {}
             for container in pod.containers:
-                found, place = layers.get(container.id), stats.places.container(sandbox.uid, container.id)
-                if found is None or found.rootfs is None or not place:
+                found, path = layers.get(container.id), stats.locator.container(sandbox.uid, container.id)
+                if found is None or found.rootfs is None or not path:
                     continue
-                names = (container.name, place, container.image, container.id, sandbox.namespace, sandbox.name, "")
+                names = (container.name, path, container.image, container.id, sandbox.namespace, sandbox.name, "")
                 labels = label_text((*LABELS, "device"), names)
                 used = (found.rootfs.used_bytes or 0) + (found.logs.used_bytes or 0 if found.logs is not None else 0)
                 for name, text, value in (
@@ -219,7 +219,7 @@ class Scrape:
             self._sample(name, f"{text} in seconds.", nanoseconds / _BILLION, labels)
 
     def _sample(self, name: str, text: str, value: float | None, labels: str, kind: str = "") -> None:
-        """Add a sample; names that end in ``_total`` are counters unless *kind* says otherwise."""
+        """Add a sample; names that end in ``_total`` are counters unless *kind* is set."""
         if value is None:
             return
         family = self.families.get(name)
@@ -232,8 +232,8 @@ class Scrape:
 def _of_machine(machine: Machine) -> Iterator[Family]:
     for name, text, value in (
         ("cpu_cores", "Number of logical CPU cores.", os.cpu_count() or 1),
-        ("memory_bytes", "Amount of memory installed on the machine.", machine.memory_capacity()),
-        ("swap_bytes", "Amount of swap memory available on the machine.", machine.swap()[0]),
+        ("memory_bytes", "Amount of memory installed on the machine.", machine.memory_capacity()),  # wording: ok
+        ("swap_bytes", "Amount of swap memory available on the machine.", machine.swap()[0]),  # wording: ok
     ):
         family = Family(f"machine_{name}", "gauge", text, ("boot_id", "machine_id", "system_uuid"))
         family.add(value, *machine.identity())
@@ -242,7 +242,7 @@ def _of_machine(machine: Machine) -> Iterator[Family]:
 
 @cache
 def _device(number: str, machine: Machine) -> str:
-    """Return the device that a number such as ``8:0`` stands for, or the number."""
+    """Return the path of the device with a number such as ``8:0``, or the number."""
     try:
         return f"/dev/{(machine.root / 'sys/dev/block' / number).readlink().name}"
     except OSError:

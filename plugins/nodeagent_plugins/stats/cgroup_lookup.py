@@ -1,4 +1,4 @@
-"""Where the cgroups of pods and containers are."""
+"""Lookup of the cgroups of pods and containers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _POD_ROOT = "kubepods"
 
 
 class CgroupLocator:
-    """Finds cgroups, and remembers them: what runs stays where it is."""
+    """Locates cgroups; paths are cached while the pod runs."""
 
     def __init__(self, context: AgentContext, cgroups: CgroupReader) -> None:
         self._context, self._cgroups = context, cgroups
@@ -17,7 +17,7 @@ class CgroupLocator:
         self._containers: dict[str, str] = {}
 
     def pod(self, uid: str) -> str:
-        """Return the cgroup of a pod; empty when it has none of its own, or is not known."""
+        """Return the cgroup of a pod; empty if it has none or is unknown."""
         known = self._pods.get(uid)
         if known is not None:
             return known
@@ -31,26 +31,26 @@ class CgroupLocator:
         return parent
 
     def container(self, uid: str, container_id: str) -> str:
-        """Return the cgroup of a container or sandbox; empty when it is not found."""
+        """Return the cgroup of a container or sandbox; empty if it does not exist."""
         known = self._containers.get(container_id)
         if known is not None:
             return known
         pod = self._context.pods.get(uid)
         parent = self._context.cgroups.parent_of(pod) if pod is not None else ""
-        for place in container_paths(parent, container_id):
-            if self._cgroups.exists(place):
-                self._containers[container_id] = place
-                return place
+        for path in container_paths(parent, container_id):
+            if self._cgroups.exists(path):
+                self._containers[container_id] = path
+                return path
         return ""
 
     def keep(self, uids: set[str], container_ids: set[str]) -> None:
-        """Forget everything else."""
+        """Drop all other cache entries."""
         for known, kept in ((self._pods, uids), (self._containers, container_ids)):
             for gone in known.keys() - kept:
                 del known[gone]
 
     def all_pods(self) -> str:
-        """Return the cgroup that all pods live in; empty when that is the whole machine."""
+        """Return the cgroup of all pods; empty if that is the root."""
         config = self._context.config
         parts = [part for part in config.cgroup_root.split("/") if part]
         if config.cgroups_per_qos:

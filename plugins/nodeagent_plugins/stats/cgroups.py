@@ -1,4 +1,4 @@
-"""What the kernel accounts to cgroups: v1, hybrid and v2."""
+"""Cgroup statistics of the kernel: v1, hybrid and v2."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from nodeagent_plugins.stats.machine import Machine, field, number, read
 
 _UNLIMITED = 1 << 62
-"""v1 says a number near the largest one where there is no limit."""
+"""Version 1 reports a number near the maximum if there is no limit."""
 _CONTROLLERS = frozenset({"cpu", "cpuacct", "memory", "pids", "blkio"})
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupStats:
-    """What a cgroup uses with all below it, in nanoseconds and bytes; what is not accounted is ``None``."""
+    """Usage of a cgroup and its descendants in nanoseconds and bytes; ``None`` if not accounted."""
 
     cpu_nanoseconds: int | None = None
     memory_bytes: int | None = None
     working_set_bytes: int | None = None
-    """Memory without file pages that were not used lately: what reclaiming would not free at once."""
+    """Memory without inactive file pages, which reclaim would free immediately."""
     rss_bytes: int | None = None
     cache_bytes: int | None = None
     mapped_file_bytes: int | None = None
@@ -32,7 +32,7 @@ class CgroupStats:
 
 
 class CgroupReader:
-    """Reads accounts by the name of the cgroup, such as ``/kubepods/burstable``; blocks for microseconds.
+    """Reads statistics by cgroup name, such as ``/kubepods/burstable``; blocks for microseconds.
 
     :param mounts: mount point by controller; v2 has one under the empty name.
     """
@@ -44,7 +44,7 @@ class CgroupReader:
 
     @classmethod
     def find(cls, machine: Machine) -> CgroupReader:
-        """Return a reader of the cgroups that are mounted on this machine."""
+        """Return a reader of the cgroups that are mounted on the host."""
         mounts: dict[str, str] = {}
         unified = ""
         for line in (read(machine.root / "proc/self/mountinfo") or b"").decode(errors="replace").splitlines():
@@ -52,28 +52,28 @@ class CgroupReader:
             fields, kind = before.split(), after.split()
             if len(fields) < 5 or not kind:
                 continue
-            place = str(machine.root / fields[4].replace("\\040", " ").lstrip("/"))
+            path = str(machine.root / fields[4].replace("\\040", " ").lstrip("/"))
             if kind[0] == "cgroup2":
-                unified = unified or place
+                unified = unified or path
             elif kind[0] == "cgroup" and len(kind) > 2:
                 for option in _CONTROLLERS.intersection(kind[2].split(",")):
-                    mounts.setdefault(option, place)
+                    mounts.setdefault(option, path)
         return cls(mounts if mounts or not unified else {"": unified}, machine)
 
     def account(self, name: str) -> CgroupStats | None:
-        """Return what the cgroup uses, or ``None`` where there is no such cgroup."""
+        """Return the usage of the cgroup, or ``None`` if it does not exist."""
         account = self._account_v2(name) if self.unified else self._account_v1(name)
         if account.cpu_nanoseconds is None and account.memory_bytes is None:
             return None
         return account
 
     def memory(self, name: str) -> CgroupStats | None:
-        """Return the memory of the cgroup alone, or ``None`` where there is no such cgroup."""
+        """Return only the memory usage of the cgroup, or ``None`` if it does not exist."""
         account = self._memory_v2(name, None) if self.unified else self._memory_v1(name, None)
         return account if account.memory_bytes is not None else None
 
     def root(self) -> CgroupStats:
-        """Return what all of the machine uses; what the topmost cgroup does not tell is taken from ``/proc``."""
+        """Return the usage of the host; values that the root cgroup lacks are read from ``/proc``."""
         machine, account = self._machine, self.account("/") or CgroupStats()
         capacity = machine.memory_capacity()
         if account.memory_bytes is None:
@@ -86,32 +86,32 @@ class CgroupReader:
         return replace(account, swap_bytes=total - free, memory_limit_bytes=capacity)
 
     def processes(self, name: str) -> list[int]:
-        """Return the processes in the cgroup itself; of another PID namespace's the number is 0."""
+        """Return the processes of the cgroup without its descendants; 0 for those of another PID namespace."""
         text = self.file("memory" if "memory" in self._mounts else "cpuacct", name, "cgroup.procs") or b""
         return [int(line) for line in text.split()]
 
     def created_at(self, name: str) -> int:
-        """Return when the cgroup was made or last got a child, in epoch nanoseconds; 0 without one."""
-        place = self.place("memory" if "memory" in self._mounts else "cpuacct", name)
+        """Return when the cgroup was created or last got a child, in epoch nanoseconds; 0 if it does not exist."""
+        path = self.path("memory" if "memory" in self._mounts else "cpuacct", name)
         with contextlib.suppress(OSError):
-            return Path(place).stat().st_mtime_ns if place else 0
+            return Path(path).stat().st_mtime_ns if path else 0
         return 0
 
     def children(self, name: str) -> list[str]:
-        """Return the cgroups directly below."""
-        place = self.place("memory" if "memory" in self._mounts else "cpuacct", name)
+        """Return the child cgroups."""
+        path = self.path("memory" if "memory" in self._mounts else "cpuacct", name)
         try:
-            found = sorted(entry.name for entry in Path(place or "/nowhere").iterdir() if entry.is_dir())
+            found = sorted(entry.name for entry in Path(path or "/nowhere").iterdir() if entry.is_dir())
         except OSError:
             return []
         return [f"{name.rstrip('/')}/{child}" for child in found]
 
     def exists(self, name: str) -> bool:
-        place = self.place("memory" if "memory" in self._mounts else "cpuacct", name)
-        return place is not None and Path(place).is_dir()
+        path = self.path("memory" if "memory" in self._mounts else "cpuacct", name)
+        return path is not None and Path(path).is_dir()
 
     def own(self, pid: int | str = "self") -> str:
-        """Return the cgroup of a process by its memory account, ``/`` when it is in none."""
+        """Return the cgroup of a process in the memory hierarchy, ``/`` if it is in none."""
         found: dict[str, str] = {}
         if not self._mounts:
             return "/"
@@ -120,15 +120,15 @@ class CgroupReader:
             found.update(dict.fromkeys(controllers.split(","), name))
         return found.get("" if self.unified else "memory", "/")
 
-    def place(self, controller: str, name: str) -> str | None:
-        """Return the directory of a cgroup, or ``None`` where the controller is not mounted."""
+    def path(self, controller: str, name: str) -> str | None:
+        """Return the directory of a cgroup, or ``None`` if the controller is not mounted."""
         mount = self._mounts.get("" if self.unified else controller)
         return None if mount is None else mount + name if name != "/" else mount
 
     def file(self, controller: str, name: str, file: str) -> bytes | None:
-        """Return the content of one of a cgroup's files, ``None`` where there is no such file."""
-        place = self.place(controller, name)
-        return None if place is None else read(f"{place}/{file}")
+        """Return the content of a cgroup file, or ``None`` if it does not exist."""
+        path = self.path(controller, name)
+        return None if path is None else read(f"{path}/{file}")
 
     def _account_v1(self, name: str) -> CgroupStats:
         return self._memory_v1(name, number(self.file("cpuacct", name, "cpuacct.usage")))
@@ -176,7 +176,7 @@ class CgroupReader:
 
 
 def path_of(parent: str) -> str:
-    """Return the cgroup that a runtime's ``cgroup_parent`` names: a path, or a systemd slice below its prefixes."""
+    """Return the cgroup of a CRI ``cgroup_parent``: a path, or a systemd slice below those of its prefixes."""
     if not parent.endswith(".slice") or "/" in parent.lstrip("/"):
         return parent
     parts = parent.strip("/").removesuffix(".slice").split("-")
@@ -184,11 +184,11 @@ def path_of(parent: str) -> str:
 
 
 def container_paths(parent: str, container_id: str) -> list[str]:
-    """Return where runtimes put a container below its pod's cgroup, or where there is none for the pod."""
+    """Return the possible cgroups of a container, which depend on the runtime."""
     if parent and parent != "/":
-        place = path_of(parent)
+        path = path_of(parent)
         names = [container_id, f"cri-containerd-{container_id}.scope", f"crio-{container_id}.scope"]
         if not parent.endswith(".slice"):
             names.append(f"crio-{container_id}")
-        return [f"{place}/{name}" for name in names]
+        return [f"{path}/{name}" for name in names]
     return [f"/k8s.io/{container_id}", f"/system.slice/cri-containerd-{container_id}.scope", f"/{container_id}"]

@@ -1,4 +1,4 @@
-"""What cgroups and processes count beside CPU and memory: throttling, disks, tasks, interfaces, open files."""
+"""Counters of cgroups and processes: throttling, disk I/O, tasks, interfaces, open files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodeagent_plugins.stats.cgroups import CgroupReader
 from nodeagent_plugins.stats.machine import Machine, field, number, read
 
 _MANY_FILES = 1000
-"""A process with more open files than this has its sockets not counted one by one."""
+"""Maximum number of open files per process for counting sockets."""
 _NETWORK = {
     "receive_bytes": 0,
     "receive_packets": 1,
@@ -21,12 +21,12 @@ _NETWORK = {
     "transmit_errors": 10,
     "transmit_packets_dropped": 11,
 }
-"""Columns of ``/proc/<pid>/net/dev`` by their metric."""
+"""Columns of ``/proc/<pid>/net/dev`` by metric name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throttling:
-    """Enforcement periods of a CPU quota, and how long tasks were held back."""
+    """Enforcement periods of a CPU quota, and the throttled time."""
 
     periods: int
     throttled: int
@@ -35,7 +35,7 @@ class Throttling:
 
 @dataclass(slots=True)
 class IoCounts:
-    """What a cgroup read from and wrote to one device."""
+    """I/O of a cgroup on one device."""
 
     read_bytes: int = 0
     written_bytes: int = 0
@@ -45,7 +45,7 @@ class IoCounts:
 
 @dataclass(frozen=True, slots=True)
 class CpuLimits:
-    """Limits in microseconds and v1's shares; ``None`` where there is none."""
+    """Limits in microseconds and v1 shares; ``None`` if unlimited."""
 
     quota: int | None = None
     period: int | None = None
@@ -53,7 +53,7 @@ class CpuLimits:
 
 
 def throttling(cgroups: CgroupReader, name: str) -> Throttling | None:
-    """Return how the CPU quota was enforced."""
+    """Return the enforcement statistics of the CPU quota."""
     text = cgroups.file("cpu", name, "cpu.stat")
     if text is None:
         return None
@@ -78,13 +78,13 @@ def limits(cgroups: CgroupReader, name: str) -> CpuLimits:
 
 
 def oom_kills(cgroups: CgroupReader, name: str) -> int | None:
-    """Return how often the kernel killed a process of the cgroup because its memory was used up."""
+    """Return the number of OOM kills in the cgroup."""
     text = cgroups.file("memory", name, "memory.events" if cgroups.unified else "memory.oom_control")
     return None if text is None else field(b"\n" + text, b"\noom_kill ")
 
 
 def io_counts(cgroups: CgroupReader, name: str) -> dict[str, IoCounts]:
-    """Return what was read and written by device number, such as ``8:0``."""
+    """Return the I/O counts by device number, such as ``8:0``."""
     found: dict[str, IoCounts] = {}
     if cgroups.unified:
         for line in (cgroups.file("", name, "io.stat") or b"").decode().splitlines():
@@ -105,12 +105,12 @@ def io_counts(cgroups: CgroupReader, name: str) -> dict[str, IoCounts]:
 
 
 def task_counts(cgroups: CgroupReader, name: str) -> tuple[int | None, int]:
-    """Return how many tasks there are, and how many there may be; 0 is no limit."""
+    """Return the number of tasks and the limit; 0 is unlimited."""
     return number(cgroups.file("pids", name, "pids.current")), number(cgroups.file("pids", name, "pids.max")) or 0
 
 
 def network_counts(machine: Machine, pid: int) -> dict[str, dict[str, int]]:
-    """Return the counters of the interfaces in a process' network namespace, loopback left out."""
+    """Return the interface counters of a process' network namespace, without loopback."""
     found = {}
     for line in (read(machine.root / f"proc/{pid}/net/dev") or b"").decode().splitlines()[2:] if pid else ():
         name, _, rest = line.partition(":")
@@ -121,18 +121,18 @@ def network_counts(machine: Machine, pid: int) -> dict[str, dict[str, int]]:
 
 
 def descriptors(machine: Machine, pids: Iterable[int]) -> tuple[int, int]:
-    """Return how many files processes have open, and how many of these are sockets."""
+    """Return the number of open files of the processes, and how many of these are sockets."""
     files = sockets = 0
     for pid in pids:
-        place = f"{machine.root}/proc/{pid}/fd"
+        path = f"{machine.root}/proc/{pid}/fd"
         try:
-            names = os.listdir(place)  # noqa: PTH208  a hundred times a scrape
+            names = os.listdir(path)  # noqa: PTH208  a hundred times a scrape
         except OSError:
             continue
         files += len(names)
         for name in names[:_MANY_FILES]:
             try:
-                sockets += os.readlink(f"{place}/{name}").startswith("socket:")  # noqa: PTH115
+                sockets += os.readlink(f"{path}/{name}").startswith("socket:")  # noqa: PTH115
             except OSError:
                 continue
     return files, sockets

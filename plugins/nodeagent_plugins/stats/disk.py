@@ -1,4 +1,4 @@
-"""How much of a file system a directory takes."""
+"""Disk usage of directories and files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _BLOCK = 512
 
 
 class WalkTooLong(Exception):
-    """The tree was not walked to its end in time."""
+    """The directory walk timed out."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """Bytes of allocated blocks, and inodes; what has several names counts once."""
+    """Allocated bytes and inodes; hard links are counted once."""
 
     bytes: int = 0
     inodes: int = 0
@@ -30,13 +30,13 @@ class DiskUse:
 
 
 def use_of_tree(root: Path, seconds: float) -> DiskUse:
-    """Return what *root* and all below it take, without other file systems mounted there. Blocks.
+    """Return the usage of *root* and its descendants, without other mounted file systems. Blocks.
 
-    Pauses after every few hundred entries, so that a tree of millions neither fills a core nor holds up the loop.
-    Symbolic links are counted and never followed.
+    Pauses after every few hundred entries, so that millions of entries neither occupy a core nor delay the event
+    loop. Symbolic links are counted and never followed.
 
-    :raises WalkTooLong: after *seconds*.
-    :raises OSError: *root* cannot be read.
+    :raises WalkTooLong: the time limit *seconds* was exceeded.
+    :raises OSError: *root* is not readable.
     """
     deadline, seen = time.monotonic() + seconds, 0
     top = root.lstat()
@@ -45,7 +45,7 @@ def use_of_tree(root: Path, seconds: float) -> DiskUse:
     waiting = deque([str(root)])
     while waiting:
         try:
-            # what runs in the pod may put a link where a directory was
+            # A process in the pod may have replaced a directory with a link.
             descriptor = os.open(waiting.popleft(), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             continue
@@ -58,11 +58,11 @@ def use_of_tree(root: Path, seconds: float) -> DiskUse:
                     seen += 1
                     if seen % _BATCH == 0:
                         if time.monotonic() > deadline:
-                            raise WalkTooLong(f"{root} was not walked within {seconds:g} s")
+                            raise WalkTooLong(f"{root} directory walk timed out after {seconds:g} s")
                         time.sleep(_PAUSE_SECONDS)
                     try:
                         found = entry.stat(follow_symlinks=False)
-                    except OSError:  # gone meanwhile
+                    except OSError:  # Deleted since the directory was read.
                         continue
                     if found.st_dev != top.st_dev:
                         continue
@@ -80,7 +80,7 @@ def use_of_tree(root: Path, seconds: float) -> DiskUse:
 
 
 def use_of_files(directory: str) -> DiskUse:
-    """Return what the files directly in *directory* take; nothing where there is none."""
+    """Return the usage of the files directly in *directory*; zero if it does not exist."""
     size = inodes = 0
     try:
         with os.scandir(directory) as entries:
@@ -98,7 +98,7 @@ def use_of_files(directory: str) -> DiskUse:
 
 
 def use_of_file(path: str) -> DiskUse:
-    """Return what one file takes; nothing where there is none."""
+    """Return the usage of one file; zero if it does not exist."""
     try:
         return DiskUse(os.lstat(path).st_blocks * _BLOCK, 1)
     except OSError:

@@ -1,4 +1,4 @@
-"""What the kernel tells of the whole machine: memory, processors, processes, interfaces, file systems."""
+"""Statistics of the host: memory, CPUs, processes, network interfaces and file systems."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from nodeagent.contracts.stats import FilesystemStats, InterfaceStats
 
 _KIBI = 1024
 _PIECE = 4096
-"""Enough for most files of the kernel; a large buffer is mapped and given back for each reading."""
+"""Sufficient for most kernel files; a larger buffer would be mapped and unmapped for each read."""
 _NO_INTERFACES_OF_THE_NODE = ("lo", "veth", "docker", "nerdctl")
-"""Beginnings of the names of interfaces that carry nothing from or to the outside."""
+"""Name prefixes of interfaces without external traffic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Reads below *root*; everything here blocks for microseconds."""
+    """Reads the files below *root*; every method blocks for microseconds."""
 
     root: Path = Path("/")
 
     def boot_time(self) -> int:
-        """Return when the machine was started, in epoch nanoseconds; 0 when it does not tell."""
+        """Return the boot time in epoch nanoseconds; 0 if unknown."""
         return field(read(self.root / "proc/stat") or b"", b"\nbtime ") * 1_000_000_000
 
     def memory_capacity(self) -> int:
-        """Return the size of the memory in bytes."""
+        """Return the total memory in bytes."""
         return field(b"\n" + (read(self.root / "proc/meminfo") or b""), b"\nMemTotal:") * _KIBI
 
     def memory_used(self) -> int:
-        """Return the bytes of memory that are not free."""
+        """Return the used memory in bytes."""
         text = b"\n" + (read(self.root / "proc/meminfo") or b"")
         return (field(text, b"\nMemTotal:") - field(text, b"\nMemFree:")) * _KIBI
 
     def swap(self) -> tuple[int, int]:
-        """Return the bytes of swap in all, and those that are free."""
+        """Return total and free swap in bytes."""
         text = read(self.root / "proc/meminfo") or b""
         return field(text, b"\nSwapTotal:") * _KIBI, field(text, b"\nSwapFree:") * _KIBI
 
     def cpu_nanoseconds(self) -> int | None:
-        """Return the time for which processors have worked, steal left out."""
+        """Return the CPU time of all CPUs without steal time."""
         line = (read(self.root / "proc/stat") or b"").split(b"\n", 1)[0].split()
         if len(line) < 8 or line[0] != b"cpu":
             return None
@@ -50,23 +50,23 @@ class Machine:
         return (user + nice + system + irq + softirq) * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))
 
     def max_pids(self) -> int | None:
-        """Return how many tasks there may be: the lower of the kernel's two limits."""
+        """Return the maximum number of tasks: the lower of the kernel's two limits."""
         limits = [number(read(self.root / "proc/sys/kernel" / name)) for name in ("pid_max", "threads-max")]
         return min((limit for limit in limits if limit is not None), default=None)
 
     def current_pids(self) -> int | None:
-        """Return how many tasks there are."""
+        """Return the number of tasks."""
         parts = (read(self.root / "proc/loadavg") or b"").split()
         return int(parts[3].split(b"/")[1]) if len(parts) > 3 else None
 
     def identity(self) -> tuple[str, str, str]:
-        """Return boot id, machine id and system UUID; empty where the machine does not tell."""
+        """Return boot ID, machine ID and system UUID; empty if unknown."""  # wording: ok
         files = ("proc/sys/kernel/random/boot_id", "etc/machine-id", "sys/class/dmi/id/product_uuid")
         boot, machine, system = ((read(self.root / file) or b"").decode().strip() for file in files)
         return boot, machine, system
 
     def shows(self, interface: str) -> bool:
-        """Tell whether an interface carries something from or to the outside."""
+        """Return whether an interface has external traffic."""
         return not interface.startswith(_NO_INTERFACES_OF_THE_NODE)
 
     def interfaces(self, pid: int | str = 1) -> list[InterfaceStats]:
@@ -75,12 +75,12 @@ class Machine:
         return sorted(found, key=lambda interface: interface.name != "eth0")
 
 
-def filesystem(place: Path | str, now: int) -> FilesystemStats | None:
-    """Return size and use of the file system of *place*, or of the nearest directory above that exists.
+def filesystem(path: Path | str, now: int) -> FilesystemStats | None:
+    """Return size and usage of the file system of *path*, or of the nearest existing parent directory.
 
-    :param now: the time of the measure, in epoch nanoseconds.
+    :param now: the time of the measurement, in epoch nanoseconds.
     """
-    path = Path(place)
+    path = Path(path)
     for directory in (path, *path.parents):
         with contextlib.suppress(OSError):
             status = os.statvfs(directory)
@@ -97,7 +97,7 @@ def filesystem(place: Path | str, now: int) -> FilesystemStats | None:
 
 
 def parse_interfaces(text: bytes) -> list[InterfaceStats]:
-    """Return what ``/proc/<pid>/net/dev`` lists, without loopback and the node's ends of other namespaces' links."""
+    """Parse ``/proc/<pid>/net/dev``, without loopback and the host's ends of virtual links."""
     found = []
     for line in text.split(b"\n")[2:]:
         name, _, rest = line.partition(b":")
@@ -111,24 +111,24 @@ def parse_interfaces(text: bytes) -> list[InterfaceStats]:
 
 
 def read(path: Path | str) -> bytes | None:
-    """Return what is in a file of the kernel, or ``None`` where it cannot be read."""
+    """Return the content of a kernel file, or ``None`` if it is not readable."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         text = os.read(descriptor, _PIECE)
-        while piece := os.read(descriptor, _PIECE):  # a long file comes in pieces, however large a buffer is
+        while piece := os.read(descriptor, _PIECE):  # The kernel returns long files in several parts.
             text += piece
         return text
-    except OSError:  # a process or cgroup that is just going
+    except OSError:  # The process or cgroup was removed.
         return None
     finally:
         os.close(descriptor)
 
 
 def field(text: bytes, key: bytes) -> int:
-    """Return the number behind *key*, 0 when it is not there."""
+    """Return the number after *key*, 0 if it is missing."""
     start = text.find(key)
     if start < 0:
         return 0
@@ -136,13 +136,13 @@ def field(text: bytes, key: bytes) -> int:
 
 
 def number(text: bytes | None) -> int | None:
-    """Return the number that *text* is; ``max`` and nothing are ``None``."""
+    """Parse a number; ``None`` for ``max`` and an empty text."""
     try:
         return int(text) if text else None
     except ValueError:
         return None
 
 
-def nanoseconds(moment: datetime) -> int:
-    """Return a time of day in epoch nanoseconds."""
-    return int(moment.timestamp() * 1_000_000) * 1000
+def nanoseconds(time: datetime) -> int:
+    """Return a time in epoch nanoseconds."""
+    return int(time.timestamp() * 1_000_000) * 1000

@@ -1,4 +1,4 @@
-"""What pods and their containers use."""
+"""Resource usage of pods and containers."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _LOG_ROOT = "/var/log"
 
 @dataclass(frozen=True, slots=True)
 class RunningPod:
-    """A pod's newest sandbox with the containers that run in it."""
+    """The latest sandbox of a pod, and its running containers."""
 
     sandbox: SandboxInfo
     containers: Sequence[ContainerInfo]
 
 
 def running_pods(sandboxes: Iterable[SandboxInfo], containers: Iterable[ContainerInfo]) -> list[RunningPod]:
-    """Return the pods that have a running container; of two containers of one name the newer one counts."""
+    """Return the pods with a running container; of containers with the same name the latest counts."""
     by_id = {sandbox.id: sandbox for sandbox in sandboxes}
     running: dict[str, dict[str, ContainerInfo]] = {}
     for container in sorted(containers, key=lambda container: container.created_at):
@@ -57,13 +57,13 @@ def running_pods(sandboxes: Iterable[SandboxInfo], containers: Iterable[Containe
 
 
 class Meter:
-    """Measures pods; everything here blocks for milliseconds."""
+    """Measures pods; every method blocks for milliseconds."""
 
     def __init__(
-        self, context: AgentContext, machine: Machine, cgroups: CgroupReader, places: CgroupLocator, rates: CpuRates
+        self, context: AgentContext, machine: Machine, cgroups: CgroupReader, locator: CgroupLocator, rates: CpuRates
     ) -> None:
         self._context, self._machine, self._cgroups = context, machine, cgroups
-        self._places, self._rates = places, rates
+        self._locator, self._rates = locator, rates
         root = context.plugin_settings.get("pod_sync", {}).get("log_root", _LOG_ROOT)
         self._logs = str(Path(root) / "pods")
 
@@ -73,10 +73,10 @@ class Meter:
         containers: Mapping[str, ContainerStats],
         sandboxes: Mapping[str, SandboxStats],
     ) -> Sequence[PodUsage]:
-        """Return the use of *pods*.
+        """Return the usage of *pods*.
 
-        :param containers: what the runtime counts, by container id.
-        :param sandboxes: what the runtime counts of whole pods, by sandbox id; without any the cgroups are read.
+        :param containers: the runtime's statistics by container ID.
+        :param sandboxes: the runtime's statistics of pods by sandbox ID; without any the cgroups are read.
         """
         now = nanoseconds(self._context.clock.wall())
         layers: dict[str, FilesystemStats | None] = {}
@@ -85,27 +85,27 @@ class Meter:
         shared = filesystem(self._context.root_dir, now) or FilesystemStats(now)
         found = [self._measure_pod(pod, containers, sandboxes.get(pod.sandbox.id), layers, shared) for pod in pods]
         uids, ids = {pod.sandbox.uid for pod in pods}, {c.id for pod in pods for c in pod.containers}
-        self._places.keep(uids, ids | {pod.sandbox.id for pod in pods})
+        self._locator.keep(uids, ids | {pod.sandbox.id for pod in pods})
         self._rates.keep(uids | ids)
         return found
 
     def memory(self, pods: Iterable[tuple[Pod, Sequence[RuntimeContainerStatus]]]) -> list[PodUsage] | None:
-        """Return the memory alone of *pods* with their running containers; ``None`` when one has no cgroup."""
+        """Return only the memory usage of *pods*; ``None`` if a running container has no cgroup."""
         found = []
         for pod, running in pods:
-            cgroup = self._places.pod(pod.uid)
-            places = [self._places.container(pod.uid, container.id) for container in running]
-            if not cgroup and not any(places):
+            cgroup = self._locator.pod(pod.uid)
+            paths = [self._locator.container(pod.uid, container.id) for container in running]
+            if not cgroup and not any(paths):
                 return None
             now = nanoseconds(self._context.clock.wall())
             containers = [
                 ContainerUsage(container.name, container.created_at, memory=memory_stats(account, now))
-                for container, place in zip(running, places, strict=True)
-                if place and (account := self._cgroups.memory(place)) is not None
+                for container, path in zip(running, paths, strict=True)
+                if path and (account := self._cgroups.memory(path)) is not None
             ]
             whole = self._cgroups.memory(cgroup) if cgroup else None
             memory = memory_stats(whole, now) if whole is not None else _sum_memory(containers, now)
-            if memory is not None:  # else it has just ended
+            if memory is not None:  # Otherwise the container has just exited.
                 found.append(PodUsage(pod.uid, pod.namespace, pod.name, 0, containers, memory=memory))
         return found
 
@@ -151,13 +151,13 @@ class Meter:
     def _measure_container(
         self, uid: str, container: ContainerInfo, counted: ContainerStats | None, now: int, *, from_runtime: bool
     ) -> tuple[CpuStats | None, MemoryStats | None, list[int]]:
-        """Return its use with its processes, which only cgroups tell."""
+        """Return the usage of a container, with the number of processes, which only cgroups provide."""
         if not from_runtime:
-            place = self._places.container(uid, container.id)
-            account = self._cgroups.account(place) if place else None
+            path = self._locator.container(uid, container.id)
+            account = self._cgroups.account(path) if path else None
             if account is not None:
                 rate = self._rates.update(container.id, now, account.cpu_nanoseconds)
-                return cpu_stats(account, now, rate), memory_stats(account, now), self._cgroups.processes(place)
+                return cpu_stats(account, now, rate), memory_stats(account, now), self._cgroups.processes(path)
         if counted is None:
             return None, None, []
         rate = self._rates.update(container.id, counted.timestamp, counted.cpu_usage_core_nanoseconds)
@@ -183,12 +183,12 @@ class Meter:
             rate = whole.cpu_usage_nanocores if whole.cpu_usage_nanocores is not None else rate
             cpu = CpuStats(whole.timestamp, rate, whole.cpu_usage_core_nanoseconds)
             return cpu, _sandbox_memory(whole), whole.interfaces, whole.process_count
-        place = self._places.container(uid, pod.sandbox.id)
-        inside = self._cgroups.processes(place) if place else []
+        path = self._locator.container(uid, pod.sandbox.id)
+        inside = self._cgroups.processes(path) if path else []
         pid = next((pid for pid in (*inside, *pids) if pid), 0)
         interfaces = self._machine.interfaces(pid) if pid else ()
-        processes = len(inside) + count if place or count else None
-        cgroup = self._places.pod(uid)
+        processes = len(inside) + count if path or count else None
+        cgroup = self._locator.pod(uid)
         account = self._cgroups.account(cgroup) if cgroup else None
         if account is None:
             return _sum_cpu(containers, now), _sum_memory(containers, now), interfaces, processes
@@ -197,7 +197,7 @@ class Meter:
 
 
 def with_volumes(pod: PodUsage, volumes: Sequence[VolumeUsage]) -> PodUsage:
-    """Return *pod* with its volumes, those on the node's disk added to its ephemeral storage."""
+    """Return *pod* with its volumes; those on the node's disk are added to its ephemeral storage."""
     local = [volume.filesystem for volume in volumes if volume.local_ephemeral]
     storage = pod.ephemeral_storage
     if local and storage is not None:
@@ -254,7 +254,7 @@ def _sandbox_memory(whole: SandboxStats) -> MemoryStats:
 
 
 def _part(whole: FilesystemStats | None, now: int, use: DiskUse) -> FilesystemStats:
-    """Return the file system *whole* as one user of it sees it."""
+    """Return the file system *whole* with the usage of one part."""
     if whole is None:
         return FilesystemStats(now, used_bytes=use.bytes, inodes_used=use.inodes)
     return FilesystemStats(
@@ -265,7 +265,7 @@ def _part(whole: FilesystemStats | None, now: int, use: DiskUse) -> FilesystemSt
 def _ephemeral(
     containers: Sequence[ContainerUsage], beside: DiskUse, shared: FilesystemStats, now: int
 ) -> FilesystemStats:
-    """Return what logs, writable layers and the pod's own files take together."""
+    """Return the total of logs, writable layers and the pod's files."""
     size, inodes = beside.bytes, beside.inodes
     for container in containers:
         for part in (container.rootfs, container.logs):
@@ -300,6 +300,6 @@ def _sum_memory(containers: Sequence[ContainerUsage], now: int) -> MemoryStats |
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum of what is known, ``None`` when nothing is."""
+    """Return the total of the known values, ``None`` if all are unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None

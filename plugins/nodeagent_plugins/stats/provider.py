@@ -1,4 +1,4 @@
-"""Measures on demand, and answers with what it measured a moment ago."""
+"""Statistics provider: measures on demand and caches the results briefly."""
 
 from __future__ import annotations
 
@@ -31,19 +31,18 @@ _log = logging.getLogger(__name__)
 
 MAX_AGE_SECONDS = 5.0
 IMAGE_SECONDS = 3.0
-"""How long the runtime may take to tell of its image store; a node short of memory cannot wait for it."""
+"""Timeout for the runtime's image store statistics; a node under memory pressure cannot wait longer."""
 LAYER_SECONDS = 9.0
-"""How long what the runtime counts is good for: writable layers, which it measures every ten seconds itself."""
+"""Cache duration of the runtime's statistics of writable layers, which it updates every ten seconds."""
 
 
 class MeasuredStats:
-    """A :class:`~nodeagent.contracts.stats.StatsProvider` on the kernel's accounts and the runtime's.
+    """:class:`~nodeagent.contracts.stats.StatsProvider` based on cgroups and the runtime.
 
-    CPU and memory come from cgroups, writable layers from the runtime; what has no cgroup of its own is taken from the
-    runtime too. With the gate ``PodAndContainerStatsFromCRI`` pods and containers are what the runtime says, as long
-    as it can.
+    CPU and memory are read from cgroups; writable layers, and containers without a cgroup, from the runtime. With the
+    gate ``PodAndContainerStatsFromCRI`` the runtime's statistics of pods and containers are used if supported.
 
-    :param max_age_seconds: how old an answer may be that need not be fresh.
+    :param max_age_seconds: maximum age of a cached result.
     """
 
     def __init__(
@@ -53,10 +52,10 @@ class MeasuredStats:
         self.machine = machine or Machine()
         self.cgroups = CgroupReader.find(self.machine)
         self.volumes = VolumeMeter(context)
-        self.places = CgroupLocator(context, self.cgroups)
+        self.locator = CgroupLocator(context, self.cgroups)
         self._rates, self._node_rates = CpuRates(), CpuRates()
-        self._meter = Meter(context, self.machine, self.cgroups, self.places, self._rates)
-        self._system = SystemContainers(context, self.machine, self.cgroups, self.places, self._node_rates)
+        self._meter = Meter(context, self.machine, self.cgroups, self.locator, self._rates)
+        self._system = SystemContainers(context, self.machine, self.cgroups, self.locator, self._node_rates)
         self._from_runtime = context.gates.enabled("PodAndContainerStatsFromCRI")
         self._runtime_counts_pods = True
         self._counted: Mapping[str, ContainerStats] = {}
@@ -92,9 +91,9 @@ class MeasuredStats:
         ]
 
     async def memory(self) -> Sequence[PodUsage]:
-        """Read the cgroups of what was last seen running; the runtime is asked where something has none.
+        """Read the memory cgroups of the running containers; calls the runtime only if a container has no cgroup.
 
-        :raises RuntimeFailure: the runtime did not answer.
+        :raises RuntimeFailure: the runtime did not respond.
         """
         if not (self._from_runtime and self._runtime_counts_pods):
             found = await asyncio.to_thread(self._meter.memory, list(self._seen_running()))
@@ -103,7 +102,7 @@ class MeasuredStats:
         return await self.pods(fresh=True, volumes=False)
 
     def _seen_running(self) -> Iterator[tuple[Pod, list[RuntimeContainerStatus]]]:
-        """Yield the pods that were last seen with running containers, and these."""
+        """Yield the pods that were last observed with running containers, and these."""
         for pod in self._context.pods.active():
             observed = self._context.pods.observed(pod.uid)
             running = [c for c in observed.containers if c.state is ContainerState.RUNNING] if observed else []
@@ -114,9 +113,9 @@ class MeasuredStats:
         await self.volumes.measure_now()
 
     async def running_pods(self) -> Sequence[RunningPod]:
-        """Return the pods that run something, as the runtime lists them.
+        """Return the pods with running containers in the runtime.
 
-        :raises RuntimeFailure: the runtime did not answer.
+        :raises RuntimeFailure: the runtime did not respond.
         """
         runtime = self._context.runtime
         return pod_usage.running_pods(await runtime.list_sandboxes(), await runtime.list_containers())
@@ -129,21 +128,21 @@ class MeasuredStats:
                 counted = {stats.id: stats for stats in await self._context.runtime.sandbox_stats()}
             except NotImplementedError:
                 self._runtime_counts_pods = False
-                _log.warning("The runtime does not count the use of pods; the kernel's accounts are used instead")
+                _log.warning("Falling back to cgroups for pod stats missing in CRI")
         if counted:
             containers: Mapping[str, ContainerStats] = {c.id: c for s in counted.values() for c in s.containers}
         else:
-            containers = await self._ask_for_containers(pods)
+            containers = await self._container_stats(pods)
         return await asyncio.to_thread(self._meter.measure, pods, containers, counted)
 
-    async def _ask_for_containers(self, pods: Sequence[RunningPod]) -> Mapping[str, ContainerStats]:
-        """Return what the runtime counts of containers; it takes longer to say so than all else here together.
+    async def _container_stats(self, pods: Sequence[RunningPod]) -> Mapping[str, ContainerStats]:
+        """Return the runtime's statistics of containers, which take longer than all others.
 
-        It is asked again after some seconds, for a container that is new, and for one without a cgroup of its own.
+        They are cached for some seconds unless there is a new container, or one without a cgroup.
         """
         now = self._context.clock.now()
         known = all(
-            container.id in self._counted and self.places.container(pod.sandbox.uid, container.id)
+            container.id in self._counted and self.locator.container(pod.sandbox.uid, container.id)
             for pod in pods
             for container in pod.containers
         )
@@ -153,13 +152,13 @@ class MeasuredStats:
         return self._counted
 
     async def _image_filesystems(self) -> Sequence[FilesystemUsage]:
-        """Return what the runtime says of its image store, or said last: the node is measured without it too."""
+        """Return the runtime's image store statistics, or the previous ones after a failure."""
         try:
             async with asyncio.timeout(IMAGE_SECONDS):
                 self._images = await self._context.images.filesystem_usage()
         except (RuntimeFailure, TimeoutError) as error:
             if not self._images_failing:
-                _log.warning("Use of the image file system is not known", extra={"err": str(error) or "no answer"})
+                _log.warning("Failed to get image filesystem stats", extra={"err": str(error) or "timed out"})
             self._images_failing = True
         else:
             self._images_failing = False
@@ -187,7 +186,7 @@ class MeasuredStats:
 
 
 def _image_filesystem(usage: FilesystemUsage, now: int) -> FilesystemStats:
-    """Return the image file system: its size as the kernel has it, its use as the runtime counts its own."""
+    """Return the image file system, with the size from the kernel and the usage from the runtime."""
     whole = filesystem(usage.mountpoint, now) if usage.mountpoint else None
     return replace(
         whole or FilesystemStats(now),

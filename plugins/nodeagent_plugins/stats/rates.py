@@ -1,11 +1,11 @@
-"""How much of a core something uses now, from what it has used in all."""
+"""Current CPU usage, computed from the cumulative usage."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 MIN_NANOSECONDS = 500_000_000
-"""Samples closer together say little; the rate before stays."""
+"""Minimum interval between samples; the previous rate remains for closer ones."""
 
 
 @dataclass(slots=True)
@@ -17,12 +17,12 @@ class _Record:
 
 @dataclass(slots=True)
 class CpuRates:
-    """Remembers the last sample of each key."""
+    """Stores the last sample by key."""
 
     _records: dict[str, _Record] = field(default_factory=dict)
 
     def update(self, key: str, time: int, used: int | None) -> int | None:
-        """Note a sample, both in nanoseconds; return the nanocores since the one before, if there was one."""
+        """Add a sample in nanoseconds; return the rate in nanocores since the previous one, if any."""
         if used is None:
             return None
         record = self._records.get(key)
@@ -35,6 +35,6 @@ class CpuRates:
         return record.rate
 
     def keep(self, keys: set[str]) -> None:
-        """Forget everything else."""
+        """Drop all other keys."""
         for key in self._records.keys() - keys:
             del self._records[key]

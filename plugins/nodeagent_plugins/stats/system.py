@@ -1,4 +1,4 @@
-"""The cgroups beside those of pods: the agent, the runtime and the rest of the system.
+"""System containers: cgroups of the agent, the runtime and the other system processes.
 
 spec: config.nodeagentCgroups, config.systemCgroups
 """
@@ -18,18 +18,18 @@ from nodeagent_plugins.stats.pods import cpu_stats, memory_stats
 from nodeagent_plugins.stats.rates import CpuRates
 
 LOOK_SECONDS = 300.0
-"""How often the runtime's cgroup is looked for when the configuration does not name it."""
+"""Interval of the search for the runtime's cgroup if it is not configured."""
 _UNIX = "unix://"
 
 
 class SystemContainers:
-    """Measures ``kubelet``, ``runtime``, ``misc`` and ``pods``, as far as their cgroups are known."""
+    """Measures ``kubelet``, ``runtime``, ``misc`` and ``pods``, if their cgroups are known."""
 
     def __init__(
-        self, context: AgentContext, machine: Machine, cgroups: CgroupReader, places: CgroupLocator, rates: CpuRates
+        self, context: AgentContext, machine: Machine, cgroups: CgroupReader, locator: CgroupLocator, rates: CpuRates
     ) -> None:
         self._context, self._machine, self._cgroups = context, machine, cgroups
-        self._places, self._rates = places, rates
+        self._locator, self._rates = locator, rates
         self._started_at = time.time_ns()
         self._runtime, self._look_at = "", 0.0
 
@@ -40,7 +40,7 @@ class SystemContainers:
             ("kubelet", config.nodeagent_cgroups or self._cgroups.own()),
             ("runtime", self._context.settings.runtime_cgroups or self._find_runtime()),
             ("misc", config.system_cgroups),
-            ("pods", self._places.all_pods()),
+            ("pods", self._locator.all_pods()),
         ):
             if cgroup in ("", "/"):
                 continue
@@ -54,7 +54,7 @@ class SystemContainers:
         return tuple(found)
 
     def _find_runtime(self) -> str:
-        """Return the cgroup of whoever listens on the runtime's socket."""
+        """Return the cgroup of the process that listens on the runtime's socket."""
         now = self._context.clock.now()
         if now >= self._look_at:
             self._look_at = now + LOOK_SECONDS
@@ -64,7 +64,7 @@ class SystemContainers:
 
 
 def _listener(endpoint: str) -> int:
-    """Return the process that listens on a Unix socket; 0 when that cannot be told."""
+    """Return the process that listens on a Unix socket; 0 if unknown."""
     path = endpoint.removeprefix(_UNIX)
     if not path.startswith("/"):
         return 0

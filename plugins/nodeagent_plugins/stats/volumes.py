@@ -1,4 +1,4 @@
-"""How full volumes are, measured in the background (spec: config.volumeStatsAggPeriod)."""
+"""Volume usage, measured in the background (spec: config.volumeStatsAggPeriod)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ from nodeagent_plugins.stats.machine import filesystem, nanoseconds
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 10.0
-"""How often new pods are looked for, at most."""
+"""Maximum interval of checks for new pods."""
 WALK_SECONDS = 60.0
-WALKS = Histogram("volume_metric_collection_duration_seconds", "How long measuring volumes took.", ("metric_source",))
+WALKS = Histogram(
+    "volume_metric_collection_duration_seconds", "Duration in seconds to calculate volume stats", ("metric_source",)
+)
 
 
 class VolumeMeter:
-    """Measures the volumes of each pod every period and a random part of another, one after another in a thread.
+    """Measures the volumes of each pod every period with jitter, sequentially in a thread.
 
-    A period of 0 or less measures nothing.
+    A period of 0 or less disables the measurement.
 
-    :param jitter: gives numbers from 0 to 1.
+    :param jitter: returns random numbers from 0 to 1.
     """
 
     name = "volume usage"
@@ -44,19 +46,19 @@ class VolumeMeter:
         self._due: dict[str, float] = {}
 
     def latest(self, pod_uid: str) -> Sequence[VolumeUsage]:
-        """Return what was last measured of a pod."""
+        """Return the last measurement of a pod."""
         return self._measured.get(pod_uid, ())
 
     async def measure_now(self) -> None:
-        """Measure the volumes of every pod that may still write."""
+        """Measure the volumes of all pods that may still write."""
         for pod in self._context.pods.active():
             if pod.spec.volumes:
                 await self._update(pod)
 
     async def run(self) -> None:
-        """Measure until cancelled."""
+        """Run until cancelled."""
         if self._period <= 0:
-            _log.info("Use of volumes is not measured", extra={"volumeStatsAggPeriod": self._period})
+            _log.info("Volume stats collection disabled", extra={"volumeStatsAggPeriod": self._period})
             await asyncio.Event().wait()
         clock = self._context.clock
         while True:
@@ -82,37 +84,37 @@ class VolumeMeter:
         return tuple(self._measure_all(pod, {volume.name: volume for volume in before}, walks))
 
     def _measure_all(self, pod: Pod, before: dict[str, VolumeUsage], walks: list[float]) -> Iterator[VolumeUsage]:
-        places = _directories(self._context.pod_dir(pod.uid) / "volumes")
+        directories = _directories(self._context.pod_dir(pod.uid) / "volumes")
         for volume in pod.spec.volumes or ():
-            place = places.get(volume.name)
-            if place is None or volume.flex_volume is not None:  # a third party's may hang, and few drivers can tell
+            path = directories.get(volume.name)
+            if path is None or volume.flex_volume is not None:  # A driver may hang, and few have metrics.
                 continue
             try:
-                yield self._measure_one(pod, volume, place, walks)
+                yield self._measure_one(pod, volume, path, walks)
             except (OSError, WalkTooLong) as error:
                 _log.log(
                     v_level(4),
-                    "Volume could not be measured",
-                    extra={"pod": pod.full_name, "volume": volume.name, "err": str(error)},
+                    "Failed to calculate volume metrics",
+                    extra={"pod": pod.full_name, "podUID": pod.uid, "volumeName": volume.name, "err": str(error)},
                 )
                 if volume.name in before:
                     yield before[volume.name]
 
-    def _measure_one(self, pod: Pod, volume: Volume, place: Path, walks: list[float]) -> VolumeUsage:
-        """Return the use of a volume; note in *walks* how long each look through files took."""
-        whole = filesystem(place, nanoseconds(self._context.clock.wall()))
+    def _measure_one(self, pod: Pod, volume: Volume, path: Path, walks: list[float]) -> VolumeUsage:
+        """Return the usage of a volume; append the duration of a directory walk to *walks*."""
+        whole = filesystem(path, nanoseconds(self._context.clock.wall()))
         if whole is None:
-            raise FileNotFoundError(str(place))
-        if not place.is_mount():  # shares its file system with others
+            raise FileNotFoundError(str(path))
+        if not path.is_mount():  # The file system is shared.
             began = self._context.clock.now()
-            use = use_of_tree(place, WALK_SECONDS)
+            use = use_of_tree(path, WALK_SECONDS)
             walks.append(self._context.clock.now() - began)
             whole = replace(whole, used_bytes=use.bytes, inodes_used=use.inodes)
         return VolumeUsage(volume.name, whole, _claim(pod, volume), is_local_ephemeral(volume))
 
 
 def is_local_ephemeral(volume: Volume) -> bool:
-    """Tell whether the volume lives on the node's disk and ends with the pod."""
+    """Return whether the volume is stored on the node's disk and removed with the pod."""
     on_disk = volume.empty_dir is not None and not volume.empty_dir.medium
     return on_disk or volume.config_map is not None or volume.git_repo is not None
 
@@ -124,7 +126,7 @@ def _claim(pod: Pod, volume: Volume) -> tuple[str, str] | None:
 
 
 def _directories(volumes: Path) -> dict[str, Path]:
-    """Return the directories ``<volumes>/<kind>/<volume>`` by the volume's name."""
+    """Return the directories ``<volumes>/<kind>/<volume>`` by volume name."""
     found = {}
     with contextlib.suppress(OSError), os.scandir(volumes) as kinds:
         for kind in kinds:

@@ -31,8 +31,8 @@ class Node:
     port: int
 
     def get(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=20) as answer:
-            return str(answer.read().decode())
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=20) as response:
+            return str(response.read().decode())
 
     def summary(self) -> Any:
         return json.loads(self.get("/stats/summary"))

@@ -1,4 +1,4 @@
-"""A machine made of files."""
+"""Fixtures: a host made of files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pgmajfault 9
 
 
 class FakeMachine:
-    """Files below a directory that stand for ``/proc`` and ``/sys``."""
+    """Files in a directory that replace ``/proc`` and ``/sys``."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

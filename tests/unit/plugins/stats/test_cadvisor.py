@@ -1,4 +1,4 @@
-"""Accounts of cgroups are told under the names that dashboards ask for."""
+"""Tests for ``/metrics/cadvisor``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Request:
 async def scrape(bench):
     (route,) = cadvisor_routes(bench.context, bench.stats)
     assert (route.path, route.exposure, route.subresources) == ("/metrics/cadvisor", Exposure.READ_ONLY, ("metrics",))
-    answer = await route.handler(Request())
-    return [sample for family in text_string_to_metric_families(answer.body.decode()) for sample in family.samples]
+    response = await route.handler(Request())
+    return [sample for family in text_string_to_metric_families(response.body.decode()) for sample in family.samples]
 
 
 def of(samples, **labels):
-    """Return the samples of a subject by name, with what distinguishes those of one name."""
+    """Return the samples of a subject by name, with their distinguishing labels."""
     subject = {"container": "", "name": "", "pod": "", **labels}
     found = {}
     for sample in samples:
@@ -44,17 +44,17 @@ def bench(tmp_path, clock, fake):
     fake.put("proc/self/mountinfo", mounts)
     bench = Bench(tmp_path, clock, fake)
     bench.use(cpu=2 * SECOND)
-    place = f"{bench.parent}/{bench.main}"
-    fake.put(f"sys/fs/cgroup/cpu{place}/cpu.stat", "nr_periods 9\nnr_throttled 4\nthrottled_time 3000000000\n")
-    fake.put(f"sys/fs/cgroup/cpu{place}/cpu.cfs_quota_us", "50000\n")
-    fake.put(f"sys/fs/cgroup/cpu{place}/cpu.cfs_period_us", "100000\n")
-    fake.put(f"sys/fs/cgroup/cpu{place}/cpu.shares", "512\n")
-    fake.put(f"sys/fs/cgroup/memory{place}/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
-    fake.put(f"sys/fs/cgroup/pids{place}/pids.current", "6\n")
-    fake.put(f"sys/fs/cgroup/pids{place}/pids.max", "max\n")
+    path = f"{bench.parent}/{bench.main}"
+    fake.put(f"sys/fs/cgroup/cpu{path}/cpu.stat", "nr_periods 9\nnr_throttled 4\nthrottled_time 3000000000\n")
+    fake.put(f"sys/fs/cgroup/cpu{path}/cpu.cfs_quota_us", "50000\n")
+    fake.put(f"sys/fs/cgroup/cpu{path}/cpu.cfs_period_us", "100000\n")
+    fake.put(f"sys/fs/cgroup/cpu{path}/cpu.shares", "512\n")
+    fake.put(f"sys/fs/cgroup/memory{path}/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    fake.put(f"sys/fs/cgroup/pids{path}/pids.current", "6\n")
+    fake.put(f"sys/fs/cgroup/pids{path}/pids.max", "max\n")
     service = "8:0 Read 100\n8:0 Write 200\n8:0 Total 300\nTotal 300\n"
-    fake.put(f"sys/fs/cgroup/blkio{place}/blkio.throttle.io_service_bytes_recursive", service)
-    fake.put(f"sys/fs/cgroup/blkio{place}/blkio.throttle.io_serviced_recursive", "8:0 Read 1\n8:0 Write 2\n")
+    fake.put(f"sys/fs/cgroup/blkio{path}/blkio.throttle.io_service_bytes_recursive", service)
+    fake.put(f"sys/fs/cgroup/blkio{path}/blkio.throttle.io_serviced_recursive", "8:0 Read 1\n8:0 Write 2\n")
     (fake.root / "sys/dev/block").mkdir(parents=True)
     (fake.root / "sys/dev/block/8:0").symlink_to("../../devices/pci/block/sda")
     files = fake.root / "proc/11/fd"
@@ -65,7 +65,7 @@ def bench(tmp_path, clock, fake):
     return bench
 
 
-async def test_a_container_tells_its_whole_account(bench):
+async def test_container_has_all_metrics(bench):
     bench.runtime.stats[bench.main] = ContainerStats(bench.main, "main", bench.pod.uid, writable_layer_bytes=1000)
 
     found = of(await scrape(bench), container="main", name=bench.main, pod="web", namespace="default", image="image")
@@ -103,7 +103,7 @@ async def test_a_container_tells_its_whole_account(bench):
     assert {"container_last_seen", "container_start_time_seconds"} <= set(found)
 
 
-async def test_the_network_of_a_pod_is_told_under_its_sandbox(bench):
+async def test_pod_network_is_reported_for_its_sandbox(bench):
     samples = await scrape(bench)
 
     sandbox = of(samples, name=bench.sandbox, pod="web")
@@ -112,7 +112,7 @@ async def test_the_network_of_a_pod_is_told_under_its_sandbox(bench):
     assert not any("network" in name for name in of(samples, container="main", name=bench.main, pod="web"))
 
 
-async def test_pods_the_root_and_the_machine_have_accounts_of_their_own(bench):
+async def test_pods_root_and_host_are_reported(bench):
     samples = await scrape(bench)
 
     assert of(samples, id=bench.parent, pod="web")["container_memory_usage_bytes"] == 30_000
@@ -123,18 +123,18 @@ async def test_pods_the_root_and_the_machine_have_accounts_of_their_own(bench):
     assert machine["machine_cpu_cores"][0] >= 1
 
 
-async def test_v2_is_told_alike(tmp_path, clock, fake):
+async def test_version_2_has_the_same_metrics(tmp_path, clock, fake):
     fake.v2()
     bench = Bench(tmp_path, clock, fake)
-    place = f"{bench.parent}/{bench.main}"
-    fake.cgroup_v2(place, cpu=2 * SECOND, memory=10_000, limit=20_000, pids="11\n")
+    path = f"{bench.parent}/{bench.main}"
+    fake.cgroup_v2(path, cpu=2 * SECOND, memory=10_000, limit=20_000, pids="11\n")
     fake.put(
-        f"sys/fs/cgroup{place}/cpu.stat", "usage_usec 2000000\nnr_periods 9\nnr_throttled 4\nthrottled_usec 3000000\n"
+        f"sys/fs/cgroup{path}/cpu.stat", "usage_usec 2000000\nnr_periods 9\nnr_throttled 4\nthrottled_usec 3000000\n"
     )
-    fake.put(f"sys/fs/cgroup{place}/cpu.max", "50000 100000\n")
-    fake.put(f"sys/fs/cgroup{place}/cpu.weight", "20\n")
-    fake.put(f"sys/fs/cgroup{place}/memory.events", "low 0\noom 5\noom_kill 3\n")
-    fake.put(f"sys/fs/cgroup{place}/io.stat", "8:0 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n")
+    fake.put(f"sys/fs/cgroup{path}/cpu.max", "50000 100000\n")
+    fake.put(f"sys/fs/cgroup{path}/cpu.weight", "20\n")
+    fake.put(f"sys/fs/cgroup{path}/memory.events", "low 0\noom 5\noom_kill 3\n")
+    fake.put(f"sys/fs/cgroup{path}/io.stat", "8:0 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n")
 
     found = of(await scrape(bench), container="main", name=bench.main, pod="web")
 

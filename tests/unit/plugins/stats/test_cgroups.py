@@ -1,4 +1,4 @@
-"""Accounts of cgroups are read alike on v1, hybrid and v2."""
+"""Tests for the cgroup statistics of v1, hybrid and v2."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXPECTED = CgroupStats(
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_the_working_set_leaves_out_file_pages_that_were_not_used_lately(fake, version):
+def test_working_set_excludes_inactive_file_pages(fake, version):
     getattr(fake, version)()
     getattr(fake, f"cgroup_{version}")("/a/b", cpu=5_000_000, memory=10_000, limit=20_000)
 
@@ -29,7 +29,7 @@ def test_the_working_set_leaves_out_file_pages_that_were_not_used_lately(fake, v
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_without_a_limit_there_is_none(fake, version):
+def test_missing_limit_is_none(fake, version):
     getattr(fake, version)()
     getattr(fake, f"cgroup_{version}")("/a", cpu=1000, memory=500)
 
@@ -39,7 +39,7 @@ def test_without_a_limit_there_is_none(fake, version):
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_a_cgroup_that_is_gone_has_no_account(fake, version):
+def test_removed_cgroup_has_no_statistics(fake, version):
     getattr(fake, version)()
 
     reader = CgroupReader.find(fake.machine)
@@ -47,7 +47,7 @@ def test_a_cgroup_that_is_gone_has_no_account(fake, version):
     assert (reader.account("/gone"), reader.processes("/gone"), reader.exists("/gone")) == (None, [], False)
 
 
-def test_the_whole_machine_is_limited_by_its_memory(fake):
+def test_root_is_limited_by_the_memory_of_the_host(fake):
     fake.v1()
     fake.cgroup_v1("", cpu=7, memory=10_000)
 
@@ -57,7 +57,7 @@ def test_the_whole_machine_is_limited_by_its_memory(fake):
     assert root.swap_bytes == 5 * 1024
 
 
-def test_what_the_topmost_cgroup_of_v2_does_not_tell_comes_from_proc(fake):
+def test_values_missing_in_the_v2_root_come_from_proc(fake):
     fake.v2()
     fake.put("sys/fs/cgroup/memory.stat", "anon 1\ninactive_file 1000\n")
 
@@ -68,13 +68,13 @@ def test_what_the_topmost_cgroup_of_v2_does_not_tell_comes_from_proc(fake):
 
 
 @pytest.mark.parametrize(("version", "own"), [("v1", "/agent"), ("v2", "/agent")])
-def test_the_cgroup_of_a_process_is_found_by_its_memory(fake, version, own):
+def test_cgroup_of_a_process_is_found_in_the_memory_hierarchy(fake, version, own):
     getattr(fake, version)()
 
     assert CgroupReader.find(fake.machine).own() == own
 
 
-def test_a_machine_without_cgroups_is_measured_by_proc_alone(fake):
+def test_host_without_cgroups_is_measured_by_proc(fake):
     fake.put("proc/self/mountinfo", "")
     reader = CgroupReader.find(fake.machine)
 
@@ -90,11 +90,11 @@ def test_a_machine_without_cgroups_is_measured_by_proc_alone(fake):
         ("", ""),
     ],
 )
-def test_a_slice_lies_below_the_slices_of_its_prefixes(parent, path):
+def test_slice_is_below_the_slices_of_its_prefixes(parent, path):
     assert path_of(parent) == path
 
 
-def test_runtimes_name_a_containers_cgroup_in_their_own_ways():
+def test_container_cgroup_depends_on_the_runtime():
     assert "/kubepods/podu1/c1" in container_paths("/kubepods/podu1", "c1")
     assert "/kubepods.slice/cri-containerd-c1.scope" in container_paths("kubepods.slice", "c1")
     assert "/k8s.io/c1" in container_paths("", "c1")

@@ -1,4 +1,4 @@
-"""What a tree takes on its disk."""
+"""Tests for the disk usage of directories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def blocks(path):
     return path.lstat().st_blocks * 512
 
 
-def test_every_file_and_directory_counts_once(tmp_path):
+def test_every_file_and_directory_is_counted_once(tmp_path):
     (tmp_path / "deep" / "er").mkdir(parents=True)
     file = tmp_path / "deep" / "er" / "data"
     file.write_bytes(b"x" * 100_000)
@@ -36,7 +36,7 @@ def test_links_are_not_followed(tmp_path):
     assert use_of_tree(inside, 10).inodes == 2
 
 
-def test_a_walk_that_takes_too_long_ends(tmp_path, monkeypatch):
+def test_slow_walk_times_out(tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "_BATCH", 4)
     for number in range(10):
         (tmp_path / str(number)).touch()
@@ -45,7 +45,7 @@ def test_a_walk_that_takes_too_long_ends(tmp_path, monkeypatch):
         use_of_tree(tmp_path, -1)
 
 
-def test_only_files_directly_in_a_directory_count_as_its_files(tmp_path):
+def test_only_direct_files_of_a_directory_are_counted(tmp_path):
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "data").write_bytes(b"x" * 10_000)
     (tmp_path / "0.log").write_bytes(b"x" * 10_000)
@@ -53,5 +53,5 @@ def test_only_files_directly_in_a_directory_count_as_its_files(tmp_path):
     assert use_of_files(str(tmp_path)) == DiskUse(blocks(tmp_path / "0.log"), 1)
 
 
-def test_what_is_not_there_takes_nothing(tmp_path):
+def test_missing_path_has_zero_usage(tmp_path):
     assert use_of_files(str(tmp_path / "none")) == use_of_file(str(tmp_path / "none")) == DiskUse()

@@ -1,4 +1,4 @@
-"""The machine is read from /proc."""
+"""Tests for the statistics of the host."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from nodeagent.contracts.stats import InterfaceStats
 from nodeagent_plugins.stats.machine import Machine, filesystem, parse_interfaces
 
 
-def test_processes_are_bounded_by_the_lower_of_two_limits(fake):
+def test_max_pids_is_the_lower_of_two_limits(fake):
     assert (fake.machine.max_pids(), fake.machine.current_pids()) == (30000, 345)
 
 
-def test_the_start_of_the_machine_is_its_boot(fake):
+def test_boot_time(fake):
     assert fake.machine.boot_time() == 1_700_000_000 * 1_000_000_000
 
 
-def test_interfaces_show_the_default_one_first_and_neither_loopback_nor_the_ends_of_links(fake):
+def test_interfaces_list_the_default_one_first_and_no_virtual_ones(fake):
     fake.interfaces(9, ens3=(1, 2), lo=(5, 5), veth12=(3, 3), eth0=(7, 8))
 
     assert fake.machine.interfaces(9) == [InterfaceStats("eth0", 7, 2, 8, 3), InterfaceStats("ens3", 1, 2, 2, 3)]
     assert parse_interfaces(b"") == []
 
 
-def test_nothing_is_known_of_a_machine_that_tells_nothing(tmp_path):
+def test_values_of_an_empty_host_are_unknown(tmp_path):
     machine = Machine(tmp_path)
 
     assert (machine.max_pids(), machine.current_pids(), machine.boot_time(), machine.interfaces()) == (
@@ -33,7 +33,7 @@ def test_nothing_is_known_of_a_machine_that_tells_nothing(tmp_path):
     assert (machine.cpu_nanoseconds(), machine.memory_capacity(), machine.swap()) == (None, 0, (0, 0))
 
 
-def test_the_file_system_of_a_directory_that_is_not_there_yet_is_that_of_the_one_above(tmp_path):
+def test_missing_directory_has_the_file_system_of_its_parent(tmp_path):
     found, above = filesystem(tmp_path / "not" / "yet", 5), filesystem(tmp_path, 5)
 
     assert (found.time, found.capacity_bytes) == (5, above.capacity_bytes)

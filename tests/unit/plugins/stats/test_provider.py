@@ -1,4 +1,4 @@
-"""The bundled provider measures the node and the pods that run."""
+"""Tests for the statistics provider."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TestMeasuredStats(StatsProviderContract):
 
 
 class Bench:
-    """A provider on a machine of files, with one pod of two containers."""
+    """A provider on a host made of files, with one pod of two containers."""
 
     def __init__(self, tmp_path, clock, fake, **parts):
         self.runtime, self.fake, self.clock = FakeRuntime(clock), fake, clock
@@ -80,7 +80,7 @@ def bench(tmp_path, clock, fake):
     return bench
 
 
-async def test_a_pods_use_is_that_of_its_cgroup_and_of_its_namespace(bench):
+async def test_pod_usage_comes_from_its_cgroup_and_network_namespace(bench):
     pod = await bench.only()
 
     assert (pod.memory.usage_bytes, pod.memory.working_set_bytes, pod.memory.available_bytes) == (
@@ -93,7 +93,7 @@ async def test_a_pods_use_is_that_of_its_cgroup_and_of_its_namespace(bench):
     assert {c.name: c.memory.working_set_bytes for c in pod.containers} == {"main": 9_000, "side": 9_000}
 
 
-async def test_the_use_a_second_comes_from_two_measures(bench):
+async def test_cpu_rate_is_computed_from_two_measurements(bench):
     before = await bench.only()
     bench.use(cpu=2 * SECOND)
     await bench.clock.advance(10)
@@ -105,7 +105,7 @@ async def test_the_use_a_second_comes_from_two_measures(bench):
     assert [c.cpu.usage_nanocores for c in after.containers] == [2 * SECOND // 10] * 2
 
 
-async def test_what_has_no_cgroup_is_taken_from_the_runtime(bench):
+async def test_container_without_cgroup_uses_the_runtime_statistics(bench):
     bench.runtime.stats[bench.main] = ContainerStats(
         bench.main, "main", bench.pod.uid, timestamp=5, cpu_usage_core_nanoseconds=6, memory_working_set_bytes=7
     )
@@ -118,7 +118,7 @@ async def test_what_has_no_cgroup_is_taken_from_the_runtime(bench):
     assert (pod.cpu.usage_core_nanoseconds, pod.memory.working_set_bytes) == (6, 7)
 
 
-async def test_ephemeral_storage_is_logs_writable_layers_and_local_volumes(bench, monkeypatch):
+async def test_ephemeral_storage_is_the_total_of_logs_layers_and_volumes(bench, monkeypatch):
     logs = bench.context.root_dir / "logs" / "pods" / f"default_web_{bench.pod.uid}" / "main"
     logs.mkdir(parents=True)
     (logs / "0.log").write_bytes(b"x" * 8192)
@@ -140,7 +140,7 @@ async def test_ephemeral_storage_is_logs_writable_layers_and_local_volumes(bench
     assert list(pod.volumes) == volumes
 
 
-async def test_a_recent_measure_is_given_again_unless_a_fresh_one_is_asked_for(bench):
+async def test_recent_measurement_is_cached_unless_fresh(bench):
     await bench.stats.pods()
     await bench.stats.node()
     bench.use(memory=20_000)
@@ -155,7 +155,7 @@ async def test_a_recent_measure_is_given_again_unless_a_fresh_one_is_asked_for(b
     assert (await bench.stats.pods())[0].memory.usage_bytes == 90_000
 
 
-async def test_only_the_newest_of_one_name_counts(bench):
+async def test_only_the_latest_container_of_a_name_counts(bench):
     await bench.clock.advance(1)
     newer = bench.runtime.start("main", bench.pod)
 
@@ -165,7 +165,7 @@ async def test_only_the_newest_of_one_name_counts(bench):
     assert len(pod.containers) == 2
 
 
-async def test_the_node_is_measured_with_its_disks_its_processes_and_its_system_containers(bench, monkeypatch):
+async def test_node_usage_includes_disks_processes_and_system_containers(bench, monkeypatch):
     async def usage():
         return [FilesystemUsage("/", 77, 5, timestamp=9)]
 
@@ -183,7 +183,7 @@ async def test_the_node_is_measured_with_its_disks_its_processes_and_its_system_
     assert node.filesystem.capacity_bytes
 
 
-async def test_the_cgroups_of_the_system_are_those_that_the_configuration_names(tmp_path, clock, fake):
+async def test_system_cgroups_come_from_the_configuration(tmp_path, clock, fake):
     fake.v1()
     config = make_config(nodeagent_cgroups="/mine", system_cgroups="/rest", cgroup_root="/top")
     settings = NodeSettings(node_name="node-1", root_dir=str(tmp_path), cert_dir="", runtime_cgroups="/runtime")
@@ -197,7 +197,7 @@ async def test_the_cgroups_of_the_system_are_those_that_the_configuration_names(
     assert found == {"kubelet": 1, "misc": 2, "runtime": 3, "pods": 4}
 
 
-async def test_the_runtimes_cgroup_is_that_of_who_listens_on_its_socket(tmp_path, clock, fake):
+async def test_runtime_cgroup_is_that_of_the_socket_listener(tmp_path, clock, fake):
     fake.v1()
     path = tmp_path / "r.sock"
     with socket.socket(socket.AF_UNIX) as listener:
@@ -212,7 +212,7 @@ async def test_the_runtimes_cgroup_is_that_of_who_listens_on_its_socket(tmp_path
     assert [c.name for c in node.system_containers if c.memory.usage_bytes == 2] == ["runtime"]
 
 
-async def test_a_runtime_that_does_not_answer_is_an_error_for_pods_and_none_for_the_node(bench):
+async def test_unresponsive_runtime_fails_pods_but_not_the_node(bench):
     bench.runtime.fail("*", RuntimeUnavailable("gone"), times=None)
     bench.context.images.fail("*", RuntimeUnavailable("gone"), times=None)
 
@@ -239,7 +239,7 @@ def counted(bench):
 
 
 @pytest.mark.parametrize("on", [True, False])
-async def test_the_gate_takes_pods_from_the_runtime(tmp_path, clock, fake, on):
+async def test_gate_selects_the_runtime_statistics(tmp_path, clock, fake, on):
     fake.v1()
     bench = Bench(tmp_path, clock, fake, gates=build_gates({"PodAndContainerStatsFromCRI": on}))
     bench.use()
@@ -252,7 +252,7 @@ async def test_the_gate_takes_pods_from_the_runtime(tmp_path, clock, fake, on):
     assert (pod.process_count, len(bench.runtime.called("sandbox_stats"))) == ((9, 1) if on else (4, 0))
 
 
-async def test_a_runtime_that_cannot_count_pods_is_asked_once(tmp_path, clock, fake, caplog):
+async def test_missing_pod_statistics_are_requested_once(tmp_path, clock, fake, caplog):
     fake.v1()
     bench = Bench(tmp_path, clock, fake, gates=build_gates({"PodAndContainerStatsFromCRI": True}))
     bench.use()
@@ -264,20 +264,20 @@ async def test_a_runtime_that_cannot_count_pods_is_asked_once(tmp_path, clock, f
     assert len(caplog.records) == 1
 
 
-def test_volumes_are_measured_by_a_loop_of_the_plugin(tmp_path):
+def test_volumes_are_measured_by_a_background_loop(tmp_path):
     manager, context = load_plugin(stats_plugin), make_context(tmp_path)
     context.stats = manager.provide("nodeagent_provide_stats", context=context)
 
-    (answer,) = manager.provide_all("nodeagent_provide_background_loops", context=context, plugins=manager)
+    (response,) = manager.provide_all("nodeagent_provide_background_loops", context=context, plugins=manager)
 
-    assert [type(loop) for loop in answer.value] == [VolumeMeter]
+    assert [type(loop) for loop in response.value] == [VolumeMeter]
 
 
 def test_hook_settings_schema(tmp_path):
     assert set(stats_plugin.nodeagent_settings_schema()["properties"]) == {"max_age_seconds"}
 
 
-async def test_the_runtime_is_asked_for_writable_layers_every_ten_seconds_or_for_new_containers(bench):
+async def test_layer_statistics_are_cached_unless_there_are_new_containers(bench):
     for _ in range(2):
         await bench.stats.pods(fresh=True)
     assert len(bench.runtime.called("container_stats")) == 1
@@ -291,7 +291,7 @@ async def test_the_runtime_is_asked_for_writable_layers_every_ten_seconds_or_for
     assert len(bench.runtime.called("container_stats")) == 3
 
 
-async def test_a_runtime_that_hangs_does_not_hold_up_the_measure_of_the_node(bench, monkeypatch, caplog):
+async def test_hanging_runtime_does_not_delay_the_node_usage(bench, monkeypatch, caplog):
     monkeypatch.setattr(provider, "IMAGE_SECONDS", 0.01)
     before = await bench.stats.node(fresh=True)
     bench.context.images.hang("filesystem_usage")
@@ -306,7 +306,7 @@ async def test_a_runtime_that_hangs_does_not_hold_up_the_measure_of_the_node(ben
     bench.context.images.recover()
 
 
-async def test_memory_alone_is_read_from_cgroups_without_the_runtime(bench):
+async def test_memory_is_read_from_cgroups_without_the_runtime(bench):
     bench.context.pods.add(bench.pod, observed=bench.runtime.pod(bench.pod.uid))
     bench.use(memory=20_000)
     bench.runtime.calls.clear()
@@ -319,7 +319,7 @@ async def test_memory_alone_is_read_from_cgroups_without_the_runtime(bench):
     assert (pod.cpu, pod.ephemeral_storage) == (None, None)
 
 
-async def test_the_runtime_tells_the_memory_of_what_has_no_cgroup_of_its_own(bench, clock):
+async def test_memory_without_a_cgroup_comes_from_the_runtime(bench, clock):
     alone = bench.context.pods.add(make_pod("alone"))
     bench.runtime.start("main", alone)
     bench.context.pods.add(alone, observed=bench.runtime.pod(alone.uid))
@@ -329,7 +329,7 @@ async def test_the_runtime_tells_the_memory_of_what_has_no_cgroup_of_its_own(ben
     assert {pod.name for pod in found} == {"web", "alone"}
 
 
-async def test_a_pod_that_has_just_ended_uses_no_memory(bench):
+async def test_exited_pod_has_no_memory_usage(bench):
     bench.context.pods.add(bench.pod, observed=bench.runtime.pod(bench.pod.uid))
     await bench.stats.memory()
     for file in bench.fake.root.rglob("memory.usage_in_bytes"):

@@ -1,4 +1,4 @@
-"""Volumes are measured in the background, each pod after its period."""
+"""Tests for volume usage."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ async def test_volumes_are_measured_again_after_the_period_and_its_jitter(tmp_pa
     run(meter)
     await eventually(lambda: meter.latest(pod.uid))
     empty = scratch(meter, pod)
-    place = context.pod_dir(pod.uid) / "volumes" / KINDS["scratch"] / "scratch"
-    (place / "data").write_bytes(b"x" * 100_000)
+    path = context.pod_dir(pod.uid) / "volumes" / KINDS["scratch"] / "scratch"
+    (path / "data").write_bytes(b"x" * 100_000)
 
     for _ in range(8):
         await clock.advance(10)
@@ -91,7 +91,7 @@ async def test_volumes_are_measured_again_after_the_period_and_its_jitter(tmp_pa
 
 
 @pytest.mark.row("config.volumeStatsAggPeriod")
-async def test_a_negative_period_measures_nothing(tmp_path, clock, run):
+async def test_negative_period_disables_the_measurement(tmp_path, clock, run):
     meter, pod, _ = make_meter(tmp_path, clock, -1)
 
     run(meter)
@@ -101,7 +101,7 @@ async def test_a_negative_period_measures_nothing(tmp_path, clock, run):
     assert meter.latest(pod.uid) == ()
 
 
-async def test_a_new_pod_is_measured_without_waiting_for_the_period(tmp_path, clock, run):
+async def test_new_pod_is_measured_before_the_period(tmp_path, clock, run):
     meter, pod, context = make_meter(tmp_path, clock, 3600)
     run(meter)
     await eventually(lambda: meter.latest(pod.uid))
@@ -113,7 +113,7 @@ async def test_a_new_pod_is_measured_without_waiting_for_the_period(tmp_path, cl
     await eventually(lambda: meter.latest(late.uid))
 
 
-async def test_a_pod_that_is_gone_is_forgotten(tmp_path, clock, run):
+async def test_results_of_a_removed_pod_are_dropped(tmp_path, clock, run):
     meter, pod, context = make_meter(tmp_path, clock, 60)
     run(meter)
     await eventually(lambda: meter.latest(pod.uid))
@@ -124,13 +124,13 @@ async def test_a_pod_that_is_gone_is_forgotten(tmp_path, clock, run):
     await eventually(lambda: meter.latest(pod.uid) == ())
 
 
-def test_a_volume_of_an_unknown_kind_is_not_the_nodes_disk():
+def test_unknown_volume_type_is_not_local():
     from nodeagent_plugins.stats.volumes import is_local_ephemeral
 
     assert not is_local_ephemeral(Volume(name="a", csi={}))
 
 
-async def test_each_look_through_files_is_timed(tmp_path, clock):
+async def test_each_directory_walk_is_timed(tmp_path, clock):
     meter, _, _ = make_meter(tmp_path, clock, 60)
     before = WALKS.count("du")
 
