@@ -1,4 +1,4 @@
-"""An agent that echoes, and a proxy on the way to it, both on loopback."""
+"""Echo server in place of a node agent, and a proxy to it, both on loopback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACCEPTED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade:
 
 
 class Pki:
-    """An authority with certificates of an agent and of the API server as its client."""
+    """CA with a serving certificate of an agent and a client certificate of the API server."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self.directory, self.ca = directory, generate_ca(name)
@@ -35,7 +35,7 @@ class Pki:
 
 
 class _Agent(http.server.BaseHTTPRequestHandler):
-    """Tells what it was asked, and by whom."""
+    """Handler that returns the request and the identity of the client."""
 
     protocol_version = "HTTP/1.1"
 
@@ -83,7 +83,7 @@ class _Agent(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def agent(pki: Pki) -> Iterator[int]:
-    """Serve as an agent that asks for a certificate of *pki*; yields the port."""
+    """Serve as an agent that requires a client certificate of *pki*; yields the port."""
     certificate, key = pki.pair("agent", server=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -99,7 +99,7 @@ def agent(pki: Pki) -> Iterator[int]:
 
 @contextmanager
 def backend() -> Iterator[int]:
-    """Serve, without encryption, what a pod might; yields the port."""
+    """Serve like a pod, without TLS; yields the port."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Agent)
     server.daemon_threads = True
     with running(server) as port:
@@ -107,7 +107,7 @@ def backend() -> Iterator[int]:
 
 
 class _Proxy(http.server.BaseHTTPRequestHandler):
-    """Connects to the one port that it knows, whatever it is asked for."""
+    """Proxy handler that always connects to the same port."""
 
     def do_CONNECT(self) -> None:
         server = self.server
@@ -134,7 +134,7 @@ class _Proxy(http.server.BaseHTTPRequestHandler):
 
 
 class ProxyServer(http.server.ThreadingHTTPServer):
-    """A proxy and what it was asked for."""
+    """Proxy and the requests that it received."""
 
     daemon_threads = True
 

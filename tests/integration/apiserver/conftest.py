@@ -1,4 +1,4 @@
-"""A real server process, spoken to over TLS."""
+"""Fixtures: server processes and clients that connect over TLS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ START_SECONDS = 20.0
 
 
 class Api:
-    """A client as plain as can be: one connection, JSON unless told otherwise."""
+    """Minimal client: one connection, JSON by default."""
 
     def __init__(self, url: str, ca_file: str, token: str | None) -> None:
         parts = urlsplit(url)
@@ -41,7 +41,7 @@ class Api:
         content_type: str = "application/json",
         headers: dict[str, str] | None = None,
     ) -> tuple[int, Any]:
-        """Return the code and the decoded body."""
+        """Return the status code and the decoded body."""
         code, _, data = self.raw(method, path, body, content_type=content_type, headers=headers)
         return code, json.loads(data) if data[:1] in (b"{", b"[") else data
 
@@ -54,7 +54,7 @@ class Api:
         content_type: str = "application/json",
         headers: dict[str, str] | None = None,
     ) -> tuple[int, dict[str, str], bytes]:
-        """Return code, headers and bytes."""
+        """Return status code, headers and body."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         if self._connection is None:
             self._connection = self._connect(30)
@@ -67,14 +67,14 @@ class Api:
         return response.status, found, response.read()
 
     def ok(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
-        """Return the decoded body of a call that must succeed."""
+        """Return the decoded body of a successful request."""
         code, answer = self.call(method, path, body, **options)
         assert code < 300, answer
         return answer
 
     @contextmanager
     def watch(self, path: str, *, seconds: float = 10) -> Iterator[Iterator[Any]]:
-        """Yield the events of a watch as they arrive; one that takes longer than *seconds* fails the test."""
+        """Yield the events of a watch; the test fails if an event takes longer than *seconds*."""
         connection = self._connect(seconds)
         try:
             connection.request("GET", path, headers=self._headers())
@@ -97,7 +97,7 @@ class Api:
 
 
 class Server:
-    """One server process and what it wrote for its clients."""
+    """Server process and the files for its clients."""
 
     def __init__(self, data_dir: Path, *arguments: str) -> None:
         self.data_dir = data_dir
@@ -106,7 +106,7 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        """Start the process and wait until it serves."""
+        """Start the process and wait until it is ready."""
         ready = self.data_dir / "ready.json"
         ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", "apiserver_stub", *usual_options(self.data_dir, *self._arguments)]
@@ -119,9 +119,9 @@ class Server:
         self.ready = json.loads(ready.read_text())
 
     def api(self, token: str | None = "", *, close: bool = True) -> Api:
-        """Return a client; without *token* it is the admin's, with ``None`` nobody's.
+        """Return a client of the administrator, with another *token*, or with ``None`` without credentials.
 
-        With *close* it is closed when the server stops, else by the caller.
+        With *close* it is closed when the server stops.
         """
         api = Api(self.ready["url"], self.ready["caFile"], self.ready["token"] if token == "" else token)
         if close:
@@ -140,7 +140,7 @@ class Server:
         return code
 
     def environment(self, kubeconfig: str = "kubeconfig") -> dict[str, str]:
-        """Return what a program that reads *kubeconfig* is started with."""
+        """Return the environment of a process that uses *kubeconfig*."""
         return {**os.environ, "KUBECONFIG": self.ready[kubeconfig], "HOME": str(self.data_dir)}
 
     def kubectl(
@@ -151,7 +151,7 @@ class Server:
         code: int = 0,
         env: Mapping[str, str] | None = None,
     ) -> str:
-        """Run kubectl as the admin, to end with *code*, and return what it printed."""
+        """Run kubectl as the administrator, check its exit code and return its output."""
         result = subprocess.run(
             ["kubectl", *arguments],
             input=stdin,
@@ -167,7 +167,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that the tests of a module share."""
+    """Server shared by the tests of a module."""
     found = Server(tmp_path_factory.mktemp("apiserver"))
     yield found
     assert found.stop() == 0
@@ -175,7 +175,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def api(server: Server) -> Iterator[Api]:
-    """The admin's client."""
+    """Client of the administrator."""
     client = server.api()
     yield client
     client.close()
@@ -183,7 +183,7 @@ def api(server: Server) -> Iterator[Api]:
 
 @pytest.fixture
 def namespace(api: Api) -> Iterator[str]:
-    """A namespace of the test's own."""
+    """Namespace of the test."""
     created = api.ok("POST", "/api/v1/namespaces", {"metadata": {"generateName": "test-"}})
     name = created["metadata"]["name"]
     yield name

@@ -1,4 +1,4 @@
-"""A real etcd server on loopback, and one's own look at what is in it."""
+"""etcd server on loopback, and direct access to its content."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def free_port() -> int:
 
 
 class Etcd:
-    """One server with its data in *directory*."""
+    """etcd server with its data in *directory*."""
 
     def __init__(self, directory: Path, *arguments: str, files: TlsFiles | None = None) -> None:
         self._files = files or TlsFiles()
@@ -39,7 +39,7 @@ class Etcd:
         self.process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
-        """Start, on the same port and data as before, and wait until it answers."""
+        """Start with the previous port and data, and wait until it responds."""
         peer = f"http://127.0.0.1:{self._peer}"
         self._directory.mkdir(exist_ok=True)
         with (self._directory / "log").open("ab") as log:
@@ -84,7 +84,7 @@ class Etcd:
             await client.close()
 
     async def stored(self, prefix: str) -> dict[str, KeyValue]:
-        """Return what is stored under *prefix*, as it is."""
+        """Return the stored keys and values under *prefix*."""
         async with self.client() as client:
             found = await client.range(prefix.encode(), prefix_end(prefix.encode()))
         return {item.key.decode(): item for item in found.kvs}
@@ -104,7 +104,7 @@ async def running_etcd(directory: Path, *arguments: str, files: TlsFiles | None 
 
 @asynccontextmanager
 async def serving(data: Path, *arguments: str) -> AsyncIterator[Client]:
-    """Yield an admin's client of a server with *arguments*."""
+    """Yield an administrator's client of a server with *arguments*."""
     running = await start(data, *arguments)
     try:
         async with aiohttp.ClientSession() as session:

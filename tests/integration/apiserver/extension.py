@@ -1,4 +1,4 @@
-"""An extension API server on loopback: it believes only who shows a certificate, and tells what it was asked."""
+"""Extension API server on loopback: it requires a client certificate and records its requests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def thing(name: str) -> dict[str, Any]:
 
 
 class Extension(http.server.ThreadingHTTPServer):
-    """The server, and what can be done to it."""
+    """Extension API server with its settings and received requests."""
 
     daemon_threads = True
 
@@ -155,7 +155,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def extension(pki: Pki) -> Iterator[Extension]:
-    """Serve as an extension whose certificate *pki* stands behind."""
+    """Serve as an extension with a serving certificate of *pki*."""
     server = Extension(pki)
     with running(server):
         yield server

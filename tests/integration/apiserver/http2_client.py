@@ -1,4 +1,4 @@
-"""A client of HTTP/2 that shows every frame: it sends what it is told and waits for what a test needs."""
+"""HTTP/2 client with access to every frame."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEAD_BYTES = 9
 
 @dataclass
 class Answer:
-    """What has come on one stream."""
+    """Frames received on one stream."""
 
     code: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -40,10 +40,10 @@ class Answer:
 
 
 class Http2Client:
-    """One connection.
+    """HTTP/2 connection.
 
-    :param window: how much a stream may bring before it is read.
-    :param reads: whether what comes counts as read at once; else see :meth:`read`.
+    :param window: initial window size of a stream.
+    :param reads: acknowledge received data immediately; otherwise see :meth:`read`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Http2Client:
         self.h2.send_headers(number, head, end_stream=not data)
         for start in range(0, len(data), 16384):
             self.wait(lambda: answer.done or self.h2.local_flow_control_window(number) >= 16384)
-            if answer.done:  # the server has heard enough
+            if answer.done:  # the server does not accept more data
                 break
             self.h2.send_data(number, data[start : start + 16384], end_stream=start + 16384 >= len(data))
             self.send()
@@ -108,7 +108,7 @@ class Http2Client:
         return number
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Return the whole answer."""
+        """Return the complete response."""
         number = self.begin(method, path, body, **headers)
         return self.finish(number)
 
@@ -118,7 +118,7 @@ class Http2Client:
         return answer
 
     def read(self, number: int, size: int) -> None:
-        """Let the server send *size* bytes more."""
+        """Increase the windows by *size* bytes."""
         self.h2.increment_flow_control_window(size, number)
         self.send()
 
@@ -127,7 +127,7 @@ class Http2Client:
         self.send()
 
     def wait(self, until: Callable[[], bool]) -> None:
-        """Take what comes until *until*; fails when nothing comes for long, or nothing will."""
+        """Process received frames until *until* is true; fails on a timeout or a closed connection."""
         while not until():
             assert not self.closed, "the connection is closed"
             try:
@@ -146,7 +146,7 @@ class Http2Client:
             if len(self._received) < _HEAD_BYTES + length:
                 return
             whole, self._received = self._received[: _HEAD_BYTES + length], self._received[_HEAD_BYTES + length :]
-            if isinstance(frame, GoAwayFrame):  # the library takes nothing more after it
+            if isinstance(frame, GoAwayFrame):  # the library rejects frames after it
                 frame.parse_body(memoryview(whole[_HEAD_BYTES:]))
                 self.goaway = frame
                 continue

@@ -1,4 +1,4 @@
-"""A server inside the test's own process, for tests that look into it."""
+"""API server in the test process, for tests that access its internals."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from nodeagent.testing.apiserver import usual_options
 
 
 async def start(data: Path, *options: str) -> Running:
-    """Start a server with its files in *data*, on a free port of this machine unless *options* say otherwise."""
+    """Start a server with its files in *data*, on a free loopback port unless *options* set another one."""
     return await startup.start(parse(usual_options(data, *options)))

@@ -1,4 +1,4 @@
-"""A small TLS server that plays the services which an API server asks."""
+"""TLS server in place of the external services that an API server calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Answer = Callable[[Any], tuple[int, Any]]
 
 
 class Provider:
-    """Answers each path with what :attr:`paths` holds for it, and keeps what it was asked."""
+    """Responds to each path as configured in :attr:`paths`, and records its requests."""
 
     def __init__(self, directory: Path) -> None:
         self.authority: KeyPair = generate_ca("provider-ca")

@@ -1,4 +1,4 @@
-"""A program of its own: sixteen writers on a store, each acknowledged write told on a line, until it is killed."""
+"""Separate process: sixteen concurrent writers that print each acknowledged write until the process is killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WRITERS = 16
 
 
 async def write(store: SqliteStore, name: str) -> None:
-    """Count the object *name* up for ever."""
+    """Increment the object *name* until killed."""
     number = 0
     known = store.collection("core/configmaps").get(name)
     if known is not None:
@@ -27,7 +27,7 @@ async def write(store: SqliteStore, name: str) -> None:
     while True:
         number += 1
         record = await store.update("core/configmaps", name, decide)
-        os.write(1, f"{name} {number} {record.revision}\n".encode())  # whole lines, and none is held back
+        os.write(1, f"{name} {number} {record.revision}\n".encode())  # complete lines, without buffering
 
 
 async def main(path: Path) -> None:

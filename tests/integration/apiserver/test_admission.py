@@ -1,4 +1,4 @@
-"""What the plugins that are on without any option change and refuse."""
+"""Tests for the default admission plugins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pods(namespace: str) -> str:
 
 
 def eventually(check: Callable[[], Any]) -> Any:
-    """Return what *check* does, once that is something."""
+    """Return the result of *check* once it is true."""
     end = time.monotonic() + SECONDS
     while not (found := check()):
         assert time.monotonic() < end, "it did not come to that"
@@ -39,7 +39,7 @@ def eventually(check: Callable[[], Any]) -> Any:
 
 
 def refused(api: Api, method: str, path: str, body: Any = None, *, code: int = 403, **more: Any) -> str:
-    """Return the message of a call that must fail with *code*."""
+    """Return the message of a request that must fail with *code*."""
     given, answer = api.call(method, path, body, **more)
     assert given == code, answer
     return str(answer["message"])
@@ -53,7 +53,7 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
 
 
 @pytest.mark.row("admission.NamespaceLifecycle")
-def test_nothing_new_comes_into_a_namespace_that_is_missing_or_going(api: Api) -> None:
+def test_creation_in_missing_or_terminating_namespace_is_rejected(api: Api) -> None:
     api.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "going"}})
     held = {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
     api.ok("POST", "/api/v1/namespaces/going/configmaps", held)
@@ -73,7 +73,7 @@ def test_nothing_new_comes_into_a_namespace_that_is_missing_or_going(api: Api) -
 
 
 @pytest.mark.row("admission.LimitRanger")
-def test_limit_ranges_fill_in_and_bound_what_pods_ask_for(api: Api, namespace: str) -> None:
+def test_limit_ranges_default_and_limit_pod_resources(api: Api, namespace: str) -> None:
     limits = [{"type": "Container", "default": {"cpu": "200m"}, "max": {"cpu": "500m"}, "min": {"cpu": "50m"}}]
     limits.append({"type": "Pod", "max": {"cpu": "600m"}})
     limits.append({"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}})
@@ -105,7 +105,7 @@ def test_limit_ranges_fill_in_and_bound_what_pods_ask_for(api: Api, namespace: s
 
 
 @pytest.mark.row("admission.ServiceAccount")
-def test_pods_run_as_an_account_and_get_its_token(api: Api, namespace: str) -> None:
+def test_pods_get_a_service_account_and_its_token(api: Api, namespace: str) -> None:
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     account = {"metadata": {"name": "robot"}, "imagePullSecrets": [{"name": "pull"}]}
     account["metadata"]["annotations"] = {"kubernetes.io/enforce-mountable-secrets": "true"}
@@ -140,7 +140,7 @@ def test_pods_run_as_an_account_and_get_its_token(api: Api, namespace: str) -> N
 
 
 @pytest.mark.row("admission.TaintNodesByCondition")
-def test_a_new_node_is_kept_free_until_it_is_ready(api: Api) -> None:
+def test_new_node_is_tainted_until_it_is_ready(api: Api) -> None:
     def taints() -> list[str]:
         found = api.ok("GET", "/api/v1/nodes/fresh")["spec"].get("taints") or []
         return [item["key"].partition("/")[2] for item in found]
@@ -161,7 +161,7 @@ def test_a_new_node_is_kept_free_until_it_is_ready(api: Api) -> None:
 
 
 @pytest.mark.row("admission.PodSecurity")
-def test_pods_keep_to_the_security_level_of_their_namespace(api: Api) -> None:
+def test_pod_security_level_of_the_namespace_is_enforced(api: Api) -> None:
     prefix = "pod-security.kubernetes.io"
     labels = {f"{prefix}/enforce": "baseline", f"{prefix}/warn": "restricted"}
     api.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "careful", "labels": labels}})
@@ -185,7 +185,7 @@ def test_pods_keep_to_the_security_level_of_their_namespace(api: Api) -> None:
 
 
 @pytest.mark.row("admission.Priority")
-def test_a_class_gives_pods_their_priority(api: Api, namespace: str) -> None:
+def test_priority_class_sets_the_pod_priority(api: Api, namespace: str) -> None:
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     api.ok("POST", classes, {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True})
     api.ok("POST", classes, {"metadata": {"name": "high"}, "value": 100, "preemptionPolicy": "Never"})
@@ -206,7 +206,7 @@ def test_a_class_gives_pods_their_priority(api: Api, namespace: str) -> None:
 
 
 @pytest.mark.row("admission.DefaultTolerationSeconds")
-def test_pods_stay_for_a_while_on_a_node_that_is_lost(api: Api, namespace: str) -> None:
+def test_pods_get_default_tolerations_for_unreachable_nodes(api: Api, namespace: str) -> None:
     own = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
 
     plain = api.ok("POST", pods(namespace), pod())["spec"]["tolerations"]
@@ -220,7 +220,7 @@ def test_pods_stay_for_a_while_on_a_node_that_is_lost(api: Api, namespace: str) 
 
 @pytest.mark.row("opt.default-not-ready-toleration-seconds", "opt.default-unreachable-toleration-seconds")
 @pytest.mark.row("opt.allow-privileged")
-def test_options_say_how_long_pods_stay_and_whether_they_get_all_rights(tmp_path: Path) -> None:
+def test_options_set_toleration_seconds_and_allow_privileged(tmp_path: Path) -> None:
     stay = ("--default-not-ready-toleration-seconds=7", "--default-unreachable-toleration-seconds=-1")
     server = Server(tmp_path, "--allow-privileged", *stay)
     api = server.api()
@@ -235,7 +235,7 @@ def test_options_say_how_long_pods_stay_and_whether_they_get_all_rights(tmp_path
 
 
 @pytest.mark.row("admission.DefaultStorageClass", "admission.PersistentVolumeClaimResize")
-def test_claims_get_the_default_class_and_grow_where_it_lets_them(api: Api, namespace: str) -> None:
+def test_claims_get_the_default_class_and_may_be_expanded(api: Api, namespace: str) -> None:
     default = {"storageclass.kubernetes.io/is-default-class": "true"}
     for name, more in (("plain", {}), ("fast", {"annotations": default})):
         body = {"metadata": {"name": name, **more}, "provisioner": "example.com/disk"}
@@ -265,7 +265,7 @@ def test_claims_get_the_default_class_and_grow_where_it_lets_them(api: Api, name
 
 
 @pytest.mark.row("admission.StorageObjectInUseProtection")
-def test_a_claim_stays_until_no_pod_uses_it(api: Api, namespace: str) -> None:
+def test_claim_in_use_is_protected(api: Api, namespace: str) -> None:
     claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
     modes = {"accessModes": ["ReadWriteOnce"]}
     wanted = {**modes, "resources": {"requests": {"storage": "1Gi"}}}
@@ -288,7 +288,7 @@ def test_a_claim_stays_until_no_pod_uses_it(api: Api, namespace: str) -> None:
 
 
 @pytest.mark.row("admission.RuntimeClass")
-def test_pods_carry_what_their_runtime_class_says(api: Api, namespace: str) -> None:
+def test_runtime_class_sets_overhead_and_scheduling(api: Api, namespace: str) -> None:
     scheduling = {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "vm", "operator": "Exists"}]}
     body = {"handler": "kata", "overhead": {"podFixed": {"cpu": "250m"}}, "scheduling": scheduling}
     api.ok("POST", f"{NODE}/runtimeclasses", {"metadata": {"name": "vm"}, **body})
@@ -312,7 +312,7 @@ def test_pods_carry_what_their_runtime_class_says(api: Api, namespace: str) -> N
 
 
 @pytest.mark.row("admission.CertificateSubjectRestriction")
-def test_nobody_asks_for_the_certificate_of_a_superuser(api: Api) -> None:
+def test_csr_for_system_masters_is_rejected(api: Api) -> None:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -351,7 +351,7 @@ def test_ingresses_get_the_default_class(api: Api, namespace: str) -> None:
 
 
 @pytest.mark.row("admission.ResourceQuota")
-def test_no_number_of_requests_at_once_exceeds_a_quota(server: Server, api: Api, namespace: str) -> None:
+def test_concurrent_requests_never_exceed_a_quota(server: Server, api: Api, namespace: str) -> None:
     quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"
     hard = {"count/configmaps": "6", "limits.cpu": "1", "pods": "5"}
     api.ok("POST", quotas, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
@@ -378,7 +378,7 @@ def test_no_number_of_requests_at_once_exceeds_a_quota(server: Server, api: Api,
     api.ok("POST", f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "again"}})
     eventually(lambda: api.ok("GET", f"{quotas}/q")["status"]["used"]["count/configmaps"] == "6")
 
-    assert before == {"count/configmaps": "1", "limits.cpu": "0", "pods": "0"}  # the certificate of the server
+    assert before == {"count/configmaps": "1", "limits.cpu": "0", "pods": "0"}  # certificate of the server
     assert (codes.count(201), codes.count(403)) == (5, 15)
     assert full == (
         'configmaps "late" is forbidden: exceeded quota: q, requested: count/configmaps=1, '
@@ -415,7 +415,7 @@ def patching(*operations: Any) -> Callable[[Any], tuple[int, Any]]:
 
 
 @pytest.mark.row("admission.MutatingAdmissionWebhook")
-def test_webhooks_change_objects_and_see_what_others_changed(api: Api, namespace: str, provider: Provider) -> None:
+def test_mutating_webhooks_see_changes_of_other_webhooks(api: Api, namespace: str, provider: Provider) -> None:
     provider.paths["/first"] = lambda body: (
         patching({"op": "add", "path": "/data/again", "value": "yes"})(body)
         if "second" in body["request"]["object"]["data"]
@@ -448,9 +448,7 @@ def test_webhooks_change_objects_and_see_what_others_changed(api: Api, namespace
 
 
 @pytest.mark.row("admission.ValidatingAdmissionWebhook")
-def test_webhooks_refuse_requests_and_may_be_passed_by_when_they_fail(
-    api: Api, namespace: str, provider: Provider
-) -> None:
+def test_webhooks_reject_requests_and_may_fail_open(api: Api, namespace: str, provider: Provider) -> None:
     path, maps = f"{HOOKS}/validatingwebhookconfigurations", f"/api/v1/namespaces/{namespace}/configmaps"
     provider.paths["/judge"] = lambda body: review(
         body,
@@ -484,7 +482,7 @@ def test_webhooks_refuse_requests_and_may_be_passed_by_when_they_fail(
     assert "undeclared reference to 'x'" in wrong
 
 
-def test_webhooks_are_asked_about_reviews(api: Api, provider: Provider) -> None:
+def test_webhooks_are_called_for_reviews(api: Api, provider: Provider) -> None:
     provider.paths["/reviews"] = lambda body: review(
         body, allowed=body["request"]["object"]["spec"].get("user") != "eve", status={"message": "not about her"}
     )
@@ -502,7 +500,7 @@ def test_webhooks_are_asked_about_reviews(api: Api, provider: Provider) -> None:
     assert text == 'admission webhook "reviews.example.com" denied the request: not about her'
 
 
-def test_a_review_for_a_missing_namespace_tells_nothing_of_it(api: Api) -> None:
+def test_review_in_a_missing_namespace_does_not_reveal_that(api: Api) -> None:
     spec = {"user": "bob", "resourceAttributes": {"namespace": "missing", "verb": "get", "resource": "pods"}}
 
     answer = api.ok(
@@ -512,7 +510,7 @@ def test_a_review_for_a_missing_namespace_tells_nothing_of_it(api: Api) -> None:
     assert answer["status"]["allowed"] is False
 
 
-def test_a_webhook_refuses_a_command_in_a_pod(api: Api, namespace: str, provider: Provider) -> None:
+def test_webhook_rejects_exec(api: Api, namespace: str, provider: Provider) -> None:
     provider.paths["/connect"] = lambda body: review(body, allowed=False, status={"reason": "NoCommands"})
     rule = {"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec"]}
     path = f"{HOOKS}/validatingwebhookconfigurations"
@@ -529,8 +527,8 @@ def test_a_webhook_refuses_a_command_in_a_pod(api: Api, namespace: str, provider
     assert request["object"] == {"kind": "PodExecOptions", "apiVersion": "v1", "stdout": True, "command": ["ls", "-l"]}
 
 
-def test_a_webhook_behind_a_service_shows_the_name_of_the_service(api: Api, namespace: str, provider: Provider) -> None:
-    """The certificate is for an address: a call by name must not believe it."""
+def test_webhook_certificate_must_have_the_service_name(api: Api, namespace: str, provider: Provider) -> None:
+    """The certificate contains only an address, so a call by service name must fail."""
     port = int(provider.url.rpartition(":")[2])
     spec = {"type": "ExternalName", "externalName": "127.0.0.1"}
     api.ok("POST", f"/api/v1/namespaces/{namespace}/services", {"metadata": {"name": "hook"}, "spec": spec})

@@ -1,4 +1,4 @@
-"""Plugins that are off until somebody asks for them, on one server with all of them."""
+"""Tests for admission plugins that are disabled by default, on one server with all of them enabled."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Iter
 
 @pytest.fixture
 def limited(server: Server, api: Api) -> Iterator[Api]:
-    """A user who may do much, and nothing on signers, finalizers and deletions."""
+    """Client of a user without permissions for signers, finalizers and deletions."""
     rules = [
         {"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": ["create", "update", "patch", "get"]},
         {
@@ -115,7 +115,7 @@ def limited(server: Server, api: Api) -> Iterator[Api]:
 
 @pytest.fixture
 def node(server: Server) -> Iterator[Api]:
-    """The agent of node n1."""
+    """Client of the agent of node n1."""
     config = yaml.safe_load(Path(server.ready["nodeKubeconfig"]).read_text())
     client = server.api(config["users"][0]["user"]["token"])
     yield client
@@ -123,7 +123,7 @@ def node(server: Server) -> Iterator[Api]:
 
 
 @pytest.mark.row("admission.AlwaysPullImages", "opt.enable-admission-plugins", "opt.disable-admission-plugins")
-def test_images_are_pulled_at_every_start(api: Api, namespace: str) -> None:
+def test_image_pull_policy_is_always(api: Api, namespace: str) -> None:
     containers = [{"name": name, "image": "i:1", "imagePullPolicy": "Never"} for name in "ab"]
     first = [{"name": "c", "image": "i:1"}]
 
@@ -135,12 +135,12 @@ def test_images_are_pulled_at_every_start(api: Api, namespace: str) -> None:
 
 
 @pytest.mark.row("admission.AlwaysAdmit")
-def test_who_always_admits_refuses_nothing(api: Api, namespace: str) -> None:
+def test_always_admit_rejects_nothing(api: Api, namespace: str) -> None:
     assert api.call("POST", f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "a"}})[0] == 201
 
 
 @pytest.mark.row("admission.DenyServiceExternalIPs")
-def test_services_take_over_no_addresses(api: Api, namespace: str) -> None:
+def test_external_ips_of_services_are_rejected(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/services"
     body = {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}}
 
@@ -150,7 +150,7 @@ def test_services_take_over_no_addresses(api: Api, namespace: str) -> None:
 
 
 @pytest.mark.row("admission.EventRateLimit", "opt.admission-control-config-file")
-def test_a_namespace_gets_only_so_many_events(api: Api, namespace: str) -> None:
+def test_events_per_namespace_are_limited(api: Api, namespace: str) -> None:
     about = {"kind": "Pod", "namespace": namespace, "name": "p", "apiVersion": "v1"}
     core = f"/api/v1/namespaces/{namespace}/events"
     codes = []
@@ -165,7 +165,7 @@ def test_a_namespace_gets_only_so_many_events(api: Api, namespace: str) -> None:
 
 
 @pytest.mark.row("admission.ExtendedResourceToleration")
-def test_pods_tolerate_the_nodes_of_the_resources_they_ask_for(api: Api, namespace: str) -> None:
+def test_pods_tolerate_taints_of_requested_extended_resources(api: Api, namespace: str) -> None:
     body = pod()
     body["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}
     body["spec"]["initContainers"] = [{"name": "i", "image": "i", "resources": {"limits": {"example.com/disk": "1"}}}]
@@ -177,7 +177,7 @@ def test_pods_tolerate_the_nodes_of_the_resources_they_ask_for(api: Api, namespa
 
 
 @pytest.mark.row("admission.ImagePolicyWebhook")
-def test_a_service_refuses_images(api: Api, namespace: str, provider: Provider) -> None:
+def test_image_policy_webhook_rejects_images(api: Api, namespace: str, provider: Provider) -> None:
     containers = [{"name": "c", "image": "evil"}]
     metadata = {"annotations": {"mine.image-policy.k8s.io/ticket": "1", "other": "2"}}
 
@@ -193,7 +193,7 @@ def test_a_service_refuses_images(api: Api, namespace: str, provider: Provider) 
 
 
 @pytest.mark.row("admission.LimitPodHardAntiAffinityTopology")
-def test_pods_are_kept_apart_by_host_alone(api: Api, namespace: str) -> None:
+def test_anti_affinity_topology_must_be_the_host_name(api: Api, namespace: str) -> None:
     def apart(key: str) -> dict[str, Any]:
         terms = [{"topologyKey": key, "labelSelector": {"matchLabels": {"a": "b"}}}]
         rule = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
@@ -206,7 +206,7 @@ def test_pods_are_kept_apart_by_host_alone(api: Api, namespace: str) -> None:
 
 
 @pytest.mark.row("admission.NamespaceAutoProvision")
-def test_a_missing_namespace_is_made(api: Api) -> None:
+def test_missing_namespace_is_created(api: Api) -> None:
     api.ok("POST", "/api/v1/namespaces/made/configmaps", {"metadata": {"name": "a"}})
 
     assert api.ok("GET", "/api/v1/namespaces/made")["status"]["phase"] == "Active"
@@ -215,7 +215,7 @@ def test_a_missing_namespace_is_made(api: Api) -> None:
 
 
 @pytest.mark.row("admission.NodeRestriction")
-def test_a_node_agent_changes_what_is_its_own(api: Api, node: Api, namespace: str) -> None:
+def test_node_agent_modifies_only_its_own_objects(api: Api, node: Api, namespace: str) -> None:
     made = node.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1", "labels": {"kubernetes.io/os": "linux"}}})
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": made["metadata"]["uid"], "controller": True}
     mirror = {"annotations": {"kubernetes.io/config.mirror": "x"}, "ownerReferences": [owner]}
@@ -258,7 +258,7 @@ def test_a_node_agent_changes_what_is_its_own(api: Api, node: Api, namespace: st
 
 
 @pytest.mark.row("admission.OwnerReferencesPermissionEnforcement")
-def test_owners_are_set_by_who_may_delete(api: Api, limited: Api, namespace: str) -> None:
+def test_owner_references_require_delete_permission(api: Api, limited: Api, namespace: str) -> None:
     maps = f"/api/v1/namespaces/{namespace}/configmaps"
     uid = api.ok("POST", maps, {"metadata": {"name": "owner"}})["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
@@ -275,7 +275,7 @@ def test_owners_are_set_by_who_may_delete(api: Api, limited: Api, namespace: str
 
 
 @pytest.mark.row("admission.PersistentVolumeLabel")
-def test_volumes_stay_where_they_were_provisioned(api: Api) -> None:
+def test_zone_labels_of_volumes_become_node_affinity(api: Api) -> None:
     zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
     metadata = {"name": "here", "labels": {zone: "b__a", region: "r"}}
     metadata["annotations"] = {"pv.kubernetes.io/provisioned-by": "example.com/disk"}
@@ -291,7 +291,7 @@ def test_volumes_stay_where_they_were_provisioned(api: Api) -> None:
 
 
 @pytest.mark.row("admission.PodNodeSelector")
-def test_pods_go_where_their_namespace_says(api: Api, namespace: str) -> None:
+def test_namespace_node_selector_applies_to_pods(api: Api, namespace: str) -> None:
     shared = api.ok("POST", pods(namespace), pod())["spec"]["nodeSelector"]
     clash = refused(api, "POST", pods(namespace), pod("x", nodeSelector={"pool": "mine"}))
     note = {"metadata": {"annotations": {"scheduler.alpha.kubernetes.io/node-selector": "pool=own,zone=a"}}}
@@ -304,7 +304,7 @@ def test_pods_go_where_their_namespace_says(api: Api, namespace: str) -> None:
 
 
 @pytest.mark.row("admission.PodTolerationRestriction")
-def test_pods_tolerate_what_their_namespace_lets_them(api: Api, namespace: str) -> None:
+def test_namespace_tolerations_apply_to_pods(api: Api, namespace: str) -> None:
     team = {"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}
     default = api.ok("POST", pods(namespace), pod())["spec"]["tolerations"]
     prefix = "scheduler.alpha.kubernetes.io"
@@ -319,7 +319,7 @@ def test_pods_tolerate_what_their_namespace_lets_them(api: Api, namespace: str) 
 
 
 @pytest.mark.row("admission.SecurityContextDeny")
-def test_pods_do_not_choose_whom_they_run_as(api: Api, namespace: str) -> None:
+def test_security_context_fields_are_rejected(api: Api, namespace: str) -> None:
     containers: list[dict[str, Any]] = [{"name": "c", "image": "i", "securityContext": {"runAsUser": 1}}]
 
     text = refused(api, "POST", pods(namespace), pod(securityContext={"fsGroup": 5}))
@@ -332,13 +332,13 @@ def test_pods_do_not_choose_whom_they_run_as(api: Api, namespace: str) -> None:
 
 
 @pytest.mark.row("admission.SecurityContextDeny", "gate.SecurityContextDeny")
-async def test_without_its_gate_the_plugin_that_denies_such_pods_is_refused(tmp_path: Path) -> None:
+async def test_security_context_deny_requires_its_gate(tmp_path: Path) -> None:
     with pytest.raises(AdmissionError, match="requires the SecurityContextDeny feature gate to be enabled"):
         await start(tmp_path / "data", "--enable-admission-plugins=SecurityContextDeny")
 
 
 @pytest.mark.row("admission.CertificateApproval", "admission.CertificateSigning")
-def test_signers_are_served_by_who_may(server: Server, api: Api, limited: Api) -> None:
+def test_approving_and_signing_require_signer_permissions(server: Server, api: Api, limited: Api) -> None:
     spec = signing_request(signerName="example.com/own")
     path = f"{CERTIFICATES}/v1/certificatesigningrequests"
     name = api.ok("POST", path, {"metadata": {"generateName": "csr-"}, "spec": spec})["metadata"]["name"]
@@ -363,7 +363,7 @@ def test_signers_are_served_by_who_may(server: Server, api: Api, limited: Api) -
 
 
 @pytest.mark.row("admission.ClusterTrustBundleAttest")
-def test_anchors_of_a_signer_are_published_by_who_may(server: Server, api: Api, limited: Api) -> None:
+def test_trust_bundles_require_attest_permission(server: Server, api: Api, limited: Api) -> None:
     pem = Path(server.ready["caFile"]).read_text()
     path = f"{CERTIFICATES}/v1alpha1/clustertrustbundles"
 
@@ -380,7 +380,7 @@ def test_anchors_of_a_signer_are_published_by_who_may(server: Server, api: Api, 
 
 
 @pytest.mark.parametrize("query", ["", "?watch=true&timeoutSeconds=1"])
-def test_requests_for_a_deprecated_version_are_answered_with_a_warning(api: Api, query: str) -> None:
+def test_deprecated_version_causes_a_warning(api: Api, query: str) -> None:
     code, headers, _ = api.raw("GET", f"{CERTIFICATES}/v1alpha1/clustertrustbundles{query}")
 
     assert code == 200
@@ -390,7 +390,7 @@ def test_requests_for_a_deprecated_version_are_answered_with_a_warning(api: Api,
 
 
 @pytest.mark.row("admission.ValidatingAdmissionPolicy")
-def test_policy_asks_the_authorizer_about_the_user(api: Api, limited: Api, namespace: str) -> None:
+def test_policy_expression_uses_the_authorizer(api: Api, limited: Api, namespace: str) -> None:
     rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
     expression = "authorizer.requestResource.check('create').allowed() && [1, 2].sum() == 3"
     expression += " && authorizer.path('/never').check('delete').allowed()"
@@ -408,7 +408,7 @@ def test_policy_asks_the_authorizer_about_the_user(api: Api, limited: Api, names
 
 
 @pytest.mark.row("admission.ValidatingAdmissionPolicy")
-def test_policies_judge_by_expressions(api: Api, namespace: str) -> None:
+def test_admission_policies_evaluate_expressions(api: Api, namespace: str) -> None:
     rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
     validation = {
         "expression": "size(variables.keys) <= int(params.data.most)",
@@ -453,7 +453,7 @@ def test_policies_judge_by_expressions(api: Api, namespace: str) -> None:
     assert "compilation failed" in wrong
 
 
-def test_what_only_a_quota_allows_needs_one(api: Api, namespace: str) -> None:
+def test_limited_resource_requires_a_quota(api: Api, namespace: str) -> None:
     body = pod()
     body["spec"]["containers"][0]["resources"] = {"limits": {"memory": "1Mi"}}
 
@@ -465,7 +465,7 @@ def test_what_only_a_quota_allows_needs_one(api: Api, namespace: str) -> None:
 
 
 @pytest.mark.row("opt.allow-privileged")
-def test_no_container_gets_all_rights_unless_that_is_allowed(api: Api, namespace: str) -> None:
+def test_privileged_containers_require_allow_privileged(api: Api, namespace: str) -> None:
     containers = [{"name": "c", "image": "i", "securityContext": {"privileged": True}}]
 
     text = refused(api, "POST", pods(namespace), pod(containers=containers), code=422)
@@ -474,7 +474,7 @@ def test_no_container_gets_all_rights_unless_that_is_allowed(api: Api, namespace
 
 
 @pytest.mark.row("admission.AlwaysDeny", "admission.NamespaceExists")
-def test_who_always_denies_takes_no_change_and_a_missing_namespace_is_told_before(tmp_path: Path) -> None:
+def test_always_deny_rejects_writes_after_the_namespace_check(tmp_path: Path) -> None:
     server = Server(
         tmp_path,
         "--enable-admission-plugins=NamespaceExists,AlwaysDeny",

@@ -1,4 +1,4 @@
-"""Group versions that extension API servers serve: found, checked, passed on to, and listed with those served here."""
+"""Tests for API aggregation: availability, proxying and discovery of extension API servers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def beyond(pki: Pki) -> Iterator[Extension]:
 
 @pytest.fixture(scope="module")
 def way(beyond: Extension) -> Iterator[ProxyServer]:
-    """What stands for the cluster's network: every address leads to the extension, and is noted."""
+    """Replacement of the cluster network: all addresses lead to the extension and are recorded."""
     with proxy(beyond.server_address[1]) as found:
         yield found
 
@@ -112,7 +112,7 @@ def available(api: Api, name: str = NAMED) -> tuple[str, str, str]:
 
 
 def until(found: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
-    """Return what *found* finds once it is what is wanted."""
+    """Return the result of *found* once it equals the expected one."""
     end = time.monotonic() + SECONDS
     while not wanted(value := found()):
         assert time.monotonic() < end, value
@@ -133,7 +133,7 @@ def freshness(api: Api) -> str:
 
 
 @pytest.mark.row("opt.proxy-client-cert-file", "opt.proxy-client-key-file")
-def test_a_request_goes_on_with_the_caller_in_headers_and_under_a_certificate(server: Server, api: Api) -> None:
+def test_proxied_request_has_identity_headers_and_a_certificate(server: Server, api: Api) -> None:
     forged = {
         "X-Remote-User": "root",
         "x-remote-group": "system:masters",
@@ -167,12 +167,12 @@ def test_a_request_goes_on_with_the_caller_in_headers_and_under_a_certificate(se
     assert json.loads(config["requestheader-allowed-names"]) == ["front-proxy-client"]
 
 
-def test_nobody_without_a_name_gets_through(server: Server) -> None:
+def test_anonymous_requests_are_not_proxied(server: Server) -> None:
     stranger = server.api(None)
     assert stranger.call("GET", f"{THINGS}/echo")[0] in (401, 403)
 
 
-def test_a_watch_is_passed_on_event_by_event(server: Server, api: Api, beyond: Extension) -> None:
+def test_watch_events_are_proxied_individually(server: Server, api: Api, beyond: Extension) -> None:
     beyond.go_on.clear()
     with api.watch(f"{THINGS}?watch=true", seconds=SECONDS) as events:
         assert next(events)["object"]["metadata"]["name"] == "first"
@@ -181,7 +181,7 @@ def test_a_watch_is_passed_on_event_by_event(server: Server, api: Api, beyond: E
         assert next(events, None) is None
 
 
-def test_an_upgrade_becomes_a_tunnel(server: Server) -> None:
+def test_upgraded_connection_is_tunneled(server: Server) -> None:
     url = urlsplit(server.ready["url"])
     context = ssl.create_default_context(cafile=server.ready["caFile"])
     with (
@@ -208,7 +208,7 @@ def test_an_upgrade_becomes_a_tunnel(server: Server) -> None:
 
 
 @pytest.mark.row("opt.aggregator-reject-forwarding-redirect", "opt.enable-aggregator-routing")
-def test_redirects_are_refused_and_the_cluster_ip_is_dialled(server: Server, api: Api, way: ProxyServer) -> None:
+def test_redirects_are_rejected_and_the_cluster_ip_is_used(server: Server, api: Api, way: ProxyServer) -> None:
     way.asked.clear()
     code, headers, text = api.raw("GET", f"{THINGS}/moved")
 
@@ -222,7 +222,7 @@ def test_redirects_are_refused_and_the_cluster_ip_is_dialled(server: Server, api
 
 
 @pytest.mark.row("opt.aggregator-reject-forwarding-redirect", "opt.enable-aggregator-routing")
-def test_redirects_may_be_passed_on_and_endpoints_dialled(
+def test_redirects_may_be_forwarded_and_endpoints_used(
     tmp_path: Path, pki: Pki, pair: tuple[Path, Path], way: ProxyServer
 ) -> None:
     shown = [f"--proxy-client-cert-file={pair[0]}", f"--proxy-client-key-file={pair[1]}"]
@@ -232,10 +232,10 @@ def test_redirects_may_be_passed_on_and_endpoints_dialled(
         code, headers, _ = server.api().raw("GET", f"{THINGS}/moved")
 
         assert (code, headers["location"]) == (302, f"{ROOT}/elsewhere")
-        assert f"{POD_IP}:{POD_PORT}" in way.asked  # besides what the other server asks for now and then
+        assert f"{POD_IP}:{POD_PORT}" in way.asked  # excludes the periodic requests of the other server
 
 
-def test_kubectl_finds_the_resources(server: Server, api: Api, pki: Pki) -> None:
+def test_kubectl_discovers_aggregated_resources(server: Server, api: Api, pki: Pki) -> None:
     until(lambda: freshness(api), lambda value: value == "Current")
     assert server.kubectl("get", "things", "-o", "name").split() == [f"thing.{GROUP}/one", f"thing.{GROUP}/two"]
     assert "one" in server.kubectl("get", "tg")
@@ -266,9 +266,7 @@ def test_kubectl_finds_the_resources(server: Server, api: Api, pki: Pki) -> None
     until(lambda: api.call("GET", METRICS)[0], lambda code: code == 404)
 
 
-def test_the_condition_follows_the_service_its_endpoints_and_the_answers(
-    server: Server, api: Api, beyond: Extension
-) -> None:
+def test_condition_follows_service_endpoints_and_responses(server: Server, api: Api, beyond: Extension) -> None:
     endpoints = "/api/v1/namespaces/default/endpoints/extension"
     assert available(api) == ("True", "Passed", "all checks passed")
     was = api.ok("GET", endpoints)
@@ -303,7 +301,7 @@ def test_the_condition_follows_the_service_its_endpoints_and_the_answers(
     reason_becomes(api, "Passed")
 
 
-def test_a_certificate_that_is_not_that_of_the_service_is_not_believed(server: Server, api: Api, pki: Pki) -> None:
+def test_certificate_of_another_service_is_rejected(server: Server, api: Api, pki: Pki) -> None:
     merge = "application/merge-patch+json"
     stranger = Pki(pki.directory, "stranger-ca")
     right = base64.b64encode(pki.ca_file.read_bytes()).decode()
@@ -329,7 +327,7 @@ def test_a_certificate_that_is_not_that_of_the_service_is_not_believed(server: S
 
 
 @pytest.mark.row("opt.proxy-client-cert-file", "opt.proxy-client-key-file")
-def test_changed_files_are_taken_up_and_webhooks_see_the_certificate(
+def test_client_certificate_is_reloaded_and_sent_to_webhooks(
     server: Server, api: Api, pki: Pki, pair: tuple[Path, Path], beyond: Extension, namespace: str
 ) -> None:
     other = issue(pki.ca, "front-proxy-next", client=True)

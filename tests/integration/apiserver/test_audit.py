@@ -1,4 +1,4 @@
-"""The audit trail of a real server: what is written, where, and what it costs a request."""
+"""Tests for audit logging on a running server: content, backends, and effect on requests."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def policy(path: Path, *rules: dict[str, Any], **more: Any) -> str:
 
 
 class Caller:
-    """Calls a running server as its admin."""
+    """Administrator's client of a running server."""
 
     def __init__(self, running: Running, session: aiohttp.ClientSession, tls: ssl.SSLContext) -> None:
         self.running, self._session, self._tls = running, session, tls
 
     async def __call__(self, method: str, path: str, **more: Any) -> tuple[int, str, Any]:
-        """Return code, Audit-Id and body."""
+        """Return status code, Audit-Id and body."""
         headers = {"Authorization": f"Bearer {self.running.token}", **more.pop("headers", {})}
         url = self.running.url + path
         async with self._session.request(method, url, ssl=self._tls, headers=headers, **more) as response:
@@ -63,7 +63,7 @@ def lines(path: Path, uri: str = "") -> list[dict[str, Any]]:
 
 
 class Receiver:
-    """A server that takes lists of events, or answers with the codes it is given first."""
+    """Audit webhook that accepts event lists, after returning the configured status codes."""
 
     def __init__(self) -> None:
         self.lists: list[dict[str, Any]] = []
@@ -127,7 +127,7 @@ async def until(condition: Any) -> None:
 
 
 @pytest.mark.row("opt.audit-policy-file", "opt.audit-log-path", "opt.audit-log-mode", "opt.audit-log-version")
-async def test_a_request_leaves_its_whole_story(tmp_path: Path) -> None:
+async def test_audit_event_contains_all_fields_of_a_request(tmp_path: Path) -> None:
     log = tmp_path / "new" / "audit.log"
     arguments = (policy(tmp_path / "policy"), f"--audit-log-path={log}", "--audit-log-version=audit.k8s.io/v1")
     async with serving(tmp_path / "data", *arguments) as call:
@@ -135,7 +135,7 @@ async def test_a_request_leaves_its_whole_story(tmp_path: Path) -> None:
         agent = {"User-Agent": "tester", "X-Forwarded-For": "192.0.2.7", "Audit-ID": "my-own"}
         code, audit_id, _ = await call("POST", f"{MAPS}?fieldManager=me", json=body, headers=agent)
         assert (code, audit_id) == (201, "my-own")
-        received, complete = lines(log, MAPS)  # blocking: they are there before the answer is
+        received, complete = lines(log, MAPS)  # blocking: events are written before the response
         code, generated, answer = await call("POST", MAPS, json=body)
         refused = lines(log, MAPS)[-1]
         await call("GET", f"{MAPS}?fieldSelector=metadata.name%3Done")
@@ -173,7 +173,7 @@ async def test_a_request_leaves_its_whole_story(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.audit-policy-file")
-async def test_the_policy_says_what_is_kept(tmp_path: Path) -> None:
+async def test_audit_policy_selects_level_and_stages(tmp_path: Path) -> None:
     log = tmp_path / "audit.log"
     rules = (
         {"level": "None", "nonResourceURLs": ["/healthz*"]},
@@ -204,7 +204,7 @@ async def test_the_policy_says_what_is_kept(tmp_path: Path) -> None:
     assert 'apiserver_audit_level_total{level="Request"} 1' in metrics
 
 
-async def test_a_watch_is_noted_when_it_starts_and_when_it_ends(tmp_path: Path) -> None:
+async def test_watch_is_logged_at_start_and_end(tmp_path: Path) -> None:
     log = tmp_path / "audit.log"
     async with serving(tmp_path / "data", policy(tmp_path / "policy"), f"--audit-log-path={log}") as call:
         await call("GET", f"{MAPS}?watch=1&timeoutSeconds=1")
@@ -213,7 +213,7 @@ async def test_a_watch_is_noted_when_it_starts_and_when_it_ends(tmp_path: Path) 
     assert lines(log, MAPS)[-1]["annotations"]["apiserver.latency.k8s.io/total"].endswith("s")
 
 
-async def test_managed_fields_can_be_left_out(tmp_path: Path) -> None:
+async def test_managed_fields_can_be_omitted(tmp_path: Path) -> None:
     log = tmp_path / "audit.log"
     arguments = (policy(tmp_path / "policy", omitManagedFields=True), f"--audit-log-path={log}")
     async with serving(tmp_path / "data", *arguments) as call:
@@ -225,7 +225,7 @@ async def test_managed_fields_can_be_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.audit-log-format", "opt.audit-log-path")
-async def test_the_older_format_is_a_line_of_text(tmp_path: Path) -> None:
+async def test_legacy_format_is_text(tmp_path: Path) -> None:
     log = tmp_path / "audit.log"
     arguments = (policy(tmp_path / "policy"), f"--audit-log-path={log}", "--audit-log-format=legacy")
     async with serving(tmp_path / "data", *arguments) as call:
@@ -237,7 +237,7 @@ async def test_the_older_format_is_a_line_of_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.audit-log-maxsize", "opt.audit-log-maxbackup", "opt.audit-log-compress")
-async def test_full_files_are_put_aside_compressed_and_few(tmp_path: Path) -> None:
+async def test_full_files_are_rotated_compressed_and_limited(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "audit.log"
     arguments = ["--audit-log-maxsize=1", "--audit-log-maxbackup=2", "--audit-log-compress"]
     rule = {"level": "Request"}
@@ -257,7 +257,7 @@ async def test_full_files_are_put_aside_compressed_and_few(tmp_path: Path) -> No
 
 @pytest.mark.row("opt.audit-log-maxage")
 @pytest.mark.parametrize("days", [30, 0])
-async def test_old_files_go_after_their_days(tmp_path: Path, days: int) -> None:
+async def test_old_files_are_deleted_by_age(tmp_path: Path, days: int) -> None:
     old = tmp_path / "logs" / "audit-2020-01-01T00-00-00.000.log"
     old.parent.mkdir()
     old.write_text("old\n")
@@ -272,7 +272,7 @@ async def test_old_files_go_after_their_days(tmp_path: Path, days: int) -> None:
 
 @pytest.mark.row("opt.audit-webhook-config-file", "opt.audit-webhook-mode", "opt.audit-webhook-version")
 @pytest.mark.row("opt.audit-webhook-batch-max-size", "opt.audit-webhook-batch-max-wait")
-async def test_a_webhook_gets_full_batches_at_once_and_the_rest_in_time(tmp_path: Path) -> None:
+async def test_webhook_receives_full_batches_immediately(tmp_path: Path) -> None:
     with receiving() as receiver:
         arguments = [
             policy(tmp_path / "policy", {"level": "Metadata"}),
@@ -288,7 +288,7 @@ async def test_a_webhook_gets_full_batches_at_once_and_the_rest_in_time(tmp_path
             await until(lambda: len(receiver.items) == 6)
             assert [len(one["items"]) for one in receiver.lists] == [4, 2]
             await call("GET", "/version")
-    assert receiver.items[-1]["requestURI"] == "/version"  # what was left is sent before the end
+    assert receiver.items[-1]["requestURI"] == "/version"  # remaining events are sent at shutdown
     first = receiver.lists[0]
     assert list(first) == ["kind", "apiVersion", "metadata", "items"]
     assert (first["kind"], first["apiVersion"]) == ("EventList", "audit.k8s.io/v1")
@@ -299,7 +299,7 @@ async def test_a_webhook_gets_full_batches_at_once_and_the_rest_in_time(tmp_path
 
 
 @pytest.mark.row("opt.audit-webhook-initial-backoff")
-async def test_a_webhook_is_tried_again_and_given_up_after_five_attempts(tmp_path: Path) -> None:
+async def test_webhook_is_retried_up_to_five_attempts(tmp_path: Path) -> None:
     rule = {"level": "Metadata", "nonResourceURLs": ["/version"]}
     with receiving() as receiver:
         receiver.codes = [500, 400, 503, 429]
@@ -323,7 +323,7 @@ async def test_a_webhook_is_tried_again_and_given_up_after_five_attempts(tmp_pat
 
 @pytest.mark.row("opt.audit-webhook-mode", "opt.audit-log-mode")
 @pytest.mark.parametrize(("mode", "code"), [("blocking-strict", 500), ("blocking", 200), ("batch", 200)])
-async def test_only_a_strict_backend_that_fails_fails_requests(tmp_path: Path, mode: str, code: int) -> None:
+async def test_only_blocking_strict_failures_fail_requests(tmp_path: Path, mode: str, code: int) -> None:
     with receiving() as receiver:
         receiver.codes = [500] * 1000
         arguments = [
@@ -344,7 +344,7 @@ async def test_only_a_strict_backend_that_fails_fails_requests(tmp_path: Path, m
 
 @pytest.mark.row("opt.audit-webhook-truncate-enabled", "opt.audit-webhook-truncate-max-event-size")
 @pytest.mark.row("opt.audit-webhook-truncate-max-batch-size")
-async def test_events_that_are_too_large_lose_their_objects_and_batches_are_split(tmp_path: Path) -> None:
+async def test_large_events_are_truncated_and_batches_split(tmp_path: Path) -> None:
     rule = {"level": "Request", "verbs": ["create"]}
     with receiving() as receiver:
         arguments = [
@@ -368,7 +368,7 @@ async def test_events_that_are_too_large_lose_their_objects_and_batches_are_spli
     assert 'apiserver_audit_error_total{plugin="truncate"} 1' in metrics
 
 
-async def test_a_start_with_files_that_are_no_good_fails(tmp_path: Path) -> None:
+async def test_invalid_files_prevent_start(tmp_path: Path) -> None:
     good = policy(tmp_path / "policy")
     for arguments, message in (
         ([f"--audit-policy-file={tmp_path}/nope", "--audit-log-path=-"], "loading audit policy file"),

@@ -1,4 +1,4 @@
-"""Every way to say who one is, over TLS, at one server that knows them all."""
+"""Tests for all authentication methods over TLS."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ ISSUERS = ("https://sa.example", "https://old.example")
 
 
 class Site:
-    """A server, the services it asks, and the authorities that it knows.
+    """Server with its external services and CAs.
 
-    PROVIDER in an argument stands for the address of those services.
+    PROVIDER in an argument is replaced by the address of the services.
     """
 
     def __init__(self, directory: Path, *more: str) -> None:
@@ -102,7 +102,7 @@ class Site:
     def ask(
         self, token: str = "", *, pair: KeyPair | None = None, headers: dict[str, str] | None = None, path: str = SELF
     ) -> tuple[int, Any]:
-        """Return the answer to one request on a connection of its own."""
+        """Return the response to one request on a separate connection."""
         context = ssl.create_default_context(cafile=self.server.ready["caFile"])
         if pair is not None:
             write_private(self.directory / "pair.pem", pair.key + pair.certificate)
@@ -121,7 +121,7 @@ class Site:
             connection.close()
 
     def who(self, token: str = "", **options: Any) -> Any:
-        """Return the user that the server takes the caller for, or the code of its refusal."""
+        """Return the authenticated user, or the status code of the error."""
         code, answer = self.ask(token, **options)
         return answer["status"]["userInfo"] if code == 201 else code
 
@@ -148,7 +148,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.row("opt.client-ca-file")
-def test_a_client_certificate_beats_a_token(site: Site) -> None:
+def test_client_certificate_takes_precedence_over_a_token(site: Site) -> None:
     pair = issue(site.clients, "carol", organizations=["dev"], client=True)
 
     for token in ("", "filetoken", "wrong"):
@@ -156,7 +156,7 @@ def test_a_client_certificate_beats_a_token(site: Site) -> None:
 
 
 @pytest.mark.row("opt.client-ca-file")
-def test_a_certificate_that_is_no_good_does_not_stop_a_token(site: Site) -> None:
+def test_token_is_used_if_the_certificate_is_invalid(site: Site) -> None:
     expired = issue(site.clients, "carol", client=True, days=-0.02)  # type: ignore[arg-type]
     foreign = issue(generate_ca("clients"), "carol", client=True)
     for_servers = issue(site.clients, "carol", server=True)
@@ -168,7 +168,7 @@ def test_a_certificate_that_is_no_good_does_not_stop_a_token(site: Site) -> None
 
 
 @pytest.mark.row("opt.client-ca-file")
-def test_a_certificate_may_bring_those_between_it_and_its_authority(site: Site) -> None:
+def test_intermediate_certificates_are_accepted(site: Site) -> None:
     between = generate_ca("between")
     signed = _signed_authority(site.clients, between)
     pair = issue(between, "carol", client=True)
@@ -178,7 +178,7 @@ def test_a_certificate_may_bring_those_between_it_and_its_authority(site: Site) 
 
 
 def _signed_authority(ca: KeyPair, other: KeyPair) -> bytes:
-    """Return the certificate of the authority *other* as *ca* signs it."""
+    """Return the certificate of the CA *other*, signed by *ca*."""
     parent, own = (x509.load_pem_x509_certificate(pair.certificate) for pair in (ca, other))
     builder = x509.CertificateBuilder(
         parent.subject, own.subject, own.public_key(), 7, own.not_valid_before_utc, own.not_valid_after_utc
@@ -188,7 +188,7 @@ def _signed_authority(ca: KeyPair, other: KeyPair) -> bytes:
 
 
 @pytest.mark.row("opt.client-ca-file")
-def test_a_changed_bundle_is_taken_up(otherwise: Site) -> None:
+def test_changed_ca_bundle_is_reloaded(otherwise: Site) -> None:
     old, other = issue(otherwise.clients, "carol", client=True), generate_ca("other")
     new = issue(other, "dan", client=True)
     assert (otherwise.who(pair=old)["username"], otherwise.who(pair=new)) == ("carol", 401)
@@ -213,7 +213,7 @@ def test_a_changed_bundle_is_taken_up(otherwise: Site) -> None:
     "opt.requestheader-group-headers",
     "opt.requestheader-extra-headers-prefix",
 )
-def test_a_proxy_speaks_for_others_and_nobody_else_does(site: Site) -> None:
+def test_only_the_proxy_may_set_identity_headers(site: Site) -> None:
     headers = {"X-Remote-User": "dave", "X-Remote-Group": "dev", "X-Remote-Extra-Team": "a"}
     front = issue(site.proxies, "front", client=True)
 
@@ -232,7 +232,7 @@ def test_a_proxy_speaks_for_others_and_nobody_else_does(site: Site) -> None:
 
 
 @pytest.mark.row("opt.token-auth-file")
-def test_tokens_of_the_file(site: Site) -> None:
+def test_token_file_authenticates_users(site: Site) -> None:
     user = {"username": "frank", "uid": "u-frank", "groups": ["dev", "ops", "system:authenticated"]}
 
     assert site.who("filetoken") == user
@@ -240,7 +240,7 @@ def test_tokens_of_the_file(site: Site) -> None:
 
 
 @pytest.mark.row("opt.enable-bootstrap-token-auth")
-def test_bootstrap_tokens_come_and_go_with_their_secret(site: Site) -> None:
+def test_bootstrap_token_is_valid_while_its_secret_exists(site: Site) -> None:
     admin, collection = site.server.api(), "/api/v1/namespaces/kube-system/secrets"
     data = {
         "token-id": "abcdef",
@@ -264,7 +264,7 @@ def test_bootstrap_tokens_come_and_go_with_their_secret(site: Site) -> None:
     "opt.authentication-token-webhook-config-file",
     "opt.authentication-token-webhook-version",
 )
-def test_a_remote_service_knows_tokens(site: Site) -> None:
+def test_token_webhook_authenticates_users(site: Site) -> None:
     user = {"username": "rita", "uid": "u-rita", "groups": ["far", "system:authenticated"], "extra": {"k": ["v"]}}
 
     assert site.who("remote-1") == user
@@ -286,7 +286,7 @@ def test_a_remote_service_knows_tokens(site: Site) -> None:
     "opt.oidc-groups-prefix",
     "opt.oidc-signing-algs",
 )
-def test_tokens_of_a_provider(site: Site) -> None:
+def test_oidc_tokens_authenticate_users(site: Site) -> None:
     until = time.monotonic() + 15
     while (found := site.who(site.oidc_token(groups=["dev"]))) == 401:
         assert time.monotonic() < until, "the provider was not found"
@@ -305,7 +305,7 @@ def test_tokens_of_a_provider(site: Site) -> None:
     "opt.service-account-max-token-expiration",
     "opt.api-audiences",
 )
-def test_accounts_have_tokens_of_the_configured_issuer(site: Site) -> None:
+def test_service_account_tokens_have_the_configured_issuer(site: Site) -> None:
     admin = site.server.api()
     code, headers, body = admin.raw("POST", ACCOUNT, {"spec": {"expirationSeconds": 10000}})
     asked = json.loads(body)
@@ -332,7 +332,7 @@ def test_accounts_have_tokens_of_the_configured_issuer(site: Site) -> None:
     assert admin.ok("GET", "/.well-known/openid-configuration")["issuer"] == ISSUERS[0]
 
 
-def test_reviews_are_for_the_audiences_asked_about(site: Site) -> None:
+def test_token_review_checks_the_requested_audiences(site: Site) -> None:
     admin = site.server.api()
     token = admin.ok("POST", ACCOUNT, {"spec": {"audiences": ["vault", "https://api.example"]}})["status"]["token"]
 
@@ -350,7 +350,7 @@ def test_reviews_are_for_the_audiences_asked_about(site: Site) -> None:
 
 
 @pytest.mark.row("opt.anonymous-auth")
-def test_nobody_is_anonymous_and_wrong_credentials_are_not(site: Site) -> None:
+def test_missing_credentials_are_anonymous_and_invalid_rejected(site: Site) -> None:
     assert site.ask(path="/version")[0] == 200
     assert site.ask(path="/api")[0] == 403
     for path in ("/version", "/api"):
@@ -358,14 +358,14 @@ def test_nobody_is_anonymous_and_wrong_credentials_are_not(site: Site) -> None:
         assert site.ask("x" * 7000, path=path)[0] == 401
 
 
-def test_browsers_bring_the_token_as_a_sub_protocol(site: Site) -> None:
+def test_token_is_read_from_websocket_subprotocols(site: Site) -> None:
     hidden = base64.urlsafe_b64encode(b"filetoken").decode().rstrip("=")
     protocols = f"base64url.bearer.authorization.k8s.io.{hidden}, v4.channel.k8s.io"
 
     assert site.who(headers={"Sec-WebSocket-Protocol": protocols})["username"] == "frank"
 
 
-def test_the_admin_may_act_as_others_and_others_may_not(site: Site) -> None:
+def test_impersonation_requires_permission(site: Site) -> None:
     admin = site.server.ready["token"]
 
     assert site.who(admin, headers={"Impersonate-User": "alice", "Impersonate-Group": "dev"}) == {
@@ -384,7 +384,7 @@ def test_the_admin_may_act_as_others_and_others_may_not(site: Site) -> None:
     assert site.ask(admin, headers={"Impersonate-User": "alice"}, path="/api/v1/nodes")[0] == 403
 
 
-# A server that is told otherwise
+# Server with other options.
 
 
 CONFIG = {
@@ -412,7 +412,7 @@ GATES = (
 
 
 class _Otherwise(Site):
-    """A site with a file of authenticators, and with what is on by default switched off and the other way round."""
+    """Server with an authentication configuration file and inverted default options."""
 
     def _play(self) -> None:
         super()._play()
@@ -446,7 +446,7 @@ def otherwise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.row("opt.authentication-config", "gate.StructuredAuthenticationConfiguration")
-def test_a_file_describes_whose_tokens_are_believed(otherwise: Site) -> None:
+def test_authentication_configuration_defines_accepted_tokens(otherwise: Site) -> None:
     until = time.monotonic() + 15
     while (found := otherwise.who(otherwise.oidc_token(roles=["dev"], team="t"))) == 401:
         assert time.monotonic() < until, "the provider was not found"
@@ -458,14 +458,14 @@ def test_a_file_describes_whose_tokens_are_believed(otherwise: Site) -> None:
 
 
 @pytest.mark.row("opt.anonymous-auth")
-def test_nobody_without_credentials_is_let_in(otherwise: Site) -> None:
+def test_anonymous_requests_are_rejected(otherwise: Site) -> None:
     for path in ("/version", "/healthz", "/api"):
         assert otherwise.ask(path=path)[0] == 401
     assert otherwise.ask("filetoken", path="/version")[0] == 200
 
 
 @pytest.mark.row("opt.authentication-token-webhook-cache-ttl")
-def test_without_a_time_to_live_the_service_is_asked_again(otherwise: Site) -> None:
+def test_zero_cache_ttl_calls_the_webhook_each_time(otherwise: Site) -> None:
     for _ in range(2):
         assert otherwise.who("unknown-2") == 401
 
@@ -484,7 +484,7 @@ def _pod(site: Site, account: str = "default") -> Any:
     "gate.ServiceAccountTokenNodeBindingValidation",
     "gate.ServiceAccountTokenPodNodeInfo",
 )
-def test_what_tokens_for_pods_and_nodes_tell(site: Site, otherwise: Site) -> None:
+def test_bound_tokens_add_pod_and_node_extras(site: Site, otherwise: Site) -> None:
     def issue_for(place: Site, kind: str, name: str) -> tuple[int, Any]:
         reference = {"apiVersion": "v1", "kind": kind, "name": name}
         spec = {"expirationSeconds": 3607, "boundObjectRef": reference}
@@ -512,7 +512,7 @@ def test_what_tokens_for_pods_and_nodes_tell(site: Site, otherwise: Site) -> Non
 
 
 @pytest.mark.row("opt.service-account-lookup")
-def test_tokens_of_secrets_are_looked_up_unless_told_otherwise(site: Site, otherwise: Site) -> None:
+def test_legacy_token_lookup_can_be_disabled(site: Site, otherwise: Site) -> None:
     prefix = "kubernetes.io/serviceaccount/"
     claims = {
         "iss": "kubernetes/serviceaccount",
@@ -528,7 +528,7 @@ def test_tokens_of_secrets_are_looked_up_unless_told_otherwise(site: Site, other
 
 
 @pytest.mark.row("gate.LegacyServiceAccountTokenCleanUp")
-def test_tokens_of_secrets_are_good_until_they_are_marked(site: Site) -> None:
+def test_legacy_tokens_are_valid_until_marked_invalid(site: Site) -> None:
     admin, prefix = site.server.api(), "kubernetes.io/serviceaccount/"
     account = admin.ok("GET", "/api/v1/namespaces/default/serviceaccounts/default")
     claims = {

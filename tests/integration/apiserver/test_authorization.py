@@ -1,4 +1,4 @@
-"""Who may, over TLS: roles and nodes at one server, then each other mode at one of its own."""
+"""Tests for authorization over TLS: RBAC and Node on one server, other modes on separate ones."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def serving(directory: Path, *arguments: str) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with roles and the node graph."""
+    """Server with RBAC and Node authorization."""
     with serving(tmp_path_factory.mktemp("roles"), "--authorization-mode=Node,RBAC") as server:
         yield server
 
 
 @pytest.fixture
 def as_(site: Server) -> Iterator[Callable[[str], Api]]:
-    """Clients by token."""
+    """Factory of clients with a token."""
     clients: list[Api] = []
 
     def client(token: str) -> Api:
@@ -70,7 +70,7 @@ def as_(site: Server) -> Iterator[Callable[[str], Api]]:
 
 
 def audit_notes(directory: Path, uri: str) -> dict[str, str]:
-    """Return those of the newest audit event about *uri*."""
+    """Return the annotations of the latest audit event for *uri*."""
     lines = (directory / "audit.log").read_text().splitlines()
     found = [event for event in map(json.loads, lines) if event["requestURI"] == uri]
     answer: dict[str, str] = found[-1]["annotations"]
@@ -83,7 +83,7 @@ def secret_pod(name: str, secret: str) -> dict[str, Any]:
 
 
 @pytest.mark.row("opt.authorization-mode")
-def test_a_binding_holds_at_once_and_the_audit_trail_tells_why(site: Server, as_: Callable[[str], Api]) -> None:
+def test_binding_applies_immediately_and_audit_has_the_reason(site: Server, as_: Callable[[str], Api]) -> None:
     admin, alice = as_(""), as_("alice")
     uri = f"{PODS}?limit=7"
     code, refused = alice.call("GET", uri)
@@ -116,7 +116,7 @@ def test_a_binding_holds_at_once_and_the_audit_trail_tells_why(site: Server, as_
 
 
 @pytest.mark.row("opt.authorization-mode")
-def test_a_node_reads_what_its_pods_need(as_: Callable[[str], Api]) -> None:
+def test_node_reads_only_objects_of_its_pods(as_: Callable[[str], Api]) -> None:
     admin, node = as_(""), as_("node1")
     secrets = "/api/v1/namespaces/default/secrets"
     for name in ("mine", "other"):
@@ -134,7 +134,7 @@ def test_a_node_reads_what_its_pods_need(as_: Callable[[str], Api]) -> None:
     assert node.call("GET", f"{secrets}/mine")[0] == 403
 
 
-def test_access_reviews_say_what_would_be_decided(as_: Callable[[str], Api]) -> None:
+def test_access_reviews_return_the_decision(as_: Callable[[str], Api]) -> None:
     admin, bob = as_(""), as_("bob")
     ask = {"spec": {"user": "u", "groups": ["system:monitoring"], "nonResourceAttributes": {"path": "/metrics"}}}
     ask["spec"]["nonResourceAttributes"]["verb"] = "get"  # type: ignore[index]
@@ -181,7 +181,7 @@ def test_access_reviews_say_what_would_be_decided(as_: Callable[[str], Api]) -> 
         ),
     ],
 )
-def test_what_is_wrong_with_a_review_is_told(
+def test_invalid_review_reports_every_error(
     as_: Callable[[str], Api], plural: str, spec: dict[str, Any], message: str
 ) -> None:
     code, answer = as_("").call("POST", f"{REVIEWS}/{plural}", {"spec": spec})
@@ -191,7 +191,7 @@ def test_what_is_wrong_with_a_review_is_told(
     assert "kind" not in answer["details"]
 
 
-def test_callers_can_list_their_own_rules(as_: Callable[[str], Api]) -> None:
+def test_rules_review_lists_the_rules_of_the_user(as_: Callable[[str], Api]) -> None:
     bob, node = as_("bob"), as_("node1")
     path = f"{REVIEWS}/selfsubjectrulesreviews"
 
@@ -250,7 +250,7 @@ def test_callers_can_list_their_own_rules(as_: Callable[[str], Api]) -> None:
         ),
     ],
 )
-def test_roles_and_bindings_are_checked(
+def test_invalid_roles_and_bindings_are_rejected(
     as_: Callable[[str], Api], path: str, body: dict[str, Any], message: str
 ) -> None:
     code, answer = as_("").call("POST", f"{RBAC}/{path}", {"metadata": {"name": "wrong"}, **body})
@@ -259,7 +259,7 @@ def test_roles_and_bindings_are_checked(
     assert answer["message"] == f'{answer["details"]["kind"]}.rbac.authorization.k8s.io "wrong" is invalid: {message}'
 
 
-def test_a_binding_stays_with_its_role(as_: Callable[[str], Api]) -> None:
+def test_role_ref_is_immutable(as_: Callable[[str], Api]) -> None:
     admin = as_("")
     binding = {"metadata": {"name": "stays"}, "roleRef": {"kind": "ClusterRole", "name": "view"}}
     admin.ok("POST", f"{RBAC}/clusterrolebindings", binding)
@@ -274,7 +274,7 @@ def test_a_binding_stays_with_its_role(as_: Callable[[str], Api]) -> None:
     )
 
 
-def test_nobody_gives_away_what_they_do_not_have(as_: Callable[[str], Api]) -> None:
+def test_privilege_escalation_is_rejected(as_: Callable[[str], Api]) -> None:
     admin, bob = as_(""), as_("bob")
     manage = {"verbs": ["create", "update", "patch"], "apiGroups": [GROUP["apiGroup"]], "resources": ["*"]}
     read = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
@@ -320,7 +320,7 @@ def test_nobody_gives_away_what_they_do_not_have(as_: Callable[[str], Api]) -> N
     bob.ok("POST", f"{RBAC}/namespaces/default/rolebindings", root)
 
 
-def test_kubectl_knows_roles_and_rights(site: Server) -> None:
+def test_kubectl_creates_roles_and_checks_permissions(site: Server) -> None:
     site.kubectl("create", "role", "pod-reader", "--verb=get,list", "--resource=pods")
     site.kubectl("create", "rolebinding", "pod-reader", "--role=pod-reader", "--user=carol")
 
@@ -331,7 +331,7 @@ def test_kubectl_knows_roles_and_rights(site: Server) -> None:
 
 
 @pytest.mark.row("opt.authorization-mode")
-def test_roles_that_were_changed_are_completed_at_the_next_start(tmp_path: Path) -> None:
+def test_default_roles_are_reconciled_at_startup(tmp_path: Path) -> None:
     path = f"{RBAC}/clusterroles/system:discovery"
     with serving(tmp_path, "--authorization-mode=RBAC") as server:
         admin = server.api()
@@ -347,11 +347,11 @@ def test_roles_that_were_changed_are_completed_at_the_next_start(tmp_path: Path)
         assert server.api("bob").call("GET", "/api")[0] == 200
 
 
-# The other modes
+# Other modes.
 
 
 @pytest.mark.row("opt.authorization-mode")
-async def test_without_a_mode_everybody_known_may_do_everything_and_nobody_else_anything(tmp_path: Path) -> None:
+async def test_default_mode_allows_authenticated_users_only(tmp_path: Path) -> None:
     options = parse([f"--data-dir={tmp_path}", "--bind-address=127.0.0.1", "--secure-port=0"])
     running = await startup.start(options)
 
@@ -373,7 +373,7 @@ async def test_without_a_mode_everybody_known_may_do_everything_and_nobody_else_
 
 
 @pytest.mark.row("opt.authorization-mode", "opt.authorization-policy-file")
-def test_a_policy_file_and_a_last_word_of_refusal(tmp_path: Path) -> None:
+def test_abac_policy_followed_by_always_deny(tmp_path: Path) -> None:
     policy = tmp_path / "policy.jsonl"
     spec = {"user": "bob", "namespace": "*", "resource": "pods", "apiGroup": "", "readonly": True}
     line = {"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": spec}
@@ -406,7 +406,7 @@ def connection(directory: Path, provider: Provider) -> Path:
 
 
 def decide(review: Any) -> tuple[int, Any]:
-    """Answer as a service that lets bob look, has nothing against nodes, and has never heard of what breaks."""
+    """Respond as a webhook that lets bob read, has no opinion on nodes, and fails for other requests."""
     about = review["spec"].get("resourceAttributes") or {}
     if about.get("resource") == "broken":
         return 400, {}
@@ -424,7 +424,7 @@ def decide(review: Any) -> tuple[int, Any]:
     "opt.authorization-webhook-cache-unauthorized-ttl",
 )
 @pytest.mark.parametrize(("good_for", "bad_for", "times"), [("1h", "0s", 3), ("0s", "1h", 4)])
-def test_a_service_decides(tmp_path: Path, good_for: str, bad_for: str, times: int) -> None:
+def test_webhook_authorizes_requests(tmp_path: Path, good_for: str, bad_for: str, times: int) -> None:
     provider = Provider(tmp_path)
     provider.paths["/authorize"] = decide
     arguments = (
@@ -461,7 +461,7 @@ def test_a_service_decides(tmp_path: Path, good_for: str, bad_for: str, times: i
 
 
 @pytest.mark.row("opt.authorization-config")
-def test_a_file_of_authorizers_decides(tmp_path: Path) -> None:
+def test_authorization_configuration_authorizes_requests(tmp_path: Path) -> None:
     provider = Provider(tmp_path)
     provider.paths["/authorize"] = decide
     hook = {

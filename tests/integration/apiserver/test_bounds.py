@@ -1,4 +1,4 @@
-"""Nobody gets more of the server than is meant for one: large, deep and slow requests end, and others go on."""
+"""Tests for limits: large, nested and slow requests end without affecting others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 
 class Site:
-    """A server in this process, its admin's client, and bare connections to it."""
+    """Server in the test process, an administrator's client, and raw connections."""
 
     def __init__(self, running: startup.Running, session: aiohttp.ClientSession) -> None:
         self.running, self.session = running, session
@@ -42,7 +42,7 @@ class Site:
         if isinstance(body, dict):
             data, named = json.dumps(body).encode(), {"Content-Type": "application/json"} | named
         if isinstance(data, bytes):
-            data = io.BytesIO(data)  # the client warns of long bytes
+            data = io.BytesIO(data)  # the client warns about long bodies
         url = self.running.url + path
         async with self.session.request(method, url, ssl=self.tls, data=data, headers=named) as response:
             return response.status, await response.read()
@@ -68,7 +68,7 @@ class Site:
 
     @property
     def connections(self) -> int:
-        """How many connections the server holds."""
+        """Return the number of open connections."""
         return self.running.listener.connections
 
 
@@ -91,7 +91,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
-    """Return what comes until the other side is gone."""
+    """Return received bytes until the connection is closed."""
     found = b""
     async with asyncio.timeout(20):
         with contextlib.suppress(ConnectionError, ssl.SSLError):
@@ -100,7 +100,7 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
     return found
 
 
-async def test_bodies_over_three_mebibytes_are_refused_however_they_come(site: Site) -> None:
+async def test_bodies_over_three_mebibytes_are_rejected(site: Site) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(5):
             yield b"x" * MIB
@@ -116,7 +116,7 @@ async def test_bodies_over_three_mebibytes_are_refused_however_they_come(site: S
     ("version", "connection", "stays"),
     [("1.1", "", True), ("1.1", "close", False), ("1.0", "", False), ("1.0", "keep-alive", True)],
 )
-async def test_every_form_of_http_1_gets_whole_answers_in_order(
+async def test_http_1_requests_get_complete_responses_in_order(
     site: Site, version: str, connection: str, *, stays: bool
 ) -> None:
     def asked(method: str, path: str, last: str) -> bytes:
@@ -125,7 +125,7 @@ async def test_every_form_of_http_1_gets_whole_answers_in_order(
 
     async with site.connection() as (reader, writer):
         writer.write(asked("GET", "/version", connection))
-        if stays:  # the next ones do not wait for the first one's answer
+        if stays:  # the next requests are sent before the first response
             writer.write(asked("HEAD", "/version", connection))
             writer.write(asked("GET", "/api/v1/namespaces/none", "close"))
         text = await ended(reader)
@@ -139,7 +139,7 @@ async def test_every_form_of_http_1_gets_whole_answers_in_order(
         return
     head, _, last = rest[length:].partition(b"\r\n\r\n")
     assert head.startswith(f"HTTP/{version} 200 OK\r\n".encode())
-    assert last.startswith(f"HTTP/{version} 404 Not Found\r\n".encode())  # no body between them
+    assert last.startswith(f"HTTP/{version} 404 Not Found\r\n".encode())  # there is no body between the responses
     assert json.loads(last.partition(b"\r\n\r\n")[2])["code"] == 404
 
 
@@ -167,7 +167,7 @@ MANAGED = b'{"metadata":{"name":"m","managedFields":[{"fieldsV1":%s}]}}' % (b'{"
         ("PATCH", "application/apply-patch+yaml", b"{a: " * DEEP),
     ],
 )
-async def test_what_is_nested_without_end_is_refused(site: Site, method: str, content_type: str, body: bytes) -> None:
+async def test_deeply_nested_bodies_are_rejected(site: Site, method: str, content_type: str, body: bytes) -> None:
     await site.ok("POST", MAPS, {"metadata": {"name": "m"}})
     path = MAPS if method == "POST" else f"{MAPS}/m?fieldManager=x"
 
@@ -177,7 +177,7 @@ async def test_what_is_nested_without_end_is_refused(site: Site, method: str, co
     assert (await site.ok("GET", f"{MAPS}/m"))["metadata"]["name"] == "m"
 
 
-async def test_warnings_are_few_however_much_is_unknown(site: Site) -> None:
+async def test_warnings_are_limited(site: Site) -> None:
     strange = {"metadata": {"name": "strange"}} | {f"unknown{number}": 1 for number in range(20_000)}
     url, body = site.running.url + MAPS, json.dumps(strange).encode()
     headers = {"Content-Type": "application/json"}
@@ -190,7 +190,7 @@ async def test_warnings_are_few_however_much_is_unknown(site: Site) -> None:
     assert len(told) == 100
 
 
-async def test_compressed_bodies_are_taken_as_they_are(site: Site) -> None:
+async def test_compressed_bodies_are_not_decompressed(site: Site) -> None:
     bomb = gzip.compress(b'{"metadata":{"name":"z"}}' + b" " * (64 * MIB))
 
     code, body = await site.call("POST", MAPS, bomb, Content_Encoding="gzip", Content_Type="application/json")
@@ -209,23 +209,23 @@ async def test_compressed_bodies_are_taken_as_they_are(site: Site) -> None:
         b"X-Folded: a" + b"\r\n b" * 100_000,
     ],
 )
-async def test_a_head_without_end_is_cut_off(site: Site, more: bytes) -> None:
+async def test_endless_headers_close_the_connection(site: Site, more: bytes) -> None:
     async with site.connection() as (reader, writer):
         writer.write(site.head("GET", MAPS) + more)
 
         assert b" 400 " in (await ended(reader)).partition(b"\r\n")[0]
 
 
-async def test_a_long_token_or_query_fits(site: Site) -> None:
+async def test_long_token_and_query_are_accepted(site: Site) -> None:
     code, _ = await site.call("GET", f"{MAPS}?labelSelector={','.join(['a'] * 15_000)}", X_Long="a" * 15_000)
     assert code == 200
 
 
-async def test_who_never_ends_the_head_or_the_body_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_incomplete_requests_time_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "IDLE_SECONDS", 1.0)
     async with serving(tmp_path / "data", "--request-timeout=300ms") as site:
         async with site.connection() as (reader, writer), site.connection() as (other, nothing):
-            writer.write(site.head("GET", MAPS))  # and never the empty line
+            writer.write(site.head("GET", MAPS))  # without the empty line
             trickle = asyncio.create_task(_trickle(writer))
             assert await ended(reader) == b""
             trickle.cancel()
@@ -242,7 +242,7 @@ async def _trickle(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.1)
 
 
-async def test_who_never_reads_a_long_answer_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_never_reads_is_disconnected(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(response_writer, "STALLED_SECONDS", 0.3)
     for number in range(12):
         await site.ok("POST", MAPS, {"metadata": {"name": f"m{number}"}, "data": {"k": "x" * (MIB - 1000)}})
@@ -258,7 +258,7 @@ async def test_who_never_reads_a_long_answer_is_cut_off(site: Site, monkeypatch:
                     await asyncio.sleep(0.05)
 
 
-async def test_one_watcher_that_never_reads_holds_up_none_of_a_hundred(site: Site) -> None:
+async def test_stalled_watcher_does_not_delay_others(site: Site) -> None:
     changes, padding = 40, "x" * (64 << 10)
     async with site.connection() as (_, writer):
         writer.transport.pause_reading()
@@ -273,7 +273,7 @@ async def test_one_watcher_that_never_reads_holds_up_none_of_a_hundred(site: Sit
 
 
 async def _watch(site: Site, changes: int) -> list[str]:
-    """Return the names that a watch tells, in the order of the changes."""
+    """Return the names in the events of a watch, in order."""
     found: list[str] = []
     url = f"{site.running.url}{MAPS}?watch=1"
     async with asyncio.timeout(60), site.session.get(url, ssl=site.tls) as response:
@@ -287,7 +287,7 @@ async def _watch(site: Site, changes: int) -> list[str]:
     return found
 
 
-async def test_a_thousand_connections_that_ask_nothing_leave_the_server_usable(
+async def test_thousand_idle_connections_leave_the_server_usable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "IDLE_SECONDS", 2.0)
@@ -306,7 +306,7 @@ async def test_a_thousand_connections_that_ask_nothing_leave_the_server_usable(
 
 @asynccontextmanager
 async def bare(site: Site, count: int) -> AsyncIterator[list[asyncio.StreamReader]]:
-    """Yield connections on which nobody begins to speak."""
+    """Yield connections without a TLS handshake."""
     pairs = [await asyncio.open_connection(site.host, site.port) for _ in range(count)]
     try:
         yield [reader for reader, _ in pairs]
@@ -318,7 +318,7 @@ async def bare(site: Site, count: int) -> AsyncIterator[list[asyncio.StreamReade
                 await writer.wait_closed()
 
 
-async def test_who_never_shakes_hands_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_handshake_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", 0.5)
     async with serving(tmp_path / "data") as site, bare(site, 3) as readers:
         assert await asyncio.gather(*(ended(reader) for reader in readers)) == [b""] * 3
@@ -327,7 +327,7 @@ async def test_who_never_shakes_hands_is_left(tmp_path: Path, monkeypatch: pytes
         assert b"\napiserver_tls_handshake_errors_total 3\n" in page
 
 
-async def test_handshakes_that_take_long_give_way_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_handshakes_are_closed_for_new_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "MAX_HANDSHAKES", 4)
     monkeypatch.setattr(listener, "HURRIED_SECONDS", 0.2)
     monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", 3600.0)
@@ -341,7 +341,7 @@ async def test_handshakes_that_take_long_give_way_to_others(tmp_path: Path, monk
         await asyncio.gather(*gone, return_exceptions=True)
 
 
-async def test_of_too_many_connections_the_idle_give_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connections_are_closed_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "MAX_CONNECTIONS", 10)
     async with serving(tmp_path / "data") as site, contextlib.AsyncExitStack() as stack:
         watching, watcher = await stack.enter_async_context(site.connection())
@@ -357,9 +357,7 @@ async def test_of_too_many_connections_the_idle_give_way(tmp_path: Path, monkeyp
         assert b'"seen"' in await asyncio.wait_for(watching.readuntil(b'"seen"'), 20)
 
 
-async def test_who_speaks_something_else_is_told_so_and_fills_no_log(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_invalid_http_gets_status_400_and_is_not_logged(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(20):
         async with site.connection() as (reader, writer):
             writer.write(b"\x00\x01nonsense\r\n\r\n")

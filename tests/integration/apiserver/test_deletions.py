@@ -21,7 +21,7 @@ def _pod(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"nodeName": "n", "containers": containers}}
 
 
-def test_deletion_of_a_held_object_counts_as_a_change(api: Api, namespace: str) -> None:
+def test_deletion_of_an_object_with_finalizers_is_a_change(api: Api, namespace: str) -> None:
     path = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/ingresses"
     api.ok("POST", path, _ingress("a", finalizers=[_FINALIZER]))
 
@@ -59,7 +59,7 @@ def test_later_deletion_replaces_the_propagation_policy(api: Api, namespace: str
     assert finalizers("Background") == [_FINALIZER]
 
 
-def test_grace_period_of_a_pod_only_gets_shorter(api: Api, namespace: str) -> None:
+def test_grace_period_of_a_pod_can_only_be_shortened(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     api.ok("POST", path, _pod("a"))
 

@@ -1,4 +1,4 @@
-"""Tests that the bundled API server answers recorded requests as kube-apiserver 1.29 did."""
+"""Tests that recorded requests get the responses of kube-apiserver 1.29."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def used() -> set[Accepted]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", recordings(), ids=lambda path: path.stem)
-async def test_recorded_requests_get_upstream_answers(target: Target, used: set[Accepted], path: Path) -> None:
+async def test_recorded_requests_get_upstream_responses(target: Target, used: set[Accepted], path: Path) -> None:
     (result,) = await replay(target, [path])
 
     used.update(result.rules)
@@ -38,7 +38,7 @@ async def test_recorded_requests_get_upstream_answers(target: Target, used: set[
 
 
 @pytest.mark.timeout(900)
-async def test_recorded_scenarios_get_upstream_answers(target: Target, used: set[Accepted]) -> None:
+async def test_recorded_scenarios_get_upstream_responses(target: Target, used: set[Accepted]) -> None:
     result = await replay_scenarios(target)
 
     used.update(result.rules)

@@ -1,4 +1,4 @@
-"""What was acknowledged is there: after a kill, and when the disk is full."""
+"""Tests for durability: after a kill, and when the disk is full."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 EXPIRING = 100_000
 
 
-async def test_every_acknowledged_write_survives_thirty_kills(tmp_path: Path) -> None:
+async def test_acknowledged_writes_survive_thirty_kills(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     acknowledged: dict[str, tuple[int, int]] = {}
     newest = 0
@@ -43,7 +43,7 @@ async def test_every_acknowledged_write_survives_thirty_kills(tmp_path: Path) ->
                 record = store.collection("core/configmaps").get(name)
                 assert record is not None
                 found = json.loads(record.data)
-                # The newest may be one that nobody was told of; none is older, and none is half of one and of another.
+                # The latest write may be unacknowledged; no object is older or a mixture of two writes.
                 assert found["data"]["n"] == found["data"]["copy"]
                 assert (int(found["data"]["n"]), record.revision) >= (number, revision)
                 assert int(found["data"]["n"]) <= number + 1
@@ -53,7 +53,7 @@ async def test_every_acknowledged_write_survives_thirty_kills(tmp_path: Path) ->
 
 
 def _write_and_kill(path: Path, *, lines: int) -> list[tuple[str, int, int]]:
-    """Run the writers, kill them after *lines* acknowledged writes and return all that were told."""
+    """Run the writers, kill them after *lines* acknowledged writes and return all acknowledged writes."""
     command = [sys.executable, "-m", "tests.integration.apiserver.store_writer", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -75,7 +75,7 @@ def small_disk(path: Path, mebibytes: int) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
-def test_a_full_disk_fails_writes_alone_and_only_as_long_as_it_is_full(tmp_path: Path) -> None:
+def test_full_disk_fails_only_writes_until_space_is_available(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 6) as disk:
         server = Server(disk / "data")
         try:
@@ -102,7 +102,7 @@ def test_a_full_disk_fails_writes_alone_and_only_as_long_as_it_is_full(tmp_path:
 
 
 def _fail(api: Api) -> tuple[int, dict[str, str]]:
-    """Write until a write fails, and return its answer."""
+    """Write until a write fails, and return its response."""
     for number in range(50):
         code, answer = api.call("POST", MAPS, {"metadata": {"name": f"last-{number}"}, "data": {"k": "x" * 100_000}})
         if code != 201:
@@ -110,9 +110,7 @@ def _fail(api: Api) -> tuple[int, dict[str, str]]:
     raise AssertionError("the disk has room without end")
 
 
-async def test_a_hundred_thousand_that_expire_hold_no_write_up_for_longer_than_a_few_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_mass_expiry_does_not_delay_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EXPIRY_SWEEP_SECONDS", 3600.0)
     clock, data = [1000.0], b'{"kind":"Event","apiVersion":"v1","metadata":{}}'
     store = SqliteStore(tmp_path / "store.db", now=lambda: clock[0])

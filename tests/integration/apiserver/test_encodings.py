@@ -1,4 +1,4 @@
-"""Tests for values that have several spellings; the expected responses are those of kube-apiserver 1.29."""
+"""Tests for values with several encodings; the expected responses are those of kube-apiserver 1.29."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_base64_with_line_breaks_is_stored_without_them(api: Api, namespace: str
     assert api.ok("POST", path, body, content_type="application/yaml")["data"] == {"k": "VmFs"}
 
 
-def test_corrupt_base64_is_refused_with_its_offset(api: Api, namespace: str) -> None:
+def test_invalid_base64_is_rejected_with_its_offset(api: Api, namespace: str) -> None:
     code, error = api.call("POST", f"/api/v1/namespaces/{namespace}/secrets", secret("s", "VmFs="))
 
     assert code == 400
@@ -35,7 +35,7 @@ def test_corrupt_base64_is_refused_with_its_offset(api: Api, namespace: str) -> 
     assert error["message"] == f'Secret in version "v1" cannot be handled as a Secret: {problem}'
 
 
-def test_last_item_of_a_map_takes_the_map_with_it(api: Api, namespace: str) -> None:
+def test_map_without_entries_is_omitted(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/secrets"
     api.ok("POST", path, secret("s", "VmFs"))
 

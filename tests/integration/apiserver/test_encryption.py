@@ -1,4 +1,4 @@
-"""Secrets at rest: what lies on the disk, and keys that change while the server runs."""
+"""Tests for encryption at rest: stored values, and key rotation while the server runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def on_disk(data: Path) -> bytes:
 
 
 @pytest.mark.row("opt.encryption-provider-config")
-async def test_a_secret_is_on_no_disk_in_the_clear(tmp_path: Path) -> None:
+async def test_secrets_are_never_stored_in_plain_text(tmp_path: Path) -> None:
     file = tmp_path / "keys.yaml"
     file.write_text(config("k1"))
     async with serving(tmp_path / "a", f"--encryption-provider-config={file}") as client:
@@ -66,7 +66,7 @@ async def test_a_secret_is_on_no_disk_in_the_clear(tmp_path: Path) -> None:
 
 @pytest.mark.row("opt.encryption-provider-config-automatic-reload")
 @pytest.mark.parametrize("reload", [True, False])
-async def test_keys_change_while_servers_run(
+async def test_keys_are_rotated_while_servers_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, reload: bool
 ) -> None:
     monkeypatch.setattr(module, "RELOAD_SECONDS", 0.05)
@@ -100,19 +100,19 @@ async def test_keys_change_while_servers_run(
         if not reload:
             return
         old = json.loads((await one("GET", f"{SECRETS}/old"))[2])
-        assert (await one("PUT", f"{SECRETS}/old", json=old))[0] == 200  # the same, and written anew
+        assert (await one("PUT", f"{SECRETS}/old", json=old))[0] == 200  # same content, encrypted again
         assert await label("old") == b"k8s:enc:secretbox:v1:k2"
 
 
 def _both() -> str:
-    """Return the keys after a change: a new one of another kind writes, the old one still reads."""
+    """Return rotated keys: a new key of another provider encrypts, and the old key decrypts."""
     new, old = json.loads(config("k2", kind="secretbox")), json.loads(config("k1"))
     new["resources"][0]["providers"] = new["resources"][0]["providers"][:1] + old["resources"][0]["providers"]
     return json.dumps(new)
 
 
 @pytest.mark.row("opt.encryption-provider-config")
-def test_a_server_with_bad_keys_tells_everything_and_does_not_start(tmp_path: Path) -> None:
+def test_invalid_keys_prevent_start_and_report_every_error(tmp_path: Path) -> None:
     file = tmp_path / "keys.yaml"
     file.write_text(config("k").replace('"secrets"', '"Secrets"').replace('"name": "k"', '"name": ""'))
     options = usual_options(tmp_path, f"--encryption-provider-config={file}")

@@ -1,4 +1,4 @@
-"""Objects in an etcd cluster: shared by servers, in the places and forms that all its users agree on."""
+"""Tests for etcd storage: shared by servers, with kube-apiserver's keys and formats."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EVENTS = "/api/v1/namespaces/default/events"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def etcd(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Etcd]:
-    """A cluster that tests share; each has a prefix of its own."""
+    """etcd cluster shared by tests; each test has its own prefix."""
     async with running_etcd(tmp_path_factory.mktemp("etcd")) as found:
         yield found
 
@@ -67,7 +67,9 @@ async def test_servers_share_a_cluster(etcd: Etcd, tmp_path: Path) -> None:
     options = on(etcd, "shared", "--storage-backend=store3")
     async with serving(tmp_path / "a", *options) as one, serving(tmp_path / "b", *options) as other:
         created = await ok(one, "POST", MAPS, a_map("m", k="1"))
-        assert (await ok(other, "GET", f"{MAPS}/m"))["data"] == {"k": "1"}  # at once: nobody reads the past unasked
+        assert (await ok(other, "GET", f"{MAPS}/m"))["data"] == {
+            "k": "1"
+        }  # immediately: reads are never stale by default
         events = other.stream(f"{MAPS}?watch=1&resourceVersion={created['metadata']['resourceVersion']}")
         changed = await ok(one, "PUT", f"{MAPS}/m", a_map("m", k="2"))
         event = json.loads(await anext(events))
@@ -78,7 +80,7 @@ async def test_servers_share_a_cluster(etcd: Etcd, tmp_path: Path) -> None:
         assert (await other("PUT", f"{MAPS}/m", json=stale))[0] == 409
         assert (await other("POST", MAPS, json=a_map("m")))[0] == 409
         await ok(other, "DELETE", f"{MAPS}/m")
-        await ok(one, "POST", MAPS, a_map("m"))  # as soon as it is gone
+        await ok(one, "POST", MAPS, a_map("m"))  # as soon as it has been deleted
         names = {item["metadata"]["name"] for item in (await ok(other, "GET", MAPS))["items"]}
         assert "m" in names
         for name in ("nodes", "namespaces/default/services"):
@@ -91,7 +93,7 @@ async def test_servers_share_a_cluster(etcd: Etcd, tmp_path: Path) -> None:
     assert not await etcd.stored("/registry/")
 
 
-async def test_what_other_servers_registered_stays_and_is_told_as_it_is(etcd: Etcd, tmp_path: Path) -> None:
+async def test_registrations_of_other_servers_are_kept_and_listed(etcd: Etcd, tmp_path: Path) -> None:
     services = "/apis/apiregistration.k8s.io/v1/apiservices"
     stored = {
         "kind": "APIService",
@@ -124,7 +126,7 @@ async def test_what_other_servers_registered_stays_and_is_told_as_it_is(etcd: Et
 
 
 @pytest.mark.row("opt.store-servers")
-async def test_sixteen_writers_of_two_servers_lose_nothing(etcd: Etcd, tmp_path: Path) -> None:
+async def test_concurrent_writers_of_two_servers_lose_no_write(etcd: Etcd, tmp_path: Path) -> None:
     async with serving(tmp_path / "a", *on(etcd, "/race")) as one, serving(tmp_path / "b", *on(etcd, "/race")) as other:
         await ok(one, "POST", MAPS, a_map("m"))
 
@@ -145,13 +147,13 @@ async def test_sixteen_writers_of_two_servers_lose_nothing(etcd: Etcd, tmp_path:
 
 
 @pytest.mark.row("opt.store-servers-overrides")
-async def test_a_resource_can_have_servers_of_its_own(etcd: Etcd, tmp_path: Path) -> None:
+async def test_resource_can_have_separate_servers(etcd: Etcd, tmp_path: Path) -> None:
     async with running_etcd(tmp_path / "etcd") as apart:
         override = f"--store-servers-overrides=/events#{apart.url}"
         async with serving(tmp_path / "a", *on(etcd, "/most", override)) as client:
             event = await ok(client, "POST", EVENTS, an_event("e"))
             listed = await ok(client, "GET", EVENTS)
-            assert listed["metadata"]["resourceVersion"] == event["metadata"]["resourceVersion"]  # a count of its own
+            assert listed["metadata"]["resourceVersion"] == event["metadata"]["resourceVersion"]  # separate revisions
             await ok(client, "POST", MAPS, a_map("m"))
             assert list(await apart.stored("/most/")) == ["/most/events/default/e"]
             assert "/most/configmaps/default/m" in await etcd.stored("/most/")
@@ -161,7 +163,7 @@ async def test_a_resource_can_have_servers_of_its_own(etcd: Etcd, tmp_path: Path
         async with serving(tmp_path / "b", *on(etcd, "/parted", services)):
             assert not await etcd.stored("/parted/ranges/")
             assert set(await apart.stored("/parted/")) >= {
-                "/parted/services/specs/default/kubernetes",  # and its address beside it
+                "/parted/services/specs/default/kubernetes",  # and its address next to it
                 "/parted/ranges/serviceips",
             }
         async with serving(tmp_path / "file", override, "--store-prefix=/most") as client:
@@ -169,7 +171,7 @@ async def test_a_resource_can_have_servers_of_its_own(etcd: Etcd, tmp_path: Path
 
 
 @pytest.mark.row("opt.store-cafile", "opt.store-certfile", "opt.store-keyfile")
-async def test_the_cluster_may_ask_for_a_certificate(tmp_path: Path) -> None:
+async def test_cluster_may_require_a_client_certificate(tmp_path: Path) -> None:
     authority = generate_ca("store")
     pair = issue(authority, "localhost", names=["127.0.0.1"], server=True, client=True)
     files = TlsFiles(*(tmp_path / name for name in ("ca", "crt", "key")))
@@ -186,7 +188,7 @@ async def test_the_cluster_may_ask_for_a_certificate(tmp_path: Path) -> None:
         async with serving(tmp_path / "a", *on(etcd, "/tls", *options)) as client:
             await ok(client, "POST", MAPS, a_map("m"))
         assert "/tls/configmaps/default/m" in await etcd.stored("/tls/")
-        for some in (options[:1], options[1:]):  # without a certificate to show, or a reason to trust
+        for some in (options[:1], options[1:]):  # without a client certificate or a CA
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("apiserver_stub.storage.etcd.store.START_SECONDS", 0.5)
                 with pytest.raises(Exception, match="etcd: "):
@@ -195,7 +197,7 @@ async def test_the_cluster_may_ask_for_a_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.store-compaction-interval")
-async def test_one_of_the_servers_has_history_forgotten(tmp_path: Path) -> None:
+async def test_one_server_compacts_the_history(tmp_path: Path) -> None:
     async with running_etcd(tmp_path / "etcd") as etcd:
         none = on(etcd, "/registry", "--store-compaction-interval=0")
         async with serving(tmp_path / "none", *none) as client:
@@ -218,7 +220,7 @@ async def test_one_of_the_servers_has_history_forgotten(tmp_path: Path) -> None:
                     async with asyncio.timeout(15):
                         while not await forgotten():
                             await asyncio.sleep(0.1)
-                        for who in (one, other):  # the one that has it done, and the one that learns of it
+                        for who in (one, other):  # the compacting server and the other one
                             while (await who("GET", f"{MAPS}?watch=1&resourceVersion={old}&timeoutSeconds=1"))[2].find(
                                 b'"code":410'
                             ) < 0:
@@ -228,7 +230,7 @@ async def test_one_of_the_servers_has_history_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.store-count-metric-poll-period", "opt.store-db-metric-poll-interval")
-async def test_the_store_is_counted_and_measured_from_time_to_time(etcd: Etcd, tmp_path: Path) -> None:
+async def test_object_counts_and_database_size_are_polled(etcd: Etcd, tmp_path: Path) -> None:
     often = ["--store-count-metric-poll-period=50ms", "--store-db-metric-poll-interval=50ms"]
     objects = 'apiserver_storage_objects{resource="configmaps"}'
     size = f'apiserver_storage_db_total_size_in_bytes{{endpoint="{etcd.url}"}}'
@@ -249,7 +251,7 @@ async def test_the_store_is_counted_and_measured_from_time_to_time(etcd: Etcd, t
 
 
 @pytest.mark.row("opt.store-healthcheck-timeout", "opt.store-readycheck-timeout")
-async def test_a_store_that_is_silent_for_too_long_is_told_as_ill(tmp_path: Path) -> None:
+async def test_unresponsive_store_fails_health_checks(tmp_path: Path) -> None:
     async with running_etcd(tmp_path / "etcd") as etcd:
         for short, path, patient in (
             ("health", "/livez/etcd", "/readyz/etcd-readiness"),
@@ -268,10 +270,10 @@ async def test_a_store_that_is_silent_for_too_long_is_told_as_ill(tmp_path: Path
                     text = answer[2].decode()
                     assert text == "internal server error: error getting data from etcd: context deadline exceeded"
                     with pytest.raises(TimeoutError):
-                        async with asyncio.timeout(2.5):  # longer than the wait would be without the option
+                        async with asyncio.timeout(2.5):  # longer than the default timeout
                             await client("GET", patient)
                     assert await code_of(client, f"{MAPS}?resourceVersion=0") == 200
-                    assert await code_of(client, MAPS) == 200  # as it was seen last
+                    assert await code_of(client, MAPS) == 200  # the last observed state
                 finally:
                     etcd.signal(signal.SIGCONT)
                 async with asyncio.timeout(10):
@@ -280,7 +282,7 @@ async def test_a_store_that_is_silent_for_too_long_is_told_as_ill(tmp_path: Path
 
 
 @pytest.mark.row("opt.storage-media-type")
-async def test_objects_are_stored_in_any_form_and_read_in_all(etcd: Etcd, tmp_path: Path) -> None:
+async def test_objects_are_stored_in_each_format_and_read_in_all(etcd: Etcd, tmp_path: Path) -> None:
     starts = {
         "": b"k8s\0",
         "application/vnd.kubernetes.protobuf": b"k8s\0",
@@ -303,7 +305,7 @@ async def test_objects_are_stored_in_any_form_and_read_in_all(etcd: Etcd, tmp_pa
 
 
 @pytest.mark.row("opt.event-ttl", "opt.lease-reuse-duration-seconds", "events.retention")
-async def test_events_end_with_leases_that_they_share(etcd: Etcd, tmp_path: Path) -> None:
+async def test_events_expire_with_shared_leases(etcd: Etcd, tmp_path: Path) -> None:
     async with serving(tmp_path / "a", *on(etcd, "/shared-leases")) as client:
         for name in ("a", "b"):
             await ok(client, "POST", EVENTS, an_event(name))
@@ -333,7 +335,7 @@ async def test_events_end_with_leases_that_they_share(etcd: Etcd, tmp_path: Path
 
 
 @pytest.mark.row("opt.store-servers")
-async def test_a_cluster_may_die_and_come_back(tmp_path: Path) -> None:
+async def test_server_survives_an_outage_of_the_cluster(tmp_path: Path) -> None:
     async with running_etcd(tmp_path / "etcd") as etcd, serving(tmp_path / "a", *on(etcd, "/registry")) as client:
         made = await ok(client, "POST", MAPS, a_map("before"))
         events = client.stream(f"{MAPS}?watch=1&resourceVersion={made['metadata']['resourceVersion']}")
@@ -355,7 +357,7 @@ async def test_a_cluster_may_die_and_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.store-servers")
-async def test_the_next_server_is_asked_when_one_does_not_answer(etcd: Etcd, tmp_path: Path) -> None:
+async def test_next_endpoint_is_used_if_one_does_not_respond(etcd: Etcd, tmp_path: Path) -> None:
     proxy = Proxy(etcd.port)
     both = f"--store-servers=http://127.0.0.1:{free_port()},http://127.0.0.1:{await proxy.start()},{etcd.url}"
     async with contextlib.aclosing(proxy), serving(tmp_path / "a", both, "--store-prefix=/next") as client:
@@ -373,7 +375,7 @@ async def test_the_next_server_is_asked_when_one_does_not_answer(etcd: Etcd, tmp
         await events.aclose()  # type: ignore[attr-defined]
 
 
-async def test_who_was_away_for_too_long_reads_everything_anew(etcd: Etcd, tmp_path: Path) -> None:
+async def test_compacted_revision_causes_a_new_list(etcd: Etcd, tmp_path: Path) -> None:
     proxy = Proxy(etcd.port)
     port = await proxy.start()
     path = [f"--store-servers=http://127.0.0.1:{port}", "--store-prefix=/away"]
@@ -395,10 +397,10 @@ async def test_who_was_away_for_too_long_reads_everything_anew(etcd: Etcd, tmp_p
         assert "gone" not in names
         assert (await ok(client, "GET", f"{MAPS}/kept")) == made
         with pytest.raises(Compacted):
-            store.collection("core/configmaps").read(position, 1)  # watchers are told to list again
+            store.collection("core/configmaps").read(position, 1)  # watchers must list again
 
 
-async def test_writes_elsewhere_in_the_cluster_do_not_hold_up_readers(etcd: Etcd, tmp_path: Path) -> None:
+async def test_writes_to_other_keys_do_not_delay_reads(etcd: Etcd, tmp_path: Path) -> None:
     async with serving(tmp_path / "a", *on(etcd, "/quiet")) as client, etcd.client() as stranger:
         await stranger.bump(b"/elsewhere", b"x", version=0)
         newest = (await stranger.range(b"/elsewhere")).header.revision
@@ -407,7 +409,7 @@ async def test_writes_elsewhere_in_the_cluster_do_not_hold_up_readers(etcd: Etcd
 
 
 class Proxy:
-    """Stands between a client and a port on loopback, until it is cut."""
+    """TCP proxy to a loopback port that can be disconnected."""
 
     def __init__(self, target: int) -> None:
         self._target = target

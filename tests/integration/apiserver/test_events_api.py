@@ -1,4 +1,4 @@
-"""Document 1 on a running server: every operation, parameter and rule of events, in the order of the document."""
+"""Tests of the Events API specification on a running server: operations, parameters and fields, in its order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WHEN = "2026-11-21T01:02:03.123456Z"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that watches may ask for the state they start from."""
+    """Server that supports initial events of watches."""
     found = Server(tmp_path_factory.mktemp("events"), "--feature-gates=WatchList=true")
     yield found
     assert found.stop() == 0
@@ -33,12 +33,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def events(namespace: str) -> str:
-    """The path of the namespace's events."""
+    """Path of the events of the namespace."""
     return f"{NEW}/namespaces/{namespace}/events"
 
 
 def event(name: str = "e", **members: Any) -> dict[str, Any]:
-    """Return an event that passes; *members* replace, and ``None`` removes."""
+    """Return a valid event; *members* replace fields, and ``None`` removes them."""
     whole = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -65,7 +65,7 @@ def names(listed: dict[str, Any]) -> list[str]:
 
 
 def causes(api: Api, events: str, body: dict[str, Any], method: str = "POST") -> list[tuple[str, str]]:
-    """Return the causes for which *body* is refused."""
+    """Return the causes of the rejection of *body*."""
     code, refused = api.call(method, events, body)
     assert (code, refused["reason"]) == (422, "Invalid"), refused
     return [(cause["field"], cause["message"]) for cause in refused["details"]["causes"]]
@@ -75,7 +75,7 @@ def row(*ids: str) -> Any:
     return pytest.mark.row(*(f"events.{id_}" for id_ in ids))
 
 
-# Fields
+# Fields.
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def row(*ids: str) -> Any:
         pytest.param("type", "Warning", "type", True, marks=row("Event.type")),
     ],
 )
-def test_a_member_is_kept_typed_and_shown_in_both_views(
+def test_field_is_stored_typed_and_served_in_both_groups(
     api: Api, events: str, member: str, value: Any, core: str, wrong: Any
 ) -> None:
     created = api.ok("POST", events, event(**{member: value}))
@@ -151,7 +151,7 @@ def test_a_member_is_kept_typed_and_shown_in_both_views(
         ),
     ],
 )
-def test_what_is_deprecated_comes_from_the_older_form_alone(
+def test_deprecated_fields_are_set_only_by_core_events(
     api: Api, namespace: str, events: str, member: str, value: Any, core: str, label: str
 ) -> None:
     older = {"metadata": {"name": "old"}, "involvedObject": {"namespace": namespace}, core: value}
@@ -164,7 +164,7 @@ def test_what_is_deprecated_comes_from_the_older_form_alone(
 
 
 @row("Event.metadata")
-def test_metadata_is_standard(api: Api, events: str, namespace: str) -> None:
+def test_metadata_is_standard_object_metadata(api: Api, events: str, namespace: str) -> None:
     metadata = {"generateName": "made-", "labels": {"a": "b"}, "annotations": {"c": "d"}, "uid": "mine"}
 
     made = api.ok("POST", events, event(metadata=metadata))["metadata"]
@@ -184,7 +184,7 @@ def test_metadata_is_standard(api: Api, events: str, namespace: str) -> None:
 
 
 @row("Event.eventTime", "limit.eventTime-precision")
-def test_the_time_is_required_and_counts_microseconds(api: Api, events: str) -> None:
+def test_event_time_is_required_with_microseconds(api: Api, events: str) -> None:
     assert ("eventTime", "Required value") in causes(api, events, event(eventTime=None))
     for text in ("2026-11-21T01:02:03Z", "2026-11-21T01:02:03.1Z", "2026-11-21T01:02:03.123456789Z", "now"):
         code, refused = api.call("POST", events, event(eventTime=text))
@@ -206,7 +206,7 @@ def test_the_time_is_required_and_counts_microseconds(api: Api, events: str) -> 
         ),
     ],
 )
-def test_a_new_event_says_it_in_at_most_128_characters(api: Api, events: str, member: str, label: str) -> None:
+def test_reason_of_a_new_event_has_at_most_128_characters(api: Api, events: str, member: str, label: str) -> None:
     for value in (None, ""):
         assert causes(api, events, event(**{member: value})) == [(label, "Required value")]
     too_long = 'Invalid value: "": can have at most 128 characters'
@@ -216,7 +216,7 @@ def test_a_new_event_says_it_in_at_most_128_characters(api: Api, events: str, me
 
 
 @row("Event.note", "limit.note-size")
-def test_a_note_has_at_most_1_kb_and_readers_meet_longer_ones(api: Api, namespace: str, events: str) -> None:
+def test_new_note_is_limited_to_1_kib_and_longer_ones_are_served(api: Api, namespace: str, events: str) -> None:
     too_long = [("message", 'Invalid value: "": can have at most 1024 characters')]
     assert causes(api, events, event(note="x" * 1025)) == too_long
     assert api.ok("POST", events, event(note="x" * 1024))["note"] == "x" * 1024
@@ -228,7 +228,7 @@ def test_a_note_has_at_most_1_kb_and_readers_meet_longer_ones(api: Api, namespac
 
 
 @row("Event.reportingController")
-def test_the_controller_is_required_and_a_qualified_name(api: Api, events: str) -> None:
+def test_reporting_controller_must_be_a_qualified_name(api: Api, events: str) -> None:
     empty = causes(api, events, event(reportingController=None))
     assert [field for field, _ in empty] == ["reportingController"] * 3
     assert empty[0][1] == "Required value"
@@ -238,14 +238,14 @@ def test_the_controller_is_required_and_a_qualified_name(api: Api, events: str) 
 
 
 @row("Event.type")
-def test_the_type_is_normal_or_warning(api: Api, events: str) -> None:
+def test_type_must_be_normal_or_warning(api: Api, events: str) -> None:
     for wrong in ("Other", ""):
         assert causes(api, events, event(type=wrong)) == [("type", f'Invalid value: "": has invalid value: {wrong}')]
     create(api, events, "w", type="Warning")
 
 
 @row("Event.regarding")
-def test_an_event_about_nothing_is_for_the_system(api: Api, events: str) -> None:
+def test_event_without_regarding_belongs_to_the_default_namespace(api: Api, events: str) -> None:
     text = 'Invalid value: "": does not match event.namespace'
     assert causes(api, events, event(regarding=None)) == [("involvedObject.namespace", text)]
     about = api.ok("POST", f"{NEW}/namespaces/default/events", event("nothing", regarding=None))
@@ -254,7 +254,7 @@ def test_an_event_about_nothing_is_for_the_system(api: Api, events: str) -> None
 
 
 @row("Event.series", "Event.series.count")
-def test_a_series_counts_two_or_more_and_may_go_on(api: Api, events: str) -> None:
+def test_series_count_is_at_least_two_and_mutable(api: Api, events: str) -> None:
     assert causes(api, events, event(series={"count": 1, "lastObservedTime": WHEN})) == [
         ("series.count", 'Invalid value: "": should be at least 2')
     ]
@@ -270,7 +270,7 @@ def test_a_series_counts_two_or_more_and_may_go_on(api: Api, events: str) -> Non
 
 
 @row("op.replace", "op.patch")
-def test_what_was_said_stays_said(api: Api, events: str) -> None:
+def test_fields_of_the_events_group_are_immutable(api: Api, events: str) -> None:
     created = create(api, events, "e")[0]
     changes = {"note": "other", "action": "b", "reason": "c", "type": "Warning", "reportingInstance": "d"}
 
@@ -284,7 +284,7 @@ def test_what_was_said_stays_said(api: Api, events: str) -> None:
     assert api.ok("PATCH", core, {"message": "other"}, content_type=MERGE)["message"] == "other"
 
 
-# Operations
+# Operations.
 
 
 @row("op.create", "op.get")
@@ -304,7 +304,7 @@ def test_create_and_get(api: Api, events: str) -> None:
 
 
 @row("op.replace")
-def test_replace_changes_or_makes(api: Api, events: str) -> None:
+def test_replace_updates_or_creates(api: Api, events: str) -> None:
     code, created = api.call("PUT", f"{events}/e", event())
     assert code == 201
     created["metadata"]["labels"] = {"a": "b"}
@@ -325,7 +325,7 @@ def test_replace_changes_or_makes(api: Api, events: str) -> None:
         (JSON_PATCH, [{"op": "add", "path": "/metadata/labels", "value": {"a": "1"}}]),
     ],
 )
-def test_patch_in_every_form(api: Api, events: str, content_type: str, body: Any) -> None:
+def test_patch_of_each_type(api: Api, events: str, content_type: str, body: Any) -> None:
     create(api, events, "e")
 
     code, patched = api.call("PATCH", f"{events}/e", body, content_type=content_type)
@@ -335,7 +335,7 @@ def test_patch_in_every_form(api: Api, events: str, content_type: str, body: Any
 
 
 @row("op.patch", "param.patch.fieldManager", "param.patch.force")
-def test_apply_makes_owns_and_takes_over(api: Api, events: str) -> None:
+def test_apply_creates_owns_and_acquires_fields(api: Api, events: str) -> None:
     path = f"{events}/e?fieldManager=fm1"
     assert api.call("PATCH", f"{events}/e", event(), content_type=APPLY)[1]["message"] == (
         'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
@@ -444,7 +444,7 @@ def test_list_and_watch_all_namespaces(api: Api, events: str, namespace: str) ->
         ("DELETE", ""),
     ],
 )
-def test_every_operation_wants_to_know_who_asks(server: Server, method: str, place: str) -> None:
+def test_every_operation_requires_authentication(server: Server, method: str, place: str) -> None:
     stranger = server.api("not-a-token")
 
     for path in (f"{NEW}/namespaces/default/events{place}", f"{NEW}/events{place if place != '/e' else ''}"):
@@ -452,7 +452,7 @@ def test_every_operation_wants_to_know_who_asks(server: Server, method: str, pla
         assert (code, refused["kind"], refused["reason"]) == (401, "Status", "Unauthorized")
 
 
-# Parameters of reading
+# Parameters of reads.
 
 
 @row("param.get.pretty")
@@ -468,7 +468,7 @@ def test_list_pretty(api: Api, events: str) -> None:
 
 
 def _pretty(api: Api, method: str, path: str, body: Any = None, content_type: str = "application/json") -> None:
-    """Check that answers are compact unless asked for otherwise, by the parameter or by a reader's program."""
+    """Check that responses are compact unless *pretty* or the user agent requests indentation."""
     forms = {}
     for query, agent in (("", ""), ("?pretty=true", ""), ("?pretty=false", "curl/8"), ("", "curl/8")):
         headers = {"User-Agent": agent} if agent else {}
@@ -500,7 +500,7 @@ def test_list_in_pages(api: Api, events: str) -> None:
 
 
 @row("param.list-or-watch.continue")
-def test_a_token_outlives_what_it_continued(server: Server, api: Api, events: str) -> None:
+def test_continue_token_survives_changes(server: Server, api: Api, events: str) -> None:
     create(api, events, "a", "b")
     token = _token(1, "a\0")
 
@@ -560,7 +560,7 @@ def test_list_by_labels(api: Api, events: str) -> None:
 
 
 @row("param.list-or-watch.resourceVersion", "param.list-or-watch.resourceVersionMatch")
-def test_list_as_of_a_revision(api: Api, events: str) -> None:
+def test_list_at_a_revision(api: Api, events: str) -> None:
     then = create(api, events, "a")[0]["metadata"]["resourceVersion"]
     create(api, events, "b")
 
@@ -599,7 +599,7 @@ def test_watch(api: Api, events: str) -> None:
     elsewhere = f"{NEW}/namespaces/default/events"
 
     with api.watch(f"{events}?watch=1&resourceVersion={start}") as every, api.watch(selected) as some:
-        api.ok("POST", elsewhere, event("e", metadata={"name": "e", "labels": {"x": "1"}}))  # seen by neither
+        api.ok("POST", elsewhere, event("e", metadata={"name": "e", "labels": {"x": "1"}}))  # not received by either
         api.ok("DELETE", f"{elsewhere}/e")
         create(api, events, "other", metadata={"name": "other", "labels": {"x": "1"}})
         api.ok("PATCH", f"{events}/e", {"metadata": {"labels": {"y": "1"}}}, content_type=MERGE)
@@ -626,21 +626,21 @@ def test_watch(api: Api, events: str) -> None:
 
 
 @row("param.list-or-watch.resourceVersion")
-def test_a_watch_from_too_long_ago_is_told_so(api: Api, events: str) -> None:
+def test_watch_from_a_compacted_revision_is_gone(api: Api, events: str) -> None:
     with api.watch(f"{events}?watch=1&resourceVersion=1") as watched:
         (error,) = list(watched)
     assert (error["type"], error["object"]["code"], error["object"]["reason"]) == ("ERROR", 410, "Expired")
 
 
 @row("param.list-or-watch.timeoutSeconds")
-def test_a_watch_ends_when_its_time_is_over(api: Api, events: str) -> None:
-    with api.watch(f"{events}?watch=1&timeoutSeconds=1", seconds=60) as watched:  # fails when nothing comes for so long
+def test_watch_ends_after_timeout_seconds(api: Api, events: str) -> None:
+    with api.watch(f"{events}?watch=1&timeoutSeconds=1", seconds=60) as watched:  # fails without an event in this time
         assert list(watched) == []
     assert api.call("GET", f"{events}?watch=1&timeoutSeconds=soon")[0] == 400
 
 
 @row("param.list-or-watch.timeoutSeconds")
-def test_a_list_takes_a_number_of_seconds(api: Api, events: str) -> None:
+def test_list_accepts_timeout_seconds(api: Api, events: str) -> None:
     assert api.ok("GET", f"{events}?timeoutSeconds=5")["items"] == []
     code, refused = api.call("GET", f"{events}?timeoutSeconds=soon")
     assert (code, refused["message"]) == (400, 'strconv.ParseInt: parsing "soon": invalid syntax')
@@ -651,7 +651,7 @@ def test_a_list_takes_a_number_of_seconds(api: Api, events: str) -> None:
     "param.list-or-watch.allowWatchBookmarks",
     "param.list-or-watch.resourceVersionMatch",
 )
-def test_a_watch_may_begin_with_what_is_there(api: Api, events: str) -> None:
+def test_watch_can_send_initial_events(api: Api, events: str) -> None:
     create(api, events, "a", "b")
     query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"
 
@@ -676,7 +676,7 @@ def test_a_watch_may_begin_with_what_is_there(api: Api, events: str) -> None:
 
 
 @row("param.list-or-watch.allowWatchBookmarks")
-def test_a_bookmark_comes_before_the_end_when_something_moved(api: Api, namespace: str, events: str) -> None:
+def test_bookmark_precedes_the_end_of_a_watch_after_changes(api: Api, namespace: str, events: str) -> None:
     start = api.ok("GET", events)["metadata"]["resourceVersion"]
     query = f"watch=1&resourceVersion={start}&timeoutSeconds=3"
 
@@ -692,11 +692,11 @@ def test_a_bookmark_comes_before_the_end_when_something_moved(api: Api, namespac
     assert int(bookmark["object"]["metadata"]["resourceVersion"]) > int(start)
 
 
-# Parameters of writing
+# Parameters of writes.
 
 
 def _send(api: Api, verb: str, events: str, query: str, **members: Any) -> tuple[int, dict[str, str], Any]:
-    """Create, replace or patch the event ``e`` with *query* and return code, headers and object."""
+    """Create, replace or patch the event ``e`` with *query*; return status code, headers and object."""
     if verb == "create":
         sent = ("POST", events, event(**members), "application/json")
     elif verb == "replace":
@@ -714,7 +714,7 @@ WRITES = pytest.mark.parametrize("verb", ["create", "replace", "patch"])
 
 @row("param.create.dryRun", "param.replace.dryRun", "param.patch.dryRun")
 @WRITES
-def test_a_dry_run_of_a_write_shows_and_stores_nothing(api: Api, events: str, verb: str) -> None:
+def test_dry_run_returns_the_object_and_stores_nothing(api: Api, events: str, verb: str) -> None:
     if verb != "create":
         create(api, events, "e")
     before = api.call("GET", f"{events}/e")
@@ -732,12 +732,12 @@ def test_a_dry_run_of_a_write_shows_and_stores_nothing(api: Api, events: str, ve
         f'{kind}.meta.k8s.io "" is invalid: dryRun: Unsupported value: []string{{"foo"}}: supported values: "All"',
     )
     assert _send(api, verb, events, "dryRun=All", regarding={"kind": 5})[0] >= 400
-    assert _send(api, verb, events, "")[0] < 300  # without the parameter it is done
+    assert _send(api, verb, events, "")[0] < 300  # without the parameter the write is stored
 
 
 @row("param.create.fieldManager", "param.replace.fieldManager", "param.patch.fieldManager")
 @WRITES
-def test_the_field_manager_owns_what_a_write_set(api: Api, events: str, verb: str) -> None:
+def test_field_manager_owns_the_written_fields(api: Api, events: str, verb: str) -> None:
     if verb != "create":
         api.ok("POST", f"{events}?fieldManager=maker", event())
 
@@ -761,7 +761,7 @@ def test_the_field_manager_owns_what_a_write_set(api: Api, events: str, verb: st
     )
 
 
-def test_without_a_field_manager_the_program_is_the_owner(api: Api, events: str) -> None:
+def test_default_field_manager_is_the_user_agent(api: Api, events: str) -> None:
     _, _, data = api.raw("POST", events, event(), headers={"User-Agent": "recorder/v1 (linux)"})
 
     assert json.loads(data)["metadata"]["managedFields"][0]["manager"] == "recorder"
@@ -769,7 +769,7 @@ def test_without_a_field_manager_the_program_is_the_owner(api: Api, events: str)
 
 @row("param.create.fieldValidation", "param.replace.fieldValidation", "param.patch.fieldValidation")
 @WRITES
-def test_unknown_members_are_dropped_told_or_refused(api: Api, events: str, verb: str) -> None:
+def test_field_validation_of_unknown_fields(api: Api, events: str, verb: str) -> None:
     create(api, events, "e") if verb != "create" else None
 
     code, _, refused = _send(api, verb, events, "fieldValidation=Strict", foo=1)
@@ -793,7 +793,7 @@ def test_unknown_members_are_dropped_told_or_refused(api: Api, events: str, verb
 
 
 @row("param.create.fieldValidation")
-def test_members_given_twice_count_as_unknown_ones_do(api: Api, events: str) -> None:
+def test_field_validation_of_duplicate_fields(api: Api, events: str) -> None:
     body = json.dumps(event())[:-1].encode() + b', "note": "second", "regarding": {"namespace": "default"}}'
 
     code, refused = api.call("POST", f"{events}?fieldValidation=Strict", body)
@@ -805,18 +805,18 @@ def test_members_given_twice_count_as_unknown_ones_do(api: Api, events: str) -> 
 
 
 @row("param.create.pretty", "param.replace.pretty", "param.patch.pretty")
-def test_writes_answer_pretty(api: Api, events: str) -> None:
+def test_write_pretty(api: Api, events: str) -> None:
     _pretty(api, "POST", events, event(metadata={"generateName": "e-"}))
     create(api, events, "e")
     _pretty(api, "PUT", f"{events}/e", event())
     _pretty(api, "PATCH", f"{events}/e", {}, MERGE)
 
 
-# Parameters of deletion
+# Parameters of deletions.
 
 
 @row("param.delete.dryRun")
-def test_a_dry_run_deletes_nothing(api: Api, events: str) -> None:
+def test_dry_run_deletes_nothing(api: Api, events: str) -> None:
     create(api, events, "e")
 
     assert api.ok("DELETE", f"{events}/e?dryRun=All")["status"] == "Success"
@@ -824,12 +824,12 @@ def test_a_dry_run_deletes_nothing(api: Api, events: str) -> None:
     api.ok("GET", f"{events}/e")
     code, refused = api.call("DELETE", f"{events}/e?dryRun=no")
     assert (code, refused["details"]["causes"][0]["field"]) == (422, "dryRun")
-    api.ok("DELETE", f"{events}/e?dryRun=All", {"gracePeriodSeconds": 0})  # a body takes the place of the query
+    api.ok("DELETE", f"{events}/e?dryRun=All", {"gracePeriodSeconds": 0})  # a body overrides the query
     assert api.call("GET", f"{events}/e")[0] == 404
 
 
 @row("param.delete.gracePeriodSeconds")
-def test_the_grace_period_is_a_number_and_events_take_none(api: Api, events: str) -> None:
+def test_grace_period_is_a_number_without_effect_on_events(api: Api, events: str) -> None:
     create(api, events, "e", "f")
 
     assert api.call("DELETE", f"{events}/e?gracePeriodSeconds=soon")[0] == 400
@@ -840,7 +840,7 @@ def test_the_grace_period_is_a_number_and_events_take_none(api: Api, events: str
 
 
 @row("param.delete.propagationPolicy")
-def test_the_propagation_policy_is_one_of_three(api: Api, events: str) -> None:
+def test_propagation_policy_is_validated(api: Api, events: str) -> None:
     for policy in ("Foreground", "Background", "Orphan"):
         create(api, events, "e")
         assert api.ok("DELETE", f"{events}/e?propagationPolicy={policy}")["status"] == "Success"
@@ -870,7 +870,7 @@ def test_delete_collection_pretty(api: Api, events: str) -> None:
 
 
 @row("param.delete-collection.dryRun")
-def test_a_dry_run_shows_what_would_go(api: Api, events: str) -> None:
+def test_dry_run_of_a_collection_returns_the_selected_events(api: Api, events: str) -> None:
     create(api, events, "a", "b")
 
     assert names(api.ok("DELETE", f"{events}?dryRun=All")) == ["a", "b"]
@@ -879,7 +879,7 @@ def test_a_dry_run_shows_what_would_go(api: Api, events: str) -> None:
 
 
 @row("param.delete-collection.fieldSelector", "param.delete-collection.labelSelector")
-def test_only_what_is_selected_goes(api: Api, events: str) -> None:
+def test_only_selected_events_are_deleted(api: Api, events: str) -> None:
     for name in ("a", "b", "c"):
         create(api, events, name, metadata={"name": name, "labels": {"x": name}})
 
@@ -892,7 +892,7 @@ def test_only_what_is_selected_goes(api: Api, events: str) -> None:
 
 
 @row("param.delete-collection.limit", "param.delete-collection.continue")
-def test_a_page_at_a_time_goes(api: Api, events: str) -> None:
+def test_collection_is_deleted_in_pages(api: Api, events: str) -> None:
     create(api, events, "a", "b", "c")
 
     first = api.ok("DELETE", f"{events}?limit=1")
@@ -904,7 +904,7 @@ def test_a_page_at_a_time_goes(api: Api, events: str) -> None:
 
 
 @row("param.delete-collection.resourceVersion", "param.delete-collection.resourceVersionMatch")
-def test_only_what_was_there_then_goes(api: Api, events: str) -> None:
+def test_collection_deletion_respects_the_resource_version(api: Api, events: str) -> None:
     then = create(api, events, "a")[0]["metadata"]["resourceVersion"]
     create(api, events, "b")
 
@@ -919,7 +919,7 @@ def test_only_what_was_there_then_goes(api: Api, events: str) -> None:
 
 
 @row("param.delete-collection.sendInitialEvents")
-def test_a_deletion_sends_no_initial_events(api: Api, events: str) -> None:
+def test_collection_deletion_rejects_initial_events(api: Api, events: str) -> None:
     create(api, events, "e")
     code, refused = api.call("DELETE", f"{events}?sendInitialEvents=true")
     assert (code, refused["details"]["causes"][0]["field"]) == (422, "sendInitialEvents")
@@ -927,13 +927,13 @@ def test_a_deletion_sends_no_initial_events(api: Api, events: str) -> None:
 
 
 @row("param.delete-collection.timeoutSeconds", "param.delete-collection.gracePeriodSeconds")
-def test_a_deletion_takes_numbers_for_times(api: Api, events: str) -> None:
+def test_collection_deletion_accepts_timeout_seconds(api: Api, events: str) -> None:
     create(api, events, "e")
     for name in ("timeoutSeconds", "gracePeriodSeconds"):
         code, refused = api.call("DELETE", f"{events}?{name}=soon")
         assert (code, refused["message"]) == (400, 'strconv.ParseInt: parsing "soon": invalid syntax')
     assert names(api.ok("GET", events)) == ["e"]
-    code, refused = api.call("DELETE", f"{events}?timeoutSeconds=-1")  # its time was over before it began
+    code, refused = api.call("DELETE", f"{events}?timeoutSeconds=-1")  # the timeout had expired before it started
     assert (code, refused["reason"]) == (504, "Timeout")
     api.call("PUT", f"{events}/e", event())
     assert names(api.ok("DELETE", f"{events}?timeoutSeconds=5&gracePeriodSeconds=7")) == ["e"]
@@ -941,17 +941,17 @@ def test_a_deletion_takes_numbers_for_times(api: Api, events: str) -> None:
 
 
 @row("param.delete-collection.propagationPolicy")
-def test_a_deletion_takes_one_of_three_policies(api: Api, events: str) -> None:
+def test_collection_deletion_validates_the_propagation_policy(api: Api, events: str) -> None:
     create(api, events, "e")
     code, refused = api.call("DELETE", f"{events}?propagationPolicy=Foo")
     assert (code, refused["details"]["causes"][0]["field"]) == (422, "propagationPolicy")
     assert names(api.ok("DELETE", f"{events}?propagationPolicy=Background")) == ["e"]
 
 
-# Both forms, encodings, size
+# Both groups, encodings, size.
 
 
-def test_the_owners_of_fields_keep_the_names_of_their_form(api: Api, events: str) -> None:
+def test_managed_fields_keep_the_field_names_of_their_version(api: Api, events: str) -> None:
     api.ok("POST", f"{events}?fieldManager=new", event())
     core = f"{events}/e".replace(NEW, CORE)
 
@@ -964,7 +964,7 @@ def test_the_owners_of_fields_keep_the_names_of_their_form(api: Api, events: str
     assert "f:reason" in owners["new"]["fieldsV1"]
 
 
-def test_every_encoding_carries_an_event(api: Api, events: str) -> None:
+def test_event_is_served_in_every_encoding(api: Api, events: str) -> None:
     protobuf = "application/vnd.kubernetes.protobuf"
     body = apiproto.encode(event())
     api.raw("POST", events, body, content_type=protobuf)
@@ -980,7 +980,7 @@ def test_every_encoding_carries_an_event(api: Api, events: str) -> None:
     assert b"note: assigned" in text
 
 
-def test_long_answers_are_compressed_for_who_takes_it(api: Api, namespace: str, events: str) -> None:
+def test_long_responses_are_compressed_on_request(api: Api, namespace: str, events: str) -> None:
     older = {"metadata": {"name": "long"}, "involvedObject": {"namespace": namespace}, "message": "y" * (130 << 10)}
     accept = {"Accept-Encoding": "gzip"}
     create(api, events, "e")
@@ -993,7 +993,7 @@ def test_long_answers_are_compressed_for_who_takes_it(api: Api, namespace: str, 
     assert "content-encoding" not in api.raw("GET", events)[1]
 
 
-def test_every_answer_has_a_name_in_the_audit_log(api: Api, events: str) -> None:
+def test_responses_have_an_audit_id(api: Api, events: str) -> None:
     given = api.raw("GET", events, headers={"Audit-ID": "mine"})[1]["audit-id"]
     made = {api.raw("GET", path)[1]["audit-id"] for path in (events, f"{events}/nope", "/healthz")}
 
@@ -1001,7 +1001,7 @@ def test_every_answer_has_a_name_in_the_audit_log(api: Api, events: str) -> None
     assert len(made) == 3
 
 
-def test_nothing_that_is_sent_is_an_internal_error(api: Api, events: str) -> None:
+def test_arbitrary_bodies_never_cause_an_internal_error(api: Api, events: str) -> None:
     created = create(api, events, "e")[0]
     deep: Any = {}
     for _ in range(450):
@@ -1032,11 +1032,11 @@ def test_nothing_that_is_sent_is_an_internal_error(api: Api, events: str) -> Non
         assert code == 400, answer
 
 
-# Retention
+# Retention.
 
 
 @row("retention")
-def test_events_go_when_their_time_since_the_last_write_is_over(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_events_expire_after_the_ttl_since_the_last_write(tmp_path_factory: pytest.TempPathFactory) -> None:
     server = Server(tmp_path_factory.mktemp("ttl"), "--event-ttl=4s")
     events = f"{NEW}/namespaces/default/events"
     try:
