@@ -15,16 +15,18 @@ from nodeagent.components import (
     provide_components,
     provide_local_queries,
     provide_loops,
+    provide_recorder,
     provide_routes,
     provide_sources,
+    provide_syncer,
 )
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.certificates import client_store_name, current_pair, serving_is_requested
+from nodeagent.contracts.context import ApiContext, ConfigContext, NodeContext, ServerContext
 from nodeagent.contracts.diagnostics import LoopLine
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.event_journal import EventJournal
 from nodeagent.event_listeners import EventListeners
-from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Pod
 from nodeagent.node import NodeManager
 from nodeagent.node.overview import Overview
@@ -86,8 +88,7 @@ class Agent:
         self._client: Client | None = None
         self.exit_code = 0
 
-        node_reference = ObjectReference(kind="Node", name=settings.node_name, uid=settings.node_name)
-        context = new_context(
+        configured = new_context(
             config,
             loaded.gates,
             settings,
@@ -95,42 +96,45 @@ class Agent:
             tasks=TaskOwner("plugins"),
             plugin_settings=plugin_settings or {},
         )
-        context.node_reference = lambda: node_reference
-        self.context = context
-        plugins.provide_all("nodeagent_configure", config=config, context=context, plugins=plugins)
-        if not settings.standalone:
-            self._connect()
-
-        self._cache = PodCache(lambda: context.runtime, clock)
-        self._pods = PodWorkers(DesiredPods(()), self._worker_components, self._mirror_changed)
-        self._pleg = GenericPleg(
-            lambda: context.runtime, self._cache, clock, trigger_sync=self._pod_changed, recovered=self._pods.wake_all
-        )
-        self._evented = EventedPleg(
-            lambda: context.runtime, self._cache, self._pleg, clock, trigger_sync=self._pod_changed
-        )
+        plugins.provide_all("nodeagent_configure", config=config, context=configured, plugins=plugins)
+        connected = self._connect(configured)
 
         def wrap_recorder(recorder: EventRecorder) -> EventJournal:
-            return EventJournal(EventListeners(recorder, plugins, context.tasks), clock)
+            return EventJournal(EventListeners(recorder, plugins, configured.tasks), clock)
 
-        provide_components(context, plugins, self._pods, wrap_recorder)
-        assert isinstance(context.recorder, EventJournal)
-        self._explainer = Explainer(context, self._pods, context.recorder, plugins)
-        self._node = NodeManager(context, plugins, self._problems)
-        context.node, context.trigger_node_status = (lambda: self._node.node), self._node.wake
-        context.wait_for_node = self._node.wait_for_node
+        self._pods = PodWorkers(DesiredPods(()), self._worker_components, self._mirror_changed)
+        recording = provide_recorder(connected, plugins, self._pods, wrap_recorder)
+        assert isinstance(recording.recorder, EventJournal)
+        self._cache = PodCache(lambda: recording.runtime, clock)
+        self._pleg = GenericPleg(
+            lambda: recording.runtime, self._cache, clock, trigger_sync=self._pod_changed, recovered=self._pods.wake_all
+        )
+        self._evented = EventedPleg(
+            lambda: recording.runtime, self._cache, self._pleg, clock, trigger_sync=self._pod_changed
+        )
+        self._node = NodeManager(recording, plugins, self._problems)
+        components = provide_components(
+            recording.stage(
+                NodeContext,
+                node=lambda: self._node.node,
+                wait_for_node=self._node.wait_for_node,
+                trigger_node_status=self._node.wake,
+            ),
+            plugins,
+        )
+        self._explainer = Explainer(components, self._pods, recording.recorder, plugins)
         self._mirrors = MirrorPods(
-            api=lambda: context.api,
+            api=lambda: connected.api,
             clock=clock,
             static_pods=self._static_pods,
             node=self._node.owner_reference,
             appeared=lambda uid, mirror: self._status.mirror_appeared(uid, mirror),  # noqa: PLW0108  _status is created below
         )
         self._status = StatusManager(
-            api=lambda: context.api,
+            api=lambda: connected.api,
             clock=clock,
             plugins=plugins,
-            probes=context.prober.result,
+            probes=components.prober.result,
             host_ips=lambda: self._node.host_ips,
             runtime_name=lambda: self._node.runtime_name,
             is_static=is_static,
@@ -139,24 +143,23 @@ class Agent:
             trigger_sync=self._pods.trigger_sync,
             note=self._explainer.note,
         )
-        if context.api is not None:
-            context.flush_statuses = self._status.flush
+        context = provide_syncer(components, plugins, self._flush_statuses)
         self._sources = provide_sources(context, plugins)
         self._pods.expect(source.name for source in self._sources)
         self._loops = provide_loops(context, plugins)
-        self._server = AgentServer(
-            context,
-            {"syncloop": lambda: self._pleg.health.problem},
-            partial(provide_access, context, plugins),
-            partial(provide_routes, context, plugins),
-        )
         overview = Overview(context, self._node, self._explainer.lines, self._loop_lines)
         queries = [
             *self._explainer.local_queries(),
             *overview.local_queries(),
             *provide_local_queries(context, plugins),
         ]
-        context.queries = {query.name: query for query in queries}
+        self.context = context.stage(ServerContext, queries={query.name: query for query in queries})
+        self._server = AgentServer(
+            context,
+            {"syncloop": lambda: self._pleg.health.problem},
+            partial(provide_access, self.context, plugins),
+            partial(provide_routes, self.context, plugins),
+        )
         self._local = LocalServer(context.root_dir, queries)
         self._report = PluginReport(plugins, context.root_dir, clock)
         self._housekeeping = Housekeeping(self._pods, self._cache, lambda: context.syncer, clock)
@@ -277,8 +280,7 @@ class Agent:
         sources = {name for name in self._tasks if name.startswith("source ")}
         await self._cancel(sources)
         await self._cancel({"pods", "first sync", "housekeeping", "pleg", "evented pleg", "run once"})
-        if self.context.api is not None:
-            await self._status.flush(FLUSH_SECONDS)
+        await self._flush_statuses(FLUSH_SECONDS)
         await self._cancel(set(self._tasks))
         await self.context.tasks.close()
         await self.context.recorder.flush(FLUSH_SECONDS)
@@ -297,10 +299,13 @@ class Agent:
 
     # --- wiring ---------------------------------------------------------------------------------------------
 
-    def _connect(self) -> None:
+    def _connect(self, context: ConfigContext) -> ApiContext:
+        """Return the next stage, with the API client unless the node is standalone."""
+        settings, rotates = context.settings, self._config.rotate_certificates
+        if settings.standalone:
+            return context.stage(ApiContext, api=None, new_api=None)
         from nodeagent.apiclient import connect
 
-        settings, rotates = self.context.settings, self._config.rotate_certificates
         self._client = client = connect(
             Path(settings.kubeconfig),
             self._config,
@@ -308,8 +313,12 @@ class Agent:
             pair=current_pair(Path(settings.cert_dir), client_store_name()) if rotates else None,
             pending=bool(settings.bootstrap_kubeconfig),
         )
-        self.context.api = client
-        self.context.new_api = client.with_rate
+        return context.stage(ApiContext, api=client, new_api=client.with_rate)
+
+    async def _flush_statuses(self, seconds: float) -> None:
+        """Wait until all pod statuses were sent, at most *seconds*; without an API server, return immediately."""
+        if self._client is not None:
+            await self._status.flush(seconds)
 
     def _worker_components(self) -> WorkerComponents:
         return WorkerComponents(

@@ -1,46 +1,100 @@
-"""Component assembly: call the provider hooks in their documented order and fill the agent context."""
+"""Component assembly: call the provider hooks in their documented order, each with its stage of the context."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from nodeagent.contracts.background import BackgroundLoop
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import (
+    AgentContext,
+    ApiContext,
+    CgroupsContext,
+    ImageContext,
+    NodeContext,
+    ObjectsContext,
+    ProberContext,
+    PullerContext,
+    RecorderContext,
+    RuntimeContext,
+    ServerContext,
+    StatsContext,
+    VolumesContext,
+)
 from nodeagent.contracts.events import EventRecorder
 from nodeagent.contracts.hooks import HookResult
 from nodeagent.contracts.local import LocalQuery
 from nodeagent.contracts.pods import PodDirectory, PodSource
 from nodeagent.contracts.server import Authenticator, Authorizer, Route
+from nodeagent.model.meta import ObjectReference
 from nodeagent.pluginmanager import PluginManager
 
 
-def provide_components(
-    context: AgentContext,
+def provide_runtime(context: ApiContext, plugins: PluginManager) -> ImageContext:
+    """Provide the container runtime and its image service.
+
+    :raises PluginError: no plugin provides a component, or a plugin failed.
+    :raises ConfigError: a plugin does not support the configuration.
+    """
+    runtime = context.stage(RuntimeContext, runtime=plugins.provide("nodeagent_provide_runtime", context=context))
+    return runtime.stage(ImageContext, images=plugins.provide("nodeagent_provide_image_service", context=runtime))
+
+
+def provide_recorder(
+    context: ApiContext,
     plugins: PluginManager,
     pods: PodDirectory,
     wrap_recorder: Callable[[EventRecorder], EventRecorder] = lambda recorder: recorder,
-) -> None:
-    """Set every component of *context*.
+) -> RecorderContext:
+    """Provide the event recorder and the runtime.
 
     :param wrap_recorder: returns the recorder to use instead of the provided one.
     :raises PluginError: no plugin provides a component, or a plugin failed.
     :raises ConfigError: a plugin does not support the configuration.
     """
-    context.recorder = wrap_recorder(plugins.provide("nodeagent_provide_event_recorder", context=context))
-    context.runtime = plugins.provide("nodeagent_provide_runtime", context=context)
-    context.images = plugins.provide("nodeagent_provide_image_service", context=context)
-    context.objects = plugins.provide("nodeagent_provide_object_reader", context=context)
-    context.cgroups = plugins.provide("nodeagent_provide_cgroups", context=context)
-    kinds = _flat(plugins.provide_all("nodeagent_provide_volume_kinds", context=context))
+    name = context.node_name
+    node_reference = ObjectReference(kind="Node", name=name, uid=name)
+    recorder = wrap_recorder(plugins.provide("nodeagent_provide_event_recorder", context=context))
+    return provide_runtime(context, plugins).stage(
+        RecorderContext, recorder=recorder, node_reference=lambda: node_reference, pods=pods
+    )
+
+
+def provide_components(node: NodeContext, plugins: PluginManager) -> StatsContext:
+    """Provide every component between the node manager and the pod syncer.
+
+    :raises PluginError: no plugin provides a component, or a plugin failed.
+    :raises ConfigError: a plugin does not support the configuration.
+    """
+    objects = node.stage(ObjectsContext, objects=plugins.provide("nodeagent_provide_object_reader", context=node))
+    cgroups = objects.stage(CgroupsContext, cgroups=plugins.provide("nodeagent_provide_cgroups", context=objects))
+    kinds = _flat(plugins.provide_all("nodeagent_provide_volume_kinds", context=cgroups))
     kinds.reverse()  # the plugin registered last takes precedence
-    context.volumes = plugins.provide("nodeagent_provide_volume_manager", context=context, kinds=kinds)
-    providers = _flat(plugins.provide_all("nodeagent_provide_credential_providers", context=context))
-    context.puller = plugins.provide("nodeagent_provide_image_puller", context=context, credential_providers=providers)
-    context.pods = pods
-    context.prober = plugins.provide("nodeagent_provide_prober", context=context)
-    context.stats = plugins.provide("nodeagent_provide_stats", context=context)
-    context.syncer = plugins.provide("nodeagent_provide_pod_syncer", context=context, plugins=plugins)
+    volumes = cgroups.stage(
+        VolumesContext, volumes=plugins.provide("nodeagent_provide_volume_manager", context=cgroups, kinds=kinds)
+    )
+    providers = _flat(plugins.provide_all("nodeagent_provide_credential_providers", context=volumes))
+    puller = volumes.stage(
+        PullerContext,
+        puller=plugins.provide("nodeagent_provide_image_puller", context=volumes, credential_providers=providers),
+    )
+    prober = puller.stage(ProberContext, prober=plugins.provide("nodeagent_provide_prober", context=puller))
+    return prober.stage(StatsContext, stats=plugins.provide("nodeagent_provide_stats", context=prober))
+
+
+def provide_syncer(
+    context: StatsContext, plugins: PluginManager, flush_statuses: Callable[[float], Awaitable[None]]
+) -> AgentContext:
+    """Provide the pod syncer, then notify the plugins that all components exist.
+
+    :param flush_statuses: waits until all pod statuses were sent, at most the given seconds.
+    :raises PluginError: no plugin provides the syncer, or a plugin failed.
+    :raises ConfigError: a plugin does not support the configuration.
+    """
+    syncer = plugins.provide("nodeagent_provide_pod_syncer", context=context, plugins=plugins)
+    agent = context.stage(AgentContext, syncer=syncer, flush_statuses=flush_statuses)
+    plugins.provide_all("nodeagent_components_created", context=agent, plugins=plugins)
+    return agent
 
 
 def provide_sources(context: AgentContext, plugins: PluginManager) -> Sequence[PodSource]:
@@ -54,7 +108,7 @@ def provide_loops(context: AgentContext, plugins: PluginManager) -> Sequence[tup
     return [(result.plugin, loop) for result in results for loop in result.value]
 
 
-def provide_access(context: AgentContext, plugins: PluginManager) -> tuple[Sequence[Authenticator], Authorizer]:
+def provide_access(context: ServerContext, plugins: PluginManager) -> tuple[Sequence[Authenticator], Authorizer]:
     """Return the authenticators and the authorizer of the secure port.
 
     :raises ServerConfigError: the configured authentication or authorization cannot work on this node.
@@ -65,7 +119,7 @@ def provide_access(context: AgentContext, plugins: PluginManager) -> tuple[Seque
     return authenticators, authorizer
 
 
-def provide_routes(context: AgentContext, plugins: PluginManager) -> Sequence[Route]:
+def provide_routes(context: ServerContext, plugins: PluginManager) -> Sequence[Route]:
     """Return the HTTP routes of all plugins."""
     return _flat(plugins.provide_all("nodeagent_provide_routes", context=context))
 

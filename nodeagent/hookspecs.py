@@ -9,6 +9,10 @@ result that is not ``None``; a notification hook is called on every plugin, and 
 Each call has a deadline; durations and failures are counted per plugin.
 
 An implementation accepts any subset of a hook's arguments by name, and no others.
+
+The ``context`` of a provider hook is a stage: it has the components that exist when the hook is called. Any other
+component is unknown to the type checker, and its use raises ``ComponentUnavailable`` with the names of hook and
+component.
 """
 
 from __future__ import annotations
@@ -22,7 +26,21 @@ from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.checks import NodeCheck
 from nodeagent.contracts.configuration import NodeAgentConfiguration
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import (
+    AgentContext,
+    ApiContext,
+    CgroupsContext,
+    ConfigContext,
+    ImageContext,
+    NodeContext,
+    ObjectsContext,
+    ProberContext,
+    PullerContext,
+    RuntimeContext,
+    ServerContext,
+    StatsContext,
+    VolumesContext,
+)
 from nodeagent.contracts.events import EventRecorder, RecordedEvent
 from nodeagent.contracts.eviction import EvictionCandidate, Reclaimed
 from nodeagent.contracts.hooks import PluginHost
@@ -56,14 +74,15 @@ def nodeagent_settings_schema() -> dict[str, Any]:
 
 
 @hookspec
-def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginHost) -> None:
+def nodeagent_configure(config: NodeAgentConfiguration, context: ConfigContext, plugins: PluginHost) -> None:
     """Initialize the plugin and register further plugin objects that depend on the configuration.
 
-    Called: once, before any component exists; ``context`` contains configuration, feature gates, settings and clock.
+    Called: once, before any component exists. A plugin that needs components registers its objects in
+    ``nodeagent_components_created``.
     On error: the agent logs the plugin's name and exits with code 2.
 
     :param config: the validated configuration; read-only.
-    :param context: the agent context; components are set later.
+    :param context: configuration, settings and clock, but no component.
     :param plugins: the plugin manager; ``plugins.register(object, name="plugin.component")`` adds further hooks.
     """
 
@@ -72,105 +91,105 @@ def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, p
 
 
 @hookspec(firstresult=True)
-def nodeagent_provide_event_recorder(context: AgentContext) -> EventRecorder | None:
+def nodeagent_provide_event_recorder(context: ApiContext) -> EventRecorder | None:
     """Provide the event recorder.
 
     Called: once, before every other component.
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.eventRecordQPS, config.eventBurst
 
-    :param context: the agent context; ``api`` and ``new_api`` are set, no component is.
+    :param context: the stage with the API client.
     :returns: the recorder, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
-def nodeagent_provide_runtime(context: AgentContext) -> ContainerRuntime | None:
+def nodeagent_provide_runtime(context: ApiContext) -> ContainerRuntime | None:
     """Provide the container runtime.
 
     Called: once; no request is sent to the runtime before the event loop runs.
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.containerRuntimeEndpoint
 
-    :param context: the agent context.
+    :param context: the stage with the API client.
     :returns: the runtime, or ``None`` to leave it to another plugin.
     :raises ConfigError: the plugin does not support the endpoint.
     """
 
 
 @hookspec(firstresult=True)
-def nodeagent_provide_image_service(context: AgentContext) -> ImageService | None:
+def nodeagent_provide_image_service(context: RuntimeContext) -> ImageService | None:
     """Provide the image service of the runtime.
 
     Called: once, after the runtime.
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.imageServiceEndpoint
 
-    :param context: the agent context.
+    :param context: the stage with the runtime.
     :returns: the image service, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
-def nodeagent_provide_object_reader(context: AgentContext) -> ObjectReader | None:
+def nodeagent_provide_object_reader(context: NodeContext) -> ObjectReader | None:
     """Provide the reader of ConfigMaps, Secrets, Services and service account tokens.
 
     Called: once, after the image service.
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.configMapAndSecretChangeDetectionStrategy
 
-    :param context: the agent context.
+    :param context: the stage with runtime, recorder, pods and node.
     :returns: the reader, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
-def nodeagent_provide_cgroups(context: AgentContext) -> CgroupManager | None:
+def nodeagent_provide_cgroups(context: ObjectsContext) -> CgroupManager | None:
     """Provide the manager of pod cgroups.
 
     Called: once, after the object reader.
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.cgroupDriver, config.cgroupsPerQOS
 
-    :param context: the agent context.
+    :param context: the stage with the object reader.
     :returns: the manager, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec
-def nodeagent_provide_volume_kinds(context: AgentContext) -> Sequence[VolumeKind]:
+def nodeagent_provide_volume_kinds(context: CgroupsContext) -> Sequence[VolumeKind]:
     """Provide volume plugins (kinds of volumes).
 
     Called: once, before the volume manager is created.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the agent context.
+    :param context: the stage with the cgroup manager.
     :returns: the kinds; if several support a volume, the plugin registered last takes precedence.
     """
     raise NotImplementedError
 
 
 @hookspec(firstresult=True)
-def nodeagent_provide_volume_manager(context: AgentContext, kinds: Sequence[VolumeKind]) -> VolumeManager | None:
+def nodeagent_provide_volume_manager(context: CgroupsContext, kinds: Sequence[VolumeKind]) -> VolumeManager | None:
     """Provide the volume manager, which sets up and tears down the volumes of pods.
 
     Called: once, after the volume kinds.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the agent context.
+    :param context: the stage with the cgroup manager.
     :param kinds: all provided kinds, in order of precedence.
     :returns: the manager, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec
-def nodeagent_provide_credential_providers(context: AgentContext) -> Sequence[CredentialProvider]:
+def nodeagent_provide_credential_providers(context: ConfigContext) -> Sequence[CredentialProvider]:
     """Provide credential providers for image registries.
 
     Called: once, before the image puller is created.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the agent context.
+    :param context: configuration, settings and clock, but no component.
     :returns: the providers, called in the order of plugin names.
     """
     raise NotImplementedError
@@ -178,67 +197,79 @@ def nodeagent_provide_credential_providers(context: AgentContext) -> Sequence[Cr
 
 @hookspec(firstresult=True)
 def nodeagent_provide_image_puller(
-    context: AgentContext, credential_providers: Sequence[CredentialProvider]
+    context: VolumesContext, credential_providers: Sequence[CredentialProvider]
 ) -> ImagePuller | None:
     """Provide the image puller.
 
     Called: once, after the credential providers.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the agent context.
+    :param context: the stage with the volume manager.
     :param credential_providers: all providers, in the order in which to call them.
     :returns: the puller, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
-def nodeagent_provide_image_collector(context: AgentContext) -> ImageCollector | None:
+def nodeagent_provide_image_collector(context: ImageContext) -> ImageCollector | None:
     """Provide the image garbage collector of ``nodeagent image gc``.
 
     Called: once by that command; the agent runs garbage collection in its background loops.
     On error: the command logs the plugin's name and exits with code 2.
     spec: config.imageGCHighThresholdPercent, config.imageMaximumGCAge
 
-    :param context: the agent context; only ``runtime`` and ``images`` are set.
+    :param context: the stage with runtime and image service.
     :returns: the collector, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
-def nodeagent_provide_prober(context: AgentContext) -> Prober | None:
+def nodeagent_provide_prober(context: PullerContext) -> Prober | None:
     """Provide the prober for liveness, readiness and startup probes.
 
     Called: once, after the image puller; ``context.pods`` is set.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the agent context.
+    :param context: the stage with the image puller.
     :returns: the prober, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
-def nodeagent_provide_stats(context: AgentContext) -> StatsProvider | None:
+def nodeagent_provide_stats(context: ProberContext) -> StatsProvider | None:
     """Provide the stats provider: resource usage of the node, its pods and their containers.
 
     Called: once, after the prober; nothing is measured before the event loop runs.
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.volumeStatsAggPeriod
 
-    :param context: the agent context.
+    :param context: the stage with the prober.
     :returns: the provider, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
-def nodeagent_provide_pod_syncer(context: AgentContext, plugins: PluginHost) -> PodSyncer | None:
+def nodeagent_provide_pod_syncer(context: StatsContext, plugins: PluginHost) -> PodSyncer | None:
     """Provide the pod syncer, which drives a pod towards its desired state.
 
     Called: once, after all other components.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the agent context; only the syncer is not set yet.
+    :param context: the stage with all components but the syncer.
     :param plugins: the plugin manager, to call the hooks of containers.
     :returns: the syncer, or ``None`` to leave it to another plugin.
+    """
+
+
+@hookspec
+def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> None:
+    """Initialize the parts of a plugin that need components, and register further plugin objects.
+
+    Called: once, after the pod syncer and before the pod sources; no event loop task of the agent runs yet.
+    On error: the agent logs the plugin's name and exits with code 2.
+
+    :param context: the stage with all components.
+    :param plugins: the plugin manager; ``plugins.register(object, name="plugin.component")`` adds further hooks.
     """
 
 
@@ -250,7 +281,7 @@ def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.staticPodPath, config.staticPodURL
 
-    :param context: the agent context, complete.
+    :param context: the stage with all components.
     :returns: the sources that the configuration enables; may be empty.
     """
     raise NotImplementedError
@@ -263,7 +294,7 @@ def nodeagent_provide_background_loops(context: AgentContext, plugins: PluginHos
     Called: once, after the pod sources.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the agent context, complete.
+    :param context: the stage with all components.
     :param plugins: the plugin manager, to call hooks.
     :returns: the loops; may be empty.
     """
@@ -271,7 +302,7 @@ def nodeagent_provide_background_loops(context: AgentContext, plugins: PluginHos
 
 
 @hookspec
-def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenticator]:
+def nodeagent_provide_authenticators(context: ServerContext) -> Sequence[Authenticator]:
     """Provide the authenticators of the agent's HTTPS server.
 
     Called: once, after the background loops, if the secure port is served. ``tryfirst`` and ``trylast`` order an
@@ -280,7 +311,7 @@ def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenti
     ``ServerConfigError`` it runs without the secure port.
     spec: config.authentication
 
-    :param context: the agent context, complete.
+    :param context: the stage with all components and the local queries.
     :returns: the authenticators that the configuration enables; may be empty.
     :raises ServerConfigError: the configured method cannot work on this node.
     """
@@ -288,7 +319,7 @@ def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenti
 
 
 @hookspec(firstresult=True)
-def nodeagent_provide_authorizer(context: AgentContext) -> Authorizer | None:
+def nodeagent_provide_authorizer(context: ServerContext) -> Authorizer | None:
     """Provide the authorizer of the agent's HTTPS server.
 
     Called: once, after the authenticators.
@@ -296,20 +327,20 @@ def nodeagent_provide_authorizer(context: AgentContext) -> Authorizer | None:
     ``ServerConfigError`` it runs without the secure port.
     spec: config.authorization
 
-    :param context: the agent context, complete.
+    :param context: the stage with all components and the local queries.
     :returns: the authorizer, or ``None`` to leave it to another plugin.
     :raises ServerConfigError: the configured method cannot work on this node.
     """
 
 
 @hookspec
-def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     """Provide routes of the agent's HTTPS server.
 
     Called: once, after the authorizer, if the secure or the read-only port is served.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the agent context, complete.
+    :param context: the stage with all components and the local queries.
     :returns: the routes; may be empty.
     """
     raise NotImplementedError
@@ -322,20 +353,20 @@ def nodeagent_provide_local_queries(context: AgentContext) -> Sequence[LocalQuer
     Called: once, after the background loops.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the agent context, complete.
+    :param context: the stage with all components.
     :returns: the queries; may be empty.
     """
     raise NotImplementedError
 
 
 @hookspec
-def nodeagent_provide_node_checks(context: AgentContext) -> Sequence[NodeCheck]:
+def nodeagent_provide_node_checks(context: ImageContext) -> Sequence[NodeCheck]:
     """Provide the checks of ``nodeagent doctor``.
 
     Called: once by that command, which runs alongside the agent or without it; the agent does not run these checks.
     On error: the command logs the plugin's name and exits with code 2.
 
-    :param context: the agent context; only ``runtime``, ``images`` and, unless standalone, ``api`` are set.
+    :param context: the stage with runtime and image service.
     :returns: the checks; they run concurrently, each for at most 15 seconds.
     """
     raise NotImplementedError

@@ -12,7 +12,7 @@ from nodeagent.base.gates import FeatureGates
 from nodeagent.config.effective import Effective
 from nodeagent.contracts.api import ApiConnection
 from nodeagent.contracts.configuration import NodeAgentConfiguration
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ConfigContext
 from nodeagent.contracts.settings import NodeSettings
 
 
@@ -25,8 +25,8 @@ def new_context(
     tasks: TaskOwner,
     cleanup: AsyncExitStack | None = None,
     plugin_settings: Mapping[str, Mapping[str, Any]] | None = None,
-) -> AgentContext:
-    """Return the context without components.
+) -> ConfigContext:
+    """Return the first stage of the context, without components.
 
     :param tasks: the owner of the tasks that plugins start; closed by the caller.
     :param cleanup: runs the callbacks of plugins on shutdown; closed by the caller.
@@ -38,7 +38,7 @@ def new_context(
 
         return connect(kubeconfig, config, clock)
 
-    return AgentContext(
+    return ConfigContext(
         config=config,
         gates=gates,
         settings=settings,

@@ -24,8 +24,10 @@ from typing import Any, TypeVar
 import pluggy
 
 from nodeagent import hookspecs
+from nodeagent.contracts.context import ComponentUnavailable
 from nodeagent.contracts.hooks import HookResult
 from nodeagent.errors import NodeAgentError, PluginError
+from nodeagent.hook_context import narrow_context
 from nodeagent.hook_results import validate_result
 
 GROUP = "nodeagent"
@@ -190,8 +192,11 @@ class PluginManager:
 
     def _call(self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:
         name = implementation.plugin_name
+        arguments = narrow_context(hook, arguments)
         try:
             result = implementation.function(*(arguments[argument] for argument in implementation.argnames))
+        except ComponentUnavailable as error:
+            raise PluginError(name, f"{error}{_location(error)}") from error
         except NodeAgentError:
             raise
         except Exception as error:

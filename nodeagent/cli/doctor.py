@@ -18,9 +18,11 @@ from nodeagent.base import identity
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
+from nodeagent.components import provide_runtime
 from nodeagent.config.flags import add_flags, read_flags
 from nodeagent.config.load import Loaded, load
 from nodeagent.contracts.checks import CheckInconclusive, Finding, NodeCheck, Severity, problem
+from nodeagent.contracts.context import ApiContext
 from nodeagent.errors import ConfigError
 from nodeagent.plugin_context import new_context
 from nodeagent.plugin_settings import load_plugin_settings
@@ -95,18 +97,19 @@ async def _run_checks(loaded: Loaded) -> list[_Result]:
             cleanup=cleanup,
             plugin_settings=load_plugin_settings(loaded.settings.plugin_config, plugins),
         )
+        connected = context.stage(ApiContext, api=None, new_api=None)
         failed: list[_Result] = []
         if loaded.settings.kubeconfig:
             from nodeagent.apiclient import connect
 
             try:
-                context.api = client = connect(Path(loaded.settings.kubeconfig), loaded.config, context.clock)
+                client = connect(Path(loaded.settings.kubeconfig), loaded.config, context.clock)
+                connected = context.stage(ApiContext, api=client, new_api=client.with_rate)
                 cleanup.push_async_callback(client.close)
             except ConfigError as error:
                 failed.append(("kubeconfig", [problem(str(error), "correct the file specified by --kubeconfig")]))
-        context.runtime = plugins.provide("nodeagent_provide_runtime", context=context)
-        context.images = plugins.provide("nodeagent_provide_image_service", context=context)
-        provided = plugins.provide_all("nodeagent_provide_node_checks", context=context)
+        runtime = provide_runtime(connected, plugins)
+        provided = plugins.provide_all("nodeagent_provide_node_checks", context=runtime)
         checks: list[NodeCheck] = [check for result in provided for check in result.value]
         return failed + list(await asyncio.gather(*map(run, checks)))
 

@@ -26,9 +26,10 @@ from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.quantity import size_text
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
+from nodeagent.components import provide_runtime
 from nodeagent.config.flags import FlagParser, add_flags, read_flags
 from nodeagent.config.load import Loaded, load
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ApiContext, ImageContext
 from nodeagent.contracts.image_pins import read_pins, write_pins
 from nodeagent.contracts.images import CollectableImage, ImageCollection, ImageCollector
 from nodeagent.contracts.pull_progress import PullProgress
@@ -103,7 +104,7 @@ def _run_offline(action: Callable[[argparse.Namespace, Path], int], arguments: a
 
 
 def _list(arguments: argparse.Namespace, loaded: Loaded) -> int:
-    async def work(context: AgentContext, _: PluginManager) -> Sequence[Image]:
+    async def work(context: ImageContext, _: PluginManager) -> Sequence[Image]:
         return await context.images.list_images()
 
     images = _with_runtime(loaded, work)
@@ -125,7 +126,7 @@ def _pull(arguments: argparse.Namespace, loaded: Loaded) -> int:
         return ExitCode.CONFIGURATION
     image = with_default_tag(arguments.image, name)
 
-    async def work(context: AgentContext, plugins: PluginManager) -> tuple[str, Image | None]:
+    async def work(context: ImageContext, plugins: PluginManager) -> tuple[str, Image | None]:
         credentials = await _credentials(context, plugins, name.repository)
         async with _progress(f"pulling {image}", context):
             ref = await _pull_with(context, image, credentials)
@@ -171,7 +172,7 @@ def _write(arguments: argparse.Namespace, root: Path, pins: frozenset[str], done
 
 
 def _collect(arguments: argparse.Namespace, loaded: Loaded) -> int:
-    async def work(context: AgentContext, plugins: PluginManager) -> ImageCollection:
+    async def work(context: ImageContext, plugins: PluginManager) -> ImageCollection:
         collector: ImageCollector = plugins.provide("nodeagent_provide_image_collector", context=context)
         return await collector.collect(everything=arguments.all, dry_run=arguments.dry_run)
 
@@ -193,7 +194,7 @@ def _collect(arguments: argparse.Namespace, loaded: Loaded) -> int:
 # --- the runtime ----------------------------------------------------------------------------------------------
 
 
-def _with_runtime(loaded: Loaded, work: Callable[[AgentContext, PluginManager], Coroutine[Any, Any, _T]]) -> _T:
+def _with_runtime(loaded: Loaded, work: Callable[[ImageContext, PluginManager], Coroutine[Any, Any, _T]]) -> _T:
     """Connect to the runtime as the agent does, run *work* and return its result."""
     plugins = PluginManager()
     plugins.load_entry_points(loaded.settings.disabled_plugins)
@@ -208,14 +209,13 @@ def _with_runtime(loaded: Loaded, work: Callable[[AgentContext, PluginManager], 
                 tasks=tasks,
                 cleanup=cleanup,
             )
-            context.runtime = plugins.provide("nodeagent_provide_runtime", context=context)
-            context.images = plugins.provide("nodeagent_provide_image_service", context=context)
-            return await work(context, plugins)
+            images = provide_runtime(context.stage(ApiContext, api=None, new_api=None), plugins)
+            return await work(images, plugins)
 
     return asyncio.run(connected())
 
 
-async def _credentials(context: AgentContext, plugins: PluginManager, repository: str) -> list[Credentials]:
+async def _credentials(context: ImageContext, plugins: PluginManager, repository: str) -> list[Credentials]:
     found: list[Credentials] = []
     for provided in plugins.provide_all("nodeagent_provide_credential_providers", context=context):
         for provider in provided.value:
@@ -223,7 +223,7 @@ async def _credentials(context: AgentContext, plugins: PluginManager, repository
     return list(dict.fromkeys(found))
 
 
-async def _pull_with(context: AgentContext, image: str, credentials: Sequence[Credentials]) -> str:
+async def _pull_with(context: ImageContext, image: str, credentials: Sequence[Credentials]) -> str:
     """Pull with the first of *credentials* that succeeds, or anonymously if there are none; return the image reference.
 
     :raises NodeAgentError: all attempts failed; the error of the last one.
@@ -236,7 +236,7 @@ async def _pull_with(context: AgentContext, image: str, credentials: Sequence[Cr
 
 
 @asynccontextmanager
-async def _progress(title: str, context: AgentContext) -> AsyncIterator[None]:
+async def _progress(title: str, context: ImageContext) -> AsyncIterator[None]:
     """Display the elapsed time on a terminal, and the received bytes if the runtime reports them."""
     progress = PullProgress()
 

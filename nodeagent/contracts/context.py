@@ -1,12 +1,31 @@
-"""Agent context: configuration and components that are shared with plugins."""
+"""Plugin context: configuration and components that the agent shares with plugins, in stages.
+
+A hook receives the stage that exists when it is called; each stage adds the components that were created since the
+previous one. A component of a later stage is neither an attribute for the type checker nor available at runtime::
+
+    ConfigContext    configuration, settings, clock, tasks
+    ApiContext       + api, new_api
+    RuntimeContext   + runtime
+    ImageContext     + images
+    RecorderContext  + recorder, node_reference, pods
+    NodeContext      + node, wait_for_node, trigger_node_status
+    ObjectsContext   + objects
+    CgroupsContext   + cgroups
+    VolumesContext   + volumes
+    PullerContext    + puller
+    ProberContext    + prober
+    StatsContext     + stats
+    AgentContext     + syncer, flush_statuses
+    ServerContext    + queries
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from nodeagent.base.aio import Clock, TaskOwner
 from nodeagent.base.gates import FeatureGates
@@ -24,11 +43,16 @@ from nodeagent.contracts.runtime import ContainerRuntime, ImageService
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.contracts.stats import StatsProvider
 from nodeagent.contracts.volumes import VolumeManager
+from nodeagent.errors import NodeAgentError
 from nodeagent.model.meta import ObjectReference
 
+S = TypeVar("S", bound="ConfigContext")
 
-async def _nothing_to_flush(_seconds: float) -> None:
-    """Return immediately; there is no API server."""
+
+class ComponentUnavailable(NodeAgentError, AttributeError):
+    """A plugin requested a component that does not exist yet; the message names the hook and the component."""
+
+    reason = "ComponentUnavailable"
 
 
 class NewApi(Protocol):
@@ -42,17 +66,12 @@ class NewApi(Protocol):
         ...
 
 
-async def _return_immediately() -> None:
-    """Return immediately; there is no API server."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigContext:
+    """Configuration and general services; exists before every component."""
 
-
-@dataclass(slots=True, kw_only=True)
-class AgentContext:
-    """Configuration and components of the agent; components are set in the order of the fields during startup.
-
-    A provider hook may store the context, but must not use a component that is not set yet. Only ``api`` and
-    ``new_api`` may be ``None`` (standalone mode).
-    """
+    first_hook: ClassVar[str] = "nodeagent_configure"
+    """The first hook that receives this stage."""
 
     config: NodeAgentConfiguration
     gates: FeatureGates
@@ -68,42 +87,195 @@ class AgentContext:
     """Callbacks that run on shutdown: ``cleanup.push_async_callback(channel.close)``."""
     plugin_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Validated settings from ``--plugin-config`` by plugin name."""
-    api: Api | None = None
-    """The rate-limited client; ``None`` in standalone mode."""
-    new_api: NewApi | None = None
-    """Creates another client with a separate rate limit, for example for events."""
-    node: Callable[[], Mapping[str, Any] | None] = lambda: None
-    """Returns the node object as last read from or written to the API server."""
-    wait_for_node: Callable[[], Awaitable[None]] = _return_immediately
-    """Waits until the node object was read once; admission uses its labels and taints."""
-    node_reference: Callable[[], ObjectReference] = ObjectReference
-    """Returns a reference to this node, for events."""
-    trigger_node_status: Callable[[], None] = lambda: None
-    """Requests an immediate node status update, because a plugin's report has changed."""
-    queries: Mapping[str, LocalQuery] = field(default_factory=dict)
-    """Local queries by name, set once all components exist."""
-    flush_statuses: Callable[[float], Awaitable[None]] = _nothing_to_flush
-    """Waits until all pod statuses were sent to the API server, at most the given seconds."""
-    recorder: EventRecorder = field(init=False)
-    runtime: ContainerRuntime = field(init=False)
-    images: ImageService = field(init=False)
-    objects: ObjectReader = field(init=False)
-    cgroups: CgroupManager = field(init=False)
-    volumes: VolumeManager = field(init=False)
-    puller: ImagePuller = field(init=False)
-    pods: PodDirectory = field(init=False)
-    prober: Prober = field(init=False)
-    stats: StatsProvider = field(init=False)
-    syncer: PodSyncer = field(init=False)
+    hook: str = field(default="", repr=False)
+    """The hook that received this context, for error messages."""
+
+    if not TYPE_CHECKING:  # With it, the type checker would accept every attribute.
+
+        def __getattr__(self, name: str) -> Any:
+            stage = next((stage for stage in STAGES if name in _own_fields(stage)), None)
+            if stage is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise ComponentUnavailable(
+                f"{self.hook or type(self).__name__} cannot use context.{name}: "
+                f"it does not exist before {stage.first_hook}"
+            )
 
     @property
     def node_name(self) -> str:
+        """The name of this node."""
         return self.settings.node_name
 
     @property
     def root_dir(self) -> Path:
+        """The root directory (``--root-dir``)."""
         return Path(self.settings.root_dir)
 
     def pod_dir(self, pod_uid: str) -> Path:
         """Return the directory of a pod: ``<root>/pods/<uid>``."""
         return self.root_dir / "pods" / pod_uid
+
+    def stage(self, stage: type[S], **values: Any) -> S:
+        """Return an earlier stage, or with the missing components in *values* a later one.
+
+        :raises TypeError: a component of *stage* is missing.
+        """
+        names = {field.name for field in fields(stage)} - values.keys()
+        known = {field.name for field in fields(self)}
+        return stage(**{name: getattr(self, name) for name in names & known}, **values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiContext(ConfigContext):
+    """The stage after the agent has created its API client."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_event_recorder"
+
+    api: Api | None
+    """The rate-limited client; ``None`` in standalone mode."""
+    new_api: NewApi | None
+    """Creates another client with a separate rate limit, for example for events; ``None`` in standalone mode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeContext(ApiContext):
+    """The stage after the container runtime."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_image_service"
+
+    runtime: ContainerRuntime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageContext(RuntimeContext):
+    """The stage after the image service; commands that run without the agent do not go further."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_object_reader"
+
+    images: ImageService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecorderContext(ImageContext):
+    """The stage after the event recorder and the pod workers."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_object_reader"
+
+    recorder: EventRecorder
+    node_reference: Callable[[], ObjectReference]
+    """Returns a reference to this node, for events."""
+    pods: PodDirectory
+    """The pods of this node; empty until the pod sources run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeContext(RecorderContext):
+    """The stage after the node manager."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_object_reader"
+
+    node: Callable[[], Mapping[str, Any] | None]
+    """Returns the node object as last read from or written to the API server."""
+    wait_for_node: Callable[[], Awaitable[None]]
+    """Waits until the node object was read once; admission uses its labels and taints."""
+    trigger_node_status: Callable[[], None]
+    """Requests an immediate node status update, because a plugin's report has changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectsContext(NodeContext):
+    """The stage after the object reader."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_cgroups"
+
+    objects: ObjectReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupsContext(ObjectsContext):
+    """The stage after the cgroup manager."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_volume_kinds"
+
+    cgroups: CgroupManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumesContext(CgroupsContext):
+    """The stage after the volume manager."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_image_puller"
+
+    volumes: VolumeManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullerContext(VolumesContext):
+    """The stage after the image puller."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_prober"
+
+    puller: ImagePuller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProberContext(PullerContext):
+    """The stage after the prober."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_stats"
+
+    prober: Prober
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatsContext(ProberContext):
+    """The stage after the stats provider."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_pod_syncer"
+
+    stats: StatsProvider
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentContext(StatsContext):
+    """The stage with all components."""
+
+    first_hook: ClassVar[str] = "nodeagent_components_created"
+
+    syncer: PodSyncer
+    flush_statuses: Callable[[float], Awaitable[None]]
+    """Waits until all pod statuses were sent to the API server, at most the given seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerContext(AgentContext):
+    """The stage in which the HTTPS server is created."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_authenticators"
+
+    queries: Mapping[str, LocalQuery]
+    """Local queries by name."""
+
+
+STAGES: tuple[type[ConfigContext], ...] = (
+    ConfigContext,
+    ApiContext,
+    RuntimeContext,
+    ImageContext,
+    RecorderContext,
+    NodeContext,
+    ObjectsContext,
+    CgroupsContext,
+    VolumesContext,
+    PullerContext,
+    ProberContext,
+    StatsContext,
+    AgentContext,
+    ServerContext,
+)
+"""Every stage, in order."""
+
+
+def _own_fields(stage: type[ConfigContext]) -> set[str]:
+    """Return the names of the components that *stage* adds."""
+    return {name for name in stage.__annotations__ if name != "first_hook"}

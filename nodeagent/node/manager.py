@@ -8,7 +8,7 @@ from typing import Any
 
 from nodeagent.base.quantity import Quantity, parse_quantity
 from nodeagent.contracts.api import Api
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import RecorderContext
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.node import NodeStatus
 from nodeagent.model.wire import to_wire
@@ -30,7 +30,7 @@ class NodeManager:
     """
 
     def __init__(
-        self, context: AgentContext, plugins: PluginManager, problems: Callable[[], Sequence[str]] = lambda: ()
+        self, context: RecorderContext, plugins: PluginManager, problems: Callable[[], Sequence[str]] = lambda: ()
     ) -> None:
         self._context = context
         clock = context.clock

@@ -12,7 +12,7 @@ from nodeagent.base.aio import Backoff
 from nodeagent.base.aio.waker import Waker
 from nodeagent.base.logging import v_level
 from nodeagent.contracts.api import NODES, Api
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import RecorderContext
 from nodeagent.contracts.events import EventType
 from nodeagent.errors import ApiError, RuntimeFailure
 from nodeagent.model.meta import wire_time
@@ -44,7 +44,7 @@ class NodeStatusReporter:
 
     def __init__(
         self,
-        context: AgentContext,
+        context: RecorderContext,
         plugins: PluginManager,
         collector: StatusInputCollector,
         watcher: NodeWatcher | None,

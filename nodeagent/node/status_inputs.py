@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from nodeagent import __version__
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import RecorderContext
 from nodeagent.contracts.reservations import pod_capacity
 from nodeagent.errors import ConfigError, RuntimeFailure
 from nodeagent.model.node import ContainerImage, NodeAddress, NodeSystemInfo
@@ -32,7 +32,7 @@ class StatusInputCollector:
 
     def __init__(
         self,
-        context: AgentContext,
+        context: RecorderContext,
         plugins: PluginManager,
         health: RuntimeHealth,
         problems: Callable[[], Sequence[str]],

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from nodeagent.base import identity
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.diagnostics import (
     WHY_QUERY,
     PodEvent,
@@ -40,7 +40,7 @@ class Explainer:
     """Combines the state of a pod from all components of the agent."""
 
     def __init__(
-        self, context: AgentContext, workers: PodWorkers, journal: EventJournal, plugins: PluginManager
+        self, context: StatsContext, workers: PodWorkers, journal: EventJournal, plugins: PluginManager
     ) -> None:
         self._context, self._workers, self._journal, self._plugins = context, workers, journal, plugins
         self._notes: dict[str, tuple[Stage, str, str]] = {}

@@ -10,7 +10,7 @@ The suites of ``nodeagent.testing.contracts`` test third-party implementations; 
 from nodeagent.contracts.events import RecordedEvent
 from nodeagent.testing.api import FakeApi, Request
 from nodeagent.testing.clock import FakeClock, eventually
-from nodeagent.testing.context import make_config, make_context
+from nodeagent.testing.context import FakeContext, make_config, make_context
 from nodeagent.testing.fakes import (
     FakeCgroups,
     FakeObjects,
@@ -19,6 +19,7 @@ from nodeagent.testing.fakes import (
     FakeProber,
     FakePuller,
     FakeStats,
+    FakeSyncer,
     FakeVolumeKind,
     FakeVolumes,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "FakeApi",
     "FakeCgroups",
     "FakeClock",
+    "FakeContext",
     "FakeImages",
     "FakeObjects",
     "FakePodDirectory",
@@ -42,6 +44,7 @@ __all__ = [
     "FakeRecorder",
     "FakeRuntime",
     "FakeStats",
+    "FakeSyncer",
     "FakeVolumeKind",
     "FakeVolumes",
     "RecordedEvent",

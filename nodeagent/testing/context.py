@@ -12,7 +12,7 @@ from nodeagent.config.effective import Effective
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import ApiConnection
 from nodeagent.contracts.configuration import NodeAgentConfiguration
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ServerContext
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.meta import ObjectReference
@@ -25,11 +25,19 @@ from nodeagent.testing.fakes import (
     FakeProber,
     FakePuller,
     FakeStats,
+    FakeSyncer,
     FakeVolumes,
 )
 from nodeagent.testing.images import FakeImages
 from nodeagent.testing.recorder import FakeRecorder
 from nodeagent.testing.runtime import FakeRuntime
+
+
+class FakeContext(ServerContext):
+    """Context of the last stage, whose fields a test can replace; ``context.stage(…)`` returns an earlier one."""
+
+    __slots__ = ()
+    __setattr__ = object.__setattr__
 
 
 def make_context(
@@ -41,8 +49,8 @@ def make_context(
     api: FakeApi | None = None,
     node: dict[str, Any] | None = None,
     **components: Any,
-) -> AgentContext:
-    """Return a context with fake components, except those in *components*, named as in ``AgentContext``.
+) -> FakeContext:
+    """Return a context with fake components, except those in *components*, named as in ``ServerContext``.
 
     :param tmp_path: the root directory.
     :param config: the configuration; see :func:`make_config` to change fields of the default.
@@ -52,39 +60,44 @@ def make_context(
     config = config or NodeAgentConfiguration()
     clock = clock or FakeClock()
     settings = NodeSettings(node_name=node_name, root_dir=str(tmp_path), cert_dir=str(tmp_path / "pki"))
-    direct: dict[str, Any] = {
+    images = components.get("images") or FakeImages()
+    fields: dict[str, Any] = {
+        "config": config,
+        "clock": clock,
         "gates": build_gates(config.feature_gates),
         "settings": settings,
         "effective": Effective(config, components.get("settings", settings)),
         "connect_api": _no_connection,
         "tasks": TaskOwner("test"),
-        "plugin_settings": {},
+        "api": api,
         "new_api": (lambda _qps, _burst, *, deadline_seconds=None: api) if api is not None else None,
-    }
-    context = AgentContext(
-        config=config,
-        clock=clock,
-        api=api,
-        node=lambda: node,
-        node_reference=lambda: ObjectReference(kind="Node", name=node_name, uid=node_name),
-        **{field: components.pop(field, default) for field, default in direct.items()},
-    )
-    images = components.get("images") or FakeImages()
-    fakes: dict[str, Any] = {
-        "recorder": FakeRecorder(),
         "runtime": FakeRuntime(clock),
         "images": images,
+        "recorder": FakeRecorder(),
+        "node_reference": lambda: ObjectReference(kind="Node", name=node_name, uid=node_name),
+        "pods": FakePodDirectory(),
+        "node": lambda: node,
+        "wait_for_node": _return_immediately,
+        "trigger_node_status": lambda: None,
         "objects": FakeObjects(clock),
         "cgroups": FakeCgroups(),
         "volumes": FakeVolumes(),
         "puller": FakePuller(images) if isinstance(images, FakeImages) else FakePuller(),
-        "pods": FakePodDirectory(),
         "prober": FakeProber(),
         "stats": FakeStats(),
+        "syncer": FakeSyncer(),
+        "flush_statuses": _flush_immediately,
+        "queries": {},
     }
-    for name, component in {**fakes, **components}.items():
-        setattr(context, name, component)
-    return context
+    return FakeContext(**{**fields, **components})
+
+
+async def _return_immediately() -> None:
+    """Return immediately; the node object is known."""
+
+
+async def _flush_immediately(_seconds: float) -> None:
+    """Return immediately; no status is pending."""
 
 
 def _no_connection(kubeconfig: Path) -> ApiConnection:

@@ -13,7 +13,7 @@ from typing import Any
 from nodeagent.base.aio import Clock
 from nodeagent.contracts.images import PulledImage
 from nodeagent.contracts.objects import BoundToken
-from nodeagent.contracts.pods import KillReason, PublishPods
+from nodeagent.contracts.pods import KillReason, PublishPods, SyncOutcome
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import LinuxResources, RuntimePod, SandboxConfig
 from nodeagent.contracts.stats import ContainerUsage, NodeUsage, PodUsage
@@ -283,6 +283,33 @@ class FakeStats(Faults):
     async def measure_volumes(self) -> None:
         self.asked.append(("measure_volumes", True))
         await self._pass("measure_volumes")
+
+
+class FakeSyncer:
+    """Pod syncer that does nothing.
+
+    :ivar calls: the name of each call with the UID of its pod.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+
+    async def sync_pod(self, pod: Pod, status: PodStatus, observed: RuntimePod) -> SyncOutcome:
+        self.calls.append(("sync_pod", pod.uid))
+        return SyncOutcome()
+
+    async def sync_terminating(self, pod: Pod, observed: RuntimePod, grace_seconds: int | None) -> SyncOutcome:
+        self.calls.append(("sync_terminating", pod.uid))
+        return SyncOutcome()
+
+    async def sync_terminated(self, pod: Pod, observed: RuntimePod) -> None:
+        self.calls.append(("sync_terminated", pod.uid))
+
+    async def remove_pod(self, pod: Pod, observed: RuntimePod) -> None:
+        self.calls.append(("remove_pod", pod.uid))
+
+    async def remove_orphans(self, desired: frozenset[str], observed: frozenset[str]) -> None:
+        self.calls.append(("remove_orphans", ""))
 
 
 class FakePodSource:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ServerContext
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod
 from nodeagent.pluginmanager import PluginManager
 
 
-def load_plugin(plugin: object, *, name: str = "plugin", context: AgentContext | None = None) -> PluginManager:
+def load_plugin(plugin: object, *, name: str = "plugin", context: ServerContext | None = None) -> PluginManager:
     """Register *plugin*, a module or object with hooks, as the agent does; with *context*, also configure it.
+
+    With *context*, the hooks ``nodeagent_configure`` and ``nodeagent_components_created`` are called.
 
     :raises PluginError: a hook is unknown, or accepts arguments that the hook does not have.
     """
@@ -19,6 +21,7 @@ def load_plugin(plugin: object, *, name: str = "plugin", context: AgentContext |
     manager.register(plugin, name=name, origin="test")
     if context is not None:
         manager.provide_all("nodeagent_configure", config=context.config, context=context, plugins=manager)
+        manager.provide_all("nodeagent_components_created", context=context, plugins=manager)
     return manager
 
 

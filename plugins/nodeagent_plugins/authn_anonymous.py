@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodeagent import hookimpl
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ServerContext
 from nodeagent.contracts.server import (
     ANONYMOUS,
     GROUP_UNAUTHENTICATED,
@@ -20,7 +20,7 @@ from nodeagent.contracts.server import (
 
 
 @hookimpl(trylast=True)
-def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenticator]:
+def nodeagent_provide_authenticators(context: ServerContext) -> Sequence[Authenticator]:
     return (AnonymousAuthenticator(),) if context.config.authentication.anonymous.enabled else ()
 
 

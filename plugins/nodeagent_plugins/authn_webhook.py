@@ -14,7 +14,7 @@ from nodeagent import hookimpl
 from nodeagent.base.aio.call_cache import CallCache
 from nodeagent.base.secret import Secret
 from nodeagent.contracts.api import Api
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import AgentContext, ServerContext
 from nodeagent.contracts.reviews import TOKEN_REVIEWS, review
 from nodeagent.contracts.server import Authenticator, RequestCredentials, ServerConfigError, Unauthenticated, User
 from nodeagent.errors import ApiError
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @hookimpl
-def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenticator]:
+def nodeagent_provide_authenticators(context: ServerContext) -> Sequence[Authenticator]:
     config = context.config
     if not config.authentication.webhook.enabled:
         return ()

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodeagent import hookimpl
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ServerContext
 from nodeagent.contracts.server import Authenticator, RequestCredentials, Unauthenticated, User
 
 
 @hookimpl(tryfirst=True)
-def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenticator]:
+def nodeagent_provide_authenticators(context: ServerContext) -> Sequence[Authenticator]:
     return (X509Authenticator(),) if context.config.authentication.x509.client_ca_file else ()
 
 

@@ -12,14 +12,14 @@ from typing import Any
 from nodeagent import hookimpl
 from nodeagent.base.aio.call_cache import CallCache
 from nodeagent.contracts.api import Api
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import AgentContext, ServerContext
 from nodeagent.contracts.reviews import SUBJECT_ACCESS_REVIEWS, review
 from nodeagent.contracts.server import AuthorizationAttributes, AuthorizationFailed, Authorizer, ServerConfigError
 from nodeagent.errors import ApiError
 
 
 @hookimpl
-def nodeagent_provide_authorizer(context: AgentContext) -> Authorizer:
+def nodeagent_provide_authorizer(context: ServerContext) -> Authorizer:
     config = context.config
     if config.authorization.mode == "AlwaysAllow":
         return AlwaysAllow()

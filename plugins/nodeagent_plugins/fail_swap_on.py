@@ -7,14 +7,14 @@ from pathlib import Path
 from nodeagent import hookimpl
 from nodeagent.base.gates import FeatureGates
 from nodeagent.contracts.configuration import NodeAgentConfiguration
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ConfigContext
 from nodeagent.errors import ConfigError, Problem
 
 SWAPS = Path("/proc/swaps")
 
 
 @hookimpl
-def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext) -> None:
+def nodeagent_configure(config: NodeAgentConfiguration, context: ConfigContext) -> None:
     refuse_swap(config, context.gates, SWAPS)
 
 

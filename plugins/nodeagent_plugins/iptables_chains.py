@@ -20,7 +20,7 @@ from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock
 from nodeagent.contracts.configuration import NodeAgentConfiguration
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ConfigContext
 from nodeagent.errors import NodeAgentError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Iptables:
 
 
 @hookimpl
-def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginHost) -> None:
+def nodeagent_configure(config: NodeAgentConfiguration, context: ConfigContext, plugins: PluginHost) -> None:
     if config.make_iptables_util_chains:
         chains = Chains.of(identity.current())
         keepers = [

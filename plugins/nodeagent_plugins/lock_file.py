@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent import hookimpl
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ConfigContext
 from nodeagent.errors import ConfigError, Problem
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _IN_DELETE_SELF = 0x400
 
 
 @hookimpl(tryfirst=True)
-def nodeagent_configure(context: AgentContext) -> None:
+def nodeagent_configure(context: ConfigContext) -> None:
     """Wait for the lock before anything else is prepared.
 
     :raises ConfigError: the file cannot be opened, locked or watched.

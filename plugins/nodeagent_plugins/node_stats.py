@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nodeagent import hookimpl
 from nodeagent.base.hugepages import HOST_HUGE_PAGES, read_huge_pages
 from nodeagent.base.quantity import Format, Quantity
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ConfigContext
 from nodeagent.contracts.node import NodeReport
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class MachineSize:
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
+def nodeagent_configure(context: ConfigContext, plugins: PluginHost) -> None:
     isolation = context.config.local_storage_capacity_isolation
     plugins.register(NodeCapacity(context.root_dir if isolation else None), name="node_stats.capacity")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from nodeagent import hookimpl
 from nodeagent.base.aio import Clock
 from nodeagent.contracts.configuration import NodeAgentConfiguration
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ConfigContext
 
 if TYPE_CHECKING:
     from nodeagent.contracts.background import BackgroundLoop
@@ -28,7 +28,7 @@ OOM_SCORE_FILE = Path("/proc/self/oom_score_adj")
 
 
 @hookimpl
-def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginHost) -> None:
+def nodeagent_configure(config: NodeAgentConfiguration, context: ConfigContext, plugins: PluginHost) -> None:
     plugins.register(
         ProcessLimits(config.oom_score_adj, config.max_open_files, context.clock), name="process_limits.keeper"
     )

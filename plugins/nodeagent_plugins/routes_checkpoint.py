@@ -12,7 +12,7 @@ from pathlib import Path
 from aiohttp import web
 
 from nodeagent import hookimpl
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import AgentContext, ServerContext
 from nodeagent.contracts.pods import find_pod
 from nodeagent.contracts.runtime import CheckpointingRuntime, ContainerState
 from nodeagent.contracts.server import Exposure, Route
@@ -23,7 +23,7 @@ _NO_SUPPORT = "the container runtime does not support checkpoints, which require
 
 
 @hookimpl
-def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     if not context.gates.enabled("ContainerCheckpoint"):
         return ()
 

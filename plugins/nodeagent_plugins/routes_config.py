@@ -9,12 +9,12 @@ from aiohttp import web
 
 from nodeagent import hookimpl
 from nodeagent.base import identity
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ServerContext
 from nodeagent.contracts.server import Exposure, Route
 
 
 @hookimpl
-def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     async def configz(request: web.Request) -> web.Response:
         name = f"{identity.current().component}config"
         return web.Response(

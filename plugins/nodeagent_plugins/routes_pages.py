@@ -13,14 +13,14 @@ from aiohttp import web
 
 from nodeagent import __version__, hookimpl
 from nodeagent.base import identity
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import AgentContext, ServerContext
 from nodeagent.contracts.server import Exposure, Route
 
 _NOTE = "This page is not an API: its layout can change at any time."
 
 
 @hookimpl
-def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     started_at = context.clock.wall()
 
     async def flagz(request: web.Request) -> web.Response:

@@ -9,14 +9,14 @@ import msgspec
 from aiohttp import web
 
 from nodeagent import hookimpl
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import AgentContext, ServerContext
 from nodeagent.contracts.runtime import ContainerInfo, ContainerState, SandboxInfo
 from nodeagent.contracts.server import Exposure, Route
 from nodeagent.model.pod import Pod
 
 
 @hookimpl
-def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     async def pods(request: web.Request) -> web.Response:
         return _list([with_status(context, pod) for pod in context.pods.all()])
 

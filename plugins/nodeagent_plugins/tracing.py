@@ -11,12 +11,12 @@ from nodeagent import hookimpl
 from nodeagent.base import identity, tracing
 from nodeagent.base.extras import missing_extra
 from nodeagent.contracts.configuration import NodeAgentConfiguration
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ConfigContext
 from nodeagent.errors import ConfigError, Problem
 
 
 @hookimpl
-def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext) -> None:
+def nodeagent_configure(config: NodeAgentConfiguration, context: ConfigContext) -> None:
     wanted = config.tracing
     if wanted is None or not context.gates.enabled("NodeAgentTracing"):
         return

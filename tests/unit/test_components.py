@@ -1,20 +1,35 @@
 """Tests for component assembly: third-party plugins replace or extend the bundled components through provider hooks."""
 
+import dataclasses
+import itertools
+from typing import get_type_hints
+
 import pytest
 
-from nodeagent import hookimpl
+from nodeagent import hookimpl, hookspecs
 from nodeagent.components import (
     provide_access,
     provide_components,
     provide_local_queries,
     provide_loops,
+    provide_recorder,
     provide_routes,
     provide_sources,
+    provide_syncer,
+)
+from nodeagent.contracts.context import (
+    STAGES,
+    ApiContext,
+    ComponentUnavailable,
+    ConfigContext,
+    NodeContext,
+    ServerContext,
 )
 from nodeagent.contracts.local import LocalQuery, NoArguments
 from nodeagent.contracts.pods import KillReason, SyncOutcome
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.contracts.server import Route
+from nodeagent.errors import PluginError
 from nodeagent.model.pod import ContainerKind
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import make_config, make_container, make_context, make_pod
@@ -100,9 +115,15 @@ def assemble(tmp_path, third_party):
     plugins = PluginManager()
     plugins.register(BundledPlugins(), name="bundled", origin="nodeagent")
     plugins.register(third_party, name="third-party", origin="third-party")
-    context = make_context(tmp_path)
-    provide_components(context, plugins, FakePodDirectory())
-    return context, plugins
+    return assembled(make_context(tmp_path), plugins, FakePodDirectory()), plugins
+
+
+def assembled(fakes, plugins, directory):
+    """Return the context with the components of *plugins*, assembled as the agent does."""
+    recording = provide_recorder(fakes.stage(ApiContext), plugins, directory)
+    node = {name: getattr(fakes, name) for name in ("node", "wait_for_node", "trigger_node_status")}
+    components = provide_components(recording.stage(NodeContext, **node), plugins)
+    return provide_syncer(components, plugins, fakes.flush_statuses).stage(ServerContext, queries={})
 
 
 def providing(hook, value):
@@ -228,6 +249,86 @@ def test_hook_configure(tmp_path):
     assert plugins.provide("nodeagent_provide_runtime", context=None) == "third party"
 
 
+# --- stages of the context ------------------------------------------------------------------------------------
+
+
+def test_hook_components_created(tmp_path):
+    contexts = []
+
+    class ThirdParty:
+        @hookimpl
+        def nodeagent_components_created(self, context, plugins):
+            contexts.append(context)
+            plugins.register(providing("nodeagent_provide_routes", [THIRD_PARTY_ROUTE]), name="third-party.routes")
+
+    context, plugins = assemble(tmp_path, ThirdParty())
+
+    assert [created.syncer for created in contexts] == [context.syncer]
+    assert provide_routes(context, plugins) == [BUNDLED_ROUTE, THIRD_PARTY_ROUTE]
+
+
+@pytest.mark.parametrize(
+    ("hook", "component", "first_hook"),
+    [
+        ("nodeagent_configure", "api", "nodeagent_provide_event_recorder"),
+        ("nodeagent_provide_runtime", "recorder", "nodeagent_provide_object_reader"),
+        ("nodeagent_provide_image_puller", "prober", "nodeagent_provide_stats"),
+        ("nodeagent_provide_pod_syncer", "syncer", "nodeagent_components_created"),
+        ("nodeagent_provide_background_loops", "queries", "nodeagent_provide_authenticators"),
+    ],
+)
+def test_early_use_of_a_component_names_hook_and_component(tmp_path, hook, component, first_hook):
+    class ThirdParty:
+        pass
+
+    setattr(ThirdParty, hook, hookimpl(lambda self, context: getattr(context, component)))
+    plugins = PluginManager()
+    plugins.register(ThirdParty(), name="eager")
+
+    with pytest.raises(PluginError) as raised:
+        plugins.provide_all(hook, config=None, context=make_context(tmp_path), plugins=plugins)
+
+    message = f"plugin eager: {hook} cannot use context.{component}: it does not exist before {first_hook}"
+    assert str(raised.value).startswith(message)
+
+
+def test_stored_context_stays_at_its_stage(tmp_path):
+    contexts = []
+
+    class ThirdParty:
+        @hookimpl
+        def nodeagent_provide_prober(self, context):
+            contexts.append(context)
+
+    assemble(tmp_path, ThirdParty())
+    (context,) = contexts
+
+    assert context.puller
+    assert not hasattr(context, "stats")
+    with pytest.raises(ComponentUnavailable, match="nodeagent_provide_prober cannot use context"):
+        context.stats  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'statistics'"):
+        context.statistics  # noqa: B018
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        context.puller = None
+
+
+def test_stages_name_the_first_hook_that_receives_them():
+    hooks = [name for name in vars(hookspecs) if name.startswith("nodeagent_")]
+    stages = {hook: get_type_hints(getattr(hookspecs, hook)).get("context") for hook in hooks}
+    stages = {hook: stage for hook, stage in stages.items() if stage is not None}
+
+    for stage in STAGES:
+        assert stage.first_hook == next(hook for hook in hooks if issubclass(stages.get(hook, object), stage))
+    assert set(stages.values()) <= set(STAGES)
+
+
+def test_stages_extend_each_other_without_gaps(tmp_path):
+    assert all(issubclass(later, earlier) for earlier, later in itertools.pairwise(STAGES))
+    with pytest.raises(TypeError, match="runtime"):
+        make_context(tmp_path).stage(ConfigContext).stage(ServerContext, api=None, new_api=None)
+
+
 class CustomNode:
     """One third-party plugin that provides several components."""
 
@@ -286,22 +387,22 @@ async def test_third_party_plugin_replaces_syncer_cgroups_gc_and_credentials(tmp
     plugins.load_entry_points()
     plugins.register(CustomNode(), name="custom", origin="custom")
     fakes = make_context(tmp_path)
+    plugins.register(providing("nodeagent_provide_image_service", fakes.images), name="images", origin="custom")
     fakes.images.add("registry.test/old:1")
     fakes.images.serve("registry.test/private:1", ("user", "word"))
     pod = make_pod("web", containers=[make_container("main", "registry.test/private:1")])
     directory = FakePodDirectory(pod)
-    context = make_context(tmp_path, config=make_config(container_runtime_endpoint="unix:///run/none.sock"))
+    bundled = make_context(tmp_path, config=make_config(container_runtime_endpoint="unix:///run/none.sock"))
     try:
-        provide_components(context, plugins, directory)
+        context = assembled(bundled, plugins, directory)
         loops = {loop.name: loop for plugin, loop in provide_loops(context, plugins) if plugin == "custom"}
-        context.images = fakes.images
 
         pulled = await context.puller.ensure(pod, ContainerKind.REGULAR, pod.spec.containers[0])
         await loops["eviction"].run()
         await loops["image collection"].run()
     finally:
-        await context.cleanup.aclose()
-        await context.tasks.close()
+        await bundled.cleanup.aclose()
+        await bundled.tasks.close()
 
     assert isinstance(context.syncer, CustomNode.Syncer)
     assert context.cgroups.parent_of(pod) == "/custom"

@@ -15,7 +15,7 @@ import pytest
 
 from nodeagent import hookspecs
 from nodeagent.base.logging import RECORD_FIELDS
-from nodeagent.testing import admit, load_plugin, make_container, make_pod
+from nodeagent.testing import admit, load_plugin, make_container, make_context, make_pod
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (("nodeagent", ROOT), ("nodeagent_plugins", ROOT / "plugins"), ("apiserver_stub", ROOT))
@@ -162,7 +162,7 @@ async def test_the_plugin_in_the_readme_works():
 
 
 async def test_the_plugin_in_the_guide_passes_the_tests_of_the_guide(tmp_path):
-    plugin, tests, suite = python_blocks("docs/writing-a-plugin.md")
+    plugin, tests, suite, _ = python_blocks("docs/writing-a-plugin.md")
     (tmp_path / "image_policy.py").write_text(plugin)
     (tmp_path / "test_image_policy.py").write_text(tests)
     (tmp_path / "test_my_source.py").write_text(suite)
@@ -178,6 +178,19 @@ async def test_the_plugin_in_the_guide_passes_the_tests_of_the_guide(tmp_path):
     )
 
     assert ended.returncode == 0, ended.stdout
+
+
+def test_guide_example_receives_components(tmp_path):
+    *_, source = python_blocks("docs/writing-a-plugin.md")
+    shelves = []
+    plugin = type(sys)("shelf")
+    plugin.Shelf = lambda *components: shelves.append(components) or type("Shelf", (), {})()
+    exec(source, vars(plugin))
+    context = make_context(tmp_path)
+
+    load_plugin(plugin, name="shelf", context=context)
+
+    assert shelves == [(context.pods, context.recorder)]
 
 
 def test_log_messages_of_the_troubleshooting_page_exist():

@@ -13,7 +13,7 @@ from nodeagent.contracts.api import Api
 from nodeagent.contracts.certificates import client_store_name, server_store_name
 from nodeagent.contracts.context import AgentContext
 from nodeagent_plugins.certificates import metrics
-from nodeagent_plugins.certificates.bootstrap import client_pair, prepare_kubeconfig
+from nodeagent_plugins.certificates.bootstrap import client_pair
 from nodeagent_plugins.certificates.manager import CertificateManager, borrowed
 from nodeagent_plugins.certificates.pairs import CertificateError, Wanted
 from nodeagent_plugins.certificates.store import PairStore
@@ -55,19 +55,10 @@ def server_wanted(node_name: str, node: Mapping[str, Any] | None) -> Wanted | No
     )
 
 
-def client_manager(context: AgentContext, directory: Path) -> CertificateManager | None:
-    """Return what keeps the client certificate; ``None`` when what the kubeconfig has is used as it is.
-
-    :raises ConfigError: the bootstrap kubeconfig is needed and of no use.
-    """
+def client_manager(context: AgentContext, directory: Path) -> CertificateManager:
+    """Return the manager of the client certificate."""
     config, settings = context.config, context.settings
     store = PairStore(directory, client_store_name())
-    written = False
-    if settings.bootstrap_kubeconfig:
-        now = context.clock.wall()
-        written = prepare_kubeconfig(settings.kubeconfig, settings.bootstrap_kubeconfig, store.current, now)
-    if not written and not config.rotate_certificates:
-        return None
     wanted = client_wanted(context.node_name)
     return CertificateManager(
         "client certificate",

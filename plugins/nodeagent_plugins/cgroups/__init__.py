@@ -13,7 +13,7 @@ from pathlib import Path
 from nodeagent import hookimpl
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.cgroups import CgroupManager
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import AgentContext, ConfigContext, ObjectsContext
 from nodeagent.contracts.reservations import without_reserved
 from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.resources import MEMORY
@@ -35,7 +35,7 @@ _SYSTEMD = Path("/run/systemd/system")
 
 
 @hookimpl
-def nodeagent_provide_cgroups(context: AgentContext) -> CgroupManager | None:
+def nodeagent_provide_cgroups(context: ObjectsContext) -> CgroupManager | None:
     config, gates = context.config, context.gates
     hierarchy, machine = find_hierarchy(_MOUNTINFO.read_text()), read_machine()
     policy = _policy(context, machine, hierarchy)
@@ -53,7 +53,7 @@ def nodeagent_provide_cgroups(context: AgentContext) -> CgroupManager | None:
         root,
         lambda chosen: _drive(chosen, files, context),
         Enforcement(context, machine, (*root, POD_ROOT), memory_qos=memory_qos),
-        lambda: context.pods.active(),  # noqa: PLW0108  ``context.pods`` is assigned later.
+        context.pods.active,
         query_driver=query_driver,
         memory_percent=int(percent.removesuffix("%")) if percent else None,
         now=context.clock.now,
@@ -80,12 +80,12 @@ def nodeagent_provide_background_loops(context: AgentContext) -> Sequence[Backgr
     return loops
 
 
-def _root(context: AgentContext, driver: Driver) -> CgroupName:
+def _root(context: ConfigContext, driver: Driver) -> CgroupName:
     path = context.config.cgroup_root
     return parse_slice(path) if driver is Driver.SYSTEMD else parse_name(path)
 
 
-def _policy(context: AgentContext, machine: Machine, hierarchy: Hierarchy | None) -> Policy:
+def _policy(context: ConfigContext, machine: Machine, hierarchy: Hierarchy | None) -> Policy:
     config, gates = context.config, context.gates
     swap = Swap(config.memory_swap.swap_behavior or Swap.LIMITED) if gates.enabled("NodeSwap") else Swap.NONE
     return Policy(
@@ -113,7 +113,7 @@ def _needed(hierarchy: Hierarchy | None, field: str, value: object) -> Hierarchy
     return hierarchy
 
 
-def _drive(driver: Driver, files: CgroupFiles, context: AgentContext) -> CgroupDriver:
+def _drive(driver: Driver, files: CgroupFiles, context: ConfigContext) -> CgroupDriver:
     """Return the driver of the cgroups.
 
     :raises ConfigError: the driver is systemd, but systemd is not running.

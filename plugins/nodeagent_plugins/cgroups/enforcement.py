@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nodeagent.contracts.configuration import NodeAgentConfiguration
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ObjectsContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.reservations import platform_reserved, system_reserved, without_reserved
 from nodeagent.errors import ConfigError, Problem
@@ -44,7 +44,9 @@ class Enforcement:
     :param root: the cgroup of all pods.
     """
 
-    def __init__(self, context: AgentContext, machine: Machine, root: CgroupName, *, memory_qos: bool = False) -> None:
+    def __init__(
+        self, context: ObjectsContext, machine: Machine, root: CgroupName, *, memory_qos: bool = False
+    ) -> None:
         self._context, self._root = context, root
         self._limits = pods_limits(context.config, machine)
         self._announced = "pods" in context.config.enforce_node_allocatable

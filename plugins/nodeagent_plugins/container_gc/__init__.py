@@ -26,7 +26,7 @@ RECLAIM_SECONDS = 7.0
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
+def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(ContainerGc(context), name=f"{NAME}.node")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nodeagent import hookimpl
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import ConfigContext
     from nodeagent.contracts.images import CredentialProvider
 
 _BIN_DIR = "--image-credential-provider-bin-dir"
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 @hookimpl
-def nodeagent_provide_credential_providers(context: AgentContext) -> Sequence[CredentialProvider]:
+def nodeagent_provide_credential_providers(context: ConfigContext) -> Sequence[CredentialProvider]:
     """Read the provider configuration; every executable must exist and be usable.
 
     :raises ConfigError: the file, the directory or an executable is invalid; carries all problems.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ApiContext, RuntimeContext
 from nodeagent.contracts.runtime import ContainerRuntime, ImageService
 from nodeagent_plugins.cri.endpoint import parse_endpoint
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @hookimpl(trylast=True)
-def nodeagent_provide_runtime(context: AgentContext) -> ContainerRuntime | None:
+def nodeagent_provide_runtime(context: ApiContext) -> ContainerRuntime | None:
     from nodeagent_plugins.cri.client import CriRuntime
 
     endpoint = parse_endpoint(context.config.container_runtime_endpoint, "containerRuntimeEndpoint")
@@ -29,7 +29,7 @@ def nodeagent_provide_runtime(context: AgentContext) -> ContainerRuntime | None:
 
 
 @hookimpl(trylast=True)
-def nodeagent_provide_image_service(context: AgentContext) -> ImageService | None:
+def nodeagent_provide_image_service(context: RuntimeContext) -> ImageService | None:
     from nodeagent_plugins.cri.client import CriRuntime
     from nodeagent_plugins.cri.image_service import CriImageService
 
@@ -41,7 +41,7 @@ def nodeagent_provide_image_service(context: AgentContext) -> ImageService | Non
     return CriImageService(_connect(context, endpoint))
 
 
-def _connect(context: AgentContext, endpoint: str) -> Connection:
+def _connect(context: ApiContext, endpoint: str) -> Connection:
     from nodeagent_plugins.cri.connection import Connection
 
     connection = Connection(endpoint, context.config.runtime_request_timeout.seconds)

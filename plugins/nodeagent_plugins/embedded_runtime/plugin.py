@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodeagent import hookimpl
 from nodeagent.contracts.configuration import NodeAgentConfiguration
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import AgentContext, ConfigContext
 from nodeagent.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def nodeagent_settings_schema() -> dict[str, Any]:
 
 
 @hookimpl
-def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext) -> None:
+def nodeagent_configure(config: NodeAgentConfiguration, context: ConfigContext) -> None:
     settings = context.plugin_settings.get(NAME, {})
     if not settings.get("enabled"):
         return

@@ -6,7 +6,7 @@ spec: config.eventRecordQPS, config.eventBurst
 from __future__ import annotations
 
 from nodeagent import hookimpl
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ApiContext
 from nodeagent.contracts.events import EventRecorder
 from nodeagent_plugins.event_recorder.aggregator import EventAggregator
 from nodeagent_plugins.event_recorder.log import LogRecorder
@@ -15,7 +15,7 @@ from nodeagent_plugins.event_recorder.sink import Sink
 
 
 @hookimpl
-def nodeagent_provide_event_recorder(context: AgentContext) -> EventRecorder:
+def nodeagent_provide_event_recorder(context: ApiContext) -> EventRecorder:
     """Provide a recorder with a client of its own, so that events and other requests do not hold each other up."""
     if context.new_api is None:
         return LogRecorder()

@@ -39,7 +39,7 @@ _TEXTS = {
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
+def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(Eviction(context, plugins), name="eviction.manager")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
 from nodeagent.contracts.background import BackgroundLoop
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import AgentContext, ImageContext
 from nodeagent.contracts.eviction import Reclaimed
 from nodeagent.contracts.images import ImageCollector
 from nodeagent_plugins.image_gc.collector import Collector
@@ -32,12 +32,12 @@ RECLAIM_SECONDS = 7.0
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
+def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(ImageGc(context), name=f"{NAME}.node")
 
 
 @hookimpl
-def nodeagent_provide_image_collector(context: AgentContext) -> ImageCollector:
+def nodeagent_provide_image_collector(context: ImageContext) -> ImageCollector:
     return Collector(context)
 
 
@@ -46,7 +46,7 @@ class ImageGc:
 
     def __init__(self, context: AgentContext) -> None:
         self._context = context
-        self._collector = Collector(context, serves_node=True)
+        self._collector = Collector(context, pods=context.pods)
 
     @hookimpl
     def nodeagent_provide_background_loops(self) -> Sequence[BackgroundLoop]:

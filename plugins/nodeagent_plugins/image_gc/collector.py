@@ -12,9 +12,10 @@ from datetime import datetime
 
 from nodeagent.base import tracing
 from nodeagent.base.metrics import Counter
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ImageContext
 from nodeagent.contracts.image_pins import read_pins
 from nodeagent.contracts.images import CollectableImage, ImageCollection
+from nodeagent.contracts.pods import PodDirectory
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.image_name import full_name
 from nodeagent_plugins.image_gc import records
@@ -60,13 +61,13 @@ class Collector:
     Never removed are images of containers, including dead ones, images of this node's pods, pinned images, the sandbox
     image, and images observed for less than ``imageMinimumGCAge``.
 
-    :param serves_node: runs in the agent: it considers pods, records ages, and exempts images that it has not observed
-     for ``imageMinimumGCAge`` since its start.
+    :param pods: the pods of this node, if the agent collects; it then stores the ages of images, and exempts images
+        for ``imageMinimumGCAge`` after its start.
     """
 
-    def __init__(self, context: AgentContext, *, serves_node: bool = False) -> None:
+    def __init__(self, context: ImageContext, *, pods: PodDirectory | None = None) -> None:
         config = context.config
-        self._context, self._serves_node = context, serves_node
+        self._context, self._pods = context, pods
         self._policy = Policy(
             config.image_gc_high_threshold_percent,
             config.image_gc_low_threshold_percent,
@@ -74,7 +75,7 @@ class Collector:
             config.image_maximum_gc_age,
         )
         self._records: dict[str, Record] | None = None
-        self._since: datetime | None = context.clock.wall() if serves_node else None
+        self._since: datetime | None = context.clock.wall() if pods is not None else None
         self._at_work = asyncio.Lock()
 
     async def collect(self, *, everything: bool = False, dry_run: bool = False) -> ImageCollection:
@@ -139,7 +140,7 @@ class Collector:
         images = await context.images.list_images()
         used = await self._used()
         seen = observe(self._records, images, used, now.timestamp())
-        if self._serves_node and seen != self._records:
+        if self._pods is not None and seen != self._records:
             await asyncio.to_thread(records.save, root, seen)
         self._records = seen
         sandbox = context.settings.pod_infra_container_image or DEFAULT_SANDBOX_IMAGE
@@ -151,7 +152,7 @@ class Collector:
         used = set()
         for container in await self._context.runtime.list_containers():
             used |= {container.image, container.image_ref, full_name(container.image)}
-        for pod in self._context.pods.active() if self._serves_node else ():
+        for pod in self._pods.active() if self._pods is not None else ():
             used |= {full_name(container.image) for _, container in pod.containers()}
         return frozenset(used - {""})
 

@@ -13,7 +13,7 @@ from nodeagent_plugins.image_pull.files import RegistryFiles
 from nodeagent_plugins.image_pull.puller import Puller
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import ConfigContext, VolumesContext
     from nodeagent.contracts.images import CredentialProvider, ImagePuller
 
 
@@ -38,14 +38,14 @@ def nodeagent_settings_schema() -> dict[str, Any]:
 
 
 @hookimpl(tryfirst=True)
-def nodeagent_provide_credential_providers(context: AgentContext) -> Sequence[CredentialProvider]:
+def nodeagent_provide_credential_providers(context: ConfigContext) -> Sequence[CredentialProvider]:
     """Provide the node's credential files, which take precedence over other providers."""
     return [RegistryFiles.of_node(context.root_dir)]
 
 
 @hookimpl
 def nodeagent_provide_image_puller(
-    context: AgentContext, credential_providers: Sequence[CredentialProvider]
+    context: VolumesContext, credential_providers: Sequence[CredentialProvider]
 ) -> ImagePuller:
     settings = context.plugin_settings.get(NAME, {})
     return Puller(context, credential_providers, verify_cached=bool(settings.get("verifyCached", False)))

@@ -30,7 +30,7 @@ from nodeagent_plugins.image_pull.credential_records import ImageCredentialRecor
 from nodeagent_plugins.image_pull.keyring import read_pull_secrets
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import VolumesContext
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Puller:
     """
 
     def __init__(
-        self, context: AgentContext, providers: Sequence[CredentialProvider], *, verify_cached: bool = False
+        self, context: VolumesContext, providers: Sequence[CredentialProvider], *, verify_cached: bool = False
     ) -> None:
         config = context.config
         self._context, self._providers = context, providers

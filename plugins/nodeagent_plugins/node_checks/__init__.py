@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from nodeagent import hookimpl
 from nodeagent.contracts.checks import NodeCheck
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ImageContext
 
 
 @hookimpl
-def nodeagent_provide_node_checks(context: AgentContext) -> Sequence[NodeCheck]:
+def nodeagent_provide_node_checks(context: ImageContext) -> Sequence[NodeCheck]:
     from nodeagent_plugins.node_checks import api_server, disks, files, kernel, runtime
 
     checks = [*runtime.checks(context), *kernel.checks(context), *disks.checks(context), *files.checks(context)]

@@ -10,7 +10,7 @@ from typing import Any
 from nodeagent.base import identity
 from nodeagent.contracts.api import ApiProbe, Resource
 from nodeagent.contracts.checks import CheckInconclusive, Finding, NodeCheck, problem, warning
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ImageContext
 from nodeagent.errors import ApiError, ApiUnavailable, ConfigError
 
 PROBE_SECONDS = 8.0
@@ -19,7 +19,7 @@ SKEW_SECONDS, LONG_SKEW_SECONDS = 2.0, 10.0
 REVIEWS = Resource("authorization", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False)
 
 
-def checks(context: AgentContext) -> Sequence[NodeCheck]:
+def checks(context: ImageContext) -> Sequence[NodeCheck]:
     """Return the checks of the API server; none in standalone mode."""
     if not context.settings.kubeconfig:
         return ()
@@ -34,7 +34,7 @@ def checks(context: AgentContext) -> Sequence[NodeCheck]:
 class ApiChecks:
     """Asks the API server with the node's own credentials."""
 
-    def __init__(self, context: AgentContext) -> None:
+    def __init__(self, context: ImageContext) -> None:
         self._context = context
 
     async def answers(self) -> Sequence[Finding]:

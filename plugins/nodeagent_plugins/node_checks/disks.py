@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nodeagent.contracts.api import NODES, PODS
 from nodeagent.contracts.checks import CheckInconclusive, Finding, NodeCheck, problem, warning
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ImageContext
 from nodeagent.errors import NodeAgentError, RuntimeFailure
 
 LOW_SHARE, SHORT_SHARE = 0.15, 0.10
@@ -20,7 +20,7 @@ ORPHAN_SECONDS = 300.0
 _SHOWN = 5
 
 
-def checks(context: AgentContext) -> Sequence[NodeCheck]:
+def checks(context: ImageContext) -> Sequence[NodeCheck]:
     """Return the checks of disks and volumes."""
 
     async def disks() -> Sequence[Finding]:
@@ -93,7 +93,7 @@ def _short(what: str, free: float, low: float, short: float, remedy: str) -> lis
     return [warning(text, remedy)] if free < low else []
 
 
-async def _known_pods(context: AgentContext) -> frozenset[str]:
+async def _known_pods(context: ImageContext) -> frozenset[str]:
     """Return the UIDs of pods that the runtime or the API server knows.
 
     :raises CheckInconclusive: one of them does not respond, or the API server has no node of this name: no pod is

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nodeagent.base import kubeconfig
 from nodeagent.contracts.checks import Finding, NodeCheck, problem, warning
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ImageContext
 
 SECRET, PUBLIC = 0o600, 0o644
 SOON = timedelta(days=30)
@@ -21,7 +21,7 @@ _Place = tuple[str, Path, int]
 """What a file is, where it lies, and the widest mode it may have."""
 
 
-def checks(context: AgentContext) -> Sequence[NodeCheck]:
+def checks(context: ImageContext) -> Sequence[NodeCheck]:
     """Return the checks of files."""
 
     async def modes() -> Sequence[Finding]:
@@ -36,7 +36,7 @@ def checks(context: AgentContext) -> Sequence[NodeCheck]:
     return NodeCheck("file modes", modes), NodeCheck("certificates", certificates)
 
 
-def files_of(context: AgentContext) -> Iterator[_Place]:
+def files_of(context: ImageContext) -> Iterator[_Place]:
     """Yield the files that the configuration names."""
     config, settings = context.config, context.settings
     if settings.config:
@@ -61,7 +61,7 @@ def files_of(context: AgentContext) -> Iterator[_Place]:
         yield "key", key, SECRET
 
 
-def certificates_of(context: AgentContext) -> Iterator[tuple[str, bytes]]:
+def certificates_of(context: ImageContext) -> Iterator[tuple[str, bytes]]:
     """Yield the certificates in use, each with what it is and where it lies; what cannot be read is left out."""
     config, settings = context.config, context.settings
     named = {

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nodeagent.contracts.checks import Finding, NodeCheck, problem, warning
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ImageContext
 
 CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 _LOAD = "load it now and at boot: `modprobe {0}`, and {0} in /etc/modules-load.d/"
 
 
-def checks(context: AgentContext, root: Path = Path("/")) -> Sequence[NodeCheck]:
+def checks(context: ImageContext, root: Path = Path("/")) -> Sequence[NodeCheck]:
     """Return the checks of the kernel; *root* is where ``proc`` and ``sys`` are."""
 
     async def swap() -> Sequence[Finding]:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.contracts.checks import CheckInconclusive, Finding, NodeCheck, problem
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ImageContext
 from nodeagent.contracts.runtime import RuntimeInfoProvider
 from nodeagent.errors import RuntimeFailure
 
 API_VERSION = "v1"
 
 
-def checks(context: AgentContext) -> Sequence[NodeCheck]:
+def checks(context: ImageContext) -> Sequence[NodeCheck]:
     """Return the checks of the runtime."""
     looks = RuntimeChecks(context)
     return (
@@ -28,7 +28,7 @@ def checks(context: AgentContext) -> Sequence[NodeCheck]:
 class RuntimeChecks:
     """Asks the runtime that the configuration names; what it does not answer is told once, by ``runtime``."""
 
-    def __init__(self, context: AgentContext) -> None:
+    def __init__(self, context: ImageContext) -> None:
         self._context = context
 
     async def answers(self) -> Sequence[Finding]:

@@ -11,10 +11,10 @@ from nodeagent import hookimpl
 from nodeagent_plugins.object_reader.reader import Reader, StandaloneReader
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import NodeContext
     from nodeagent.contracts.objects import ObjectReader
 
 
 @hookimpl
-def nodeagent_provide_object_reader(context: AgentContext) -> ObjectReader:
+def nodeagent_provide_object_reader(context: NodeContext) -> ObjectReader:
     return StandaloneReader() if context.api is None else Reader(context, context.api)

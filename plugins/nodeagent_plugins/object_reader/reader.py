@@ -18,7 +18,7 @@ from nodeagent_plugins.object_reader.tokens import Tokens
 from nodeagent_plugins.object_reader.watching import WatchingStore
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import NodeContext
 
 DEFAULT_TTL_SECONDS = 60.0
 _IDLE_SYNCS = 5
@@ -40,7 +40,7 @@ class Reader:
     :raises ConfigError: there is no such strategy.
     """
 
-    def __init__(self, context: AgentContext, api: Api) -> None:
+    def __init__(self, context: NodeContext, api: Api) -> None:
         self._config_maps = make_store(context, api, CONFIG_MAPS)
         self._secrets = make_store(context, api, SECRETS)
         self._services, self._tokens = Services(context, api), Tokens(context, api)
@@ -115,7 +115,7 @@ class StandaloneReader:
         _refuse(f"a service account token for {pod.full_name}")
 
 
-def make_store(context: AgentContext, api: Api, resource: Resource) -> ObjectStore:
+def make_store(context: NodeContext, api: Api, resource: Resource) -> ObjectStore:
     """Return the store of the configured strategy.
 
     :raises ConfigError: there is no such strategy.
@@ -133,7 +133,7 @@ def make_store(context: AgentContext, api: Api, resource: Resource) -> ObjectSto
     raise ConfigError([Problem("configuration", path, strategy, "must be one of Get, Cache, Watch")])
 
 
-def node_ttl_seconds(context: AgentContext) -> float:
+def node_ttl_seconds(context: NodeContext) -> float:
     """Return how long a cached object is good: what the node's annotation says, else a minute."""
     annotations = ((context.node() or {}).get("metadata") or {}).get("annotations") or {}
     text = annotations.get(identity.current().label("ttl", "node.alpha"), "")

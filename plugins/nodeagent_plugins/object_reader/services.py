@@ -11,7 +11,7 @@ from nodeagent.errors import ApiUnavailable
 from nodeagent_plugins.object_reader.list_watch import follow
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import NodeContext
 
 _FIRST_READ_SECONDS = 1.0
 _KEPT = ("clusterIP", "clusterIPs", "ports", "type")
@@ -20,7 +20,7 @@ _KEPT = ("clusterIP", "clusterIPs", "ports", "type")
 class Services:
     """Follows all services once the first pod needs them; keeps of each what environment variables are made from."""
 
-    def __init__(self, context: AgentContext, api: Api) -> None:
+    def __init__(self, context: NodeContext, api: Api) -> None:
         self._context, self._api = context, api
         self._listed = asyncio.Event()
         self._by_namespace: dict[str, dict[str, dict[str, Any]]] = {}

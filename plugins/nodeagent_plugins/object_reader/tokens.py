@@ -15,7 +15,7 @@ from nodeagent.errors import ApiError
 from nodeagent.model.pod import Pod
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import NodeContext
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Tokens:
     Not a ``cachetools.TTLCache``, which would evict the token whose refresh failed.
     """
 
-    def __init__(self, context: AgentContext, api: Api) -> None:
+    def __init__(self, context: NodeContext, api: Api) -> None:
         self._context, self._api = context, api
         self._cached: dict[_Key, _Cached] = {}
         self._failing: set[_Key] = set()

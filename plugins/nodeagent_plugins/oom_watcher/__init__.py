@@ -32,7 +32,7 @@ CONTAINER_REASON = "OOMKilled"
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
+def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(OomWatcher(context, KernelLog()), name="oom_watcher.loop")
 
 

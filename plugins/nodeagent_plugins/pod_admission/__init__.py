@@ -49,7 +49,7 @@ PREEMPTIONS = Counter("preemptions", "Pods ended for critical ones, by what was 
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
+def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(NodeAdmission(context), name="pod_admission.node")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent import hookimpl
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.pods import PodSyncer
 from nodeagent_plugins.pod_sync.paths import DEFAULT_LOG_ROOT
 from nodeagent_plugins.pod_sync.stopping import Moments
@@ -41,7 +41,7 @@ def nodeagent_settings_schema() -> dict[str, Any]:
 
 
 @hookimpl
-def nodeagent_provide_pod_syncer(context: AgentContext, plugins: Moments) -> PodSyncer:
+def nodeagent_provide_pod_syncer(context: StatsContext, plugins: Moments) -> PodSyncer:
     settings = context.plugin_settings.get(NAME, {})
     return BundledPodSyncer(
         context,

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod
 from nodeagent.errors import NodeAgentError, RuntimeFailure, RuntimeUnavailable
 from nodeagent_plugins.pod_sync import disk
@@ -25,7 +25,7 @@ _DEAD = (ContainerState.EXITED, ContainerState.CREATED)
 class PodCleaner:
     """Removes leftovers of pods that run, have ended, or are gone."""
 
-    def __init__(self, context: AgentContext, log_root: Path) -> None:
+    def __init__(self, context: StatsContext, log_root: Path) -> None:
         self._context, self._log_root = context, log_root
 
     async def prune(self, step: Step) -> None:

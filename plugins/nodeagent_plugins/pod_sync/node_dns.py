@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.runtime import DnsConfig
 from nodeagent.errors import NodeAgentError
@@ -23,7 +23,7 @@ class NodeDns:
     spec: config.resolvConf, config.clusterDNS, config.clusterDomain
     """
 
-    def __init__(self, context: AgentContext) -> None:
+    def __init__(self, context: StatsContext) -> None:
         self._context = context
         self._stamp: _Stamp | None = None
         self._looked_at = float("-inf")

@@ -9,7 +9,7 @@ from typing import Any
 
 from nodeagent.base import identity
 from nodeagent.base.duration import Duration
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.images import PulledImage
 from nodeagent.contracts.pods import WaitingReason
@@ -55,7 +55,7 @@ class ContainerStarter:
 
     def __init__(
         self,
-        context: AgentContext,
+        context: StatsContext,
         moments: Moments,
         hooks: LifecycleHooks,
         stopper: ContainerStopper,
@@ -282,14 +282,14 @@ def _runs(step: Step, container: Container) -> list[RuntimeContainerStatus]:
     return [run for run in step.observed.containers if run.name == container.name and not run.start_interrupted]
 
 
-def host_ips(context: AgentContext) -> Sequence[str]:
+def host_ips(context: StatsContext) -> Sequence[str]:
     """Return the node's addresses, the primary one first."""
     addresses = ((context.node() or {}).get("status") or {}).get("addresses") or ()
     reported = [a["address"] for a in addresses if a.get("type") == "InternalIP"]
     return reported or [ip for ip in context.settings.node_ips if ip not in ("0.0.0.0", "::")]  # noqa: S104
 
 
-def _allocatable(context: AgentContext) -> Mapping[str, Any]:
+def _allocatable(context: StatsContext) -> Mapping[str, Any]:
     found: Mapping[str, Any] = ((context.node() or {}).get("status") or {}).get("allocatable") or {}
     return found or machine_resources()
 

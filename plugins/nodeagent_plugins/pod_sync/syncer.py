@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace as replace_field
 
 from nodeagent.contracts.api import RUNTIME_CLASSES
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.pods import SyncOutcome
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod, SandboxConfig
@@ -57,7 +57,7 @@ class BundledPodSyncer:
 
     def __init__(
         self,
-        context: AgentContext,
+        context: StatsContext,
         moments: Moments,
         *,
         log_root: Path,

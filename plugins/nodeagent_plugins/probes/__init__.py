@@ -8,10 +8,10 @@ from nodeagent import hookimpl
 from nodeagent_plugins.probes.prober import ProbeManager
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import PullerContext
     from nodeagent.contracts.probes import Prober
 
 
 @hookimpl
-def nodeagent_provide_prober(context: AgentContext) -> Prober:
+def nodeagent_provide_prober(context: PullerContext) -> Prober:
     return ProbeManager(context)

@@ -16,7 +16,7 @@ from nodeagent_plugins.probes.outcome import MAX_OUTPUT_BYTES, Outcome, OutcomeK
 from nodeagent_plugins.probes.tcp import probe_tcp
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import PullerContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Target:
 class Actions:
     """Executes probe actions. Every call is bounded by the probe's timeout."""
 
-    def __init__(self, context: AgentContext) -> None:
+    def __init__(self, context: PullerContext) -> None:
         self._context = context
         self._time_limit_counts = context.gates.enabled("ExecProbeTimeout")
 

@@ -16,7 +16,7 @@ from nodeagent_plugins.probes.outcome import INITIAL
 from nodeagent_plugins.probes.worker import ProbeWorker
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import PullerContext
 
 _Key = tuple[str, ProbeKind]
 _Results = dict[ProbeKind, ProbeResult]
@@ -31,7 +31,7 @@ class _Running:
 class ProbeManager:
     """Implements :class:`~nodeagent.contracts.probes.Prober`. Pods without probes need no worker."""
 
-    def __init__(self, context: AgentContext) -> None:
+    def __init__(self, context: PullerContext) -> None:
         self._context, self._actions = context, Actions(context)
         self._started_at = context.clock.now()
         self._pods: dict[str, _PodProbes] = {}
@@ -86,7 +86,7 @@ class _PodProbes:
     """Probes of one pod."""
 
     def __init__(
-        self, context: AgentContext, actions: Actions, results: dict[str, _Results], started_at: float
+        self, context: PullerContext, actions: Actions, results: dict[str, _Results], started_at: float
     ) -> None:
         self._context, self._actions, self._results, self._started_at = context, actions, results, started_at
         self._workers: dict[_Key, _Running] = {}

@@ -17,7 +17,7 @@ from nodeagent_plugins.probes.actions import Actions, Target
 from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind, ProbeError, Streak
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import PullerContext
 
 _ATTEMPTS = 3
 _START_SECONDS = 1.0
@@ -78,7 +78,7 @@ class ProbeWorker:
 
     def __init__(
         self,
-        context: AgentContext,
+        context: PullerContext,
         actions: Actions,
         pod: ProbedPod,
         container: tuple[ContainerKind, Container],

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
-from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 
 if TYPE_CHECKING:
@@ -20,7 +19,8 @@ MEMORY_STATE = "memory_manager_state"
 
 
 @hookimpl
-def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginHost) -> None:
+def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> None:
+    config = context.config
     policies = (config.cpu_manager_policy, config.memory_manager_policy, config.topology_manager_policy)
     requested = any(policy.lower() != "none" for policy in policies)
     # A state file from before a restart requires the managers; otherwise its assignments would never be released.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
 from nodeagent.contracts.background import BackgroundLoop
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ConfigContext
 from nodeagent.contracts.server import Exposure, Route
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ MAX_SECONDS = 300.0
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
+def nodeagent_configure(context: ConfigContext, plugins: PluginHost) -> None:
     plugins.register(Debugging(context), name="routes_debug.paths")
 
 
 class Debugging:
     """Routes of the profiler and the background loop of the contention profile."""
 
-    def __init__(self, context: AgentContext) -> None:
+    def __init__(self, context: ConfigContext) -> None:
         self._context = context
         self._contention = _contention(context)
 
@@ -42,7 +42,7 @@ class Debugging:
         return debug_routes(self._context, self._contention)
 
 
-def debug_routes(context: AgentContext, contention: ContentionProfile | None) -> Sequence[Route]:
+def debug_routes(context: ConfigContext, contention: ContentionProfile | None) -> Sequence[Route]:
     """Return the routes; without *contention* the block profile is empty."""
     from nodeagent.base.profiling.profiles import Profiles
     from nodeagent_plugins.routes_debug.flags import set_verbosity
@@ -62,7 +62,7 @@ def debug_routes(context: AgentContext, contention: ContentionProfile | None) ->
     )
 
 
-def _contention(context: AgentContext) -> ContentionProfile | None:
+def _contention(context: ConfigContext) -> ContentionProfile | None:
     config = context.config
     if not (
         config.enable_contention_profiling and config.enable_debugging_handlers and config.enable_profiling_handler

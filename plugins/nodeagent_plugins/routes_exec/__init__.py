@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodeagent import hookimpl
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ServerContext
 from nodeagent.contracts.server import Exposure, Handler, Route
 
 
 @hookimpl
-def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     from nodeagent_plugins.routes_exec.handlers import Handlers
 
     handlers = Handlers(context)

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nodeagent import hookimpl
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import AgentContext, ServerContext
 from nodeagent.contracts.server import Exposure, Route
 
 SYSTEM_LOGS = Path("/var/log")
 
 
 @hookimpl
-def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     return log_routes(context, SYSTEM_LOGS)
 
 

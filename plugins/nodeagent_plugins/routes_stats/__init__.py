@@ -12,7 +12,7 @@ from aiohttp import web
 
 from nodeagent import hookimpl
 from nodeagent.base.metrics import Family, expose, instruments
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import AgentContext, ServerContext
 from nodeagent.contracts.server import Exposure, Handler, Route
 from nodeagent.errors import NodeAgentError
 from nodeagent_plugins.routes_stats.resource import resource_families
@@ -20,7 +20,7 @@ from nodeagent_plugins.routes_stats.summary import cpu_and_memory, summary
 
 
 @hookimpl
-def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     async def stats(request: web.Request) -> web.Response:
         requested = [*request.query.getall("only_cpu_and_memory", ())]
         if request.method == "POST" and request.content_type == "application/x-www-form-urlencoded":

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from nodeagent import hookimpl
 from nodeagent.base import page
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ServerContext
 from nodeagent.contracts.diagnostics import STATUS_QUERY, WHY_QUERY, WhyRequest
 from nodeagent.contracts.server import Exposure, Route
 
@@ -22,7 +22,7 @@ ROOT = "/ui"
 
 
 @hookimpl
-def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     if not context.config.enable_debugging_handlers:
         return ()
     files = page.load(Path(__file__).parent / "static")

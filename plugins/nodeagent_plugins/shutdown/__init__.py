@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.contracts.checks import NodeCheck
-from nodeagent.contracts.configuration import NodeAgentConfiguration
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import AgentContext, ConfigContext, ImageContext
 from nodeagent.contracts.shutdown import shutdown_periods
 from nodeagent_plugins.shutdown.check import shutdown_check
 from nodeagent_plugins.shutdown.logind import Logind
@@ -27,8 +26,8 @@ LOGIND_DROP_INS = Path("/etc/systemd/logind.conf.d")
 
 
 @hookimpl
-def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginHost) -> None:
-    periods = shutdown_periods(config, context.gates)
+def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> None:
+    periods = shutdown_periods(context.config, context.gates)
     plan = PlanFile(periods, context)
     plugins.register(plan, name="shutdown.plan")
     if periods.entries:
@@ -38,11 +37,11 @@ def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, p
 
 
 @hookimpl
-def nodeagent_provide_node_checks(context: AgentContext) -> Sequence[NodeCheck]:
+def nodeagent_provide_node_checks(context: ImageContext) -> Sequence[NodeCheck]:
     enabled = shutdown_periods(context.config, context.gates).entries
     return [shutdown_check(_logind(context))] if enabled else []
 
 
-def _logind(context: AgentContext) -> Logind:
+def _logind(context: ConfigContext) -> Logind:
     component = identity.current().component
     return Logind(component, LOGIND_DROP_INS / f"99-{component}.conf", context.clock)

@@ -13,7 +13,7 @@ from nodeagent_plugins.stats.provider import MAX_AGE_SECONDS, MeasuredStats
 
 if TYPE_CHECKING:
     from nodeagent.contracts.background import BackgroundLoop
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import AgentContext, ProberContext, ServerContext
     from nodeagent.contracts.server import Route
     from nodeagent.contracts.stats import StatsProvider
 
@@ -37,7 +37,7 @@ def nodeagent_settings_schema() -> dict[str, Any]:
 
 
 @hookimpl
-def nodeagent_provide_stats(context: AgentContext) -> StatsProvider:
+def nodeagent_provide_stats(context: ProberContext) -> StatsProvider:
     settings = context.plugin_settings.get(NAME, {})
     return MeasuredStats(context, max_age_seconds=settings.get("max_age_seconds", MAX_AGE_SECONDS))
 
@@ -48,7 +48,7 @@ def nodeagent_provide_background_loops(context: AgentContext) -> Sequence[Backgr
 
 
 @hookimpl
-def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     from nodeagent_plugins.stats.cadvisor import cadvisor_routes
 
     return cadvisor_routes(context, context.stats) if isinstance(context.stats, MeasuredStats) else []

@@ -14,7 +14,7 @@ from functools import cache
 from aiohttp import web
 
 from nodeagent.base.metrics import Family, expose, label_text
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ProberContext
 from nodeagent.contracts.server import Exposure, Route
 from nodeagent.contracts.stats import PodUsage
 from nodeagent_plugins.stats.cgroups import CgroupReader
@@ -56,7 +56,7 @@ class Subject:
         return label_text(LABELS, values)
 
 
-def cadvisor_routes(context: AgentContext, stats: MeasuredStats) -> Sequence[Route]:
+def cadvisor_routes(context: ProberContext, stats: MeasuredStats) -> Sequence[Route]:
     """Return the route of the metrics page."""
 
     async def metrics(request: web.Request) -> web.Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ProberContext
 from nodeagent_plugins.stats.cgroups import CgroupReader, container_paths, path_of
 
 _POD_ROOT = "kubepods"
@@ -11,7 +11,7 @@ _POD_ROOT = "kubepods"
 class CgroupLocator:
     """Locates cgroups; paths are cached while the pod runs."""
 
-    def __init__(self, context: AgentContext, cgroups: CgroupReader) -> None:
+    def __init__(self, context: ProberContext, cgroups: CgroupReader) -> None:
         self._context, self._cgroups = context, cgroups
         self._pods: dict[str, str] = {}
         self._containers: dict[str, str] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ProberContext
 from nodeagent.contracts.runtime import (
     ContainerInfo,
     ContainerState,
@@ -60,7 +60,7 @@ class Meter:
     """Measures pods; every method blocks for milliseconds."""
 
     def __init__(
-        self, context: AgentContext, machine: Machine, cgroups: CgroupReader, locator: CgroupLocator, rates: CpuRates
+        self, context: ProberContext, machine: Machine, cgroups: CgroupReader, locator: CgroupLocator, rates: CpuRates
     ) -> None:
         self._context, self._machine, self._cgroups = context, machine, cgroups
         self._locator, self._rates = locator, rates

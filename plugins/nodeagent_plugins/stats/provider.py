@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ProberContext
 from nodeagent.contracts.runtime import (
     ContainerState,
     ContainerStats,
@@ -46,7 +46,7 @@ class MeasuredStats:
     """
 
     def __init__(
-        self, context: AgentContext, *, max_age_seconds: float = MAX_AGE_SECONDS, machine: Machine | None = None
+        self, context: ProberContext, *, max_age_seconds: float = MAX_AGE_SECONDS, machine: Machine | None = None
     ) -> None:
         self._context, self._max_age = context, max_age_seconds
         self.machine = machine or Machine()

@@ -9,7 +9,7 @@ import socket
 import struct
 import time
 
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ProberContext
 from nodeagent.contracts.stats import ContainerUsage
 from nodeagent_plugins.stats.cgroup_lookup import CgroupLocator
 from nodeagent_plugins.stats.cgroups import CgroupReader
@@ -26,7 +26,7 @@ class SystemContainers:
     """Measures ``kubelet``, ``runtime``, ``misc`` and ``pods``, if their cgroups are known."""
 
     def __init__(
-        self, context: AgentContext, machine: Machine, cgroups: CgroupReader, locator: CgroupLocator, rates: CpuRates
+        self, context: ProberContext, machine: Machine, cgroups: CgroupReader, locator: CgroupLocator, rates: CpuRates
     ) -> None:
         self._context, self._machine, self._cgroups = context, machine, cgroups
         self._locator, self._rates = locator, rates

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Histogram
-from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.context import ProberContext
 from nodeagent.contracts.stats import VolumeUsage
 from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.stats.disk import WalkTooLong, use_of_tree
@@ -39,7 +39,7 @@ class VolumeMeter:
 
     name = "volume usage"
 
-    def __init__(self, context: AgentContext, jitter: Callable[[], float] = random.random) -> None:
+    def __init__(self, context: ProberContext, jitter: Callable[[], float] = random.random) -> None:
         self._context, self._jitter = context, jitter
         self._period = context.config.volume_stats_agg_period.seconds
         self._measured: dict[str, Sequence[VolumeUsage]] = {}

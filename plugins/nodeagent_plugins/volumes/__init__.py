@@ -19,12 +19,12 @@ from nodeagent_plugins.volumes.manager import Manager
 from nodeagent_plugins.volumes.mounts import LinuxMounter
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import CgroupsContext
     from nodeagent.contracts.volumes import VolumeKind, VolumeManager
 
 
 @hookimpl
-def nodeagent_provide_volume_kinds(context: AgentContext) -> Sequence[VolumeKind]:
+def nodeagent_provide_volume_kinds(context: CgroupsContext) -> Sequence[VolumeKind]:
     mounter = LinuxMounter()
     return [
         EmptyDir(context, mounter),
@@ -35,5 +35,5 @@ def nodeagent_provide_volume_kinds(context: AgentContext) -> Sequence[VolumeKind
 
 
 @hookimpl
-def nodeagent_provide_volume_manager(context: AgentContext, kinds: Sequence[VolumeKind]) -> VolumeManager:
+def nodeagent_provide_volume_manager(context: CgroupsContext, kinds: Sequence[VolumeKind]) -> VolumeManager:
     return Manager(context, kinds, LinuxMounter())

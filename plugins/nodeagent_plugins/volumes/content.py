@@ -18,7 +18,7 @@ from nodeagent_plugins.volumes.payload import DEFAULT_MODE, Collector, fs_group
 from nodeagent_plugins.volumes.trees import apply_fs_group, open_to_all, remove_tree
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import CgroupsContext
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class _Content(ABC):
     in_memory = True
     """True if the files are written to a tmpfs, so that secrets are not stored on disk."""
 
-    def __init__(self, context: AgentContext, mounter: Mounter) -> None:
+    def __init__(self, context: CgroupsContext, mounter: Mounter) -> None:
         self.name = f"{identity.current().label_domain}~{self.directory_name}"
         self._context, self._mounter = context, mounter
         self._written: dict[Path, bytes] = {}
@@ -124,7 +124,7 @@ class Projected(_Content):
         return await collector.projected(volume.projected, _mode(volume.projected.default_mode))
 
 
-def content_kinds(context: AgentContext, mounter: Mounter) -> list[VolumeKind]:
+def content_kinds(context: CgroupsContext, mounter: Mounter) -> list[VolumeKind]:
     """Return all volume kinds of this module."""
     return [kind(context, mounter) for kind in (ConfigMap, Secret, DownwardApi, Projected)]
 

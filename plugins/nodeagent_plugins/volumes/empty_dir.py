@@ -22,7 +22,7 @@ from nodeagent_plugins.volumes.trees import (
 )
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import CgroupsContext
 
 _HUGE = "hugepages-"
 
@@ -30,7 +30,7 @@ _HUGE = "hugepages-"
 class EmptyDir:
     """Sets up the directory once; a marker file prevents another setup after a restart of the agent."""
 
-    def __init__(self, context: AgentContext, mounter: Mounter) -> None:
+    def __init__(self, context: CgroupsContext, mounter: Mounter) -> None:
         self.name = f"{identity.current().label_domain}~empty-dir"
         self._context, self._mounter = context, mounter
         self._ready: set[Path] = set()

@@ -21,7 +21,7 @@ from nodeagent_plugins.volumes.mounts import Mounter, in_thread
 from nodeagent_plugins.volumes.trees import make_directories, remove_if_empty, remove_tree
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import CgroupsContext
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Manager:
     A volume whose setup failed is reported by the event ``FailedMount``.
     """
 
-    def __init__(self, context: AgentContext, kinds: Sequence[VolumeKind], mounter: Mounter) -> None:
+    def __init__(self, context: CgroupsContext, kinds: Sequence[VolumeKind], mounter: Mounter) -> None:
         self._context, self._kinds, self._mounter = context, kinds, mounter
         self._of_drivers = [kind for kind in kinds if isinstance(kind, DriverVolumeKind)]
         self._parents: dict[str, set[Path]] = {}

@@ -23,7 +23,7 @@ from nodeagent_plugins.volumes.atomic_writer import File, Payload
 from nodeagent_plugins.volumes.downward import field_value
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import CgroupsContext
 
 DEFAULT_MODE = 0o644
 _PRIVATE_MODE = 0o600
@@ -36,7 +36,7 @@ class Collector:
     :raises VolumeError: from every method: a required object or key is missing, or an object cannot be read.
     """
 
-    def __init__(self, context: AgentContext, pod: Pod) -> None:
+    def __init__(self, context: CgroupsContext, pod: Pod) -> None:
         self._context, self._pod = context, pod
 
     async def config_map(self, source: ConfigMapVolume | ProjectedObject, mode: int) -> Payload:

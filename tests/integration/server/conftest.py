@@ -168,6 +168,7 @@ async def serving(
     for index, plugin in enumerate(plugins):
         manager.register(plugin, name=f"extra{index}")
     manager.provide_all("nodeagent_configure", config=config, context=context, plugins=manager)
+    manager.provide_all("nodeagent_components_created", context=context, plugins=manager)
     server = AgentServer(
         context,
         {"syncloop": lambda: problems.get("syncloop", "")},

@@ -19,7 +19,7 @@ from nodeagent_plugins.volumes.mounts import Mounter, in_thread
 from nodeagent_plugins.volumes.trees import make_directories, remove_if_empty
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import CgroupsContext
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 
@@ -31,7 +31,7 @@ class Devices:
     spec: config.enableControllerAttachDetach
     """
 
-    def __init__(self, context: AgentContext, mounter: Mounter, records: Records) -> None:
+    def __init__(self, context: CgroupsContext, mounter: Mounter, records: Records) -> None:
         self._context, self._mounter, self._records = context, mounter, records
         self._attaches = not context.config.enable_controller_attach_detach
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

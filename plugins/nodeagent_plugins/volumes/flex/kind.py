@@ -21,7 +21,7 @@ from nodeagent_plugins.volumes.payload import fs_group
 from nodeagent_plugins.volumes.trees import apply_fs_group, make_directories, remove_if_empty
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import CgroupsContext
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class FlexVolumes:
     spec: config.volumePluginDir
     """
 
-    def __init__(self, context: AgentContext, mounter: Mounter, drivers: Drivers) -> None:
+    def __init__(self, context: CgroupsContext, mounter: Mounter, drivers: Drivers) -> None:
         self.name = f"{identity.current().label_domain}~flexvolume"
         self._context, self._mounter, self._drivers = context, mounter, drivers
         self._records = Records(context.root_dir / "pods", self.name)

@@ -13,7 +13,7 @@ from nodeagent.model.pod import FlexVolume, Pod
 from nodeagent_plugins.volumes.payload import fs_group
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.context import CgroupsContext
 
 
 def device_options(name: str, source: FlexVolume) -> str:
@@ -21,7 +21,7 @@ def device_options(name: str, source: FlexVolume) -> str:
     return _json(_device(name, source))
 
 
-async def mount_options(context: AgentContext, pod: Pod, name: str, source: FlexVolume) -> str:
+async def mount_options(context: CgroupsContext, pod: Pod, name: str, source: FlexVolume) -> str:
     """Return the options of ``mount``, which include pod, group and the volume's secret.
 
     :raises VolumeError: the secret is missing, has the wrong type or cannot be read.
@@ -41,7 +41,7 @@ async def mount_options(context: AgentContext, pod: Pod, name: str, source: Flex
     return _json(options)
 
 
-async def _secret(context: AgentContext, pod: Pod, name: str, driver: str) -> dict[str, str]:
+async def _secret(context: CgroupsContext, pod: Pod, name: str, driver: str) -> dict[str, str]:
     """Return the values of a secret in base64."""
     try:
         found = await context.objects.secret(pod.namespace, name)

@@ -13,10 +13,10 @@ import yaml
 from nodeagent.base import kubeconfig
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ConfigError
-from nodeagent.testing import FakeApi, make_config, make_context
+from nodeagent.testing import FakeApi, load_plugin, make_config, make_context
 from nodeagent_plugins import certificates
 from nodeagent_plugins.certificates.bootstrap import client_pair, prepare_kubeconfig
-from nodeagent_plugins.certificates.managers import client_manager, client_wanted
+from nodeagent_plugins.certificates.managers import client_wanted
 from tests.unit.plugins.certificates.authority import AUTHORITY, START
 from tests.unit.plugins.certificates.test_manager import make_pair
 
@@ -110,14 +110,14 @@ async def test_without_rotation_and_bootstrap_there_is_nothing_to_do(tmp_path: P
         api=FakeApi(),
         settings=settings(tmp_path, kubeconfig=write(tmp_path / "kubeconfig", {"token": "own"})),
     )
-    certificates.nodeagent_configure(context.config, context)
+    load_plugin(certificates, name="certificates", context=context)
     assert len(context.tasks) == 0
 
 
 async def test_standalone_nodes_request_nothing(tmp_path: Path) -> None:
     config = make_config(server_tls_bootstrap=True, rotate_certificates=True)
     context = make_context(tmp_path, config=config, settings=settings(tmp_path))
-    certificates.nodeagent_configure(context.config, context)
+    load_plugin(certificates, name="certificates", context=context)
     assert len(context.tasks) == 0
 
 
@@ -126,7 +126,8 @@ async def test_bootstrap_without_need_leaves_the_kubeconfig_in_charge(tmp_path: 
         tmp_path, kubeconfig=write(tmp_path / "kubeconfig", {"token": "own"}), bootstrap_kubeconfig=bootstrap
     )
     context = make_context(tmp_path, config=make_config(), settings=found)
-    assert client_manager(context, tmp_path / "pki") is None
+    load_plugin(certificates, name="certificates", context=context)
+    assert len(context.tasks) == 0
 
 
 async def test_both_certificates_are_kept_when_both_are_asked_for(tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ async def test_both_certificates_are_kept_when_both_are_asked_for(tmp_path: Path
         config=make_config(server_tls_bootstrap=True, rotate_certificates=True),
         settings=settings(tmp_path, kubeconfig=write(tmp_path / "kubeconfig", with_pair())),
     )
-    certificates.nodeagent_configure(context.config, context)
+    load_plugin(certificates, name="certificates", context=context)
     try:
         assert len(context.tasks) == 2
     finally:
