@@ -71,9 +71,9 @@ async def _serve(options: Options) -> int:
     gc.disable()  # a start is importing for the most part, which leaves nothing to collect
     from apiserver_stub.admission.config import AdmissionError
     from apiserver_stub.audit.policy import AuditError
-    from apiserver_stub.authn.build import AuthenticationError
-    from apiserver_stub.authz.build import AuthorizationError
     from apiserver_stub.nodes.egress import EgressError
+    from apiserver_stub.server.authentication import AuthenticationError
+    from apiserver_stub.server.authorization import AuthorizationError
     from apiserver_stub.server.startup import start
     from apiserver_stub.storage import StoreUnavailable
     from apiserver_stub.storage.encryption import EncryptionError

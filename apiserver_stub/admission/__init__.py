@@ -3,63 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import ApiError, forbidden, qualified
+from apiserver_stub.apimachinery.status import qualified
+from apiserver_stub.verbs.admission import AdmissionRequest, Operation
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
 
 _STREAMS = ("stdin", "stdout", "stderr", "tty")
-
-Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
-
-
-@dataclass(slots=True)
-class Call:
-    """What plugins are asked about."""
-
-    operation: Operation
-    request: Request
-    resource: Resource
-    new: Object | None = None
-    """The object as it would be stored, or what an action was given; ``None`` for deletions."""
-    old: Object | None = None
-    name: str = ""
-    options: Object = field(default_factory=dict)
-    """Options of a deletion."""
-    dry_run: bool = False
-    reinvoking: bool = False
-    """Plugins are asked a second time, as a webhook changed the object after they saw it."""
-    reinvoke: bool = False
-    """Set by a plugin that changed the object in a way that others should see."""
-    seen: dict[str, bytes] = field(default_factory=dict)
-    """What webhooks left behind, by their names."""
-
-    @property
-    def subresource(self) -> str:
-        return self.request.info.subresource
-
-    @property
-    def namespace(self) -> str:
-        return self.request.info.namespace
-
-    @property
-    def obj(self) -> Object:
-        """The new object; empty for a deletion."""
-        return self.new if self.new is not None else {}
-
-    def refuse(self, message: str) -> ApiError:
-        """Return the 403 that says why this may not be."""
-        name = self.name
-        if not name:
-            metadata = self.obj.get("metadata") or {}
-            name = metadata.get("name") or metadata.get("generateName") or "Unknown"
-        return forbidden(self.resource.group, self.resource.plural, name, message)
 
 
 class AdmissionPlugin:
@@ -79,13 +34,13 @@ class AdmissionPlugin:
         label = qualified(resource.plural, resource.group)
         return (f"{label}/{subresource}" if subresource else label) in self.resources
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         """Change ``call.new``, before the rules of its kind are checked; may refuse already.
 
         :raises ApiError: the request is refused.
         """
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         """Judge the object after the rules of its kind; it may not be changed any more.
 
         :raises ApiError: the request is refused.
@@ -95,14 +50,14 @@ class AdmissionPlugin:
 _Chain = tuple[tuple[AdmissionPlugin, ...], tuple[AdmissionPlugin, ...]]
 
 
-class Admission:
+class AdmissionChain:
     """Asks every plugin that is concerned, in order; who is concerned is found out once."""
 
     def __init__(self, plugins: Sequence[AdmissionPlugin] = ()) -> None:
         self.plugins = list(plugins)
         self._chains: dict[tuple[Resource, str, str], _Chain] = {}
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         """Let plugins change the object; once more when a later one did and wants the others to see it.
 
         :raises ApiError: one refuses.
@@ -115,7 +70,7 @@ class Admission:
             for plugin in changing:
                 await plugin.admit(call)
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         """Let plugins judge what came out.
 
         :raises ApiError: one refuses.
@@ -123,7 +78,7 @@ class Admission:
         for plugin in self._chain(call)[1]:
             await plugin.validate(call)
 
-    async def check(self, call: Call) -> None:
+    async def check(self, call: AdmissionRequest) -> None:
         """Do both, where nothing is between them.
 
         :raises ApiError: one refuses.
@@ -148,9 +103,9 @@ class Admission:
             options["command"] = command
         if ports := [int(text) for text in query.all("ports") if text.isdecimal()]:
             options["ports"] = ports
-        await self.check(Call("CONNECT", request, resource, options, name=info.name))
+        await self.check(AdmissionRequest("CONNECT", request, resource, options, name=info.name))
 
-    def _chain(self, call: Call) -> _Chain:
+    def _chain(self, call: AdmissionRequest) -> _Chain:
         key = (call.resource, call.operation, call.subresource)
         chain = self._chains.get(key)
         if chain is None:

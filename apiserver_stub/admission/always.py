@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.verbs.admission import AdmissionRequest
 
 _ALL = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
@@ -20,5 +21,5 @@ class AlwaysDeny(AdmissionPlugin):
     name = "AlwaysDeny"
     operations = _ALL
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         raise call.refuse("admission control is denying all modifications")

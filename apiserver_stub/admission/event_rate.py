@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from apiserver_stub.admission import AdmissionPlugin, Call, combined
+from apiserver_stub.admission import AdmissionPlugin, combined
 from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, unknown_members
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, not_supported
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock, TokenBuckets
 
@@ -36,7 +37,7 @@ class EventRateLimit(AdmissionPlugin):
             raise AdmissionError(*(f"EventRateLimit: {problem}" for problem in problems))
         self._limits = [_Limit(item, clock) for item in config["limits"]]
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         if call.dry_run:
             return
         problems = []
@@ -56,7 +57,7 @@ class _Limit:
         size = 1 if self.type == "Server" else item.get("cacheSize") or _CACHE_SIZE
         self.buckets = TokenBuckets(item["qps"], item["burst"], clock, size)
 
-    def key_of(self, call: Call) -> str:
+    def key_of(self, call: AdmissionRequest) -> str:
         match self.type:
             case "Server":
                 return ""

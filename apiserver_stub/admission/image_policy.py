@@ -9,11 +9,12 @@ from typing import Any
 
 from cachetools import TLRUCache
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.config import AdmissionError, unknown_members
 from apiserver_stub.admission.reading import annotations_of, containers
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.webhook import Webhook, WebhookError
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock
@@ -52,7 +53,7 @@ class ImagePolicyWebhook(AdmissionPlugin):
         self._deny_seconds = _seconds(settings.get("denyTTL"), 30)
         self._statuses: TLRUCache[bytes, Object] = TLRUCache(_REMEMBERED, self._expiry, timer=clock.now)
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"]
         if call.operation == "UPDATE" and _images(spec) == _images((call.old or {}).get("spec") or {}):
             return
@@ -71,7 +72,7 @@ class ImagePolicyWebhook(AdmissionPlugin):
             text = f"image policy webhook backend denied one or more images: {reason}"
             raise call.refuse(text if reason else "one or more images rejected by webhook backend")
 
-    async def _ask(self, call: Call, asked: Object) -> Object:
+    async def _ask(self, call: AdmissionRequest, asked: Object) -> Object:
         key = objects.encode(asked)
         if (known := self._statuses.get(key)) is not None:
             return known

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from apiserver_stub.admission import AdmissionPlugin, Call, combined
+from apiserver_stub.admission import AdmissionPlugin, combined
 from apiserver_stub.admission import amounts as sums
 from apiserver_stub.admission.amounts import Amounts
 from apiserver_stub.admission.reading import Reader
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
 
@@ -25,12 +26,12 @@ class LimitRanger(AdmissionPlugin):
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         if call.resource.plural == "pods" and call.operation == "CREATE":
             for limits in self._limits(call):
                 _fill(call.obj, limits)
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         if call.resource.plural == "pods" and call.operation == "UPDATE":
             return
         check = _check_pod if call.resource.plural == "pods" else _check_claim
@@ -38,7 +39,7 @@ class LimitRanger(AdmissionPlugin):
             if problems := list(check(call.obj.get("spec") or {}, limits)):
                 raise call.refuse(combined(problems))
 
-    def _limits(self, call: Call) -> list[list[Object]]:
+    def _limits(self, call: AdmissionRequest) -> list[list[Object]]:
         """Return the items of every limit range of the namespace."""
         return [
             (found.get("spec") or {}).get("limits") or []

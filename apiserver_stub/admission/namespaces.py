@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from apiserver_stub.admission import AdmissionPlugin, Call, Operation
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.status import not_found
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.storage import Store
+from apiserver_stub.verbs.admission import AdmissionRequest, Operation
 from nodeagent.base import identity
 
 _PROTECTED = frozenset(["default", identity.current().system_namespace, "kube-public"])
@@ -31,7 +32,7 @@ class NamespaceLifecycle(AdmissionPlugin):
             return resource.namespaced and (resource.group, resource.plural) != _TELLS_OF_RIGHTS
         return operation == "DELETE" and (resource.group, resource.plural) == ("", "namespaces")
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         if call.operation == "DELETE":
             if call.name in _PROTECTED:
                 raise call.refuse("this namespace may not be deleted")
@@ -62,7 +63,7 @@ class NamespaceExists(AdmissionPlugin):
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
         return resource.namespaced and operation in self.operations
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         if self._store.collection(_NAMESPACES).get(call.namespace) is None:
             raise not_found("", "namespaces", call.namespace)
 
@@ -74,12 +75,12 @@ class NamespaceAutoProvision(AdmissionPlugin):
     operations = ("CREATE",)
 
     def __init__(self, store: Store, provide: Callable[[str], Awaitable[None]]) -> None:
-        """Call *provide* with the name of a missing namespace; it returns when there is one."""
+        """AdmissionRequest *provide* with the name of a missing namespace; it returns when there is one."""
         self._store, self._provide = store, provide
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
         return resource.namespaced and operation == "CREATE" and not subresource
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         if not call.dry_run and self._store.collection(_NAMESPACES).get(call.namespace) is None:
             await self._provide(call.namespace)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.reading import Reader, annotations_of
 from apiserver_stub.apimachinery.objects import dig
 from apiserver_stub.apimachinery.status import qualified
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 
 _GROUP = identity.current().group("networking")
@@ -23,7 +24,7 @@ class DefaultIngressClass(AdmissionPlugin):
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"] = call.obj.get("spec") or {}
         if spec.get("ingressClassName") is not None or _OLD_CLASS in annotations_of(call.obj):
             return
@@ -41,7 +42,7 @@ class DenyServiceExternalIPs(AdmissionPlugin):
     name = "DenyServiceExternalIPs"
     resources = ("services",)
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         before = dig(call.old, ("spec", "externalIPs")) or ()
         if not set(dig(call.obj, ("spec", "externalIPs")) or ()).issubset(before):
             raise call.refuse("Use of external IPs is denied by admission control")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.reading import (
     Reader,
     annotations_of,
@@ -14,6 +14,7 @@ from apiserver_stub.admission.reading import (
 from apiserver_stub.admission.service_account import MIRROR
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import not_found, qualified, quote
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 
 _NAMES = identity.current()
@@ -46,7 +47,7 @@ class NodeRestriction(AdmissionPlugin):
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         user = call.request.user
         if _GROUP not in user.groups or not user.name.startswith(_USER_PREFIX):
             return
@@ -72,7 +73,7 @@ class NodeRestriction(AdmissionPlugin):
                 if _name(call) != node:
                     raise call.refuse("can only access CSINode with the same name as the requesting node")
 
-    def _check_pod(self, call: Call, node: str) -> None:
+    def _check_pod(self, call: AdmissionRequest, node: str) -> None:
         operation = call.operation
         match call.subresource, operation:
             case "", "CREATE":
@@ -102,14 +103,14 @@ class NodeRestriction(AdmissionPlugin):
                 text = f"unexpected pod subresource \"{other}\", only 'status' and 'eviction' are allowed"
                 raise call.refuse(text)
 
-    def _node_of(self, call: Call) -> str:
+    def _node_of(self, call: AdmissionRequest) -> str:
         name = _name(call)
         pod = self._reader.find("core/pods", name, call.namespace)
         if pod is None:
             raise not_found("", "pods", name)
         return str(dig(pod, ("spec", "nodeName")) or "")
 
-    def _check_new_pod(self, call: Call, node: str) -> None:
+    def _check_new_pod(self, call: AdmissionRequest, node: str) -> None:
         pod = call.obj
         spec = pod["spec"]
         if MIRROR not in annotations_of(pod):
@@ -131,7 +132,7 @@ class NodeRestriction(AdmissionPlugin):
         if any(item.get("persistentVolumeClaim") for item in spec.get("volumes") or ()):
             raise call.refuse(f"{cannot} persistentvolumeclaims")
 
-    def _check_owner(self, call: Call, owners: list[Object], node: str) -> None:
+    def _check_owner(self, call: AdmissionRequest, owners: list[Object], node: str) -> None:
         can = f'node "{node}" can only create pods with'
         if len(owners) > 1:
             raise call.refuse(f"{can} a single owner reference set to itself")
@@ -149,7 +150,7 @@ class NodeRestriction(AdmissionPlugin):
         if owner.get("uid") != uid:
             raise call.refuse(f"node {node} UID mismatch: expected {owner.get('uid') or ''} got {uid}")
 
-    def _check_token(self, call: Call, node: str) -> None:
+    def _check_token(self, call: AdmissionRequest, node: str) -> None:
         reference = dig(call.obj, ("spec", "boundObjectRef")) or {}
         if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod") or not reference.get("name"):
             raise call.refuse("node requested token not bound to a pod")
@@ -166,7 +167,7 @@ class NodeRestriction(AdmissionPlugin):
             raise call.refuse("node requested token bound to a pod scheduled on a different node")
 
 
-def _check_node(call: Call, node: str) -> None:
+def _check_node(call: AdmissionRequest, node: str) -> None:
     name = _name(call)
     if name != node:
         raise call.refuse(f'node "{node}" is not allowed to modify node "{name}"')
@@ -188,7 +189,7 @@ def _check_node(call: Call, node: str) -> None:
         raise call.refuse(f"is not allowed to modify labels: {', '.join(names)}")
 
 
-def _check_claim(call: Call, node: str) -> None:
+def _check_claim(call: AdmissionRequest, node: str) -> None:
     if call.subresource != "status":
         raise call.refuse("may only update PVC status")
     if call.operation != "UPDATE":
@@ -226,5 +227,5 @@ def _within(domain: str, roots: tuple[str, ...]) -> bool:
     return any(domain == root or domain.endswith("." + root) for root in roots)
 
 
-def _name(call: Call) -> str:
+def _name(call: AdmissionRequest) -> str:
     return call.name or str((call.obj.get("metadata") or {}).get("name") or "")

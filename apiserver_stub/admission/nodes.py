@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 
 NOT_READY = identity.current().label("not-ready", "node")
@@ -15,7 +16,7 @@ class TaintNodesByCondition(AdmissionPlugin):
     resources = ("nodes",)
     operations = ("CREATE",)
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"] = call.obj.get("spec") or {}
         taints = list(spec.get("taints") or ())
         if not any(item.get("key") == NOT_READY and item.get("effect") == "NoSchedule" for item in taints):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.reading import containers
 from apiserver_stub.apimachinery.status import not_supported
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 
 _HOSTNAME = identity.current().label("hostname")
@@ -16,12 +17,12 @@ class AlwaysPullImages(AdmissionPlugin):
     name = "AlwaysPullImages"
     resources = ("pods", "pods/ephemeralcontainers")
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         for _, container in containers(call.obj["spec"]):
             if not _unchanged(call, container):
                 container["imagePullPolicy"] = "Always"
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         for path, container in containers(call.obj["spec"]):
             policy = container.get("imagePullPolicy") or ""
             if policy != "Always" and not _unchanged(call, container):
@@ -29,7 +30,7 @@ class AlwaysPullImages(AdmissionPlugin):
                 raise call.refuse(f"{cause.field}: {cause.message}")
 
 
-def _unchanged(call: Call, container: dict[str, object]) -> bool:
+def _unchanged(call: AdmissionRequest, container: dict[str, object]) -> bool:
     """Return whether an update leaves the image as it was: such a container is left alone."""
     if call.operation != "UPDATE" or not call.old:
         return False
@@ -46,7 +47,7 @@ class LimitPodHardAntiAffinityTopology(AdmissionPlugin):
     name = "LimitPodHardAntiAffinityTopology"
     resources = ("pods",)
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         apart = (call.obj["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
         for term in apart.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
             key = term.get("topologyKey") or ""
@@ -61,7 +62,7 @@ class SecurityContextDeny(AdmissionPlugin):
     name = "SecurityContextDeny"
     resources = ("pods",)
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"]
         context = spec.get("securityContext") or {}
         for member in ("supplementalGroups", "seLinuxOptions", "runAsUser", "fsGroup"):

@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, unknown_members
 from apiserver_stub.admission.reading import Reader, annotations_of
 from apiserver_stub.admission.tolerations import covers, merged
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import internal
 from apiserver_stub.validation.pod_qos import qos_class
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 
 _NAMES = identity.current()
@@ -50,21 +51,21 @@ class PodNodeSelector(AdmissionPlugin):
         if problems:
             raise AdmissionError(*problems)
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         wanted, spec = self._wanted(call), call.obj["spec"]
         given = spec.get("nodeSelector") or {}
         self._check_conflict(call, wanted, given)
         if wanted:
             spec["nodeSelector"] = {**wanted, **given}
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         given = call.obj["spec"].get("nodeSelector") or {}
         self._check_conflict(call, self._wanted(call), given)
         allowed = self._selectors.get(call.namespace)
         if allowed and not given.items() <= allowed.items():
             raise call.refuse("pod node label selector labels conflict with its namespace whitelist")
 
-    def _wanted(self, call: Call) -> Mapping[str, str]:
+    def _wanted(self, call: AdmissionRequest) -> Mapping[str, str]:
         given = annotations_of(self._reader.namespace(call.namespace))
         texts = [given[name] for name in _SELECTORS if name in given]
         if not texts:
@@ -75,7 +76,7 @@ class PodNodeSelector(AdmissionPlugin):
             raise internal(str(error)) from error
 
     @staticmethod
-    def _check_conflict(call: Call, wanted: Mapping[str, str], given: Mapping[str, str]) -> None:
+    def _check_conflict(call: AdmissionRequest, wanted: Mapping[str, str], given: Mapping[str, str]) -> None:
         if any(given.get(name, value) != value for name, value in wanted.items()):
             raise call.refuse("pod node label selector conflicts with its namespace node label selector")
 
@@ -105,7 +106,7 @@ class PodTolerationRestriction(AdmissionPlugin):
         self._default: list[Object] = config.get("default") or []
         self._allowed: list[Object] = config.get("whitelist") or []
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"]
         tolerations = spec.get("tolerations") or []
         if call.operation == "CREATE":
@@ -116,7 +117,7 @@ class PodTolerationRestriction(AdmissionPlugin):
         if tolerations:
             spec["tolerations"] = merged(tolerations, [])
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         tolerations = call.obj["spec"].get("tolerations") or []
         allowed, scope = self._of_namespace(call, _ALLOWED_TOLERATIONS), "namespace"
         if allowed is None:
@@ -125,7 +126,7 @@ class PodTolerationRestriction(AdmissionPlugin):
             text = "pod tolerations (possibly merged with namespace default tolerations) conflict with its"
             raise call.refuse(f"{text} {scope} whitelist")
 
-    def _of_namespace(self, call: Call, annotation: str) -> list[Object] | None:
+    def _of_namespace(self, call: AdmissionRequest, annotation: str) -> list[Object] | None:
         text = annotations_of(self._reader.namespace(call.namespace)).get(annotation)
         if text is None:
             return None

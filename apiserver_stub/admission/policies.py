@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from apiserver_stub.admission import AdmissionPlugin, Call, Operation
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.policy_evaluation import Evaluation, Failure, Policy
 from apiserver_stub.admission.reading import Reader, labels_of
 from apiserver_stub.admission.webhooks import condition_data
@@ -21,6 +21,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.cel import CelError
 from apiserver_stub.cel.authorization import Authorizer, Decide
 from apiserver_stub.kinds.registry import Registry, Resource
+from apiserver_stub.verbs.admission import AdmissionRequest, Operation
 from nodeagent.base import identity
 
 _GROUP = identity.current().group("admissionregistration")
@@ -46,7 +47,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
         return self._served and not never_asked(resource)
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         policies = self._current()
         if not policies:
             return
@@ -66,7 +67,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
             error.details = {**(error.details or {}), "causes": [{"message": text}]}
             raise error
 
-    def _refusals(self, policies: Iterable[Policy], call: Call) -> list[tuple[str, Failure]]:
+    def _refusals(self, policies: Iterable[Policy], call: AdmissionRequest) -> list[tuple[str, Failure]]:
         """Return what is to be refused; warn and annotate the request otherwise."""
         namespace = self._reader.namespace(call.namespace) if call.resource.namespaced else {}
         refusals: list[tuple[str, Failure]] = []
@@ -88,7 +89,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         self,
         policy: Policy,
         binding: Object,
-        call: Call,
+        call: AdmissionRequest,
         seen_as: Resource,
         namespace: Object,
         annotations: dict[str, list[str]],
@@ -117,7 +118,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
                 annotations.setdefault(found[0], []).append(found[1])
 
     def _evaluations(
-        self, policy: Policy, spec: Object, call: Call, data: dict[str, Any]
+        self, policy: Policy, spec: Object, call: AdmissionRequest, data: dict[str, Any]
     ) -> tuple[list[Evaluation], list[Failure]]:
         """Return an evaluation for each parameter object for which *policy* applies, and why it cannot be told."""
         evaluations, failures = [], []
@@ -134,7 +135,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
                     failures.append(Failure(str(error)))
         return evaluations, failures
 
-    def _params(self, kind: Object, reference: Object | None, call: Call) -> list[Object | None]:
+    def _params(self, kind: Object, reference: Object | None, call: AdmissionRequest) -> list[Object | None]:
         """Return the parameter objects; a policy or binding that names none is evaluated once, without."""
         if not kind or not reference:
             return [None]
@@ -156,7 +157,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         selector = read_selector(reference.get("selector"))
         return [item for item in self._reader.every(resource.storage, namespace) if selector.matches(labels_of(item))]
 
-    def _match(self, match: Object, call: Call, namespace: Object) -> Resource | None:
+    def _match(self, match: Object, call: AdmissionRequest, namespace: Object) -> Resource | None:
         """Return the resource as which *match* is about the request, ``None`` when it is not."""
         how = match.get("matchPolicy") or ""
         if not namespace_matches(read_selector(match.get("namespaceSelector")), call, namespace):
@@ -167,7 +168,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
             return None
         return matched_as(match.get("resourceRules") or (), how, call, self._registry)
 
-    def _binding_matches(self, match: Object | None, call: Call, namespace: Object) -> bool:
+    def _binding_matches(self, match: Object | None, call: AdmissionRequest, namespace: Object) -> bool:
         if not match:
             return True
         if match.get("resourceRules"):

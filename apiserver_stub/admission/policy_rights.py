@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.reading import Reader
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError, forbidden_value, invalid, qualified
 from apiserver_stub.cel.authorization import Decide
 from apiserver_stub.kinds.registry import Registry
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 
 _GROUP = identity.current().group("admissionregistration")
@@ -25,7 +26,7 @@ class PolicyParameterRight(AdmissionPlugin):
     def __init__(self, reader: Reader, registry: Registry, decide: Decide) -> None:
         self._reader, self._registry, self._decide = reader, registry, decide
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         if _SUPERUSERS in call.request.user.groups:
             return
         if call.resource.plural == _POLICIES:
@@ -33,7 +34,7 @@ class PolicyParameterRight(AdmissionPlugin):
         else:
             await self._validate_binding(call)
 
-    async def _validate_policy(self, call: Call) -> None:
+    async def _validate_policy(self, call: AdmissionRequest) -> None:
         kind = dig(call.obj, ("spec", "paramKind"))
         if kind is None or kind == dig(call.old, ("spec", "paramKind")):
             return
@@ -44,7 +45,7 @@ class PolicyParameterRight(AdmissionPlugin):
             detail += f"(kind={kind.get('kind') or ''}, apiVersion={kind.get('apiVersion') or ''})"
             raise _refused(call, "paramKind", detail)
 
-    async def _validate_binding(self, call: Call) -> None:
+    async def _validate_binding(self, call: AdmissionRequest) -> None:
         spec, before = call.obj.get("spec") or {}, dig(call.old, ("spec",)) or {}
         reference = spec.get("paramRef")
         if reference is None or all(spec.get(name) == before.get(name) for name in ("paramRef", "policyName")):
@@ -68,7 +69,7 @@ class PolicyParameterRight(AdmissionPlugin):
         return group, version, next(found, "*")
 
 
-def _refused(call: Call, field: str, detail: str) -> ApiError:
+def _refused(call: AdmissionRequest, field: str, detail: str) -> ApiError:
     resource, name = call.resource, call.obj["metadata"].get("name") or ""
     return invalid(resource.group, resource.kind, name, [forbidden_value(f"spec.{field}", detail)])
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.reading import Reader, annotations_of
 from apiserver_stub.admission.service_account import MIRROR
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import qualified
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 
 _GROUP = identity.current().group("scheduling")
@@ -23,7 +24,7 @@ class Priority(AdmissionPlugin):
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         if call.resource.plural != "pods":
             return
         spec = call.obj["spec"]
@@ -45,7 +46,7 @@ class Priority(AdmissionPlugin):
             raise call.refuse(f"{text}admission controller computed {policy} from the given PriorityClass name")
         spec["priority"], spec["preemptionPolicy"] = value, policy
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         if call.resource.plural == "pods" or not call.obj.get("globalDefault"):
             return
         other = self._default()
@@ -53,7 +54,7 @@ class Priority(AdmissionPlugin):
             name = other["metadata"]["name"]
             raise call.refuse(f"PriorityClass {name} is already marked as default. Only one default can exist")
 
-    def _class_of(self, call: Call, spec: Object) -> Object:
+    def _class_of(self, call: AdmissionRequest, spec: Object) -> Object:
         if name := spec.get("priorityClassName"):
             found = self._reader.find(_CLASSES, name)
             if found is None:

@@ -6,11 +6,12 @@ import base64
 import binascii
 from collections.abc import Awaitable, Callable
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.kinds.registry import Registry, Resource
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 
 Ask = Callable[[User, RequestInfo], Awaitable[tuple[bool, str]]]
@@ -29,7 +30,7 @@ class SigningRequestIdentity(AdmissionPlugin):
     resources = (_REQUESTS,)
     operations = ("CREATE",)
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         spec, user = call.obj.setdefault("spec", {}), call.request.user
         spec["username"], spec["groups"] = user.name, list(user.groups)
         for name, value in (("uid", user.uid), ("extra", {key: list(item) for key, item in user.extra.items()})):
@@ -64,7 +65,7 @@ class CertificateApproval(_SignerRight):
     operations = ("UPDATE",)
     verb = "approve"
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         signer = _signer(call.old)
         if not await self._may(call.request.user, signer):
             raise call.refuse(f'user not permitted to approve requests with signerName "{signer}"')
@@ -78,7 +79,7 @@ class CertificateSigning(_SignerRight):
     operations = ("UPDATE",)
     verb = "sign"
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         old = call.old or {}
         same = (dig(old, ("status", name)) == dig(call.obj, ("status", name)) for name in ("certificate", "conditions"))
         signer = _signer(old)
@@ -96,7 +97,7 @@ class ClusterTrustBundleAttest(_SignerRight):
     resources = (qualified("clustertrustbundles", _GROUP),)
     verb = "attest"
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         signer = _signer(call.obj)
         if not signer or (call.operation == "UPDATE" and _settled(call.obj) == _settled(call.old or {})):
             return
@@ -111,7 +112,7 @@ class CertificateSubjectRestriction(AdmissionPlugin):
     resources = (_REQUESTS,)
     operations = ("CREATE",)
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         spec = call.obj.get("spec") or {}
         if spec.get("signerName") != _CLIENT_SIGNER:
             return
@@ -142,7 +143,7 @@ class OwnerReferencesPermissionEnforcement(AdmissionPlugin):
     def concerns(self, resource: Resource, operation: str, subresource: str) -> bool:
         return operation in self.operations and (resource.group, resource.plural, subresource) != ("", "pods", "status")
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         new, old = _owners(call.obj), _owners(call.old or {})
         if new == old:
             return
@@ -164,7 +165,7 @@ class OwnerReferencesPermissionEnforcement(AdmissionPlugin):
         for item in blocking:
             await self._check_owner(call, item)
 
-    async def _check_owner(self, call: Call, item: Object) -> None:
+    async def _check_owner(self, call: AdmissionRequest, item: Object) -> None:
         api_version, kind = str(item.get("apiVersion") or ""), str(item.get("kind") or "")
         group, _, version = api_version.rpartition("/")
         owner = next(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission import amounts as sums
 from apiserver_stub.admission.reading import Reader
 from apiserver_stub.admission.tolerations import merged
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 
 _CLASSES = identity.current().group("node") + "/runtimeclasses"
@@ -23,7 +24,7 @@ class RuntimeClass(AdmissionPlugin):
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"]
         found = self._class_of(call)
         overhead = (found.get("overhead") or {}).get("podFixed")
@@ -44,7 +45,7 @@ class RuntimeClass(AdmissionPlugin):
             if tolerations:
                 spec["tolerations"] = tolerations
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         given = call.obj["spec"].get("overhead")
         overhead = (self._class_of(call).get("overhead") or {}).get("podFixed")
         if overhead and sums.read(given) != sums.read(overhead):
@@ -52,7 +53,7 @@ class RuntimeClass(AdmissionPlugin):
         if given and not overhead:
             raise call.refuse("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 
-    def _class_of(self, call: Call) -> Object:
+    def _class_of(self, call: AdmissionRequest) -> Object:
         name = call.obj["spec"].get("runtimeClassName")
         if not name:
             return {}

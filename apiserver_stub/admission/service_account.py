@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.reading import Reader, annotations_of, secret_names, volume_references
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 
 MIRROR = identity.current().label("config.mirror")
@@ -26,7 +27,7 @@ class ServiceAccount(AdmissionPlugin):
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         new = call.obj
         if call.operation != "CREATE" or call.subresource:
             return
@@ -45,7 +46,7 @@ class ServiceAccount(AdmissionPlugin):
             spec["imagePullSecrets"] = [{"name": item.get("name") or ""} for item in account["imagePullSecrets"]]
         await self.validate(call)
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         if call.operation == "UPDATE" and call.subresource != "ephemeralcontainers":
             return
         new = call.obj
@@ -62,14 +63,14 @@ class ServiceAccount(AdmissionPlugin):
         for problem in _not_mountable(spec, account, only_ephemeral=bool(call.subresource)):
             raise call.refuse(problem)
 
-    def _account(self, call: Call, name: str) -> Object:
+    def _account(self, call: AdmissionRequest, name: str) -> Object:
         account = self._reader.find("core/serviceaccounts", name, call.namespace)
         if account is None:
             text = f'error looking up service account {call.namespace}/{name}: serviceaccount "{name}" not found'
             raise call.refuse(text)
         return account
 
-    def _check_mirror(self, call: Call, spec: Object) -> None:
+    def _check_mirror(self, call: AdmissionRequest, spec: Object) -> None:
         if spec.get("serviceAccountName"):
             raise call.refuse("a mirror pod may not reference service accounts")
         if any(secret_names(spec)) or any(volume_references(spec, "secret", "secret")) or spec.get("imagePullSecrets"):

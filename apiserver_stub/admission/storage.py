@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.amounts import read
 from apiserver_stub.admission.reading import Reader, annotations_of, labels_of
 from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
 
@@ -41,7 +42,7 @@ class DefaultStorageClass(AdmissionPlugin):
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"] = call.obj.get("spec") or {}
         if spec.get("storageClassName") is not None or _OLD_CLASS in annotations_of(call.obj):
             return
@@ -58,7 +59,7 @@ class StorageObjectInUseProtection(AdmissionPlugin):
     resources = tuple(PROTECTION)
     operations = ("CREATE",)
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         metadata, finalizer = call.obj["metadata"], PROTECTION[call.resource.plural]
         given = metadata.get("finalizers") or []
         if finalizer not in given:
@@ -78,7 +79,7 @@ class PersistentVolumeClaimResize(AdmissionPlugin):
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         old = call.old or {}
         if _size(call.obj) <= _size(old):
             return
@@ -99,7 +100,7 @@ class PersistentVolumeLabel(AdmissionPlugin):
     resources = ("persistentvolumes",)
     operations = ("CREATE",)
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         volume = call.obj
         spec = volume["spec"] = volume.get("spec") or {}
         known = labels_of(volume)

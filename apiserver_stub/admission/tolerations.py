@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.reading import containers
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 
 _NATIVE = f"{identity.current().label_domain}/"
@@ -28,7 +29,7 @@ class DefaultTolerationSeconds(AdmissionPlugin):
             identity.current().label("unreachable", "node"): unreachable_seconds,
         }
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"]
         tolerations = list(spec.get("tolerations") or ())
         for key, seconds in self._seconds.items():
@@ -50,7 +51,7 @@ class ExtendedResourceToleration(AdmissionPlugin):
     name = "ExtendedResourceToleration"
     resources = ("pods",)
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"]
         wanted = {
             name

@@ -17,11 +17,14 @@ from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.kinds import api_services
 from apiserver_stub.kinds.api_services import available, is_local, local_status
 from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreRefused, StoreUnavailable
+from apiserver_stub.storage.changes import changed_since, log_ends
 from nodeagent.base import identity
 from nodeagent.base.aio import Backoff, TaskOwner
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.aggregation.remotes import Remotes
+    from apiserver_stub.kinds.registry import Registry
+    from apiserver_stub.storage import Store
 
 _log = logging.getLogger(__name__)
 
@@ -42,10 +45,10 @@ class Availability:
     is tried again after growing pauses.
     """
 
-    def __init__(self, server: ApiServer, extensions: ExtensionClient) -> None:
-        self._server, self._extensions = server, extensions
+    def __init__(self, store: Store, registry: Registry, remotes: Remotes, extensions: ExtensionClient) -> None:
+        self._store, self._remotes, self._extensions = store, remotes, extensions
         group = identity.current().group(api_services.GROUP)
-        resource = server.registry.find(group, "v1", "apiservices")
+        resource = registry.find(group, "v1", "apiservices")
         self._collection = resource.storage if resource is not None else ""
         self._checks: dict[GroupVersion, _Check] = {}
         self._places = asyncio.Semaphore(_AT_ONCE)
@@ -55,23 +58,23 @@ class Availability:
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(TaskOwner("api-service-checks"))
             while self._collection:
-                positions = self._server.positions(self._collection)
-                if self._server.remotes.table:
-                    positions |= self._server.positions(SERVICES, ENDPOINTS)
+                positions = log_ends(self._store, self._collection)
+                if self._remotes.table:
+                    positions |= log_ends(self._store, SERVICES, ENDPOINTS)
                 late = None
                 try:
                     await self._look(tasks)
                 except (StoreUnavailable, StoreRefused) as error:
                     late = RESYNC_SECONDS
                     _log.warning("Conditions of API services were not written", extra={"err": error})
-                if bool(self._server.remotes.table) != (SERVICES in positions):
+                if bool(self._remotes.table) != (SERVICES in positions):
                     continue
-                await self._server.changed_since(positions, timeout_seconds=late)
+                await changed_since(self._store, positions, timeout_seconds=late)
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _look(self, tasks: TaskOwner) -> None:
         table: dict[GroupVersion, Remote] = {}
-        for record in self._server.store.collection(self._collection).select():
+        for record in self._store.collection(self._collection).select():
             obj: Object = objects.decode(record.data)
             remote = remote_of(obj)
             if remote is not None:
@@ -80,23 +83,23 @@ class Availability:
                 await self.tell(record.key, None)
         for key in [key for key in self._checks if key not in table]:
             self._checks.pop(key).stop()
-            self._server.remotes.discovered.pop(key, None)
+            self._remotes.discovered.pop(key, None)
         for key, remote in table.items():
             check = self._checks.get(key)
             if check is None:
                 check = self._checks[key] = _Check(self, remote)
                 check.task = tasks.start(check.run(), f"check-{remote.name}")
             table[key] = check.look(remote, self._surroundings(remote))
-        self._server.remotes.table = table
+        self._remotes.table = table
 
     def _surroundings(self, remote: Remote) -> tuple[object, ...]:
-        key, store = objects.key_of(remote.namespace, remote.service), self._server.store
+        key, store = objects.key_of(remote.namespace, remote.service), self._store
         records = (store.collection(SERVICES).get(key), store.collection(ENDPOINTS).get(key))
         return tuple(None if record is None else record.data for record in records)
 
     async def examine(self, remote: Remote) -> Condition:
         """Return what is to be said of *remote*."""
-        if (problem := missing(self._server, remote)) is not None:
+        if (problem := missing(self._store, remote)) is not None:
             return problem
         async with self._places:
             attempts = [asyncio.ensure_future(self._extensions.check(remote)) for _ in range(_ATTEMPTS)]
@@ -120,9 +123,9 @@ class Availability:
         status, reason, _ = condition
         key, marked = (remote.group, remote.version), replace(remote, available=status == "True")
         if remote.available and not marked.available:
-            self._server.remotes.losses[remote.name, reason] += 1
-        if self._server.remotes.table.get(key) == remote:
-            self._server.remotes.table = {**self._server.remotes.table, key: marked}
+            self._remotes.losses[remote.name, reason] += 1
+        if self._remotes.table.get(key) == remote:
+            self._remotes.table = {**self._remotes.table, key: marked}
         return marked
 
     async def tell(self, name: str, condition: Condition | None) -> None:
@@ -135,13 +138,13 @@ class Availability:
             new = with_condition(obj, condition)
             return Keep() if new == obj else Put(objects.encode_for_store(new))
 
-        if self._server.store.collection(self._collection).get(name) is not None:
-            await self._server.store.update(self._collection, name, decide)
+        if self._store.collection(self._collection).get(name) is not None:
+            await self._store.update(self._collection, name, decide)
 
     async def discover(self, remote: Remote, *, reachable: bool) -> None:
         """Learn what *remote* holds; what cannot be read leaves what was known, marked as stale."""
         key = remote.group, remote.version
-        known = self._server.remotes.discovered.get(key, NOTHING)
+        known = self._remotes.discovered.get(key, NOTHING)
         found = Discovered(known.resources, False, known.openapi_url)
         if reachable:
             try:
@@ -151,7 +154,7 @@ class Availability:
             except (ExtensionRequestError, ValueError) as error:
                 _log.warning("Cannot read discovery", extra={"apiService": remote.name, "err": error})
         if key in self._checks:
-            self._server.remotes.discovered[key] = found
+            self._remotes.discovered[key] = found
 
     async def _openapi_url(self, remote: Remote) -> str:
         try:
@@ -213,10 +216,10 @@ class _Check:
                 continue
 
 
-def missing(server: ApiServer, remote: Remote) -> Condition | None:
+def missing(store: Store, remote: Remote) -> Condition | None:
     """Return what lacks before *remote* can be asked at all."""
     where = f'service/{remote.service} in "{remote.namespace}"'
-    service = find(server.store, SERVICES, remote.namespace, remote.service)
+    service = find(store, SERVICES, remote.namespace, remote.service)
     if service is None:
         return "False", "ServiceNotFound", f"{where} is not present"
     spec = service.get("spec") or {}
@@ -225,7 +228,7 @@ def missing(server: ApiServer, remote: Remote) -> Condition | None:
     port_name = name_of_port(spec, remote.port)
     if port_name is None:
         return "False", "ServicePortError", f"{where} is not listening on port {remote.port}"
-    endpoints = find(server.store, ENDPOINTS, remote.namespace, remote.service)
+    endpoints = find(store, ENDPOINTS, remote.namespace, remote.service)
     if endpoints is None:
         return "False", "EndpointsNotFound", f"cannot find endpoints for {where}"
     if not endpoints_of(endpoints, port_name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -18,9 +18,6 @@ from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.nodes.agents import Endpoint, NodeAgents
 from apiserver_stub.storage import Store
 
-if TYPE_CHECKING:
-    from apiserver_stub.options import Options
-
 SECONDS = 5.0
 _MAX_BYTES = 8 << 20
 _SELF = User("system:kube-aggregator", groups=("system:masters",))
@@ -31,11 +28,14 @@ class ExtensionRequestError(Exception):
 
 
 class ExtensionClient:
-    """Connects to the services of API services."""
+    """Client of the services of API services.
 
-    def __init__(self, options: Options, store: Store, agents: NodeAgents, pair: ClientPair) -> None:
+    :param by_endpoint: connect to endpoints in place of cluster IPs (spec: opt.enable-aggregator-routing).
+    """
+
+    def __init__(self, store: Store, agents: NodeAgents, pair: ClientPair, *, by_endpoint: bool) -> None:
         self._store, self._agents, self._pair = store, agents, pair
-        self._by_endpoint = options.enable_aggregator_routing
+        self._by_endpoint = by_endpoint
 
     async def place_of(self, remote: Remote, *, verify: bool = True) -> Endpoint:
         """Return where the service of *remote* is now.

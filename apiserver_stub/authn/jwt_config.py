@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from apiserver_stub import cel
@@ -17,9 +17,6 @@ from apiserver_stub.apimachinery.status import quote
 from apiserver_stub.cel import CelError, Expression
 from nodeagent.base import identity, yamlsafe
 from nodeagent.base.names import subdomain_problems
-
-if TYPE_CHECKING:
-    from apiserver_stub.options import Options
 
 KIND = "AuthenticationConfiguration"
 _VERSION = "v1alpha1"
@@ -83,33 +80,6 @@ class JwtConfig:
     authority: str = ""
     """PEM; empty means the authorities of the system."""
     algorithms: tuple[str, ...] = ("RS256",)
-
-
-def from_options(options: Options) -> JwtConfig | None:
-    """Return what the options ask for, ``None`` when they ask for nothing. Reads the disk.
-
-    :raises JwtConfigError: a file or its content is no good.
-    """
-    if options.authentication_config is not None:
-        return load(options.authentication_config)
-    if not options.oidc_issuer_url:
-        return None
-    prefix = options.oidc_username_prefix
-    if not prefix and options.oidc_username_claim != "email":
-        prefix = f"{options.oidc_issuer_url}#"
-    try:
-        authority = options.oidc_ca_file.read_text() if options.oidc_ca_file is not None else ""
-    except (OSError, ValueError) as error:
-        raise JwtConfigError(f"oidc-ca-file: {error}") from error
-    return JwtConfig(
-        issuer=options.oidc_issuer_url,
-        audiences=(options.oidc_client_id,),
-        username=Mapped(options.oidc_username_claim, "" if prefix == "-" else prefix),
-        groups=Mapped(options.oidc_groups_claim, options.oidc_groups_prefix),
-        required=tuple(options.oidc_required_claim.items()),
-        authority=authority,
-        algorithms=options.oidc_signing_algs,
-    )
 
 
 def load(path: Path) -> JwtConfig:

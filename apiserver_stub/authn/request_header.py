@@ -7,26 +7,34 @@ text like any other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.certificates import CaBundle, PeerCertificates
 
-if TYPE_CHECKING:
-    from apiserver_stub.options import Options
-
 
 class RequestHeaders:
-    """Believes proxies behind *authorities*, all of them or those with one of the allowed common names."""
+    """Identities in the headers of proxies whose certificates *authorities* verify.
 
-    def __init__(self, authorities: CaBundle, options: Options) -> None:
+    :param allowed: common names of the proxies; empty allows all.
+    :param users: headers with the user name.
+    :param groups: headers with the groups.
+    :param extra: prefixes of the headers with extra values.
+    """
+
+    def __init__(
+        self,
+        authorities: CaBundle,
+        *,
+        allowed: Sequence[str],
+        users: Sequence[str],
+        groups: Sequence[str],
+        extra: Sequence[str],
+    ) -> None:
         self.authorities = authorities
-        self._allowed = options.requestheader_allowed_names
-        self._users = options.requestheader_username_headers
-        self._groups = options.requestheader_group_headers
-        self._extra = tuple(prefix.lower() for prefix in options.requestheader_extra_headers_prefix)
+        self._allowed, self._users, self._groups = allowed, users, groups
+        self._extra = tuple(prefix.lower() for prefix in extra)
 
     def user_of(self, headers: Mapping[str, str], presented: PeerCertificates) -> User | None:
         """Return the user whom the headers name, ``None`` when they name none.

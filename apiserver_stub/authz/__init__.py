@@ -11,6 +11,8 @@ from apiserver_stub.apimachinery.request import RequestInfo, User
 
 Decision = Literal["allow", "deny", "no-opinion"]
 
+MODES = ("AlwaysAllow", "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node")
+"""Values of ``--authorization-mode``."""
 SUPERUSERS = "system:masters"
 """Members of this group may always do everything."""
 

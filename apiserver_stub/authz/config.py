@@ -15,9 +15,9 @@ import msgspec
 
 from apiserver_stub import cel
 from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_value, not_supported, quote, required
+from apiserver_stub.authz import MODES
 from apiserver_stub.authz.webhook import WebhookSettings
 from apiserver_stub.cel import CelError, Expression
-from apiserver_stub.options.authorization import MODES
 from nodeagent.base import identity, yamlsafe
 from nodeagent.base.duration import parse_duration
 from nodeagent.base.names import subdomain_problems

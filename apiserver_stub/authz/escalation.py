@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.apimachinery.status import forbidden, not_found, quote
 from apiserver_stub.authz import SUPERUSERS, Chain
 from apiserver_stub.authz.rbac import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, GROUP, ROLES, NoSuchRole, Rbac
 from apiserver_stub.authz.rules import EVERYTHING, Rule, missing, quoted, read_rules
+from apiserver_stub.verbs.admission import AdmissionRequest
 
 _PLURALS = {"Role": "roles", "ClusterRole": "clusterroles"}
 _CLEANED_UP = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
@@ -25,7 +26,7 @@ class RoleEscalation(AdmissionPlugin):
         self._rbac, self._authorizer = rbac, authorizer
         self.resources = {_label(storage) for storage in (ROLES, CLUSTER_ROLES, BINDINGS, CLUSTER_BINDINGS)}
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         """Refuse what would give more than its author has; nothing changes the object any more.
 
         :raises ApiError: 403, it does; 404, the role of a binding is not there.
@@ -39,7 +40,7 @@ class RoleEscalation(AdmissionPlugin):
         else:
             await self._check_binding(call)
 
-    async def _check_role(self, call: Call) -> None:
+    async def _check_role(self, call: AdmissionRequest) -> None:
         info, plural, user = call.request.info, call.resource.plural, call.request.user
         if await self._may(user, RequestInfo("escalate", "", GROUP, "*", plural, "", info.namespace, info.name)):
             return
@@ -50,7 +51,7 @@ class RoleEscalation(AdmissionPlugin):
             text = "must have cluster-admin privileges to use the aggregationRule"
             raise forbidden(GROUP, plural, call.name, text)
 
-    async def _check_binding(self, call: Call) -> None:
+    async def _check_binding(self, call: AdmissionRequest) -> None:
         user, namespace, role = call.request.user, call.request.info.namespace, call.obj.get("roleRef") or {}
         group, kind, name = (role.get(member) or "" for member in ("apiGroup", "kind", "name"))
         plural = _PLURALS.get(kind)

@@ -19,7 +19,8 @@ from nodeagent.base import identity
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.kinds.registry import Registry
+    from apiserver_stub.storage import Store
 
 _AT_ONCE = 100
 _MANAGED = "onstart"
@@ -27,25 +28,26 @@ _MANAGED_OURS = (_MANAGED, "true")
 
 
 class Registration:
-    """Keeps the API services of what *server* serves as they should be.
+    """Controller of the local API services, one per group version of *registry*.
 
-    One that is deleted or changed comes back, since what it stands for goes on being served; one that somebody took
-    over, by taking the label away, is left alone. Those of what is no longer served go, except from a store that
-    other servers share: they may be theirs.
+    Deleted and changed ones are restored, except those without the label that marks them as managed. Those of group
+    versions that are no longer served are deleted, except if other servers share the store and may serve them.
     """
 
-    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
-        self._server = server
+    def __init__(
+        self, store: Store, registry: Registry, *, shares_store: bool = False, clock: Clock | None = None
+    ) -> None:
+        self._store, self._registry, self._shares_store = store, registry, shares_store
         self._queue: WorkQueue[str] = WorkQueue("api-services", clock)
         group = identity.current().group(api_services.GROUP)
-        resource = server.registry.find(group, "v1", "apiservices")
+        resource = registry.find(group, "v1", "apiservices")
         self._collection = resource.storage if resource is not None else ""
         self._label = identity.current().label("automanaged", "kube-aggregator")
         self._wanted = {obj["metadata"]["name"]: obj for obj in self._objects()}
 
     def _objects(self) -> list[Object]:
         found = []
-        for group, version in self._server.registry.group_versions():
+        for group, version in self._registry.group_versions():
             ranks = priorities(group, version)
             if ranks is None:
                 continue  # the registration itself is registered nowhere
@@ -77,7 +79,7 @@ class Registration:
     async def keep(self) -> None:
         """Write them again when they are changed or deleted; runs until cancelled."""
         if self._collection:
-            feed = ChangeFeed(self._server.store, [self._collection], self)
+            feed = ChangeFeed(self._store, [self._collection], self)
             await run_controller(feed, self._queue, self._process)
 
     def reset(self) -> None:
@@ -112,13 +114,13 @@ class Registration:
             return outcome
 
         try:
-            await self._server.store.update(self._collection, name, decide)
+            await self._store.update(self._collection, name, decide)
         except LookupError:
             return False  # Deleted since it was queued.
         return written
 
     def _stored(self) -> Collection:
-        return self._server.store.collection(self._collection)
+        return self._store.collection(self._collection)
 
     def _settle(self, wanted: Object, current: Record | None) -> Outcome:
         if current is None:
@@ -138,4 +140,4 @@ class Registration:
     def _is_due(self, obj: Object) -> bool:
         """Return whether an API service that is not of this server is to go."""
         managed = (obj["metadata"].get("labels") or {}).get(self._label) == _MANAGED
-        return managed and is_local(obj) and not self._server.options.store_servers
+        return managed and is_local(obj) and not self._shares_store

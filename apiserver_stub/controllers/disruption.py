@@ -20,7 +20,7 @@ from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.selectors import LabelSelector
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.storage import Store
 
 _PODS = "core/pods"
 _PAUSE_SECONDS = 0.2
@@ -31,10 +31,9 @@ DELETION_TIMEOUT = timedelta(minutes=2)
 """How long an evicted pod that does not begin to end counts as missing."""
 
 
-async def keep_budgets(server: ApiServer) -> None:
+async def keep_budgets(store: Store) -> None:
     """Write the status of every budget after changes of its pods; runs until cancelled."""
-    if server.registry.find("policy", "v1", "poddisruptionbudgets") is not None:
-        await DisruptionBudgets(server).run()
+    await DisruptionBudgets(store).run()
 
 
 class DisruptionBudgets:
@@ -43,8 +42,8 @@ class DisruptionBudgets:
     Pods are read only in namespaces that have a budget; of those it keeps what budgets need to know.
     """
 
-    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
-        self._store, self._clock = server.store, clock or SystemClock()
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+        self._store, self._clock = store, clock or SystemClock()
         self._queue: WorkQueue[str] = WorkQueue("disruption-budgets", clock, interval_seconds=_PAUSE_SECONDS)
         self._selectors: dict[str, dict[str, LabelSelector | None]] = {}
         self._pods: dict[str, tuple[int, Object]] = {}

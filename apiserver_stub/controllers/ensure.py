@@ -9,10 +9,10 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.storage import Keep, Outcome, Put, Record
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.storage import Store
 
 
-async def ensure(server: ApiServer, collection: str, obj: Object) -> None:
+async def ensure(store: Store, collection: str, obj: Object) -> None:
     """Create *obj* unless there is one of its name.
 
     :raises StoreUnavailable: the write could not be made durable.
@@ -20,11 +20,11 @@ async def ensure(server: ApiServer, collection: str, obj: Object) -> None:
     """
     metadata = obj["metadata"]
     key = objects.key_of(metadata.get("namespace", ""), metadata["name"])
-    if server.store.collection(collection).get(key) is not None:
+    if store.collection(collection).get(key) is not None:
         return
     metadata |= {"uid": objects.new_uid(), "creationTimestamp": objects.now()}
 
     def decide(current: Record | None) -> Outcome:
         return Put(objects.encode_for_store(obj)) if current is None else Keep()
 
-    await server.store.update(collection, key, decide)
+    await store.update(collection, key, decide)

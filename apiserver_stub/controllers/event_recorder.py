@@ -17,7 +17,7 @@ from apiserver_stub.storage import Keep, Outcome, Put, Record
 from nodeagent.base.aio import Clock, SystemClock
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.storage import Store
 
 _log = logging.getLogger(__name__)
 
@@ -42,8 +42,9 @@ class EventRecorder:
     Events are dropped while the store does not keep up; they are no part of what the controller guarantees.
     """
 
-    def __init__(self, server: ApiServer, controller: str, clock: Clock | None = None) -> None:
-        self._server, self._controller, self._clock = server, controller, clock or SystemClock()
+    def __init__(self, store: Store, controller: str, ttl_seconds: int | None, clock: Clock | None = None) -> None:
+        self._store, self._controller, self._clock = store, controller, clock or SystemClock()
+        self._ttl_seconds = ttl_seconds
         self._instance = f"{controller}-{socket.gethostname()}"
         self._pending: deque[tuple[str, Object]] = deque()
         self._wake = asyncio.Event()
@@ -123,11 +124,11 @@ class EventRecorder:
             return Keep() if new == found else Put(objects.encode_for_store(new), self._ttl())
 
         try:
-            await self._server.store.update(_EVENTS, key, decide)
+            await self._store.update(_EVENTS, key, decide)
         except LookupError:
             return  # Expired or deleted.
         except Exception as error:
             _log.warning("Failed to write event", extra={"event": key, "err": error})
 
     def _ttl(self) -> int | None:
-        return self._server.options.event_ttl_seconds or None
+        return self._ttl_seconds

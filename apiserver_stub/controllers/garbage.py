@@ -23,8 +23,8 @@ from apiserver_stub.verbs.reserving import give_back
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
-    from apiserver_stub.kinds.registry import Resource
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.kinds.registry import Registry, Resource
+    from apiserver_stub.verbs.context import VerbContext
 
 _AT_ONCE = 20
 _RELEASED_AT_ONCE = 50
@@ -34,19 +34,19 @@ _FINALIZERS = (FOREGROUND.encode(), ORPHAN.encode())
 References = list[Object]
 
 
-async def collect_garbage(server: ApiServer) -> None:
+async def collect_garbage(context: VerbContext, registry: Registry) -> None:
     """Run the garbage collector until cancelled."""
-    await GarbageCollector(server).run()
+    await GarbageCollector(context, registry).run()
 
 
 class GarbageCollector:
     """Controller of all objects that have owners or dependents."""
 
-    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
-        self._server = server
+    def __init__(self, context: VerbContext, registry: Registry, clock: Clock | None = None) -> None:
+        self._context = context
         self._resources: dict[str, Resource] = {}
         self._kinds: dict[tuple[str, str], Resource] = {}
-        for resource in server.registry:
+        for resource in registry:
             if "delete" in resource.verbs and not resource.ttl:
                 self._resources.setdefault(resource.storage, resource)
                 self._kinds[resource.group, resource.kind] = resource
@@ -55,7 +55,7 @@ class GarbageCollector:
 
     async def run(self) -> None:
         """Collect until cancelled."""
-        feed = ChangeFeed(self._server.store, list(self._resources), self)
+        feed = ChangeFeed(self._context.store, list(self._resources), self)
         await run_controller(feed, self._queue, self._process, at_once=_AT_ONCE)
 
     # Changes
@@ -175,7 +175,7 @@ class GarbageCollector:
 
     def _get(self, location: Location) -> Object | None:
         storage, key = location
-        record = self._server.store.collection(storage).get(key)
+        record = self._context.store.collection(storage).get(key)
         return None if record is None else objects.decode(record.data)
 
     async def _delete(self, location: Location, uid: str, policy: str) -> None:
@@ -187,7 +187,7 @@ class GarbageCollector:
             "propagationPolicy": policy,
         }
         try:
-            await remove(self._server, self._resources[storage], key, key.rpartition("/")[2], options)
+            await remove(self._context, self._resources[storage], key, key.rpartition("/")[2], options)
         except ApiError as error:
             if error.code != 404:
                 raise
@@ -215,7 +215,7 @@ class GarbageCollector:
         removed = await self._change(location, uid, change, removes=True)
         resource = self._resources[location[0]]
         if removed is not None and resource.strategy.reserves:
-            await give_back(self._server.store, resource, removed)
+            await give_back(self._context.store, resource, removed)
 
     async def _change(
         self, location: Location, uid: str, change: Callable[[Object], None], *, removes: bool = False
@@ -243,7 +243,7 @@ class GarbageCollector:
                 return Remove(data)
             return Put(data)
 
-        await self._server.store.update(storage, key, decide)
+        await self._context.store.update(storage, key, decide)
         return removed
 
 

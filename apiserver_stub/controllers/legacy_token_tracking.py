@@ -16,7 +16,7 @@ from nodeagent.base import identity
 from nodeagent.base.aio import Clock, SystemClock
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.storage import Store
 
 _CONFIG_MAPS = "core/configmaps"
 _NAME, _SINCE = "kube-apiserver-legacy-service-account-token-tracking", "since"
@@ -24,16 +24,16 @@ _CREATION_SECONDS = 1800.0
 """Least time between two creations: a server that does not track tokens deletes the config map."""
 
 
-async def track_legacy_tokens(server: ApiServer) -> None:
+async def track_legacy_tokens(store: Store) -> None:
     """Keep the config map and its date valid; runs until cancelled."""
-    await LegacyTokenTracking(server).run()
+    await LegacyTokenTracking(store).run()
 
 
 class LegacyTokenTracking:
     """Controller of the one config map that states the date."""
 
-    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
-        self._store, self._clock = server.store, clock or SystemClock()
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+        self._store, self._clock = store, clock or SystemClock()
         self._namespace = identity.current().system_namespace
         self._key = objects.key_of(self._namespace, _NAME)
         self._queue: WorkQueue[str] = WorkQueue("legacy-token-tracking", clock)

@@ -19,40 +19,47 @@ from apiserver_stub.storage import Keep, Outcome, Put, Record
 from nodeagent.base.aio import Clock, SystemClock
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.storage import Store
 
 _NAMESPACES, _ACCOUNTS, _CONFIG_MAPS = "core/namespaces", "core/serviceaccounts", "core/configmaps"
 _ROOT_CA = "kube-root-ca.crt"
 _RESYNC = ""
 
 
-async def keep_namespaces_filled(server: ApiServer) -> None:
+async def keep_namespaces_filled(store: Store, ca_certificate: str, *, restores_ca: bool) -> None:
     """Create and restore the contents of namespaces; runs until cancelled."""
-    await NamespaceContents(server).run()
+    await NamespaceContents(store, ca_certificate, restores_ca=restores_ca).run()
 
 
-async def fill_namespace(server: ApiServer, name: str, now: datetime | None = None) -> None:
+async def fill_namespace(store: Store, ca_certificate: str, name: str, now: datetime | None = None) -> None:
     """Create the contents of namespace *name* where they are missing."""
-    record = server.store.collection(_NAMESPACES).get(name)
+    record = store.collection(_NAMESPACES).get(name)
     if record is None or "deletionTimestamp" in objects.decode(record.data)["metadata"]:
         return
     account: Object = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "default", "namespace": name}}
-    await ensure(server, _ACCOUNTS, account)
-    if not is_held(server.store, CONTROLLER_MANAGER, now or datetime.now(UTC)):
-        await ensure(server, _CONFIG_MAPS, _root_ca(server, name))
+    await ensure(store, _ACCOUNTS, account)
+    if not is_held(store, CONTROLLER_MANAGER, now or datetime.now(UTC)):
+        await ensure(store, _CONFIG_MAPS, _root_ca(ca_certificate, name))
 
 
 class NamespaceContents:
-    """Controller of the default service account and the root CA config map of every namespace."""
+    """Controller of the default service account and the root CA config map of every namespace.
 
-    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
-        self._server, self._clock = server, clock or SystemClock()
+    :param restores_ca: whether changes of the config map are undone; not if another server of the same store may have
+        another CA.
+    """
+
+    def __init__(
+        self, store: Store, ca_certificate: str, *, restores_ca: bool = True, clock: Clock | None = None
+    ) -> None:
+        self._store, self._ca_certificate, self._restores_ca = store, ca_certificate, restores_ca
+        self._clock = clock or SystemClock()
         self._queue: WorkQueue[str] = WorkQueue("namespace-contents", clock)
         self._left: set[str] = set()
         """Namespaces that are left to a kube-controller-manager."""
 
     async def run(self) -> None:
-        feed = ChangeFeed(self._server.store, [_NAMESPACES, _ACCOUNTS, _CONFIG_MAPS], self)
+        feed = ChangeFeed(self._store, [_NAMESPACES, _ACCOUNTS, _CONFIG_MAPS], self)
         await run_controller(feed, self._queue, self._process)
 
     def reset(self) -> None:
@@ -73,8 +80,8 @@ class NamespaceContents:
 
     async def _process(self, namespace: str) -> None:
         if namespace != _RESYNC:
-            await fill_namespace(self._server, namespace, self._clock.wall())
-        if is_held(self._server.store, CONTROLLER_MANAGER, self._clock.wall()):
+            await fill_namespace(self._store, self._ca_certificate, namespace, self._clock.wall())
+        if is_held(self._store, CONTROLLER_MANAGER, self._clock.wall()):
             if namespace != _RESYNC:
                 self._left.add(namespace)
             self._queue.add_after(_RESYNC, HELD_FOR.total_seconds())
@@ -82,11 +89,11 @@ class NamespaceContents:
             for name in self._left:
                 self._queue.add(name)
             self._left.clear()
-        elif not self._server.options.store_servers:  # Another server of the same store may have another CA.
+        elif self._restores_ca:
             await self._restore_root_ca(namespace)
 
     async def _restore_root_ca(self, namespace: str) -> None:
-        key, desired, written = objects.key_of(namespace, _ROOT_CA), _root_ca(self._server, namespace), False
+        key, desired, written = objects.key_of(namespace, _ROOT_CA), _root_ca(self._ca_certificate, namespace), False
 
         def decide(current: Record | None) -> Outcome:
             nonlocal written
@@ -100,17 +107,17 @@ class NamespaceContents:
             return Put(objects.encode_for_store({**found, "data": desired["data"]}))
 
         try:
-            await self._server.store.update(_CONFIG_MAPS, key, decide)
+            await self._store.update(_CONFIG_MAPS, key, decide)
         except LookupError:
             return  # Deleted, or the namespace is terminating.
         if written:
             self._queue.slow_down(namespace)
 
 
-def _root_ca(server: ApiServer, namespace: str) -> Object:
+def _root_ca(ca_certificate: str, namespace: str) -> Object:
     return {
         "kind": "ConfigMap",
         "apiVersion": "v1",
         "metadata": {"name": _ROOT_CA, "namespace": namespace},
-        "data": {"ca.crt": server.ca_certificate},
+        "data": {"ca.crt": ca_certificate},
     }

@@ -19,8 +19,8 @@ from apiserver_stub.verbs.delete import FOREGROUND, ORPHAN, remove
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
-    from apiserver_stub.kinds.registry import Resource
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.kinds.registry import Registry, Resource
+    from apiserver_stub.verbs.context import VerbContext
 
 _NAMESPACES = "core/namespaces"
 _AT_ONCE = 50
@@ -35,25 +35,25 @@ _OPTIONS: Object = {
 }
 
 
-async def empty_namespaces(server: ApiServer) -> None:
+async def empty_namespaces(context: VerbContext, registry: Registry) -> None:
     """Finish the deletion of namespaces; runs until cancelled."""
-    await NamespaceDeletion(server).run()
+    await NamespaceDeletion(context, registry).run()
 
 
 class NamespaceDeletion:
     """Controller of terminating namespaces."""
 
-    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
-        self._server = server
+    def __init__(self, context: VerbContext, registry: Registry, clock: Clock | None = None) -> None:
+        self._context = context
         self._resources: dict[str, Resource] = {}
-        for resource in server.registry:
+        for resource in registry:
             if resource.namespaced and "delete" in resource.verbs:
                 self._resources.setdefault(resource.storage, resource)
         self._queue: WorkQueue[str] = WorkQueue("namespace-deletion", clock, interval_seconds=_PAUSE_SECONDS)
         self._terminating: set[str] = set()
 
     async def run(self) -> None:
-        feed = ChangeFeed(self._server.store, [_NAMESPACES, *self._resources], self)
+        feed = ChangeFeed(self._context.store, [_NAMESPACES, *self._resources], self)
         await run_controller(feed, self._queue, self._process)
 
     def reset(self) -> None:
@@ -78,7 +78,7 @@ class NamespaceDeletion:
             self._queue.add(namespace)
 
     async def _process(self, namespace: str) -> None:
-        record = self._server.store.collection(_NAMESPACES).get(namespace)
+        record = self._context.store.collection(_NAMESPACES).get(namespace)
         if record is None or not _is_deleted(record):
             return
         errors: list[ApiError] = []
@@ -92,10 +92,10 @@ class NamespaceDeletion:
             await self._finalize(namespace)
 
     def _contents(self, resource: Resource, namespace: str) -> int:
-        return len(self._server.store.collection(resource.storage).view(f"{namespace}/"))
+        return len(self._context.store.collection(resource.storage).view(f"{namespace}/"))
 
     async def _delete_all(self, resource: Resource, namespace: str, errors: list[ApiError]) -> None:
-        records = self._server.store.collection(resource.storage).select(f"{namespace}/")
+        records = self._context.store.collection(resource.storage).select(f"{namespace}/")
         for start in range(0, len(records), _AT_ONCE):
             due = [record for record in records[start : start + _AT_ONCE] if not _waits(record)]
             results = await asyncio.gather(*(self._delete(resource, record) for record in due), return_exceptions=True)
@@ -108,7 +108,7 @@ class NamespaceDeletion:
                     raise result
 
     async def _delete(self, resource: Resource, record: Record) -> None:
-        await remove(self._server, resource, record.key, record.key.rpartition("/")[2], dict(_OPTIONS))
+        await remove(self._context, resource, record.key, record.key.rpartition("/")[2], dict(_OPTIONS))
 
     async def _finalize(self, namespace: str) -> None:
         def decide(current: Record | None) -> Outcome:
@@ -123,7 +123,7 @@ class NamespaceDeletion:
             return Keep() if finalizers == before else Put(objects.encode_for_store(obj))
 
         try:
-            await self._server.store.update(_NAMESPACES, namespace, decide)
+            await self._context.store.update(_NAMESPACES, namespace, decide)
         except LookupError:
             return  # Deleted by another server of the same store.
 

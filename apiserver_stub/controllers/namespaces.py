@@ -14,7 +14,7 @@ from apiserver_stub.validation.priority_classes import SYSTEM_PRIORITIES
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.storage import Store
 
 _log = logging.getLogger(__name__)
 
@@ -34,10 +34,10 @@ _NAMESPACES = "core/namespaces"
 _CHECK_SECONDS = 60.0
 
 
-async def create_system_objects(server: ApiServer) -> None:
+async def create_system_objects(store: Store, ca_certificate: str) -> None:
     """Create the system namespaces and priority classes where they are missing."""
     for name in SYSTEM_NAMESPACES:
-        await provide_namespace(server, name)
+        await provide_namespace(store, ca_certificate, name)
     for name, value in SYSTEM_PRIORITIES.items():
         system: Object = {
             "kind": "PriorityClass",
@@ -47,20 +47,20 @@ async def create_system_objects(server: ApiServer) -> None:
             "description": _DESCRIPTIONS[name],
             "preemptionPolicy": "PreemptLowerPriority",
         }
-        await ensure(server, identity.current().group("scheduling") + "/priorityclasses", system)
+        await ensure(store, identity.current().group("scheduling") + "/priorityclasses", system)
 
 
-async def keep_system_objects(server: ApiServer) -> None:
+async def keep_system_objects(store: Store, ca_certificate: str) -> None:
     """Create the deleted ones again once a minute until cancelled: nodes need them."""
     while True:
         await asyncio.sleep(_CHECK_SECONDS)
         try:
-            await create_system_objects(server)
+            await create_system_objects(store, ca_certificate)
         except (StoreUnavailable, StoreRefused) as error:
             _log.warning("Failed to create system objects", extra={"err": error})
 
 
-async def provide_namespace(server: ApiServer, name: str) -> None:
+async def provide_namespace(store: Store, ca_certificate: str, name: str) -> None:
     """Create namespace *name* and its contents where they are missing."""
     namespace: Object = {
         "kind": "Namespace",
@@ -69,5 +69,5 @@ async def provide_namespace(server: ApiServer, name: str) -> None:
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Active"},
     }
-    await ensure(server, _NAMESPACES, namespace)
-    await fill_namespace(server, name)
+    await ensure(store, _NAMESPACES, namespace)
+    await fill_namespace(store, ca_certificate, name)

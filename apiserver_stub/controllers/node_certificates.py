@@ -29,7 +29,8 @@ from nodeagent.base.tls import KeyPair, TlsError, certify
 if TYPE_CHECKING:
     from cryptography import x509
 
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.authz import Chain
+    from apiserver_stub.storage import Store
 
 _log = logging.getLogger(__name__)
 
@@ -128,13 +129,15 @@ def addresses_of(node: Object | None) -> set[str]:
     return found
 
 
-async def sign_for_nodes(server: ApiServer, authority: KeyPair, life: timedelta, *, signs_clients: bool) -> None:
+async def sign_for_nodes(
+    store: Store, authorizer: Chain, authority: KeyPair, life: timedelta, *, signs_clients: bool
+) -> None:
     """Approve, sign and delete requests; runs until cancelled.
 
     :param life: of a certificate whose request names none.
     :param signs_clients: whether this server trusts its own CA for clients; no other server would.
     """
-    await NodeCertificates(server, authority, life, signs_clients=signs_clients).run()
+    await NodeCertificates(store, authorizer, authority, life, signs_clients=signs_clients).run()
 
 
 class NodeCertificates:
@@ -142,21 +145,23 @@ class NodeCertificates:
 
     def __init__(
         self,
-        server: ApiServer,
+        store: Store,
+        authorizer: Chain,
         authority: KeyPair,
         life: timedelta,
         *,
         signs_clients: bool,
         clock: Clock | None = None,
     ) -> None:
-        self._server, self._authority, self._life, self._signs_clients = server, authority, life, signs_clients
+        self._store, self._authorizer, self._authority, self._life = store, authorizer, authority, life
+        self._signs_clients = signs_clients
         self._clock = clock or SystemClock()
         self._queue: WorkQueue[str] = WorkQueue("node-certificates", clock)
         self._left: set[str] = set()
         """Requests that were left alone."""
 
     async def run(self) -> None:
-        await run_controller(ChangeFeed(self._server.store, [_COLLECTION, _NODES], self), self._queue, self._process)
+        await run_controller(ChangeFeed(self._store, [_COLLECTION, _NODES], self), self._queue, self._process)
 
     def reset(self) -> None:
         self._left.clear()
@@ -173,13 +178,13 @@ class NodeCertificates:
             self._left.discard(record.key)
 
     async def _process(self, key: str) -> None:
-        record = self._server.store.collection(_COLLECTION).get(key)
+        record = self._store.collection(_COLLECTION).get(key)
         if record is None:
             return
         signing, now = objects.decode(record.data), self._clock.wall()
         expires = _expires(signing)
         if now > expires:
-            await _change(self._server, key, signing, None)
+            await _change(self._store, key, signing, None)
             return
         self._queue.add_after(key, (expires - now).total_seconds() + 1)
         try:
@@ -202,7 +207,7 @@ class NodeCertificates:
         if not asked.serving and not self._signs_clients:
             raise Unfit("--client-ca-file does not hold the authority of this server, which would sign")
         if "Approved" not in decided:
-            reason = await _why_approved(self._server, signing, asked)
+            reason = await _why_approved(self._store, self._authorizer, signing, asked)
             moment = format_time(now)
             condition = {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": reason}
             condition |= {"lastUpdateTime": moment, "lastTransitionTime": moment}
@@ -211,7 +216,7 @@ class NodeCertificates:
         granted = timedelta(seconds=max(seconds, _MIN_SECONDS)) if seconds else self._life
         certificate = await asyncio.to_thread(issue, asked, self._authority, now, granted)
         signed = {**status, "certificate": base64.b64encode(certificate).decode()}
-        await _change(self._server, key, signing, signed)
+        await _change(self._store, key, signing, signed)
         self._left.discard(key)
         _log.info("Certificate is issued", extra={"request": key, "user": asked.common_name})
 
@@ -233,7 +238,7 @@ def _addresses(record: Record) -> set[str]:
     return addresses_of(objects.decode(record.data))
 
 
-async def _why_approved(server: ApiServer, signing: Object, asked: Asked) -> str:
+async def _why_approved(store: Store, authorizer: Chain, signing: Object, asked: Asked) -> str:
     """Return why this server approves the request.
 
     :raises Unfit: it does not.
@@ -249,7 +254,7 @@ async def _why_approved(server: ApiServer, signing: Object, asked: Asked) -> str
     if asked.serving:
         if not itself or _NODES_GROUP not in user.groups:
             raise Unfit(f"a serving certificate is for the node itself, and {user.name} asks")
-        record = server.store.collection(_NODES).get(asked.node)
+        record = store.collection(_NODES).get(asked.node)
         foreign = asked.names - addresses_of(None if record is None else objects.decode(record.data))
         if foreign:
             raise Unfit(f"node {asked.node} does not say that it is reached at {', '.join(sorted(foreign))}")
@@ -257,7 +262,7 @@ async def _why_approved(server: ApiServer, signing: Object, asked: Asked) -> str
     for subresource in ("selfnodeclient",) * itself + ("nodeclient",):
         path = f"/apis/{_GROUP}/v1/{_PLURAL}/{subresource}"
         info = RequestInfo("create", path, _GROUP, "v1", _PLURAL, subresource)
-        if (await server.authorizer.authorize(user, info)).allowed:
+        if (await authorizer.authorize(user, info)).allowed:
             return f"Who asks may create {_PLURAL}/{subresource}."
     raise Unfit(f"{user.name} may create neither {_PLURAL}/nodeclient nor, for itself, {_PLURAL}/selfnodeclient")
 
@@ -282,7 +287,7 @@ def issue(asked: Asked, authority: KeyPair, now: datetime, life: timedelta) -> b
     )
 
 
-async def _change(server: ApiServer, key: str, seen: Object, status: Object | None) -> None:
+async def _change(store: Store, key: str, seen: Object, status: Object | None) -> None:
     """Write *status*, or remove the request without one, unless it changed since it was *seen*."""
 
     def decide(current: Record | None) -> Outcome:
@@ -295,4 +300,4 @@ async def _change(server: ApiServer, key: str, seen: Object, status: Object | No
         return Remove(data) if status is None else Put(data)
 
     with contextlib.suppress(LookupError):  # deleted meanwhile
-        await server.store.update(_COLLECTION, key, decide)
+        await store.update(_COLLECTION, key, decide)

@@ -14,7 +14,7 @@ from nodeagent.base import identity
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.storage import Store
 
 _NODES = "core/nodes"
 _EFFECT = "NoSchedule"
@@ -30,9 +30,9 @@ _BY_CONDITION = {
 _CORDONED = "unschedulable"
 
 
-async def keep_taints(server: ApiServer) -> None:
+async def keep_taints(store: Store) -> None:
     """Set taints after every change of a node; runs until cancelled."""
-    await NodeTaints(server).run()
+    await NodeTaints(store).run()
 
 
 class NodeTaints:
@@ -41,8 +41,8 @@ class NodeTaints:
     A node whose taints another client changes back is written less and less often.
     """
 
-    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
-        self._store = server.store
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+        self._store = store
         self._queue: WorkQueue[str] = WorkQueue("node-taints", clock, max_pause_seconds=_MAX_PAUSE_SECONDS)
 
     async def run(self) -> None:

@@ -12,21 +12,21 @@ from apiserver_stub.storage import Record
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.storage import Store
 
 _PAUSE_SECONDS = 0.2
 
 
-async def keep_quotas(server: ApiServer, ledger: Ledger) -> None:
+async def keep_quotas(store: Store, ledger: Ledger) -> None:
     """Write the usage of every quota after changes in its namespace; runs until cancelled."""
-    await ResourceQuotas(server, ledger).run()
+    await ResourceQuotas(store, ledger).run()
 
 
 class ResourceQuotas:
     """Controller of the status of quotas; changes in namespaces without a quota cost nothing."""
 
-    def __init__(self, server: ApiServer, ledger: Ledger, clock: Clock | None = None) -> None:
-        self._store, self._ledger = server.store, ledger
+    def __init__(self, store: Store, ledger: Ledger, clock: Clock | None = None) -> None:
+        self._store, self._ledger = store, ledger
         self._queue: WorkQueue[str] = WorkQueue("resource-quotas", clock, interval_seconds=_PAUSE_SECONDS)
         self._quotas: dict[str, dict[str, None]] = {}
 

@@ -26,7 +26,7 @@ from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.aio.waker import Waker
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.storage import Store
 
 _log = logging.getLogger(__name__)
 
@@ -41,20 +41,20 @@ _IDLE_SECONDS = 3600.0
 _LEASE_CHECK_SECONDS = 30.0
 
 
-async def bind_to_single_node(server: ApiServer) -> None:
+async def bind_to_single_node(store: Store, event_ttl_seconds: int | None) -> None:
     """Schedule pending pods; runs until cancelled."""
-    await Scheduler(server).run()
+    await Scheduler(store, event_ttl_seconds).run()
 
 
 class Scheduler:
     """Controller of the pods that wait for the default scheduler."""
 
-    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
-        self._server, self._store, self._clock = server, server.store, clock or SystemClock()
+    def __init__(self, store: Store, event_ttl_seconds: int | None, clock: Clock | None = None) -> None:
+        self._store, self._clock = store, clock or SystemClock()
         self._waker = Waker(self._clock)
         self._state, self._pending = ClusterState(), PendingPods()
-        self._feed = ChangeFeed(server.store, [_NAMESPACES, _NODES, _PODS], self)
-        self._events = EventRecorder(server, NAME, clock)
+        self._feed = ChangeFeed(store, [_NAMESPACES, _NODES, _PODS], self)
+        self._events = EventRecorder(store, NAME, event_ttl_seconds, clock)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -23,7 +23,8 @@ from apiserver_stub.storage import Outcome, Put, Record, StoreRefused, StoreUnav
 from apiserver_stub.validation.addresses import parse_address
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.kinds.registry import Registry
+    from apiserver_stub.storage import Store
 
 _log = logging.getLogger(__name__)
 
@@ -65,15 +66,15 @@ class Kind:
         return Finding(service, f"{self.prefix}{state}", self.action, f"{self.shown(number)} {note}")
 
 
-async def repair_service_ranges(server: ApiServer) -> Repair | None:
+async def repair_service_ranges(store: Store, registry: Registry, event_ttl_seconds: int | None) -> Repair | None:
     """Repair the ranges before the first service is written, and return what goes on with that.
 
     :raises StoreUnavailable: the store does not answer.
     """
-    resource = server.registry.find("", "v1", "services")
+    resource = registry.find("", "v1", "services")
     if resource is None or not isinstance(resource.strategy, ServiceStrategy):
         return None
-    repair = Repair(server, resource.strategy.addresses)
+    repair = Repair(store, resource.strategy.addresses, event_ttl_seconds)
     try:
         await repair.once()
     except StoreRefused as error:  # nothing is given out then, and all else is served
@@ -82,10 +83,10 @@ async def repair_service_ranges(server: ApiServer) -> Repair | None:
 
 
 class Repair:
-    """Compares the ranges with the services of *server*."""
+    """Controller that compares the ranges with the services."""
 
-    def __init__(self, server: ApiServer, addresses: ServiceAddresses) -> None:
-        self._server, self._addresses = server, addresses
+    def __init__(self, store: Store, addresses: ServiceAddresses, event_ttl_seconds: int | None) -> None:
+        self._store, self._addresses, self._event_ttl_seconds = store, addresses, event_ttl_seconds
         self._kinds = [_addresses(item, version, addresses) for version, item in addresses.addresses.items()]
         self._kinds.append(_ports(addresses.ports))
         self._leaks: dict[str, dict[int, int]] = {}
@@ -111,7 +112,7 @@ class Repair:
             await self._repair(kind)
 
     async def _repair(self, kind: Kind) -> None:
-        allocation, store = kind.allocation, self._server.store
+        allocation, store = kind.allocation, self._store
         for _ in range(_TRIES):
             before = await allocation.snapshot(store)
             await store.catch_up(_SERVICES)  # no older than the snapshot, or a new service would be missing
@@ -136,7 +137,7 @@ class Repair:
     async def _services(self) -> list[Object]:
         """Return all services, reading them in steps that let others run."""
         found = []
-        for number, record in enumerate(self._server.store.collection(_SERVICES).select(), 1):
+        for number, record in enumerate(self._store.collection(_SERVICES).select(), 1):
             found.append(objects.decode(record.data))
             if number % _STEP == 0:
                 await asyncio.sleep(0)
@@ -158,7 +159,7 @@ class Repair:
 
     async def _tell(self, kind: Kind, finding: Finding) -> None:
         """Log *finding*, and write an event about it or count it in the one that is there."""
-        service, store = finding.service, self._server.store
+        service, store = finding.service, self._store
         metadata = service["metadata"]
         about = {"service": objects.key_of(metadata["namespace"], metadata["name"]), "reason": finding.reason}
         _log.warning("A service has what it should not: %s", finding.note, extra=about)
@@ -170,7 +171,7 @@ class Repair:
             if current is not None:
                 count = ((event.get("series") or {}).get("count") or 1) + 1
                 event["series"] = {"count": count, "lastObservedTime": objects.now_micro()}
-            return Put(objects.encode_for_store(event), self._server.options.event_ttl_seconds or None)
+            return Put(objects.encode_for_store(event), self._event_ttl_seconds)
 
         await store.update(_EVENTS, key, decide)
 

@@ -15,7 +15,7 @@ from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.storage import Store
 
 _VOLUMES, _CLAIMS, _PODS = "core/persistentvolumes", "core/persistentvolumeclaims", "core/pods"
 _FINISHED = ("Succeeded", "Failed")
@@ -25,9 +25,9 @@ Location = tuple[str, str]
 """Collection and key of a volume or claim."""
 
 
-async def release_volumes(server: ApiServer) -> None:
+async def release_volumes(store: Store) -> None:
     """Remove the finalizer of deleted and unused volumes and claims; runs until cancelled."""
-    await VolumeProtection(server).run()
+    await VolumeProtection(store).run()
 
 
 class VolumeProtection:
@@ -36,8 +36,8 @@ class VolumeProtection:
     It indexes the pods that use claims, so that no pods are searched when a claim is deleted.
     """
 
-    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
-        self._store = server.store
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+        self._store = store
         self._queue: WorkQueue[Location] = WorkQueue("volume-protection", clock)
         self._claims: dict[str, frozenset[str]] = {}
         self._users: dict[str, set[str]] = {}

@@ -1,78 +1,136 @@
-"""What is served: group and resource lists, plain and aggregated, and the version."""
+"""Discovery: lists of groups, versions and resources, plain and aggregated, and the version."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import platform
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from apiserver_stub.aggregation.remotes import NOTHING, GroupVersion
+from apiserver_stub.aggregation.remotes import NOTHING, GroupVersion, Remotes
 from apiserver_stub.apimachinery import media, objects
 from apiserver_stub.apimachinery.media import Format
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import no_such_resource
+from apiserver_stub.apimachinery.version import version
 from apiserver_stub.verbs.responses import Reply
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
-    from apiserver_stub.kinds.registry import Resource, Subresource
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.kinds.registry import Registry, Resource, Subresource
 
-GIT_VERSION = "v1.29.1"
-_MAJOR, _MINOR = "1", "29"
 _AGGREGATED = "APIGroupDiscoveryList"
 _AGGREGATED_VERSION = "v2beta1"
 
 
-def answer(server: ApiServer, request: Request) -> Reply | None:
-    """Answer a discovery path, ``None`` for any other.
+@dataclass(frozen=True, slots=True)
+class DiscoverySettings:
+    """Settings of discovery."""
 
-    :raises ApiError: 406, the document has none of the forms that are asked for.
+    reported_version: str = ""
+    """Git version at ``/version``; empty for that of the release."""
+    aggregated: bool = True
+    """Whether one document of all groups is served (feature gate ``AggregatedDiscoveryEndpoint``)."""
+    storage_hashes: bool = True
+    """Whether resources have a ``storageVersionHash`` (feature gate ``StorageVersionHash``)."""
+
+
+class Discovery:
+    """Groups, versions and resources, of this server and of the extension API servers.
+
+    :param address: returns the ``host:port`` of this server.
     """
-    registry, path = server.registry, request.info.path
-    served = server.remotes.merged(registry.group_versions())
-    groups = list(dict.fromkeys(group for group, _ in served if group))
-    if path in ("/api", "/apis"):
-        if server.options.gates.enabled("AggregatedDiscoveryEndpoint") and (asked := _aggregated_format(request)):
-            return _aggregated(server, request, served, [""] if path == "/api" else groups, asked)
-        if path == "/apis":
+
+    read_only = True
+
+    def __init__(
+        self, registry: Registry, remotes: Remotes, address: Callable[[], str], settings: DiscoverySettings
+    ) -> None:
+        self._registry, self._remotes, self._address, self._settings = registry, remotes, address, settings
+
+    async def respond(self, request: Request) -> Reply | None:
+        """Return the document at a discovery path, ``None`` for other paths.
+
+        :raises ApiError: 404, the group has no such version or document; 406, the document has none of the requested
+            formats.
+        """
+        registry, path = self._registry, request.info.path
+        served = self._remotes.merged(registry.group_versions())
+        groups = list(dict.fromkeys(group for group, _ in served if group))
+        if path in ("/api", "/apis"):
+            if self._settings.aggregated and (asked := _aggregated_format(request)):
+                return self._aggregated(request, served, [""] if path == "/api" else groups, asked)
+            if path == "/apis":
+                return _document(
+                    {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(served, g) for g in groups]}, request
+                )
+            address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address()}]
             return _document(
-                {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(served, g) for g in groups]}, request
+                {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address}, request
             )
-        address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": server.address}]
-        return _document({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address}, request)
-    if path in ("/version", "/version/"):
-        media.require_json(request.headers.get("Accept", ""))
-        return _json(version(server.options.reported_version))
-    if path == "/":
-        return _json({"paths": _paths(served, groups)})
-    parts = path.strip("/").split("/")
-    if parts[0] == "api" and parts[1:] == ["v1"]:
-        return _document(_resource_list(server, "", "v1"), request)
-    if parts[0] == "apis" and len(parts) == 2 and parts[1] in groups:
-        return _document({"kind": "APIGroup", "apiVersion": "v1", **_group(served, parts[1])}, request)
-    if parts[0] == "apis" and len(parts) == 3 and (parts[1], parts[2]) in registry.group_versions():
-        return _document(_resource_list(server, parts[1], parts[2]), request)
-    return None
+        if path in ("/version", "/version/"):
+            media.require_json(request.headers.get("Accept", ""))
+            return _json(version(self._settings.reported_version))
+        if path == "/":
+            return _json({"paths": _paths(served, groups)})
+        parts = path.strip("/").split("/")
+        if parts[0] == "api" and parts[1:] == ["v1"]:
+            return _document(self._resource_list("", "v1"), request)
+        if parts[0] == "apis" and len(parts) == 2 and parts[1] in groups:
+            return _document({"kind": "APIGroup", "apiVersion": "v1", **_group(served, parts[1])}, request)
+        if parts[0] == "apis" and len(parts) == 3 and (parts[1], parts[2]) in registry.group_versions():
+            return _document(self._resource_list(parts[1], parts[2]), request)
+        if parts[0] == "api" or (parts[0] == "apis" and len(parts) > 1 and parts[1] in dict(registry.group_versions())):
+            raise no_such_resource()
+        return None
 
+    def _resource_list(self, group: str, version: str) -> Object:
+        registry, hashes = self._registry, self._settings.storage_hashes
+        found: Object = {"kind": "APIResourceList"}
+        if group:
+            found["apiVersion"] = "v1"
+        found["groupVersion"] = f"{group}/{version}" if group else version
+        found["resources"] = [
+            entry for resource in registry.of(group, version) for entry in _entries(resource, hashes=hashes)
+        ]
+        return found
 
-def version(reported: str = "") -> Object:
-    """Return what ``/version`` says; the git version is the release whose behaviour is kept."""
-    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    return {
-        "major": _MAJOR,
-        "minor": _MINOR,
-        "gitVersion": reported or GIT_VERSION,
-        "gitCommit": "",
-        "gitTreeState": "",
-        "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "",
-        "compiler": "",
-        "platform": f"linux/{machine}",
-    }
+    def _aggregated(self, request: Request, served: Sequence[GroupVersion], groups: list[str], asked: Format) -> Reply:
+        items = []
+        for group in groups:
+            metadata: Object = {"name": group} if group else {}
+            versions = [self._version(group, version) for other, version in served if other == group]
+            metadata["creationTimestamp"] = None
+            items.append({"metadata": metadata, "versions": versions})
+        listing = {
+            "kind": _AGGREGATED,
+            "apiVersion": f"{identity.current().group('apidiscovery')}/{_AGGREGATED_VERSION}",
+            "metadata": {},
+            "items": items,
+        }
+        headers = {
+            "Etag": f'"{hashlib.sha512(objects.encode(listing)).hexdigest().upper()}"',
+            "Vary": "Accept",
+            "Cache-Control": "public",
+        }
+        content_type, body = media.encode(asked, listing)
+        group = identity.current().group("apidiscovery")
+        content_type = f"{content_type};g={group};v={_AGGREGATED_VERSION};as={_AGGREGATED}"
+        if request.headers.get("If-None-Match") == headers["Etag"]:
+            return Reply(304, content_type=content_type, headers=headers)  # clients put it to the document they have
+        return Reply(200, body=body, content_type=content_type, headers=headers)
+
+    def _version(self, group: str, version: str) -> Object:
+        if (group, version) not in self._remotes.table:
+            resources = [_discovered(resource) for resource in self._registry.of(group, version)]
+            return {"version": version, "resources": resources, "freshness": "Current"}
+        known = self._remotes.discovered.get((group, version), NOTHING)
+        found: Object = {"version": version}
+        if known.resources:
+            found["resources"] = known.resources
+        return {**found, "freshness": "Current" if known.fresh else "Stale"}
 
 
 def _json(obj: Object) -> Reply:
@@ -106,18 +164,6 @@ def _group(served: Sequence[GroupVersion], group: str) -> Object:
         {"groupVersion": f"{group}/{version}", "version": version} for other, version in served if other == group
     ]
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
-
-
-def _resource_list(server: ApiServer, group: str, version: str) -> Object:
-    registry, hashes = server.registry, server.options.gates.enabled("StorageVersionHash")
-    found: Object = {"kind": "APIResourceList"}
-    if group:
-        found["apiVersion"] = "v1"
-    found["groupVersion"] = f"{group}/{version}" if group else version
-    found["resources"] = [
-        entry for resource in registry.of(group, version) for entry in _entries(resource, hashes=hashes)
-    ]
-    return found
 
 
 def _entries(resource: Resource, *, hashes: bool) -> list[Object]:
@@ -155,45 +201,6 @@ def _storage_hash(resource: Resource) -> str:
     version = resource.hashed_version or resource.version
     digest = hashlib.sha256(f"{group}/{version}/{resource.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
-
-
-def _aggregated(
-    server: ApiServer, request: Request, served: Sequence[GroupVersion], groups: list[str], asked: Format
-) -> Reply:
-    items = []
-    for group in groups:
-        metadata: Object = {"name": group} if group else {}
-        versions = [_version(server, group, version) for other, version in served if other == group]
-        metadata["creationTimestamp"] = None
-        items.append({"metadata": metadata, "versions": versions})
-    listing = {
-        "kind": _AGGREGATED,
-        "apiVersion": f"{identity.current().group('apidiscovery')}/{_AGGREGATED_VERSION}",
-        "metadata": {},
-        "items": items,
-    }
-    headers = {
-        "Etag": f'"{hashlib.sha512(objects.encode(listing)).hexdigest().upper()}"',
-        "Vary": "Accept",
-        "Cache-Control": "public",
-    }
-    content_type, body = media.encode(asked, listing)
-    group = identity.current().group("apidiscovery")
-    content_type = f"{content_type};g={group};v={_AGGREGATED_VERSION};as={_AGGREGATED}"
-    if request.headers.get("If-None-Match") == headers["Etag"]:
-        return Reply(304, content_type=content_type, headers=headers)  # clients put it to the document they have
-    return Reply(200, body=body, content_type=content_type, headers=headers)
-
-
-def _version(server: ApiServer, group: str, version: str) -> Object:
-    if (group, version) not in server.remotes.table:
-        resources = [_discovered(resource) for resource in server.registry.of(group, version)]
-        return {"version": version, "resources": resources, "freshness": "Current"}
-    known = server.remotes.discovered.get((group, version), NOTHING)
-    found: Object = {"version": version}
-    if known.resources:
-        found["resources"] = known.resources
-    return {**found, "freshness": "Current" if known.fresh else "Stale"}
 
 
 def _discovered(resource: Resource) -> Object:

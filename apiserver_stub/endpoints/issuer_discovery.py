@@ -1,10 +1,11 @@
-"""What others need to verify service account tokens: the issuer's document and its keys.
+"""OpenID discovery of the service account issuer, by which others verify tokens.
 
 spec: path.apiserver.{service-account-issuer}/.well-known/openid-configuration
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -13,37 +14,52 @@ from apiserver_stub.verbs.responses import Reply
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.authn.service_account import ServiceAccountTokens
 
 DOCUMENT_PATH = "/.well-known/openid-configuration"
 KEYS_PATH = "/openid/v1/jwks"
 _CACHED = {"Cache-Control": "public, max-age=3600"}
 
 
-def answer(server: ApiServer, request: Request) -> Reply | None:
-    """Answer the two paths, ``None`` for any other; without an issuer that others can look up there are none."""
-    path = request.info.path
-    if path not in (DOCUMENT_PATH, KEYS_PATH) or not _can_be_looked_up(server.tokens.issuer):
-        return None
-    if path == KEYS_PATH:
-        body = objects.encode({"keys": [key.jwk() for key in server.tokens.keys]})
-        return Reply(200, body=body, content_type="application/jwk-set+json", headers=_CACHED)
-    document = {
-        "issuer": server.tokens.issuer,
-        "jwks_uri": server.options.service_account_jwks_uri or _own_keys(server),
-        "response_types_supported": ["id_token"],
-        "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": sorted({key.algorithm for key in server.tokens.keys}),
-    }
-    return Reply(200, body=objects.encode(document), headers=_CACHED)
+class IssuerDiscovery:
+    """Discovery document and keys of the service account issuer.
+
+    :param address: returns the ``host:port`` of this server.
+    :param jwks_uri: URL of the keys, if they are served elsewhere.
+    """
+
+    read_only = True
+
+    def __init__(
+        self, tokens: ServiceAccountTokens, address: Callable[[], str], *, jwks_uri: str, external_hostname: str
+    ) -> None:
+        self._tokens, self._address = tokens, address
+        self._jwks_uri, self._external_hostname = jwks_uri, external_hostname
+
+    async def respond(self, request: Request) -> Reply | None:
+        """Return the document of the issuer or its keys, ``None`` for other paths and issuers without an HTTPS URL."""
+        path = request.info.path
+        if path not in (DOCUMENT_PATH, KEYS_PATH) or not _is_https(self._tokens.issuer):
+            return None
+        if path == KEYS_PATH:
+            body = objects.encode({"keys": [key.jwk() for key in self._tokens.keys]})
+            return Reply(200, body=body, content_type="application/jwk-set+json", headers=_CACHED)
+        document = {
+            "issuer": self._tokens.issuer,
+            "jwks_uri": self._jwks_uri or self._own_keys(),
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": sorted({key.algorithm for key in self._tokens.keys}),
+        }
+        return Reply(200, body=objects.encode(document), headers=_CACHED)
+
+    def _own_keys(self) -> str:
+        name, address = self._external_hostname, self._address()
+        port = address.rpartition(":")[2]
+        return f"https://{f'{name}:{port}' if name else address}{KEYS_PATH}"
 
 
-def _own_keys(server: ApiServer) -> str:
-    name, port = server.options.external_hostname, server.address.rpartition(":")[2]
-    return f"https://{f'{name}:{port}' if name else server.address}{KEYS_PATH}"
-
-
-def _can_be_looked_up(issuer: str) -> bool:
-    """Tell whether *issuer* is an HTTPS address to which a path can be appended."""
+def _is_https(issuer: str) -> bool:
+    """Return whether *issuer* is an HTTPS URL to which a path can be appended."""
     parts = urlsplit(issuer)
     return parts.scheme == "https" and bool(parts.netloc) and not (parts.query or parts.fragment)

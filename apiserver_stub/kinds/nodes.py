@@ -9,7 +9,6 @@ from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting import nodes as defaulting
 from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
-from apiserver_stub.nodes.proxy import proxy_node
 from apiserver_stub.validation.nodes import validate_node, validate_node_update
 from nodeagent.base import identity
 
@@ -64,7 +63,7 @@ def resources(options: Options) -> list[Resource]:
             short_names=("no",),
             strategy=NodeStrategy(),
             subresources=(
-                Subresource("proxy", PROXY_VERBS, "NodeProxyOptions", stream=proxy_node),
+                Subresource("proxy", PROXY_VERBS, "NodeProxyOptions"),
                 Subresource("status"),
             ),
             columns=(

@@ -9,12 +9,9 @@ from apiserver_stub.apimachinery.objects import Object, decode, dig, encode
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.pod_spec import POD, POD_STATUS
 from apiserver_stub.kinds.columns import AGE, NAME, at
-from apiserver_stub.kinds.evictions import evict
 from apiserver_stub.kinds.gated_fields import drop_from_pod
-from apiserver_stub.kinds.pod_binding import bind
 from apiserver_stub.kinds.pod_status import ready_containers, restarts, shown_status
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
-from apiserver_stub.nodes import pods as streams
 from apiserver_stub.schema import field_validation, shapes
 from apiserver_stub.validation.affinity import affinity_terms
 from apiserver_stub.validation.pod import validate_new_pod
@@ -144,14 +141,14 @@ def resources(options: Options) -> list[Resource]:
             categories=("all",),
             strategy=PodStrategy(options.gates, allow_privileged=options.allow_privileged),
             subresources=(
-                Subresource("attach", ("create", "get"), "PodAttachOptions", stream=streams.attach),
-                Subresource("binding", ("create",), "Binding", action=bind),
+                Subresource("attach", ("create", "get"), "PodAttachOptions"),
+                Subresource("binding", ("create",), "Binding"),
                 Subresource("ephemeralcontainers"),
-                Subresource("eviction", ("create",), "Eviction", "policy", "v1", action=evict),
-                Subresource("exec", ("create", "get"), "PodExecOptions", stream=streams.exec_),
-                Subresource("log", ("get",), stream=streams.log),
-                Subresource("portforward", ("create", "get"), "PodPortForwardOptions", stream=streams.port_forward),
-                Subresource("proxy", PROXY_VERBS, "PodProxyOptions", stream=streams.proxy_pod),
+                Subresource("eviction", ("create",), "Eviction", "policy", "v1"),
+                Subresource("exec", ("create", "get"), "PodExecOptions"),
+                Subresource("log", ("get",)),
+                Subresource("portforward", ("create", "get"), "PodPortForwardOptions"),
+                Subresource("proxy", PROXY_VERBS, "PodProxyOptions"),
                 Subresource("status"),
             ),
             columns=(
@@ -178,7 +175,7 @@ def resources(options: Options) -> list[Resource]:
             },
             returns_deleted=True,
         ),
-        Resource("", "v1", "Binding", "bindings", verbs=("create",), action=bind),
+        Resource("", "v1", "Binding", "bindings", verbs=("create",)),
     ]
 
 

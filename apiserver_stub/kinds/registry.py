@@ -12,9 +12,6 @@ from apiserver_stub.validation.metadata import KIND_RULES, STATUS_RULES, Metadat
 from nodeagent.base.names import subdomain_problems
 
 if TYPE_CHECKING:
-    from apiserver_stub.apimachinery.request import Request
-    from apiserver_stub.nodes.stream import Handler
-    from apiserver_stub.server.state import ApiServer
     from apiserver_stub.storage import Record, Store
 
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -22,7 +19,6 @@ STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch"
 PROXY_VERBS = ("create", "delete", "get", "patch", "update")
 
 NameProblems = Callable[[str], list[str]]
-ActionHandler = Callable[["ApiServer", "Request", "Resource"], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +34,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """``resource/name``: an update of a part of the object, or an action with a handler of its own."""
+    """A part of an object that is read and written separately, or an action of :mod:`apiserver_stub.subresources`."""
 
     name: str
     verbs: tuple[str, ...] = ("get", "patch", "update")
     kind: str = ""
     group: str | None = None
     version: str | None = None
-    action: ActionHandler | None = None
-    stream: Handler | None = None
-    """Answers from elsewhere, for as long as it takes; any method that *verbs* has."""
     shows_tables: bool = True
     """Whether responses of a status subresource can be shown as tables; those of others never are."""
 
@@ -216,8 +209,6 @@ class Resource:
     group_in_errors: bool = True
     ttl: bool = False
     """Objects expire after ``--event-ttl``."""
-    action: ActionHandler | None = None
-    """Handles POST of a kind that is answered and never stored."""
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__

@@ -1,188 +1,29 @@
-"""Reviews of tokens, users and access, which are answered and not stored."""
+"""Reviews of tokens, users and access."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from apiserver_stub.admission import Call
-from apiserver_stub.apimachinery import objects
-from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.request import RequestInfo, User
-from apiserver_stub.apimachinery.status import Cause, bad_request, invalid
-from apiserver_stub.authn.authenticators import Rejected
-from apiserver_stub.authz import aggregate
-from apiserver_stub.kinds.registry import ActionHandler, Resource
-from apiserver_stub.validation.reviews import (
-    validate_attributes,
-    validate_local_attributes,
-    validate_review_metadata,
-    validate_subject,
-)
-from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.writing import check_options, clean_metadata, read_object, settle_namespace
+from apiserver_stub.kinds.registry import Resource
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.options import Options
-    from apiserver_stub.server.state import ApiServer
 
 _AUTHENTICATION = identity.current().group("authentication")
 _AUTHORIZATION = identity.current().group("authorization")
 
 
 def resources(options: Options) -> list[Resource]:
-    def review(group: str, kind: str, action: ActionHandler, *, namespaced: bool = False) -> Resource:
+    def review(group: str, kind: str, *, namespaced: bool = False) -> Resource:
         plural = f"{kind.lower()}s"
-        return Resource(group, "v1", kind, plural, namespaced=namespaced, verbs=("create",), action=action)
+        return Resource(group, "v1", kind, plural, namespaced=namespaced, verbs=("create",))
 
     return [
-        review(_AUTHENTICATION, "TokenReview", review_token),
-        review(_AUTHENTICATION, "SelfSubjectReview", review_self),
-        review(_AUTHORIZATION, "SubjectAccessReview", review_access),
-        review(_AUTHORIZATION, "SelfSubjectAccessReview", review_own_access),
-        review(_AUTHORIZATION, "SelfSubjectRulesReview", review_own_rules),
-        review(_AUTHORIZATION, "LocalSubjectAccessReview", review_access, namespaced=True),
+        review(_AUTHENTICATION, "TokenReview"),
+        review(_AUTHENTICATION, "SelfSubjectReview"),
+        review(_AUTHORIZATION, "SubjectAccessReview"),
+        review(_AUTHORIZATION, "SelfSubjectAccessReview"),
+        review(_AUTHORIZATION, "SelfSubjectRulesReview"),
+        review(_AUTHORIZATION, "LocalSubjectAccessReview", namespaced=True),
     ]
-
-
-async def review_token(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """Answer with the user of a token; a status in the request is kept where there is nothing to answer."""
-    call = await _admitted(server, request, resource)
-    review = call.obj
-    spec = review.get("spec") or {}
-    if not spec.get("token"):
-        raise bad_request("token is required for TokenReview in authentication")
-    await server.admission.validate(call)
-    status: Object = {**(review.get("status") or {})}
-    status.pop("authenticated", None)
-    try:
-        known = await server.authenticator.review(spec["token"], spec.get("audiences") or ())
-    except Rejected as error:
-        status["error"] = str(error)
-    else:
-        if known is not None:
-            status |= {"authenticated": True, "user": _user_info(known.user), "audiences": list(known.audiences)}
-    status.setdefault("user", {})
-    review["status"] = status
-    return Reply(201, obj=review)
-
-
-async def review_self(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """Answer with the user of the request."""
-    call = await _admitted(server, request, resource)
-    await server.admission.validate(call)
-    status = {"userInfo": _user_info(request.user)}
-    return Reply(201, obj={**_head(resource, objects.now()), "status": status})
-
-
-async def review_own_access(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """Answer whether the user of the request has access."""
-    call = await _admitted(server, request, resource)
-    review = call.obj
-    _refuse(validate_attributes(review.get("spec") or {}) + validate_review_metadata(review))
-    await server.admission.validate(call)
-    return await _answer(server, review, request.user)
-
-
-async def review_access(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """Answer whether the user of the review has access."""
-    call = await _admitted(server, request, resource)
-    review = call.obj
-    spec = review.get("spec") or {}
-    causes = validate_attributes(spec) + validate_subject(spec)
-    causes += validate_review_metadata(review, namespaced=resource.namespaced)
-    if resource.namespaced:
-        causes += validate_local_attributes(spec, request.info.namespace)
-    _refuse(causes)
-    await server.admission.validate(call)
-    extra = {key: tuple(values or ()) for key, values in (spec.get("extra") or {}).items()}
-    user = User(spec.get("user") or "", spec.get("uid") or "", tuple(spec.get("groups") or ()), extra)
-    return await _answer(server, review, user)
-
-
-async def review_own_rules(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """List the access of the user of the request in a namespace, where it can be listed."""
-    call = await _admitted(server, request, resource)
-    review = call.obj
-    namespace = (review.get("spec") or {}).get("namespace")
-    if not namespace:
-        raise bad_request("no namespace on request")
-    await server.admission.validate(call)
-    rules = server.authorizer.rules(request.user, namespace)
-    status = {"resourceRules": rules.resources, "nonResourceRules": rules.paths, "incomplete": rules.incomplete}
-    if rules.errors:
-        status["evaluationError"] = aggregate(rules.errors)
-    return Reply(201, obj={**_head(resource), "spec": {}, "status": status})
-
-
-async def _admitted(server: ApiServer, request: Request, resource: Resource) -> Call:
-    """Return the review of the body after the mutating plugins; the others validate it after its own rules.
-
-    :raises ApiError: 400, 415 or 422, the body or an option is invalid; or the error of a plugin.
-    """
-    check_options(request, "CreateOptions")
-    review = read_object(request, resource.kind, resource.api_version)
-    clean_metadata(request, review["metadata"])
-    settle_namespace(request, resource, review["metadata"])
-    call = Call("CREATE", request, resource, review, dry_run=request.dry_run)
-    await server.admission.admit(call)
-    return call
-
-
-def _head(resource: Resource, created_at: str | None = None) -> Object:
-    """Return the first fields of an answer that has nothing of the request."""
-    return {
-        "kind": resource.kind,
-        "apiVersion": resource.api_version,
-        "metadata": {"creationTimestamp": created_at},
-    }
-
-
-async def _answer(server: ApiServer, review: Object, user: User) -> Reply:
-    spec = review.get("spec") or {}
-    wanted: Object = spec.get("resourceAttributes") or {}
-    path: Object | None = spec.get("nonResourceAttributes")
-    if path is not None:
-        info = RequestInfo(path.get("verb") or "", path.get("path") or "")
-    else:
-        info = RequestInfo(
-            wanted.get("verb") or "",
-            "",
-            wanted.get("group") or "",
-            wanted.get("version") or "*",
-            wanted.get("resource") or "",
-            wanted.get("subresource") or "",
-            wanted.get("namespace") or "",
-            wanted.get("name") or "",
-        )
-    verdict = await server.authorizer.authorize(user, info)
-    status: dict[str, Any] = {"allowed": verdict.allowed}
-    if verdict.decision == "deny":
-        status["denied"] = True
-    if verdict.reason:
-        status["reason"] = verdict.reason
-    if verdict.error:
-        status["evaluationError"] = verdict.error
-    review["metadata"].setdefault("creationTimestamp", None)
-    review["status"] = status
-    return Reply(201, obj=review)
-
-
-def _refuse(causes: list[Cause]) -> None:
-    """:raises ApiError: 422, there are causes; such a review is named by its group alone."""
-    if causes:
-        error = invalid(_AUTHORIZATION, "", "", causes)
-        if error.details is not None:
-            del error.details["kind"]
-        raise error
-
-
-def _user_info(user: User) -> Object:
-    info: Object = {"username": user.name}
-    if user.uid:
-        info["uid"] = user.uid
-    info["groups"] = list(user.groups)
-    if user.extra:
-        info["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return info

@@ -11,7 +11,6 @@ from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
 from apiserver_stub.kinds.service_addresses import ServiceAddresses, ServiceReservation, Use, used_by
 from apiserver_stub.kinds.service_allocation import allocate
-from apiserver_stub.nodes.proxy import proxy_service
 from apiserver_stub.validation.endpoints import validate_subsets
 from apiserver_stub.validation.services import (
     service_warnings,
@@ -102,7 +101,7 @@ def resources(options: Options) -> list[Resource]:
             categories=("all",),
             strategy=ServiceStrategy(addresses),
             subresources=(
-                Subresource("proxy", PROXY_VERBS, "ServiceProxyOptions", stream=proxy_service),
+                Subresource("proxy", PROXY_VERBS, "ServiceProxyOptions"),
                 Subresource("status"),
             ),
             columns=(

@@ -54,7 +54,7 @@ async def send_messages(stream: Stream, pieces: AsyncIterator[bytes]) -> web.Str
     if not socket.can_prepare(http):
         return _refusal(400, "mismatch challenge/response")
     await socket.prepare(http)
-    await stream.begins(101)
+    await stream.begin(101)
     sending = asyncio.ensure_future(_send(http, socket, pieces, text=chosen == _BASE64))
     receiving = asyncio.ensure_future(_ignore(socket))
     try:

@@ -48,7 +48,7 @@ async def relay_text(stream: Stream, place: Endpoint, target: str) -> web.Stream
                     raise await _complaint(found)
                 if is_websocket(stream.http):
                     return await send_messages(stream, found.content.iter_any())
-                await stream.begins(200)
+                await stream.begin(200)
                 response = web.StreamResponse(headers=response_writer.headers_of(stream.http, "text/plain"))
                 return await _pass_on(stream, found, response)
         except Unreachable as error:
@@ -94,7 +94,7 @@ async def relay(
             ) as found:
                 if not redirects and is_redirect(found.status, found.headers.get("Location")):
                     return redirect_refused()
-                await stream.begins(found.status)
+                await stream.begin(found.status)
                 response = web.StreamResponse(
                     status=found.status, reason=found.reason or None, headers=returned(found.headers)
                 )

@@ -57,7 +57,7 @@ async def upgrade(
             refusal = await _refusal(agent, status, head, rest)
             moved = is_redirect(status, refusal.headers.get("Location"))
             return redirect_refused() if moved and not redirects else refusal
-        await stream.begins(101)
+        await stream.begin(101)
         client = hijack(http, tunnel)
         try:
             client.send(head + rest)

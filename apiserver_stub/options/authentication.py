@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from apiserver_stub import feature_gates
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Extend, Group
 
-if TYPE_CHECKING:
-    from apiserver_stub.options.command_line import Options
-
 TITLE = "Authentication"
 WEBHOOK_VERSIONS = ("v1", "v1beta1")
-_GATE = "StructuredAuthenticationConfiguration"
+CONFIG_GATE = "StructuredAuthenticationConfiguration"
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ def declare(group: Group) -> None:
     group.add(
         "enable-bootstrap-token-auth", values.boolean, "Accept the tokens of bootstrap secrets in the system namespace."
     )
-    group.add("authentication-config", Path, f"File of JWT authenticators; needs the feature gate {_GATE}.")
+    group.add("authentication-config", Path, f"File of JWT authenticators; needs the feature gate {CONFIG_GATE}.")
     group.add("authentication-token-webhook-config-file", Path, "Connection file of the service that knows tokens.")
     group.add(
         "authentication-token-webhook-cache-ttl",
@@ -64,7 +59,7 @@ def declare(group: Group) -> None:
         group.add(f"requestheader-{name}", values.strings, text, action=Extend)
 
 
-def check(options: Options) -> Iterator[str]:
+def check(options: AuthenticationOptions) -> Iterator[str]:
     version = options.authentication_token_webhook_version
     if version not in WEBHOOK_VERSIONS:
         rule = f"must be one of {', '.join(WEBHOOK_VERSIONS)}"
@@ -73,8 +68,3 @@ def check(options: Options) -> Iterator[str]:
         for header in getattr(options, f"requestheader_{name}_headers"):
             if not header.strip():
                 yield f"empty value in requestheader-{name}-headers"
-    if options.authentication_config is not None:
-        if feature_gates.complaints(options.feature_gates) or not options.gates.enabled(_GATE):
-            yield f"set --feature-gates={_GATE}=true to use authentication-config file"
-        if options.oidc_configured:
-            yield "authentication-config file and oidc-* flags are mutually exclusive"

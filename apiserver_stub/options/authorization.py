@@ -1,26 +1,21 @@
-"""Who may."""
+"""Command-line options for authorization."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from apiserver_stub import feature_gates
+from apiserver_stub.authz import MODES
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Extend, Group
 
-if TYPE_CHECKING:
-    from apiserver_stub.options.command_line import Options
-
 TITLE = "Authorization"
-MODES = ("AlwaysAllow", "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node")
 WEBHOOK_VERSIONS = ("v1", "v1beta1")
 _EVERYTHING = "AlwaysAllow"
 _ADVICE = "--authorization-mode=Node,RBAC"
-_GATE = "StructuredAuthorizationConfiguration"
-_GIVEN = (
+CONFIG_GATE = "StructuredAuthorizationConfiguration"
+GIVEN = (
     "authorization_mode_given",
     "authorization_webhook_config_file",
     "authorization_webhook_version_given",
@@ -70,7 +65,7 @@ def declare(group: Group) -> None:
         dest="authorization_mode_given",
         action=Extend,
     )
-    group.add("authorization-config", Path, f"File of authorizers in order; needs the feature gate {_GATE}.")
+    group.add("authorization-config", Path, f"File of authorizers in order; needs the feature gate {CONFIG_GATE}.")
     group.add("authorization-policy-file", Path, "Policy file of mode ABAC: a JSON object a line.")
     group.add("authorization-webhook-config-file", Path, "Connection file of the service of mode Webhook.")
     group.add(
@@ -88,15 +83,8 @@ def declare(group: Group) -> None:
         )
 
 
-def check(options: Options) -> Iterator[str]:
+def check(options: AuthorizationOptions) -> Iterator[str]:
     if options.authorization_config is not None:
-        if feature_gates.complaints(options.feature_gates) or not options.gates.enabled(_GATE):
-            yield f"--authorization-config cannot be used without enabling {_GATE} feature flag"
-        elif any(getattr(options, name) is not None for name in _GIVEN):
-            yield (
-                "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* "
-                "flags are defined"
-            )
         return
     modes = options.authorization_mode
     for mode in modes:

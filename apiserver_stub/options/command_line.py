@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from apiserver_stub import feature_gates
 from apiserver_stub.options import (
     admission,
     aggregation,
@@ -46,6 +47,7 @@ from apiserver_stub.options.services import ServiceOptions
 from apiserver_stub.options.serving import ServingOptions
 from apiserver_stub.options.storage import StorageOptions
 from apiserver_stub.options.tls import TlsOptions
+from nodeagent.base.tls import is_ip
 
 _GROUPS: tuple[Any, ...] = (
     server_specific,
@@ -125,11 +127,45 @@ def parse(arguments: Sequence[str]) -> Options:
 def check(options: Options) -> list[str]:
     """Return what is wrong with the values and their combination."""
     found = [problem for module in _GROUPS if hasattr(module, "check") for problem in module.check(options)]
+    found += _check_combinations(options)
     key = options.identity.group("flowcontrol.apiserver") + "/v1"
     switched_off = options.runtime_config.get(key) in ("false", "False", "FALSE", "f", "F", "0")
     if options.enable_priority_and_fairness and switched_off:
         found.append(f"--runtime-config={key}=false conflicts with --enable-priority-and-fairness=true")
     return found
+
+
+def _check_combinations(options: Options) -> Iterator[str]:
+    if options.authentication_config is not None:
+        if not _is_enabled(options, authentication.CONFIG_GATE):
+            yield f"set --feature-gates={authentication.CONFIG_GATE}=true to use authentication-config file"
+        if options.oidc_configured:
+            yield "authentication-config file and oidc-* flags are mutually exclusive"
+    if options.authorization_config is not None:
+        if not _is_enabled(options, authorization.CONFIG_GATE):
+            yield f"--authorization-config cannot be used without enabling {authorization.CONFIG_GATE} feature flag"
+        elif any(getattr(options, name) is not None for name in authorization.GIVEN):
+            yield (
+                "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* "
+                "flags are defined"
+            )
+    yield from _check_address_family(options)
+
+
+def _is_enabled(options: Options, gate: str) -> bool:
+    return not feature_gates.complaints(options.feature_gates) and options.gates.enabled(gate)
+
+
+def _check_address_family(options: Options) -> Iterator[str]:
+    address = options.advertise_address
+    if address in serving.EVERYWHERE or not is_ip(address) or options.endpoint_reconciler_type == "none":
+        return
+    try:
+        networks = options.service_networks
+    except ValueError:
+        return  # Reported by the rule of the option.
+    if networks[0].version != (6 if ":" in address else 4):
+        yield f'service IP family "{networks[0]}" must match public address family "{address}"'
 
 
 def warnings(options: Options) -> list[str]:

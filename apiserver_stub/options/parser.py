@@ -78,7 +78,7 @@ class _Wide(argparse.HelpFormatter):
 
 class _Version(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        from apiserver_stub.endpoints.discovery import GIT_VERSION
+        from apiserver_stub.apimachinery.version import GIT_VERSION
 
         if values is not None and values.startswith("v"):
             if values.partition("-")[0].partition("+")[0] == GIT_VERSION:

@@ -7,13 +7,9 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Group
-
-if TYPE_CHECKING:
-    from apiserver_stub.options.command_line import Options
 
 TITLE = "This server"
 _NAME = "nodeagent-apiserver"
@@ -69,6 +65,6 @@ def declare(group: Group) -> None:
     )
 
 
-def check(options: Options) -> Iterator[str]:
+def check(options: ServerOptions) -> Iterator[str]:
     if options.node_certificate_seconds < 1:
         yield "node-certificate-duration must be at least 1s"

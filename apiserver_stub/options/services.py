@@ -7,15 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Extend, Group
-from apiserver_stub.options.serving import EVERYWHERE
-from nodeagent.base.tls import is_ip
-
-if TYPE_CHECKING:
-    from apiserver_stub.options.command_line import Options
 
 TITLE = "Services"
 Network = IPv4Network | IPv6Network
@@ -71,7 +65,7 @@ def declare(group: Group) -> None:
     )
 
 
-def check(options: Options) -> Iterator[str]:
+def check(options: ServiceOptions) -> Iterator[str]:
     yield from _check_ranges(options)
     ports, port = options.service_node_port_range, options.platform_service_node_port
     if not 0 <= port <= 65535:
@@ -105,7 +99,7 @@ def warnings(options: ServiceOptions) -> Iterator[str]:
         yield "--endpoint-reconciler-type=master-count is deprecated; several servers need lease"
 
 
-def _check_ranges(options: Options) -> Iterator[str]:
+def _check_ranges(options: ServiceOptions) -> Iterator[str]:
     texts = (options.service_cluster_ip_range or _USUAL).split(",")
     if len(texts) > 2:
         yield "--service-cluster-ip-range must not contain more than two entries"
@@ -132,11 +126,6 @@ def _check_ranges(options: Options) -> Iterator[str]:
             )
     if len(networks) == 2 and networks[0].version == networks[1].version:
         yield "--service-cluster-ip-range[0] and --service-cluster-ip-range[1] must be of different IP family"
-    told = options.advertise_address
-    if told not in EVERYWHERE and is_ip(told) and options.endpoint_reconciler_type != "none":
-        version = 6 if ":" in told else 4
-        if networks[0].version != version:
-            yield f'service IP family "{networks[0]}" must match public address family "{told}"'
 
 
 def _ports(text: str) -> range:

@@ -9,19 +9,11 @@ from pathlib import Path
 
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Extend, Group
+from apiserver_stub.transport.sni import NamedPair
 from nodeagent.base.tls import TlsError, insecure, openssl_ciphers, parse_min_version
 
 TITLE = "TLS"
 _SUITES_OF_HTTP2 = ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")
-
-
-@dataclass(frozen=True, slots=True)
-class NamedPair:
-    """A certificate with its key, and the names it is for; without any they are taken from the certificate."""
-
-    certificate: Path
-    key: Path
-    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Whether the caller may: as whom it acts, and for what it asks."""
+"""Authorization of requests, and impersonation."""
 
 from __future__ import annotations
 
@@ -16,62 +16,68 @@ from nodeagent.base.selectors import SelectorError, parse_field_selector
 
 if TYPE_CHECKING:
     from apiserver_stub.audit.context import AuditContext
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.authz import Chain as Authorizer
+    from apiserver_stub.pipeline.request_metrics import RequestMetrics
 
 
-async def impersonated(server: ApiServer, user: User, http: web.BaseRequest, trail: AuditContext | None) -> User:
-    """Return whom *user* asks to act as, each part of it allowed on its own."""
+class Authorization:
+    """Impersonation and authorization of requests."""
 
-    async def allowed(wanted: RequestInfo) -> None:
-        await authorize(server, user, wanted, trail)
+    def __init__(self, authorizer: Authorizer, metrics: RequestMetrics) -> None:
+        self._authorizer, self._metrics = authorizer, metrics
 
-    try:
-        other = await impersonate(http.headers, allowed)
-    except NoUserNamed as error:
-        text = f'Internal Server Error: "{http.path_qs}": requested {error} without impersonating a user'
-        raise PlainError(500, "InternalError", text) from None
-    if trail is not None and other is not None:
-        trail.impersonated(other)
-    return other or user
+    async def impersonate(self, user: User, http: web.BaseRequest, trail: AuditContext | None) -> User:
+        """Return the user that *user* impersonates, after authorization of each part; *user* itself without headers."""
 
+        async def allowed(wanted: RequestInfo) -> None:
+            await self.authorize(user, wanted, trail)
 
-async def authorize(server: ApiServer, user: User, info: RequestInfo, trail: AuditContext | None) -> None:
-    """Return when *user* may.
+        try:
+            other = await impersonate(http.headers, allowed)
+        except NoUserNamed as error:
+            text = f'Internal Server Error: "{http.path_qs}": requested {error} without impersonating a user'
+            raise PlainError(500, "InternalError", text) from None
+        if trail is not None and other is not None:
+            trail.impersonated(other)
+        return other or user
 
-    :raises ApiError: 403.
-    :raises AuthorizationFailed: nobody could decide.
-    """
-    verdict = await server.authorizer.authorize(user, info)
-    if verdict.error and not verdict.allowed:
-        server.metrics.undecided += 1
+    async def authorize(self, user: User, info: RequestInfo, trail: AuditContext | None) -> None:
+        """Return if *user* is authorized.
+
+        :raises ApiError: 403.
+        :raises AuthorizationFailed: no authorizer could decide.
+        """
+        verdict = await self._authorizer.authorize(user, info)
+        if verdict.error and not verdict.allowed:
+            self._metrics.undecided += 1
+            if trail is not None:
+                trail.undecided()
+            raise AuthorizationFailed(verdict.error)
         if trail is not None:
-            trail.undecided()
-        raise AuthorizationFailed(verdict.error)
-    if trail is not None:
-        trail.authorized(verdict.allowed, verdict.reason)
-    if verdict.allowed:
-        server.metrics.allowed += 1
-        return
-    if verdict.decision == "deny":
-        server.metrics.denied += 1
-    else:
-        server.metrics.no_opinion += 1
-    ending = f": {verdict.reason}" if verdict.reason else ""
-    if not info.is_resource:
-        message = f'forbidden: User {quote(user.name)} cannot {info.verb} path "{info.path}"{ending}'
-        raise ApiError(403, "Forbidden", message, {})
-    resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
-    where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
-    named = f' "{info.name}"' if info.name else ""
-    message = (
-        f"{qualified(info.resource, info.group)}{named} is forbidden: User {quote(user.name)} cannot {info.verb} "
-        f'resource "{resource}" in API group "{info.group}" {where}{ending}'
-    )
-    raise ApiError(403, "Forbidden", message, details_of(info.group, info.resource, info.name))
+            trail.authorized(verdict.allowed, verdict.reason)
+        if verdict.allowed:
+            self._metrics.allowed += 1
+            return
+        if verdict.decision == "deny":
+            self._metrics.denied += 1
+        else:
+            self._metrics.no_opinion += 1
+        ending = f": {verdict.reason}" if verdict.reason else ""
+        if not info.is_resource:
+            message = f'forbidden: User {quote(user.name)} cannot {info.verb} path "{info.path}"{ending}'
+            raise ApiError(403, "Forbidden", message, {})
+        resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+        where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
+        named = f' "{info.name}"' if info.name else ""
+        message = (
+            f"{qualified(info.resource, info.group)}{named} is forbidden: User {quote(user.name)} cannot {info.verb} "
+            f'resource "{resource}" in API group "{info.group}" {where}{ending}'
+        )
+        raise ApiError(403, "Forbidden", message, details_of(info.group, info.resource, info.name))
 
 
 def pinned(info: RequestInfo, query: Query) -> RequestInfo:
-    """Return what is authorized, and told in audit events: to list or watch by one name is to ask for that object."""
+    """Return *info* with the name that a field selector of a list or watch requires; it is authorized and audited."""
     if info.verb not in ("list", "watch") or info.name or "fieldSelector" not in query:
         return info
     try:

@@ -1,15 +1,13 @@
-"""Who answers: the verb of a resource, a stream from elsewhere, or one of the paths without a resource."""
+"""Dispatch requests to resource verbs, actions and non-resource paths."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from apiserver_stub.apimachinery.request import Request, RequestInfo, check_method
 from apiserver_stub.apimachinery.status import method_not_allowed, no_such_resource
-from apiserver_stub.controllers.namespace_contents import fill_namespace
-from apiserver_stub.endpoints import discovery, health, issuer_discovery, openapi, profiling
 from apiserver_stub.kinds import Resource
 from apiserver_stub.kinds.registry import Deprecation
 from apiserver_stub.pipeline.error_responses import PlainNotFound
@@ -24,9 +22,10 @@ from apiserver_stub.verbs.update import update
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.subresources import Action, Handlers
+    from apiserver_stub.verbs.context import VerbContext
 
-Verb = Callable[["ApiServer", Request, Resource], Awaitable[Reply]]
+Verb = Callable[["VerbContext", Request, Resource], Awaitable[Reply]]
 
 _VERBS: dict[str, Verb] = {
     "create": create,
@@ -39,31 +38,110 @@ _VERBS: dict[str, Verb] = {
 }
 
 
-async def dispatch(server: ApiServer, request: Request, resource: Resource | None) -> Rendered:
-    """Return the answer of whoever serves the path.
+class Endpoint(Protocol):
+    """Handler of paths without a resource."""
 
-    :raises ApiError: 404 or 405, nobody does; or what the verb raises.
+    read_only: bool
+    """Whether its paths allow only GET and HEAD."""
+
+    async def respond(self, request: Request) -> Reply | None:
+        """Return the response, ``None`` for paths of others.
+
+        :raises ApiError: the request is refused.
+        """
+
+
+class Dispatcher:
+    """Dispatcher of requests to verbs, actions and endpoints.
+
+    :param fill_namespace: creates the objects that every namespace has; called after the creation of one.
     """
-    info = request.info
-    if not info.is_resource:
-        return render(await _non_resource(server, request), request, None)
-    check_method(info, request.method)
-    if resource is None:
-        raise no_such_resource()
-    if resource.namespaced and not info.namespace and info.verb not in ("list", "watch"):
-        raise method_not_allowed()
-    if not resource.namespaced and info.namespace and resource.plural != "namespaces":
-        raise no_such_resource()
-    verb = _verb(request, resource)
-    if resource.deprecation is not None:
-        note_deprecation(request, resource, resource.deprecation)
-    if resource.strategy.reserves:
-        reply = await reserving(verb, server, request, resource)
-    else:
-        reply = await verb(server, request, resource)
-    if info.verb == "create" and resource.plural == "namespaces" and reply.record is not None:
-        await fill_namespace(server, reply.record.key)
-    return render(reply, request, resource)
+
+    def __init__(
+        self,
+        context: VerbContext,
+        handlers: Handlers,
+        endpoints: Sequence[Endpoint],
+        fill_namespace: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._context, self._handlers, self._endpoints = context, handlers, endpoints
+        self._fill_namespace = fill_namespace
+
+    async def dispatch(self, request: Request, resource: Resource | None) -> Rendered:
+        """Return the response to *request*.
+
+        :raises ApiError: 404 or 405, the path or method is not served; or what the handler raises.
+        """
+        info = request.info
+        if not info.is_resource:
+            return render(await self._respond(request), request, None)
+        check_method(info, request.method)
+        if resource is None:
+            raise no_such_resource()
+        if resource.namespaced and not info.namespace and info.verb not in ("list", "watch"):
+            raise method_not_allowed()
+        if not resource.namespaced and info.namespace and resource.plural != "namespaces":
+            raise no_such_resource()
+        action = self._action_of(request, resource)
+        if resource.deprecation is not None:
+            note_deprecation(request, resource, resource.deprecation)
+        if action is not None:
+            reply = await action(request, resource)
+        elif resource.strategy.reserves:
+            reply = await reserving(_VERBS[info.verb], self._context, request, resource)
+        else:
+            reply = await _VERBS[info.verb](self._context, request, resource)
+        if info.verb == "create" and resource.plural == "namespaces" and reply.record is not None:
+            await self._fill_namespace(reply.record.key)
+        return render(reply, request, resource)
+
+    def streams(self, resource: Resource, info: RequestInfo, method: str) -> bool:
+        """Return whether the response is a stream.
+
+        :raises ApiError: 404 or 405, the path or method is not served.
+        """
+        subresource = resource.subresource(info.subresource) if info.subresource else None
+        if subresource is None or self._handlers.stream(resource, subresource.name) is None:
+            return False
+        check_method(info, method)
+        if info.verb not in subresource.verbs:
+            raise method_not_allowed()
+        if bool(info.namespace) != resource.namespaced or (info.rest and subresource.name != "proxy"):
+            raise no_such_resource()
+        return True
+
+    def _action_of(self, request: Request, resource: Resource) -> Action | None:
+        """Return the action that *request* is for, ``None`` for a verb.
+
+        :raises ApiError: 404 or 405, the path or method is not served.
+        """
+        info = request.info
+        if info.subresource:
+            subresource = resource.subresource(info.subresource)
+            if subresource is None:
+                raise no_such_resource()
+            if info.verb not in subresource.verbs:
+                raise method_not_allowed()
+            return self._handlers.action(resource, info.subresource)
+        if info.verb not in resource.verbs or (info.verb == "create" and info.name):
+            raise method_not_allowed()
+        if info.verb in ("update", "patch") and not info.name:
+            raise method_not_allowed()
+        return self._handlers.action(resource, "") if info.verb == "create" else None
+
+    async def _respond(self, request: Request) -> Reply:
+        """Return the response of the endpoint at the path, with or without a slash at its end.
+
+        :raises PlainNotFound: no endpoint serves it.
+        """
+        if (path := request.info.path) != "/" and path.endswith("/"):
+            request.info = replace(request.info, path=path[:-1])
+        for endpoint in self._endpoints:
+            if (reply := await endpoint.respond(request)) is not None:
+                if endpoint.read_only and request.method not in ("GET", "HEAD") and request.info.path != "/":
+                    raise method_not_allowed()
+                return reply
+        raise PlainNotFound
 
 
 def note_deprecation(request: Request, resource: Resource, deprecation: Deprecation) -> None:
@@ -71,72 +149,3 @@ def note_deprecation(request: Request, resource: Resource, deprecation: Deprecat
     request.warnings.append(resource.deprecation_warning)
     prefix = identity.current().api_domain
     request.annotations |= {f"{prefix}/deprecated": "true", f"{prefix}/removed-release": deprecation.removal}
-
-
-def streams(resource: Resource, info: RequestInfo, method: str) -> bool:
-    """Return whether the answer comes as a stream from elsewhere.
-
-    :raises ApiError: 404 or 405, there is no such path for this method.
-    """
-    subresource = resource.subresource(info.subresource) if info.subresource else None
-    if subresource is None or subresource.stream is None:
-        return False
-    check_method(info, method)
-    if info.verb not in subresource.verbs:
-        raise method_not_allowed()
-    if bool(info.namespace) != resource.namespaced or (info.rest and subresource.name != "proxy"):
-        raise no_such_resource()
-    return True
-
-
-def _verb(request: Request, resource: Resource) -> Verb:
-    info = request.info
-    if info.subresource:
-        subresource = resource.subresource(info.subresource)
-        if subresource is None:
-            raise no_such_resource()
-        if info.verb not in subresource.verbs:
-            raise method_not_allowed()
-        action: Verb = subresource.action or _VERBS[info.verb]
-        return action
-    if info.verb not in resource.verbs or (info.verb == "create" and info.name):
-        raise method_not_allowed()
-    if info.verb in ("update", "patch") and not info.name:
-        raise method_not_allowed()
-    return resource.action if info.verb == "create" and resource.action else _VERBS[info.verb]
-
-
-async def _non_resource(server: ApiServer, request: Request) -> Reply:
-    """Return the answer of a path without a resource, whether it ends with a slash or not.
-
-    :raises ApiError: 404, no handler serves it.
-    """
-    if (path := request.info.path) != "/" and path.endswith("/"):
-        request.info = replace(request.info, path=path[:-1])
-    for answer in (discovery.answer, issuer_discovery.answer):
-        if (reply := answer(server, request)) is not None:
-            if request.method not in ("GET", "HEAD") and request.info.path != "/":
-                raise method_not_allowed()
-            return reply
-    for slow_answer in (health.answer, openapi.answer):
-        if (reply := await slow_answer(server, request)) is not None:
-            return reply
-    if server.options.profiling and (reply := await profiling.answer(server, request)) is not None:
-        return reply
-    if request.info.path == "/metrics":
-        body, content_type = server.metrics.render(server, server.metric_choice)
-        return Reply(200, body=body, content_type=content_type)
-    if request.info.path == health.OUTCOMES_PATH and server.options.gates.enabled("ComponentSLIs"):
-        body, content_type = server.health.render(server.metric_choice)
-        return Reply(200, body=body, content_type=content_type)
-    if _is_of_group(server, request.info.path):
-        raise no_such_resource()
-    raise PlainNotFound
-
-
-def _is_of_group(server: ApiServer, path: str) -> bool:
-    """Return whether *path* is below that of an API group of this server."""
-    _, root, *rest = path.split("/")
-    if root == "api":
-        return bool(rest)
-    return root == "apis" and bool(rest) and rest[0] in dict(server.registry.group_versions())

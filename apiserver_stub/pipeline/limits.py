@@ -1,8 +1,11 @@
-"""How much of the server one request may take: length of its body, a place among those under way, time."""
+"""Limits of requests: length of the body, number in flight, time."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 from aiohttp import web
@@ -10,21 +13,24 @@ from aiohttp import web
 from apiserver_stub.apimachinery.status import ApiError, bad_request, too_large
 from apiserver_stub.endpoints import profiling
 from apiserver_stub.flowcontrol.priority_and_fairness import Rejected
-from apiserver_stub.pipeline.dispatch import dispatch
+from apiserver_stub.pipeline.deadlines import Deadlines
 from apiserver_stub.pipeline.error_responses import timed_out, too_many
-from apiserver_stub.telemetry.request_metrics import method_of
+from apiserver_stub.pipeline.request_metrics import method_of
 from apiserver_stub.transport import response_writer
 from nodeagent.base.duration import parse_duration
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.audit.context import AuditContext
+    from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
     from apiserver_stub.kinds import Resource
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.pipeline.dispatch import Dispatcher
+    from apiserver_stub.pipeline.request_metrics import RequestMetrics
     from apiserver_stub.verbs.responses import Rendered
 
 MAX_BODY_BYTES = 3 << 20
 MUTATING = frozenset(["POST", "PUT", "PATCH", "DELETE"])
+_DRAIN_POLL_SECONDS = 0.02
 Elsewhere = Callable[[], Awaitable[web.StreamResponse]]
 
 
@@ -50,97 +56,125 @@ async def _read_body(http: web.BaseRequest) -> bytes:
         raise _too_large() from None
 
 
-@overload
-async def limited(
-    server: ApiServer, http: web.BaseRequest, request: Request, resource: Resource | None, trail: AuditContext | None
-) -> Rendered: ...
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """Limits of requests; numbers count without API Priority and Fairness, and 0 is no limit."""
+
+    timeout_seconds: float = 60
+    max_in_flight: int = 400
+    max_mutating_in_flight: int = 200
 
 
-@overload
-async def limited(
-    server: ApiServer,
-    http: web.BaseRequest,
-    request: Request,
-    resource: Resource | None,
-    trail: AuditContext | None,
-    elsewhere: Elsewhere,
-) -> Rendered | web.StreamResponse: ...
+class Limits:
+    """Limits on the number of requests in flight, and on the time of each; watches and streams are not counted."""
 
+    def __init__(
+        self,
+        settings: LimitSettings,
+        dispatcher: Dispatcher,
+        metrics: RequestMetrics,
+        flow_control: PriorityAndFairness | None = None,
+    ) -> None:
+        self._settings, self._dispatcher, self._metrics = settings, dispatcher, metrics
+        self.flow_control = flow_control
+        self._deadlines = Deadlines()
+        self.in_flight = {True: 0, False: 0}
+        """Numbers of requests in flight, mutating ones under ``True``."""
 
-async def limited(
-    server: ApiServer,
-    http: web.BaseRequest,
-    request: Request,
-    resource: Resource | None,
-    trail: AuditContext | None,
-    elsewhere: Elsewhere | None = None,
-) -> Rendered | web.StreamResponse:
-    """Let the request in when there is a place for it, and end it when it takes too long.
+    async def drained(self) -> None:
+        """Return when no request is in flight, at the latest after the timeout of requests."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.timeout_seconds):
+                while sum(self.in_flight.values()):  # noqa: ASYNC110 - counted on every request, awaited once
+                    await asyncio.sleep(_DRAIN_POLL_SECONDS)
 
-    Its body is read only then: of many that wait, none holds more than the beginning of its own.
+    @overload
+    async def limited(
+        self, http: web.BaseRequest, request: Request, resource: Resource | None, trail: AuditContext | None
+    ) -> Rendered: ...
 
-    :param elsewhere: answers instead of this server, from the body as it comes.
-    """
-    info = request.info
-    seconds = _time_for(server, request)
-    mutating = request.method in MUTATING
-    schema = level = None
-    if server.fairness is not None and not info.path.startswith(profiling.ROOT):  # who profiles looks on
-        schema = server.fairness.sort(request.user, info)
-        given = http.get(response_writer.EXTRA_HEADERS)
-        http[response_writer.EXTRA_HEADERS] = {**given, **schema.headers} if given else schema.headers
+    @overload
+    async def limited(
+        self,
+        http: web.BaseRequest,
+        request: Request,
+        resource: Resource | None,
+        trail: AuditContext | None,
+        elsewhere: Elsewhere,
+    ) -> Rendered | web.StreamResponse: ...
+
+    async def limited(
+        self,
+        http: web.BaseRequest,
+        request: Request,
+        resource: Resource | None,
+        trail: AuditContext | None,
+        elsewhere: Elsewhere | None = None,
+    ) -> Rendered | web.StreamResponse:
+        """Run *request* within the limits of requests in flight and of time.
+
+        The body is read after admission to a seat, so waiting requests hold none of it.
+
+        :param elsewhere: responds in place of the dispatcher, and reads the body itself.
+        :raises ApiError: 504, the time is over; 400, the timeout is invalid; or what the dispatcher raises.
+        """
+        info = request.info
+        seconds = self._timeout_of(request)
+        mutating = request.method in MUTATING
+        schema = level = None
+        if self.flow_control is not None and not info.path.startswith(profiling.ROOT):
+            schema = self.flow_control.sort(request.user, info)
+            given = http.get(response_writer.EXTRA_HEADERS)
+            http[response_writer.EXTRA_HEADERS] = {**given, **schema.headers} if given else schema.headers
+            try:
+                level = await self.flow_control.enter(schema, request.user, info)
+            except Rejected as error:
+                self._metrics.terminated(info, method_of(request), resource, 429)
+                return too_many(error.retry_seconds)
+        elif self._is_full(request, mutating):
+            self._metrics.terminated(info, method_of(request), resource, 429)
+            return too_many()
+        self.in_flight[mutating] += 1
         try:
-            level = await server.fairness.enter(schema, request.user, info)
-        except Rejected as error:
-            server.metrics.terminated(info, method_of(request), resource, 429)
-            return too_many(error.retry_seconds)
-    elif _is_full(server, request, mutating):
-        server.metrics.terminated(info, method_of(request), resource, 429)
-        return too_many()
-    server.under_way[mutating] += 1
-    try:
-        with server.deadlines.after(seconds):
-            if elsewhere is not None:
-                return await elsewhere()
-            request.body = await _read_body(http)
-            if trail is not None:
-                trail.sent(http.headers, request.body)
-            return await dispatch(server, request, resource)
-    except TimeoutError:
-        server.metrics.terminated(info, method_of(request), resource, 504)
-        raise timed_out() from None
-    finally:
-        server.under_way[mutating] -= 1
-        for end in request.afterwards:
-            end()
-        if server.fairness is not None and schema is not None:
-            server.fairness.leave(schema, level)
+            with self._deadlines.after(seconds):
+                if elsewhere is not None:
+                    return await elsewhere()
+                request.body = await _read_body(http)
+                if trail is not None:
+                    trail.sent(http.headers, request.body)
+                return await self._dispatcher.dispatch(request, resource)
+        except TimeoutError:
+            self._metrics.terminated(info, method_of(request), resource, 504)
+            raise timed_out() from None
+        finally:
+            self.in_flight[mutating] -= 1
+            for end in request.afterwards:
+                end()
+            if self.flow_control is not None and schema is not None:
+                self.flow_control.leave(schema, level)
+
+    def _is_full(self, request: Request, mutating: bool) -> bool:
+        limit = self._settings.max_mutating_in_flight if mutating else self._settings.max_in_flight
+        counts = request.info.is_resource and "system:masters" not in request.user.groups
+        return counts and limit > 0 and self.in_flight[mutating] >= limit
+
+    def _timeout_of(self, request: Request) -> float:
+        """Return the timeout of *request* in seconds: the requested one, at most that of the server.
+
+        :raises ApiError: 400, the requested one is not a duration; 504, it is zero.
+        """
+        seconds = self._settings.timeout_seconds
+        if text := request.query.get("timeout"):
+            try:
+                asked = parse_duration(text).seconds
+            except ValueError:
+                problem = f'time: invalid duration "{text}"'
+                raise bad_request(f"invalid timeout specified in the request URL - {problem}") from None
+            seconds = min(seconds, asked) if asked > 0 else seconds
+        if not seconds:
+            raise timed_out()
+        return seconds
 
 
 def _too_large() -> ApiError:
     return too_large(f"limit is {MAX_BODY_BYTES}")
-
-
-def _is_full(server: ApiServer, request: Request, mutating: bool) -> bool:
-    options = server.options
-    limit = options.max_mutating_requests_inflight if mutating else options.max_requests_inflight
-    counts = request.info.is_resource and "system:masters" not in request.user.groups
-    return counts and limit > 0 and server.under_way[mutating] >= limit
-
-
-def _time_for(server: ApiServer, request: Request) -> float:
-    """Return the seconds that a request may take: what it asks for, and not more than the server has.
-
-    :raises ApiError: 400, it asks for what is no length of time; 504, there is no time at all.
-    """
-    seconds = server.options.request_timeout_seconds
-    if text := request.query.get("timeout"):
-        try:
-            asked = parse_duration(text).seconds
-        except ValueError:
-            problem = f'time: invalid duration "{text}"'
-            raise bad_request(f"invalid timeout specified in the request URL - {problem}") from None
-        seconds = min(seconds, asked) if asked > 0 else seconds
-    if not seconds:
-        raise timed_out()
-    return seconds

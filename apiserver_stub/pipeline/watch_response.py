@@ -1,4 +1,4 @@
-"""A watch as the answer to a request: its frames on the wire, and its end."""
+"""Responses to watches: frames on the wire, or messages of a WebSocket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.audit.context import AuditContext
     from apiserver_stub.kinds import Resource
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.lifecycle import Lifecycle
+    from apiserver_stub.pipeline.request_metrics import RequestMetrics
+    from apiserver_stub.telemetry.tracing import Tracing
+    from apiserver_stub.verbs.context import VerbContext
 
 _log = logging.getLogger(__name__)
 
@@ -30,55 +33,74 @@ _FAREWELL_SECONDS = 1.0
 _HEARD_BYTES = 64 << 10
 
 
-async def run(
-    server: ApiServer, http: web.BaseRequest, request: Request, resource: Resource, trail: AuditContext | None
-) -> web.StreamResponse:
-    """Answer with the changes of *resource* until the watch ends, the client goes or the server stops.
+class WatchResponder:
+    """Responses to watches.
 
-    :raises ApiError: it was refused before it began.
+    :param max_bytes_per_second: limit of each connection, 0 for none.
     """
-    if "watch" not in resource.verbs:
-        raise method_not_allowed()
-    asked = request.query.get("resourceVersion")
-    named = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 20 else 0
-    if named > server.store.revision_of(resource.storage):
-        await server.store.catch_up(resource.storage, named)  # another server has told of it
-    watch = Watch(server, request, resource)
-    if trail is not None:
-        request.annotations = trail.event.annotations
-    if resource.deprecation is not None:
-        note_deprecation(request, resource, resource.deprecation)
-    response = _response(http, watch, request.warnings)
-    if trail is not None:
-        await trail.started(200)
-    await response.prepare(http)
-    server.metrics.watch_started(request.info, resource)
-    started = time.perf_counter()
-    stop = asyncio.ensure_future(server.stopping.wait())
-    pace = response_writer.RateLimitedWriter(server.options.max_connection_bytes_per_sec)
-    if isinstance(response, web.WebSocketResponse):
-        pump = asyncio.ensure_future(_talk(watch, http, response, pace))
-    else:
-        pump = asyncio.ensure_future(_pump(watch, http, response, pace))
-    try:
-        await asyncio.wait((stop, pump), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        server.metrics.watch_ended(request.info, resource)
-        for task in (stop, pump):
-            task.cancel()
-        results = await asyncio.gather(stop, pump, return_exceptions=True)
-    if isinstance(response, web.WebSocketResponse):
-        await response.close()
-    error = results[1]
-    if isinstance(error, Exception) and not isinstance(error, ConnectionError):
-        _log.error("Watch failed", extra={"path": request.info.path}, exc_info=error)
-    seconds = time.perf_counter() - started
-    server.metrics.count(request.info, "GET", resource, 200, seconds, 0, "")
-    if server.tracing is not None:
-        server.tracing.note(http, 200, seconds, "watch", response_writer.audit_id(http))
-    if trail is not None:
-        await trail.ended()
-    return response
+
+    def __init__(
+        self,
+        context: VerbContext,
+        lifecycle: Lifecycle,
+        metrics: RequestMetrics,
+        tracing: Tracing | None,
+        max_bytes_per_second: int,
+    ) -> None:
+        self._context, self._lifecycle, self._metrics = context, lifecycle, metrics
+        self._tracing, self._max_bytes_per_second = tracing, max_bytes_per_second
+
+    async def run(
+        self, http: web.BaseRequest, request: Request, resource: Resource, trail: AuditContext | None
+    ) -> web.StreamResponse:
+        """Send the changes of *resource* until the watch ends, the client disconnects or the server stops.
+
+        :raises ApiError: the request is refused.
+        """
+        if "watch" not in resource.verbs:
+            raise method_not_allowed()
+        asked = request.query.get("resourceVersion")
+        named = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 20 else 0
+        if named > self._context.store.revision_of(resource.storage):
+            await self._context.store.catch_up(
+                resource.storage, named
+            )  # The version may be that of another server of the same store.
+        watch = Watch(self._context, request, resource)
+        if trail is not None:
+            request.annotations = trail.event.annotations
+        if resource.deprecation is not None:
+            note_deprecation(request, resource, resource.deprecation)
+        response = _response(http, watch, request.warnings)
+        if trail is not None:
+            await trail.started(200)
+        await response.prepare(http)
+        self._metrics.watch_started(request.info, resource)
+        started = time.perf_counter()
+        stop = asyncio.ensure_future(self._lifecycle.stopping.wait())
+        pace = response_writer.RateLimitedWriter(self._max_bytes_per_second)
+        if isinstance(response, web.WebSocketResponse):
+            pump = asyncio.ensure_future(_talk(watch, http, response, pace))
+        else:
+            pump = asyncio.ensure_future(_pump(watch, http, response, pace))
+        try:
+            await asyncio.wait((stop, pump), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._metrics.watch_ended(request.info, resource)
+            for task in (stop, pump):
+                task.cancel()
+            results = await asyncio.gather(stop, pump, return_exceptions=True)
+        if isinstance(response, web.WebSocketResponse):
+            await response.close()
+        error = results[1]
+        if isinstance(error, Exception) and not isinstance(error, ConnectionError):
+            _log.error("Watch failed", extra={"path": request.info.path}, exc_info=error)
+        seconds = time.perf_counter() - started
+        self._metrics.count(request.info, "GET", resource, 200, seconds, 0, "")
+        if self._tracing is not None:
+            self._tracing.note(http, 200, seconds, "watch", response_writer.audit_id(http))
+        if trail is not None:
+            await trail.ended()
+        return response
 
 
 def _response(http: web.BaseRequest, watch: Watch, warnings: Sequence[str]) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""Profiles on a Unix socket, for whoever may open it: no credentials are asked for (spec: opt.debug-socket-path)."""
+"""Profiles on a Unix socket, without authentication (spec: opt.debug-socket-path)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from aiohttp import web
 from apiserver_stub.apimachinery.media import PLAIN
 from apiserver_stub.apimachinery.request import ANONYMOUS, Query, Request, RequestInfo
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.endpoints import profiling
+from apiserver_stub.endpoints.profiling import Profiling
 from apiserver_stub.transport import response_writer
 from apiserver_stub.verbs.responses import Rendered, render, render_error
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from nodeagent.base.profiling.profiles import Profiles
 
 _log = logging.getLogger(__name__)
 
 _OWNER_ONLY = 0o600
 
 
-async def serve(server: ApiServer, path: Path, stack: AsyncExitStack) -> None:
-    """Serve profiles at *path* until *stack* closes; a path that cannot be used is told, and the server runs on."""
+async def serve(profiles: Profiles, path: Path, stack: AsyncExitStack) -> None:
+    """Serve profiles at *path* until *stack* closes; an unusable path is logged."""
+
+    endpoint = Profiling(profiles)
 
     async def handle(http: web.BaseRequest) -> web.StreamResponse:
         rest, _, query = http.path_qs.partition("?")
@@ -34,7 +36,7 @@ async def serve(server: ApiServer, path: Path, stack: AsyncExitStack) -> None:
         info = RequestInfo(http.method.lower(), rest)
         request = Request(http.method, info, Query(query), http.headers, body, ANONYMOUS, PLAIN)
         try:
-            reply = await profiling.answer(server, request)
+            reply = await endpoint.respond(request)
         except ApiError as error:
             return await response_writer.send(http, render_error(error, PLAIN), (), compress=False)
         missing = Rendered(404, "text/plain; charset=utf-8", [b"404 page not found\n"])

@@ -1,12 +1,10 @@
-"""Start: keys and certificates, store, controllers, listener; then the files that tell clients where and how."""
+"""Startup: storage, controllers, request pipeline and listener; then the files for clients."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
-import secrets
 import socket
 import ssl
 from contextlib import AsyncExitStack
@@ -17,100 +15,128 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 from aiohttp import web
 
-from apiserver_stub import pipeline
-from apiserver_stub.admission.build import build_admission
 from apiserver_stub.aggregation.availability import Availability
 from apiserver_stub.aggregation.extension_client import ExtensionClient
 from apiserver_stub.aggregation.proxy_client_cert import ClientPair
-from apiserver_stub.audit.build import build_audit
-from apiserver_stub.authn.build import build_authentication
-from apiserver_stub.authn.configmap_publisher import publish, run_publisher
-from apiserver_stub.authz.aggregation import aggregate_roles, keep_aggregated
+from apiserver_stub.aggregation.remotes import Remotes
+from apiserver_stub.audit.context import Audit
 from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy
-from apiserver_stub.authz.build import build_authorization
 from apiserver_stub.authz.escalation import RoleEscalation
-from apiserver_stub.controllers import own_service
 from apiserver_stub.controllers.api_services import Registration
+from apiserver_stub.controllers.authentication_config_map import AuthenticationConfigMap, RequestHeaderNames
+from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles, keep_aggregated
 from apiserver_stub.controllers.disruption import keep_budgets
 from apiserver_stub.controllers.garbage import collect_garbage
+from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
 from apiserver_stub.controllers.legacy_token_tracking import track_legacy_tokens
-from apiserver_stub.controllers.namespace_contents import keep_namespaces_filled
+from apiserver_stub.controllers.namespace_contents import fill_namespace, keep_namespaces_filled
 from apiserver_stub.controllers.namespace_deletion import empty_namespaces
 from apiserver_stub.controllers.namespaces import create_system_objects, keep_system_objects
 from apiserver_stub.controllers.node_certificates import sign_for_nodes
 from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.controllers.service_repair import repair_service_ranges
-from apiserver_stub.endpoints.page import Page
+from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
 from apiserver_stub.kinds import build_registry
+from apiserver_stub.lifecycle import Lifecycle
 from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
 from apiserver_stub.options.serving import EVERYWHERE
-from apiserver_stub.pipeline.limits import MAX_BODY_BYTES
+from apiserver_stub.pipeline.handler import RequestHandler
+from apiserver_stub.pipeline.limits import MAX_BODY_BYTES, Limits
+from apiserver_stub.pipeline.request_metrics import RequestMetrics
 from apiserver_stub.server import debug_socket
-from apiserver_stub.server.state import ApiServer
-from apiserver_stub.storage import StoreUnavailable
-from apiserver_stub.storage.factory import build_storage, health_checks, run_key_reloader, start_monitor
+from apiserver_stub.server.admission import build_admission
+from apiserver_stub.server.audit import build_audit
+from apiserver_stub.server.authentication import build_authentication
+from apiserver_stub.server.authorization import build_authorization
+from apiserver_stub.server.credentials import generate_tokens, read_tokens, write_kubeconfig
+from apiserver_stub.server.request_pipeline import build_pipeline
+from apiserver_stub.server.serving_certificate import Certificates
+from apiserver_stub.server.storage import build_storage, health_checks, run_key_reloader, start_monitor
+from apiserver_stub.storage import Store, StoreUnavailable
+from apiserver_stub.storage.monitor import StoreMonitor
 from apiserver_stub.telemetry.tracing import Tracing, load_config
 from apiserver_stub.transport.http2.negotiation import Terms
 from apiserver_stub.transport.listener import Listener
 from apiserver_stub.transport.response_writer import ApiRequest
-from apiserver_stub.transport.serving_certificate import Certificates
+from apiserver_stub.verbs.context import VerbContext, VerbSettings
 from nodeagent.base.aio import SystemClock, TaskOwner
+from nodeagent.base.profiling.contention import ContentionProfile
+from nodeagent.base.profiling.profiles import Profiles
 from nodeagent.base.tls import write_private
 
-_log = logging.getLogger(__name__)
+_MAX_PROFILE_SECONDS = 300
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A server that serves, and the way to end it."""
+class RunningServer:
+    """A server that serves requests, and its end."""
 
+    options: Options
     url: str
     ca_file: Path
     token: str
     kubeconfig: Path
     node_kubeconfig: Path
-    server: ApiServer
+    client_ca_file: Path | None
+    """CA certificate by which node agents verify the client certificate of this server, if it was generated."""
+    lifecycle: Lifecycle
+    store: Store
+    metrics: RequestMetrics
+    limits: Limits
+    audit: Audit | None
     listener: Listener
+    kubernetes_service: KubernetesService
     resources: AsyncExitStack
 
     async def stop(self) -> None:
-        """Say so, go on for the shutdown delay, answer what is under way, end watches, close the store."""
-        server = self.server
-        if not server.leaving:
-            server.leaving = True
-            with contextlib.suppress(StoreUnavailable):  # logged where it failed; what is left is an old address
-                await own_service.withdraw(server)
-            await asyncio.sleep(server.options.shutdown_delay_seconds)
-            if not server.options.shutdown_send_retry_after:
+        """Fail ``/readyz`` for the shutdown delay, finish requests in flight, end watches, and close the store."""
+        lifecycle, options = self.lifecycle, self.options
+        if not lifecycle.terminating:
+            lifecycle.terminating = True
+            with contextlib.suppress(StoreUnavailable):  # Logged by the store; the endpoint stays behind.
+                await self.kubernetes_service.withdraw()
+            await asyncio.sleep(options.shutdown_delay_seconds)
+            if not options.shutdown_send_retry_after:
                 await self.listener.stop()
-            await server.drain()
-            await server.end_watches()
+            lifecycle.draining = True
+            await self.limits.drained()
+            lifecycle.stopping.set()
+            await self._watches_ended()
         await self.resources.aclose()
 
+    async def _watches_ended(self) -> None:
+        """Return when all watches have ended, at the latest after their grace period."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.options.shutdown_watch_grace_seconds):
+                while self.metrics.watches:  # noqa: ASYNC110 - counted on every watch, awaited once
+                    await asyncio.sleep(_POLL_SECONDS)
 
-async def start(options: Options) -> Running:
-    """Start the server that *options* describe and return once it serves.
+
+async def start(options: Options) -> RunningServer:
+    """Start the server and return when it serves requests.
 
     :raises StoreUnavailable: the database cannot be opened, or its servers do not answer.
-    :raises EncryptionError: the configuration of encryption at rest is no good.
-    :raises TlsError: certificate files are no good.
-    :raises EgressError: the file about the ways out is no good.
-    :raises AuthenticationError: a file that authentication needs is no good.
-    :raises AuthorizationError: a file that authorization needs is no good.
-    :raises AdmissionError: the configuration of an admission plugin is no good.
-    :raises TracingError: the tracing configuration is no good.
-    :raises AuditError: the audit policy or a destination of audit events is no good.
+    :raises EncryptionError: the configuration of encryption at rest is invalid.
+    :raises TlsError: a certificate file is invalid.
+    :raises EgressError: the egress selector configuration is invalid.
+    :raises AuthenticationError: a file for authentication is invalid.
+    :raises AuthorizationError: a file for authorization is invalid.
+    :raises AdmissionError: the configuration of an admission plugin is invalid.
+    :raises TracingError: the tracing configuration is invalid.
+    :raises AuditError: the audit policy or an audit backend is invalid.
     :raises OSError: the port or a directory cannot be used.
     """
     data = options.data_dir
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    host = await asyncio.to_thread(_advertised, options)
+    host = await asyncio.to_thread(advertised_address, options)
     certificates = await asyncio.to_thread(Certificates, options, host)
-    tokens_file = await asyncio.to_thread(_own_tokens, data / "tokens.csv", options.node_name)
+    tokens_file = await asyncio.to_thread(generate_tokens, data / "tokens.csv", options.node_name)
+    lifecycle, address = Lifecycle(options.livez_grace_seconds), ""
+    event_ttl_seconds = options.event_ttl_seconds or None
     async with AsyncExitStack() as stack:
         registry = build_registry(options)
         storage = await build_storage(options, registry)
@@ -124,103 +150,184 @@ async def start(options: Options) -> Running:
         authorization = await build_authorization(options, store, stack)
         agents = await asyncio.to_thread(NodeAgents, options, store)
         pair = await asyncio.to_thread(ClientPair, options.proxy_client_cert_file, options.proxy_client_key_file)
-        server = ApiServer(
-            options,
-            store,
-            registry,
-            authenticator=authentication.authenticator,
-            authorizer=authorization.chain,
-            tokens=authentication.service_accounts,
-            ca_certificate=certificates.authority.read_text(),
-            agents=agents,
-            audit=audit,
-        )
-        server.storage_checks, server.store_calls = health_checks(options, storage), storage.calls
-        await create_system_objects(server)
-        registration = Registration(server)
+        ca_certificate = await asyncio.to_thread(certificates.authority.read_text)
+        monitor, remotes = StoreMonitor(store), Remotes()
+        await create_system_objects(store, ca_certificate)
+        registration = Registration(store, registry, shares_store=bool(options.store_servers))
         await registration.register()
         await ensure_bootstrap_policy(store)
         await aggregate_roles(store)
-        await publish(server, authentication)
-        service_ranges = await repair_service_ranges(server)
-        tasks = await stack.enter_async_context(TaskOwner("apiserver"))
-        server.admission = await build_admission(
-            server, stack, tasks, pair, [RoleEscalation(authorization.rbac, authorization.chain)]
+        authentication_config_map = AuthenticationConfigMap(
+            store,
+            authentication.client_authorities,
+            authentication.proxy_authorities,
+            RequestHeaderNames(
+                options.requestheader_allowed_names,
+                options.requestheader_username_headers,
+                options.requestheader_group_headers,
+                options.requestheader_extra_headers_prefix,
+            ),
         )
-        server.extensions = ExtensionClient(options, store, agents, pair)
+        await authentication_config_map.publish()
+        service_ranges = await repair_service_ranges(store, registry, event_ttl_seconds)
+        tasks = await stack.enter_async_context(TaskOwner("apiserver"))
+        admission = await build_admission(
+            options,
+            store,
+            registry,
+            authorization.chain,
+            ca_certificate,
+            stack,
+            tasks,
+            pair,
+            [RoleEscalation(authorization.rbac, authorization.chain)],
+        )
+        context = VerbContext(
+            store,
+            admission,
+            VerbSettings(
+                event_ttl_seconds=options.event_ttl_seconds,
+                delete_collection_workers=options.delete_collection_workers,
+                collects_garbage=options.enable_garbage_collector,
+                min_watch_seconds=options.min_request_timeout_seconds,
+                watch_lists=options.gates.enabled("WatchList"),
+                is_cached=options.caches,
+            ),
+        )
+        extensions = ExtensionClient(store, agents, pair, by_endpoint=options.enable_aggregator_routing)
         tasks.start(pair.keep_current(), "proxy-client-certificate")
-        tasks.start(Availability(server, server.extensions).run(), "api-service-availability")
+        tasks.start(Availability(store, registry, remotes, extensions).run(), "api-service-availability")
         tasks.start(certificates.keep_current(), "certificates")
-        if server.fairness is not None:
-            tasks.start(server.fairness.keep_lending(SystemClock()), "fairness")
-        start_monitor(options, server.polls, (item.storage for item in registry if "list" in item.verbs), tasks)
+        flow_control = _flow_control(options)
+        if flow_control is not None:
+            tasks.start(flow_control.keep_lending(SystemClock()), "flow-control")
+        start_monitor(options, monitor, (item.storage for item in registry if "list" in item.verbs), tasks)
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:
             tasks.start(run_key_reloader(options.encryption_provider_config, storage), "keys")
-        tasks.start(run_publisher(server, authentication), "publish-authentication")
-        tasks.start(empty_namespaces(server), "namespaces")
-        tasks.start(keep_system_objects(server), "system-objects")
-        tasks.start(keep_namespaces_filled(server), "namespace-contents")
-        tasks.start(track_legacy_tokens(server), "legacy-token-tracking")
+        tasks.start(authentication_config_map.run(), "authentication-config-map")
+        tasks.start(empty_namespaces(context, registry), "namespaces")
+        tasks.start(keep_system_objects(store, ca_certificate), "system-objects")
+        restores_ca = not options.store_servers  # Another server of the same store may have another CA.
+        tasks.start(keep_namespaces_filled(store, ca_certificate, restores_ca=restores_ca), "namespace-contents")
+        tasks.start(track_legacy_tokens(store), "legacy-token-tracking")
         tasks.start(registration.keep(), "api-services")
-        tasks.start(keep_budgets(server), "disruption-budgets")
+        if registry.find("policy", "v1", "poddisruptionbudgets") is not None:
+            tasks.start(keep_budgets(store), "disruption-budgets")
         tasks.start(keep_aggregated(store), "aggregated-roles")
         if service_ranges is not None:
             tasks.start(service_ranges.run(), "service-ranges")
         if options.enable_garbage_collector:
-            tasks.start(collect_garbage(server), "garbage")
+            tasks.start(collect_garbage(context, registry), "garbage")
         if options.bind_pods_to_single_node:
-            tasks.start(bind_to_single_node(server), "scheduler")
-        if options.serve_page:
-            server.page = await asyncio.to_thread(Page)
+            tasks.start(bind_to_single_node(store, event_ttl_seconds), "scheduler")
         if options.sign_node_certificates:
-            await _sign_for_nodes(server, certificates, tasks)
-        if server.contention is not None:
-            tasks.start(server.contention.run(), "contention-profile")
+            authority = await asyncio.to_thread(certificates.own_authority)
+            if authority is not None:
+                signs_clients = await asyncio.to_thread(certificates.believes_own_clients)
+                life = timedelta(seconds=options.node_certificate_seconds)
+                signing = sign_for_nodes(store, authorization.chain, authority, life, signs_clients=signs_clients)
+                tasks.start(signing, "node-certificates")
+        contention = _contention_profile(options)
+        if contention is not None:
+            tasks.start(contention.run(), "contention-profile")
+        max_profile_seconds = min(_MAX_PROFILE_SECONDS, options.request_timeout_seconds)
+        profiles = Profiles(contention, max_seconds=max_profile_seconds)
         if options.debug_socket_path is not None:
-            await debug_socket.serve(server, options.debug_socket_path, stack)
+            await debug_socket.serve(profiles, options.debug_socket_path, stack)
+        tracing = None
         if options.tracing_config_file is not None and options.gates.enabled("APIServerTracing"):
-            server.tracing = Tracing(await asyncio.to_thread(load_config, options.tracing_config_file))
-            stack.push_async_callback(server.tracing.close)
+            tracing = Tracing(await asyncio.to_thread(load_config, options.tracing_config_file))
+            stack.push_async_callback(tracing.close)
         if options.tls_sni_cert_key:
             named = await asyncio.to_thread(certificates.named)
             named.attach(certificates.context)
             tasks.start(named.keep_current(), "named-certificates")
-        listener, port = await _listen(server, stack, certificates.context)
-        server.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        await own_service.announce(server)
-        tasks.start(own_service.keep_announced(server), "own-service")
-        url = f"https://{server.address}"
-        token, node_token = await asyncio.to_thread(_read_tokens, tokens_file)
+        pipeline = await build_pipeline(
+            options,
+            lifecycle=lifecycle,
+            context=context,
+            registry=registry,
+            remotes=remotes,
+            authenticator=authentication.authenticator,
+            tokens=authentication.service_accounts,
+            authorizer=authorization.chain,
+            admission=admission,
+            audit=audit,
+            agents=agents,
+            extensions=extensions,
+            flow_control=flow_control,
+            tracing=tracing,
+            profiles=profiles,
+            monitor=monitor,
+            store_requests=storage.calls,
+            storage_checks=health_checks(options, storage),
+            failed_handshakes=lambda: listener.failed_handshakes,
+            address=lambda: address,
+            fill_namespace=partial(fill_namespace, store, ca_certificate),
+        )
+        listener, port = await _listen(options, pipeline.handler, stack, certificates.context)
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        kubernetes_service = KubernetesService(
+            store,
+            registry,
+            lifecycle,
+            lambda: address,
+            KubernetesServiceSettings(
+                options.service_networks, options.platform_service_node_port, options.endpoint_reconciler_type
+            ),
+        )
+        await kubernetes_service.reconcile()
+        tasks.start(kubernetes_service.run(), "kubernetes-service")
+        url = f"https://{address}"
+        token, node_token = await asyncio.to_thread(read_tokens, tokens_file)
         kubeconfig, node_kubeconfig = data / "admin.kubeconfig", data / "node.kubeconfig"
-        await asyncio.to_thread(_write_kubeconfig, kubeconfig, url, certificates.authority, "admin", token)
+        await asyncio.to_thread(write_kubeconfig, kubeconfig, url, certificates.authority, "admin", token)
         user = f"system:node:{options.node_name}"
-        await asyncio.to_thread(_write_kubeconfig, node_kubeconfig, url, certificates.authority, user, node_token)
-        server.ready = True
-        running = Running(
-            url, certificates.authority, token, kubeconfig, node_kubeconfig, server, listener, stack.pop_all()
+        await asyncio.to_thread(write_kubeconfig, node_kubeconfig, url, certificates.authority, user, node_token)
+        lifecycle.ready = True
+        running = RunningServer(
+            options=options,
+            url=url,
+            ca_file=certificates.authority,
+            token=token,
+            kubeconfig=kubeconfig,
+            node_kubeconfig=node_kubeconfig,
+            client_ca_file=agents.client_authority,
+            lifecycle=lifecycle,
+            store=store,
+            metrics=pipeline.metrics,
+            limits=pipeline.limits,
+            audit=audit,
+            listener=listener,
+            kubernetes_service=kubernetes_service,
+            resources=stack.pop_all(),
         )
         await asyncio.to_thread(_write_ready, data / "ready.json", running)
         return running
 
 
-async def _sign_for_nodes(server: ApiServer, certificates: Certificates, tasks: TaskOwner) -> None:
-    authority = await asyncio.to_thread(certificates.own_authority)
-    if authority is None:
-        return
-    signs_clients = await asyncio.to_thread(certificates.believes_own_clients)
-    life = timedelta(seconds=server.options.node_certificate_seconds)
-    tasks.start(sign_for_nodes(server, authority, life, signs_clients=signs_clients), "node-certificates")
+def _flow_control(options: Options) -> PriorityAndFairness | None:
+    if not options.enable_priority_and_fairness:
+        return None
+    total = options.max_requests_inflight + options.max_mutating_requests_inflight
+    return PriorityAndFairness(total, options.request_timeout_seconds / 4)
 
 
-async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLContext) -> tuple[Listener, int]:
-    options = server.options
-    handler = web.Server(partial(pipeline.handle, server), request_factory=_make_request, handler_cancellation=True)
+def _contention_profile(options: Options) -> ContentionProfile | None:
+    if options.contention_profiling and (options.profiling or options.debug_socket_path is not None):
+        return ContentionProfile()
+    return None
+
+
+async def _listen(
+    options: Options, pipeline: RequestHandler, stack: AsyncExitStack, context: ssl.SSLContext
+) -> tuple[Listener, int]:
+    handler = web.Server(pipeline.handle, request_factory=_make_request, handler_cancellation=True)
     streams = options.http2_max_streams_per_connection
     listener = Listener(handler, context, Terms(streams, options.goaway_chance) if streams > 0 else None)
     stack.push_async_callback(listener.close)
-    server.metrics.failed_handshakes = lambda: listener.failed_handshakes
     address = "" if options.bind_address in EVERYWHERE else options.bind_address
-    # Here an address and the wildcard share a port only when both say that they share the port.
+    # On Linux, an address and the wildcard share a port only if both are opened with SO_REUSEPORT.
     share = options.permit_port_sharing or options.permit_address_sharing
     return listener, listener.open(address, options.secure_port, share_port=share)
 
@@ -230,39 +337,8 @@ def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: 
     return ApiRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
 
 
-def _own_tokens(path: Path, node: str) -> Path:
-    """Return the file of the two tokens that this server made for the admin and the node."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    identities = [line.partition(",")[2] for line in lines]
-    wanted = ['admin,admin,"system:masters"', f'system:node:{node},node,"system:nodes"']
-    if identities != wanted:
-        admin = lines[0].partition(",")[0] if lines else secrets.token_urlsafe(32)
-        tokens = (admin, secrets.token_urlsafe(32))
-        text = "".join(f"{token},{identity}\n" for token, identity in zip(tokens, wanted, strict=True))
-        write_private(path, text.encode())
-    return path
-
-
-def _read_tokens(path: Path) -> tuple[str, str]:
-    admin, node = (line.partition(",")[0] for line in path.read_text().splitlines())
-    return admin, node
-
-
-def _write_kubeconfig(path: Path, url: str, authority: Path, user: str, token: str) -> None:
-    name = "nodeagent"
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": url, "certificate-authority": str(authority.absolute())}}],
-        "users": [{"name": user, "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
-        "current-context": name,
-    }
-    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
-
-
-def _write_ready(path: Path, running: Running) -> None:
-    authority = running.server.agents.client_authority
+def _write_ready(path: Path, running: RunningServer) -> None:
+    authority = running.client_ca_file
     body = {
         "url": running.url,
         "caFile": str(running.ca_file.absolute()),
@@ -275,8 +351,8 @@ def _write_ready(path: Path, running: Running) -> None:
     write_private(path, msgspec.json.encode(body))
 
 
-def _advertised(options: Options) -> str:
-    """Return the address that others are told: asked for, bound, or that of the interface that leads out."""
+def advertised_address(options: Options) -> str:
+    """Return the address for clients: the configured one, the bound one, or that of the default route's interface."""
     for address in (options.advertise_address, options.bind_address):
         if address not in EVERYWHERE:
             return address
@@ -285,7 +361,7 @@ def _advertised(options: Options) -> str:
     )
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((outside, 9))  # sends nothing
+            probe.connect((outside, 9))  # Sends no packet.
         except OSError:
             return "::1" if family == socket.AF_INET6 else "127.0.0.1"
         return str(probe.getsockname()[0])

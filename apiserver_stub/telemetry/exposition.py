@@ -91,3 +91,8 @@ class Page:
             value if (known := allowed.get((name, label))) is None or value in known else UNEXPECTED
             for label, value in zip(labels, values, strict=True)
         )
+
+
+def counts_of(counts: Mapping[str, int]) -> list[tuple[Labels, float]]:
+    """Return the samples of *counts* that are not zero, by their only label."""
+    return [((name,), count) for name, count in counts.items() if count]

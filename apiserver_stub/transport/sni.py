@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from apiserver_stub.options.tls import NamedPair
 from apiserver_stub.transport.reloading_files import ReloadingFiles
 from nodeagent.base.tls import TlsError, is_ip, names_of
 
 Build = Callable[[Path, Path], ssl.SSLContext]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPair:
+    """A certificate with its key, and the names it is for; without any they are taken from the certificate."""
+
+    certificate: Path
+    key: Path
+    names: tuple[str, ...] = ()
 
 
 class NamedCertificates(ReloadingFiles):

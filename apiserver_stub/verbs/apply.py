@@ -26,10 +26,10 @@ from apiserver_stub.verbs.writing import (
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.verbs.context import VerbContext
 
 
-async def apply(server: ApiServer, request: Request, resource: Resource) -> Reply:
+async def apply(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Apply the configuration in the body: 200 with the object, or 201 if it is created."""
     if not request.query.get("fieldManager"):
         text = "Required value: is required for apply patch"
@@ -56,17 +56,17 @@ async def apply(server: ApiServer, request: Request, resource: Resource) -> Repl
         metadata = merged["metadata"]
         if current is not None:
             _require_same_object(request, resource, metadata)
-            return await plan_update(server, request, resource, merged, current, patched=True, entries=entries)
+            return await plan_update(context, request, resource, merged, current, patched=True, entries=entries)
         if uid := metadata.get("uid"):
             text = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise conflict(resource.group, resource.plural, info.name, text)
         settle_namespace(request, resource, metadata)
         _require_same_object(request, resource, metadata)
         version_of(metadata)  # An invalid version is an error, a valid one is ignored.
-        return decide_create(server, request, resource, await prepare_new(server, request, resource, merged, entries))
+        return decide_create(context, request, resource, await prepare_new(context, request, resource, merged, entries))
 
     try:
-        record = await write(server.store, resource.storage, resource.key(info.namespace, info.name), plan)
+        record = await write(context.store, resource.storage, resource.key(info.namespace, info.name), plan)
     except DryRun as dry_run:
         return Reply(201 if created else 200, obj=dry_run.obj)
     return Reply(201 if created else 200, record=record)

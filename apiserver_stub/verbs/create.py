@@ -21,19 +21,19 @@ from apiserver_stub.verbs.writing import (
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.verbs.context import VerbContext
 
 _NAME_ATTEMPTS = 8
 
 
-async def create(server: ApiServer, request: Request, resource: Resource) -> Reply:
+async def create(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Store the object of the body and answer 201 with it."""
     check_options(request, "CreateOptions")
     obj = read_object(request, resource.kind, resource.api_version)
     metadata = obj["metadata"]
     settle_namespace(request, resource, metadata)
     generated = not metadata.get("name")
-    obj = await prepare_new(server, request, resource, obj)
+    obj = await prepare_new(context, request, resource, obj)
     metadata = obj["metadata"]
 
     versioned = sets_version(metadata) and not request.dry_run
@@ -43,13 +43,13 @@ async def create(server: ApiServer, request: Request, resource: Resource) -> Rep
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         if current is not None:
             raise already_exists(resource.group, resource.plural, metadata["name"])
-        return decide_create(server, request, resource, obj)
+        return decide_create(context, request, resource, obj)
 
     attempts_left = _NAME_ATTEMPTS if generated else 1
     while True:
         key = resource.key(metadata.get("namespace", ""), metadata["name"])
         try:
-            return Reply(201, record=await server.store.update(resource.storage, key, decide))
+            return Reply(201, record=await context.store.update(resource.storage, key, decide))
         except DryRun as dry_run:
             return Reply(201, obj=dry_run.obj)
         except ApiError as error:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from apiserver_stub.admission import Call
 from apiserver_stub.apimachinery import media, objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, conflict, details_of, not_found, success
@@ -15,6 +14,7 @@ from apiserver_stub.schema import shapes
 from apiserver_stub.schema.field_validation import Misfit, check
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs import lists
+from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.reserving import give_back
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.writing import DryRun, invalid_options
@@ -22,7 +22,7 @@ from apiserver_stub.verbs.writing import DryRun, invalid_options
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource, Strategy
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.verbs.context import VerbContext
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers by which an object waits until the garbage collector has seen to its dependents."""
@@ -31,7 +31,7 @@ _TOLD_OTHERWISE = ("dryRun", "orphanDependents")
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
-async def delete(server: ApiServer, request: Request, resource: Resource) -> Reply:
+async def delete(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Delete the object and answer with it or with a Status, as the kind has it.
 
     The code is 202 for who forbids to orphan its dependents and has to wait.
@@ -39,9 +39,9 @@ async def delete(server: ApiServer, request: Request, resource: Resource) -> Rep
     options = read_options(request)
     info = request.info
     key = resource.key(info.namespace, info.name)
-    await _admit(server, request, resource, key, info.name, options)
+    await _admit(context, request, resource, key, info.name, options)
     try:
-        _, removed = await remove(server, resource, key, info.name, options)
+        _, removed = await remove(context, resource, key, info.name, options)
     except DryRun as dry_run:
         removed = dry_run.obj
     stays = _stays(resource, removed)
@@ -53,20 +53,20 @@ async def delete(server: ApiServer, request: Request, resource: Resource) -> Rep
     return Reply(200, obj=success(details))
 
 
-async def delete_collection(server: ApiServer, request: Request, resource: Resource) -> Reply:
+async def delete_collection(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Delete what the selectors choose and answer with the list as it was before."""
     options = read_options(request)
-    await lists.catch_up(server, request, resource)
-    page = lists.select(server, request, resource)
+    await lists.catch_up(context, request, resource)
+    page = lists.select(context, request, resource)
     seconds = request.query.integer("timeoutSeconds")
     if not options["dryRun"]:
         async with asyncio.timeout(seconds or None):
-            await _remove_all(server, request, resource, page.records, options)
+            await _remove_all(context, request, resource, page.records, options)
     return Reply(200, page=page)
 
 
 async def _remove_all(
-    server: ApiServer, request: Request, resource: Resource, records: list[Record], options: Object
+    context: VerbContext, request: Request, resource: Resource, records: list[Record], options: Object
 ) -> None:
     left = iter(records)
 
@@ -74,31 +74,33 @@ async def _remove_all(
         for record in left:
             name = record.key.rpartition("/")[2]
             try:
-                await _admit(server, request, resource, record.key, name, options)
-                await remove(server, resource, record.key, name, options)
+                await _admit(context, request, resource, record.key, name, options)
+                await remove(context, resource, record.key, name, options)
             except ApiError as error:
                 if error.code != 404:
                     raise
 
-    workers = max(1, min(server.options.delete_collection_workers, len(records)))
+    workers = max(1, min(context.settings.delete_collection_workers, len(records)))
     results = await asyncio.gather(*(work() for _ in range(workers)), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result
 
 
-async def _admit(server: ApiServer, request: Request, resource: Resource, key: str, name: str, options: Object) -> None:
-    record = server.store.collection(resource.storage).get(key)
+async def _admit(
+    context: VerbContext, request: Request, resource: Resource, key: str, name: str, options: Object
+) -> None:
+    record = context.store.collection(resource.storage).get(key)
     old = resource.read(record) if record is not None else None
     given = {member: value for member, value in options.items() if value and member not in _TOLD_OTHERWISE}
     if options["dryRun"]:
         given["dryRun"] = ["All"]
-    call = Call("DELETE", request, resource, None, old, name, given, dry_run=options["dryRun"])
-    await server.admission.check(call)
+    call = AdmissionRequest("DELETE", request, resource, None, old, name, given, dry_run=options["dryRun"])
+    await context.admission.check(call)
 
 
 async def remove(
-    server: ApiServer, resource: Resource, key: str, name: str, options: Object
+    context: VerbContext, resource: Resource, key: str, name: str, options: Object
 ) -> tuple[Record | None, Object]:
     """Delete the object at *key* by the rules of its kind; returns its record and its last or lingering state.
 
@@ -120,7 +122,7 @@ async def remove(
         grace = _begin_grace(strategy, obj, options["gracePeriodSeconds"])
         if grace is None:
             return Keep()
-        _set_finalizers(server, resource, metadata, options)
+        _set_finalizers(context, resource, metadata, options)
         waits = bool(metadata.get("finalizers")) or strategy.lingers(obj)
         if waits and not grace and not strategy.graceful:
             _mark(metadata)
@@ -132,11 +134,11 @@ async def remove(
         if options["dryRun"]:
             raise DryRun(obj)
         data = objects.encode_for_store(obj)
-        return Remove(data) if gone else Put(data, server.ttl_of(resource))
+        return Remove(data) if gone else Put(data, context.ttl_of(resource))
 
-    record = await server.store.update(resource.storage, key, decide)
+    record = await context.store.update(resource.storage, key, decide)
     if gone and strategy.reserves:
-        await give_back(server.store, resource, outcome_object)
+        await give_back(context.store, resource, outcome_object)
     outcome_object["metadata"]["resourceVersion"] = str(record.revision)
     return record, outcome_object
 
@@ -182,9 +184,9 @@ def _count(metadata: Object) -> None:
         metadata["generation"] += 1
 
 
-def _set_finalizers(server: ApiServer, resource: Resource, metadata: Object, options: Object) -> None:
+def _set_finalizers(context: VerbContext, resource: Resource, metadata: Object, options: Object) -> None:
     """Set the finalizers of the garbage collector by the policy of a deletion, or by the finalizers themselves."""
-    if resource.ttl or not server.options.enable_garbage_collector:
+    if resource.ttl or not context.settings.collects_garbage:
         return
     before: list[str] = metadata.get("finalizers") or []
     wanted = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}.get(options["propagationPolicy"] or "")

@@ -11,13 +11,13 @@ from apiserver_stub.verbs.revisions import requested_version, too_large_version
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.verbs.context import VerbContext
 
 
-async def get(server: ApiServer, request: Request, resource: Resource) -> Reply:
+async def get(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Answer with the object; it is never older than the revision asked for, nor than the newest if none is."""
-    info, store = request.info, server.store
-    cached = server.options.caches(resource.plural, resource.group)
+    info, store = request.info, context.store
+    cached = context.settings.is_cached(resource.plural, resource.group)
     wanted = requested_version(asked := request.query.get("resourceVersion"), cached=cached)
     if wanted > store.revision_of(resource.storage) or not asked:
         await store.catch_up(resource.storage, wanted)

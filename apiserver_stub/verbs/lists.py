@@ -14,7 +14,7 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, expired, internal
 from apiserver_stub.storage import Compacted, Record
-from apiserver_stub.verbs.responses import Reply
+from apiserver_stub.verbs.responses import Page, Reply
 from apiserver_stub.verbs.revisions import requested_version, too_large_version
 from apiserver_stub.verbs.writing import invalid_options
 from nodeagent.base import gobase64, identity
@@ -29,7 +29,7 @@ from nodeagent.base.selectors import (
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.verbs.context import VerbContext
 
 _NUMBERS = 1 << 63
 """Store revisions are smaller."""
@@ -52,14 +52,6 @@ class _Token(msgspec.Struct):
 
 
 _decode_token = msgspec.json.Decoder(_Token).decode
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Records of one answer and the metadata of its list."""
-
-    records: list[Record]
-    metadata: Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +88,10 @@ class Selection:
         return self.name is None or key.rpartition("/")[2] == self.name
 
 
-async def list_objects(server: ApiServer, request: Request, resource: Resource) -> Reply:
+async def list_objects(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Answer with one page."""
-    await catch_up(server, request, resource)
-    return Reply(200, page=select(server, request, resource))
+    await catch_up(context, request, resource)
+    return Reply(200, page=select(context, request, resource))
 
 
 def selection(request: Request, resource: Resource) -> Selection:
@@ -134,7 +126,7 @@ def _unknown_field(resource: Resource, name: str) -> str:
     return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
-def select(server: ApiServer, request: Request, resource: Resource) -> Page:
+def select(context: VerbContext, request: Request, resource: Resource) -> Page:
     """Return the page that the query asks for, in key order.
 
     :raises ApiError: 400, 410, 422 or 504.
@@ -144,15 +136,17 @@ def select(server: ApiServer, request: Request, resource: Resource) -> Page:
     check_list_options(request)
     limit = max(0, query.integer("limit") or 0)
     query.integer("timeoutSeconds")  # answered at once, so that the time is only read
-    collection = server.store.collection(resource.storage)
+    collection = context.store.collection(resource.storage)
     single = chosen.name is not None and bool(chosen.namespace or not resource.namespaced)
     prefix = f"{chosen.namespace}/" if chosen.namespace else ""
-    newest = revision = server.store.revision_of(resource.storage)
+    newest = revision = context.store.revision_of(resource.storage)
     after, exact = "", False
     token = query.get("continue")
     asked = query.get("resourceVersion")
     match = query.get("resourceVersionMatch")
-    cached = server.options.caches(resource.plural, resource.group) and _served_by_cache(asked, match, limit, token)
+    cached = context.settings.is_cached(resource.plural, resource.group) and _served_by_cache(
+        asked, match, limit, token
+    )
     if asked == "0" and cached:
         limit = 0  # a cache has all of it at hand, and answers so
     if token:
@@ -191,12 +185,12 @@ def _served_by_cache(asked: str, match: str, limit: int, token: str) -> bool:
     return bool(asked) and not token and (not limit or asked == "0") and match in ("", "NotOlderThan")
 
 
-async def catch_up(server: ApiServer, request: Request, resource: Resource) -> None:
+async def catch_up(context: VerbContext, request: Request, resource: Resource) -> None:
     """Return when the store shows what *request* must not miss: the revision it names, or the newest of all."""
     asked = request.query.get("resourceVersion")
     wanted = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 20 else 0
-    if not asked or wanted > server.store.revision_of(resource.storage):
-        await server.store.catch_up(resource.storage, wanted)
+    if not asked or wanted > context.store.revision_of(resource.storage):
+        await context.store.catch_up(resource.storage, wanted)
 
 
 def check_list_options(request: Request) -> None:

@@ -32,7 +32,7 @@ from apiserver_stub.verbs.writing import (
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.verbs.context import VerbContext
 
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
@@ -40,12 +40,12 @@ _STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _OPERATION_MEMBERS = frozenset(["op", "path", "from", "value"])
 
 
-async def patch(server: ApiServer, request: Request, resource: Resource) -> Reply:
+async def patch(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Apply the patch of the body and answer 200 with the object; one that changes nothing writes nothing."""
     check_options(request, "PatchOptions")
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
     if media_type == APPLY_PATCH:
-        return await apply(server, request, resource)
+        return await apply(context, request, resource)
     if request.query.flag("force"):
         text = "Forbidden: may not be specified for non-apply patch"
         raise invalid_options("PatchOptions", [("FieldValueForbidden", text, "force")])
@@ -83,10 +83,10 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
             raise undetermined_name(info.name)
         if resource.namespaced and metadata.get("namespace", info.namespace) != info.namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-        return await plan_update(server, request, resource, new, current, patched=True)
+        return await plan_update(context, request, resource, new, current, patched=True)
 
     try:
-        record = await write(server.store, resource.storage, resource.key(info.namespace, info.name), plan)
+        record = await write(context.store, resource.storage, resource.key(info.namespace, info.name), plan)
     except DryRun as dry_run:
         return Reply(200, obj=dry_run.obj)
     return Reply(200, record=record)

@@ -17,21 +17,21 @@ from apiserver_stub.verbs.responses import Reply
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.verbs.context import VerbContext
 
 NOT_MADE = (ApiError, StoreRefused)
 """Errors after which a write was surely not made."""
 
 
 async def reserving(
-    verb: Callable[[ApiServer, Request, Resource], Awaitable[Reply]],
-    server: ApiServer,
+    verb: Callable[[VerbContext, Request, Resource], Awaitable[Reply]],
+    context: VerbContext,
     request: Request,
     resource: Resource,
 ) -> Reply:
     """Return what *verb* answers, and give back what is no longer had after it."""
     try:
-        reply = await verb(server, request, resource)
+        reply = await verb(context, request, resource)
     except NOT_MADE:
         await _release(request)
         raise
@@ -41,14 +41,14 @@ async def reserving(
 
 
 async def reserve(
-    server: ApiServer, request: Request, resource: Resource, new: Object | None, old: Object | None
+    context: VerbContext, request: Request, resource: Resource, new: Object | None, old: Object | None
 ) -> None:
     """Take what *new* is to have and complete it; what was taken for an earlier plan of the same write is given back.
 
     :raises ApiError: it is not to be had.
     """
     await _release(request)
-    request.reservation = await resource.strategy.reserve(server.store, new, old, dry_run=request.dry_run)
+    request.reservation = await resource.strategy.reserve(context.store, new, old, dry_run=request.dry_run)
 
 
 async def give_back(store: Store, resource: Resource, obj: Object) -> None:

@@ -1,4 +1,4 @@
-"""Answers: what a verb found, rendered in the format that the client negotiated."""
+"""Responses of verbs, and their rendering in the negotiated format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.storage import Record
-    from apiserver_stub.verbs.lists import Page
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Records of one response and the metadata of its list."""
+
+    records: list[Record]
+    metadata: Object
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,10 @@ from apiserver_stub.verbs.writing import (
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.verbs.context import VerbContext
 
 
-async def update(server: ApiServer, request: Request, resource: Resource) -> Reply:
+async def update(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Replace the object by the one in the body; answers 200, or 201 when it was created."""
     check_options(request, "UpdateOptions")
     info = request.info
@@ -50,7 +50,7 @@ async def update(server: ApiServer, request: Request, resource: Resource) -> Rep
         new = _own(obj)
         created = current is None
         if current is not None:
-            return await plan_update(server, request, resource, new, current)
+            return await plan_update(context, request, resource, new, current)
         if not resource.create_on_update or info.subresource not in ("", "status"):
             raise not_found(resource.group, resource.plural, info.name)
         if uid := new["metadata"].get("uid"):
@@ -58,10 +58,10 @@ async def update(server: ApiServer, request: Request, resource: Resource) -> Rep
             raise precondition_failed(request, resource, key, info.name, "UID", uid, "")
         version_of(new["metadata"])  # an invalid one is an error, a valid one is ignored
         settle_namespace(request, resource, new["metadata"])
-        return decide_create(server, request, resource, await prepare_new(server, request, resource, new))
+        return decide_create(context, request, resource, await prepare_new(context, request, resource, new))
 
     try:
-        record = await write(server.store, resource.storage, resource.key(info.namespace, info.name), plan)
+        record = await write(context.store, resource.storage, resource.key(info.namespace, info.name), plan)
     except DryRun as dry_run:
         return Reply(201 if created else 200, obj=dry_run.obj)
     return Reply(201 if created else 200, record=record)

@@ -23,8 +23,8 @@ from nodeagent.base import apiproto, identity
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
-    from apiserver_stub.server.state import ApiServer
     from apiserver_stub.storage import Collection
+    from apiserver_stub.verbs.context import VerbContext
 
 _BATCH = 200
 _SHARED_SECONDS = 1.0
@@ -36,20 +36,20 @@ _TOO_OLD = "The resourceVersion for the provided watch is too old."
 class Watch:
     """One watch: where it starts, what it selects, how it is written."""
 
-    def __init__(self, server: ApiServer, request: Request, resource: Resource) -> None:
+    def __init__(self, context: VerbContext, request: Request, resource: Resource) -> None:
         query = request.query
-        self._server, self._resource = server, resource
-        self._collection: Collection = server.store.collection(resource.storage)
+        self._context, self._resource = context, resource
+        self._collection: Collection = context.store.collection(resource.storage)
         self._selection: Selection = selection(request, resource)
         self._format: Format = request.format
         self._include = tables.include_object(query)
         self._bookmarks = query.flag("allowWatchBookmarks")
         self._initial: bool | None = query.flag("sendInitialEvents") if "sendInitialEvents" in query else None
-        _check_options(request, self._initial, lists=server.options.gates.enabled("WatchList"))
+        _check_options(request, self._initial, lists=context.settings.watch_lists)
         self._revision = requested_version(query.get("resourceVersion"), cached=True)  # with or without a cache
         query.integer("limit")  # no watch has one, so that it is only read
         seconds = query.integer("timeoutSeconds")
-        minimum = server.options.min_request_timeout_seconds
+        minimum = context.settings.min_watch_seconds
         self.seconds = float(seconds) if seconds else minimum * (1 + random.random())  # noqa: S311 - spread of load
         # All that happens until the first await, so no change falls between the listing and the log.
         self._columns_told = False
@@ -62,7 +62,7 @@ class Watch:
             try:
                 self._position = self._collection.position_after(self._revision)
             except Compacted as error:
-                cached = server.options.caches(resource.plural, resource.group)
+                cached = context.settings.is_cached(resource.plural, resource.group)
                 text = f"too old resource version: {self._revision} ({error.oldest})" if cached else _TOO_OLD
                 self._error = expired(text)
 
@@ -97,7 +97,7 @@ class Watch:
             yield self._bookmark(initial_end=True)
         end = time.monotonic() + self.seconds
         next_bookmark = time.monotonic() + _BOOKMARK_SECONDS
-        marked = self._server.store.revision_of(self._resource.storage)
+        marked = self._context.store.revision_of(self._resource.storage)
         with _Arrivals(self._collection) as arrivals:
             while (left := end - time.monotonic()) > 0:
                 try:
@@ -117,8 +117,8 @@ class Watch:
                     moment = min(next_bookmark, last_call if left > _BOOKMARK_BEFORE_END_SECONDS else end)
                 if not await arrivals.at(self._position, moment) and self._bookmarks:
                     next_bookmark = time.monotonic() + _BOOKMARK_SECONDS
-                    if self._server.store.revision_of(self._resource.storage) != marked:
-                        marked = self._server.store.revision_of(self._resource.storage)
+                    if self._context.store.revision_of(self._resource.storage) != marked:
+                        marked = self._context.store.revision_of(self._resource.storage)
                         yield self._bookmark()
 
     def _current(self) -> list[Record]:
@@ -183,7 +183,7 @@ class Watch:
 
     def _bookmark(self, *, initial_end: bool = False) -> bytes:
         metadata: dict[str, Any] = {
-            "resourceVersion": str(self._server.store.revision_of(self._resource.storage)),
+            "resourceVersion": str(self._context.store.revision_of(self._resource.storage)),
             "creationTimestamp": None,
         }
         if initial_end:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub.admission import Call
 from apiserver_stub.apimachinery import media, objects
 from apiserver_stub.apimachinery.go_format import type_name
 from apiserver_stub.apimachinery.objects import Object
@@ -18,6 +17,7 @@ from apiserver_stub.schema.stored_form import settle
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.validation.metadata import validate_field_manager, validate_metadata, validate_metadata_update
 from apiserver_stub.validation.names import path_problems
+from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.field_manager import put, track_create, track_update
 from apiserver_stub.verbs.reserving import reserve
 from apiserver_stub.verbs.revisions import version_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource, Strategy
     from apiserver_stub.schema.managed_fields import ManagedFieldsEntry
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.verbs.context import VerbContext
 
 _META = identity.current().group("meta")
 _LEFT_OUT_EMPTY = ("annotations", "finalizers", "labels", "ownerReferences")
@@ -167,7 +167,7 @@ def settle_namespace(request: Request, resource: Resource, metadata: Object) -> 
 
 
 async def prepare_new(
-    server: ApiServer,
+    context: VerbContext,
     request: Request,
     resource: Resource,
     obj: Object,
@@ -192,8 +192,8 @@ async def prepare_new(
         track_create(request, resource, obj)
     else:
         put(obj, entries)
-    call = Call("CREATE", request, resource, obj, name=metadata.get("name") or "", dry_run=request.dry_run)
-    await server.admission.admit(call)
+    call = AdmissionRequest("CREATE", request, resource, obj, name=metadata.get("name") or "", dry_run=request.dry_run)
+    await context.admission.admit(call)
     settle(obj, shapes.of(resource.api_version, resource.kind))
     metadata = obj["metadata"]
     _drop_repeated_owners(request, metadata, " after mutating admission happens")
@@ -201,7 +201,7 @@ async def prepare_new(
     if strategy.counted:
         metadata["generation"] = 1
     if strategy.reserves:
-        await reserve(server, request, resource, obj, None)
+        await reserve(context, request, resource, obj, None)
     rule = resource.name_rule(obj)
     causes = strategy.validate(obj)
     if not causes or strategy.validates_metadata:
@@ -214,7 +214,7 @@ async def prepare_new(
         )
     request.warnings += strategy.warnings(obj, None)
     strategy.canonicalize(obj)
-    await server.admission.validate(call)
+    await context.admission.validate(call)
     return obj
 
 
@@ -257,18 +257,18 @@ def generate_name(metadata: Object) -> str:
     return name
 
 
-def decide_create(server: ApiServer, request: Request, resource: Resource, obj: Object) -> Outcome:
+def decide_create(context: VerbContext, request: Request, resource: Resource, obj: Object) -> Outcome:
     """Return the write that stores the new *obj*.
 
     :raises DryRun: the request only asks what would happen.
     """
     if request.dry_run:
         raise DryRun(obj)
-    return Put(objects.encode_for_store(obj), server.ttl_of(resource))
+    return Put(objects.encode_for_store(obj), context.ttl_of(resource))
 
 
 async def plan_update(
-    server: ApiServer,
+    context: VerbContext,
     request: Request,
     resource: Resource,
     new: Object,
@@ -315,8 +315,8 @@ async def plan_update(
         track_update(request, resource, new, old)
     else:
         put(new, entries)
-    call = Call("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
-    await server.admission.admit(call)
+    call = AdmissionRequest("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
+    await context.admission.admit(call)
     settle(new, shapes.of(resource.api_version, resource.kind))
     _drop_repeated_owners(request, new["metadata"], " after mutating admission happens")
     owners = new["metadata"].get("managedFields")
@@ -329,7 +329,7 @@ async def plan_update(
     if strategy.reserves:
         goes = finished(strategy, new, old)
         if goes or not info.subresource:
-            await reserve(server, request, resource, None if goes else new, old)
+            await reserve(context, request, resource, None if goes else new, old)
     rules = resource.subresource_rules if info.subresource else resource.metadata_rules
     causes = validate_metadata_update(new["metadata"], before, resource.name_rule(new), rules)
     causes += strategy.validate_update(new, old, info.subresource)
@@ -338,17 +338,17 @@ async def plan_update(
     if not info.subresource:
         request.warnings += strategy.warnings(new, old)
     strategy.canonicalize(new)
-    await server.admission.validate(call)
+    await context.admission.validate(call)
     new["metadata"]["resourceVersion"] = before["resourceVersion"]
     _restore_times(new, old)
     if request.dry_run:
         raise DryRun(new)
     if new == old:
-        return Keep(server.ttl_of(resource))
+        return Keep(context.ttl_of(resource))
     data = objects.encode_for_store(new)
     if finished(strategy, new, old):
         return Remove(data)
-    return Put(data, server.ttl_of(resource))
+    return Put(data, context.ttl_of(resource))
 
 
 def _restore_times(new: Object, old: Object) -> None:

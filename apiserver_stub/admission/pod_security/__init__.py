@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, unknown_members
 from apiserver_stub.admission.pod_security.levels import (
     LATEST,
@@ -22,6 +22,7 @@ from apiserver_stub.admission.pod_security.levels import (
 from apiserver_stub.admission.reading import Reader, containers, labels_of
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import invalid
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 
 _SHAPE = {
@@ -55,13 +56,13 @@ class PodSecurity(AdmissionPlugin):
         self._classes = frozenset(exempt.get("runtimeClasses") or ())
         self._namespaces = frozenset(exempt.get("namespaces") or ())
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         if call.resource.plural == "namespaces":
             self._check_namespace(call)
         elif not self._is_exempt(call):
             self._check_pod(call)
 
-    def _is_exempt(self, call: Call) -> bool:
+    def _is_exempt(self, call: AdmissionRequest) -> bool:
         annotations = call.request.annotations
         for word, exempt in (
             ("namespace", call.namespace in self._namespaces),
@@ -73,7 +74,7 @@ class PodSecurity(AdmissionPlugin):
                 return True
         return call.operation == "UPDATE" and _images(call.obj) == _images(call.old or {})
 
-    def _check_pod(self, call: Call) -> None:
+    def _check_pod(self, call: AdmissionRequest) -> None:
         policy, causes = read_policy(labels_of(self._reader.namespace(call.namespace)), self._defaults)
         annotations = call.request.annotations
         if causes:
@@ -91,7 +92,7 @@ class PodSecurity(AdmissionPlugin):
         if problem := problems[warned]:
             call.request.warnings.append(f'would violate PodSecurity "{warned}": {problem}')
 
-    def _check_namespace(self, call: Call) -> None:
+    def _check_namespace(self, call: AdmissionRequest) -> None:
         new = labels_of(call.obj)
         policy, causes = read_policy(new, self._defaults)
         before, known = read_policy(labels_of(call.old or {}), self._defaults)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from apiserver_stub.admission import AdmissionPlugin, Call, Operation
+from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission import amounts as sums
 from apiserver_stub.admission.amounts import Amounts
 from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, unknown_members
@@ -15,6 +15,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.storage import Outcome, Put, Record
+from apiserver_stub.verbs.admission import AdmissionRequest, Operation
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
 
@@ -64,7 +65,7 @@ class ResourceQuota(AdmissionPlugin):
             return False
         return operation == "CREATE" or (operation == "UPDATE" and label in (SERVICES, CLAIMS))
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         label = qualified(call.resource.plural, call.resource.group)
         limited = self._limited.get(label)
         quotas = self._ledger.quotas(call.namespace)
@@ -95,7 +96,7 @@ class ResourceQuota(AdmissionPlugin):
             in_scope(label, obj, expression) for expression in scopes(quota)
         )
 
-    async def _charge(self, call: Call, quota: Object, wanted: Amounts) -> None:
+    async def _charge(self, call: AdmissionRequest, quota: Object, wanted: Amounts) -> None:
         name = quota["metadata"]["name"]
         amounts, reserved = dict(wanted), False
 
@@ -115,7 +116,7 @@ class ResourceQuota(AdmissionPlugin):
         except LookupError:
             return  # deleted meanwhile: no limit any more
 
-    def _charged(self, call: Call, quota: Object, wanted: Amounts) -> Object:
+    def _charged(self, call: AdmissionRequest, quota: Object, wanted: Amounts) -> Object:
         """Return *quota* with *wanted* counted in.
 
         :raises ApiError: 403, that is more than there is.
@@ -138,7 +139,7 @@ class ResourceQuota(AdmissionPlugin):
         return {**quota, "status": {"hard": _hard(quota), "used": sums.write(used)}}
 
     def _check_covered(
-        self, call: Call, label: str, wanted: Amounts, quotas: list[Object], matching: list[Object]
+        self, call: AdmissionRequest, label: str, wanted: Amounts, quotas: list[Object], matching: list[Object]
     ) -> None:
         """Refuse the use of what the configuration lets be used only under a quota."""
         covered = {name for quota in matching for name in _hard(quota)}

@@ -42,7 +42,7 @@ class Ledger:
         self._reserved: dict[tuple[str, str], list[Amounts]] = {}
         self._tracked: dict[str, Resource] = {}
         for resource in registry:
-            stored = resource.namespaced and "create" in resource.verbs and not resource.action
+            stored = resource.namespaced and "create" in resource.verbs and "list" in resource.verbs
             if stored and resource.plural not in _IGNORED:
                 self._tracked.setdefault(qualified(resource.plural, resource.group), resource)
 

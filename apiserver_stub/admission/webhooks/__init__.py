@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver_stub.admission import AdmissionPlugin, Call, Operation, own_copy
+from apiserver_stub.admission import AdmissionPlugin, own_copy
 from apiserver_stub.admission.reading import Reader
 from apiserver_stub.admission.webhooks.client import WebhookClient
 from apiserver_stub.admission.webhooks.matching import (
@@ -28,6 +28,7 @@ from apiserver_stub.cel.admission import AdmissionExpression
 from apiserver_stub.cel.authorization import Authorizer, Decide, authorizer_value
 from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.schema.field_validation import Misfit
+from apiserver_stub.verbs.admission import AdmissionRequest, Operation
 from apiserver_stub.verbs.writing import check_types
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base import identity
@@ -74,7 +75,7 @@ class _Webhooks(AdmissionPlugin):
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
         return not never_asked(resource)
 
-    async def matching(self, call: Call) -> list[tuple[Hook, Resource]]:
+    async def matching(self, call: AdmissionRequest) -> list[tuple[Hook, Resource]]:
         """Return the webhooks to call, and the version in which each receives the request.
 
         :raises ApiError: a condition has no value and the webhook must not be skipped.
@@ -94,7 +95,7 @@ class _Webhooks(AdmissionPlugin):
                 raise failure
             return found
 
-    def _matching(self, call: Call) -> Iterator[tuple[Hook, Resource]]:
+    def _matching(self, call: AdmissionRequest) -> Iterator[tuple[Hook, Resource]]:
         hooks = self._current()
         if not hooks:
             return
@@ -107,7 +108,9 @@ class _Webhooks(AdmissionPlugin):
             if object_matches(hook.objects, call) and self._conditions_hold(hook, call, seen_as):
                 yield hook, seen_as
 
-    async def ask(self, call: Call, hook: Hook, seen_as: Resource, *, may_patch: bool) -> AdmissionResponse | None:
+    async def ask(
+        self, call: AdmissionRequest, hook: Hook, seen_as: Resource, *, may_patch: bool
+    ) -> AdmissionResponse | None:
         """Return what *hook* says, ``None`` when it cannot be asked and may be passed by.
 
         :raises ApiError: it refuses, or cannot be asked and must be.
@@ -130,13 +133,13 @@ class _Webhooks(AdmissionPlugin):
             raise denial(hook.name, answer.status)
         return answer
 
-    def _failed(self, hook: Hook, call: Call, problem: str) -> None:
+    def _failed(self, hook: Hook, call: AdmissionRequest, problem: str) -> None:
         text = f'failed calling webhook "{hook.name}": {problem}'
         _log.warning("Webhook failed", extra={"webhook": hook.name, "err": problem})
         if hook.spec.get("failurePolicy") != "Ignore":
             raise internal(text)
 
-    def _conditions_hold(self, hook: Hook, call: Call, seen_as: Resource) -> bool:
+    def _conditions_hold(self, hook: Hook, call: AdmissionRequest, seen_as: Resource) -> bool:
         if not hook.conditions:
             return True
         data = condition_data(call, seen_as)
@@ -161,7 +164,7 @@ class MutatingAdmissionWebhook(_Webhooks):
     name = "MutatingAdmissionWebhook"
     plural = "mutatingwebhookconfigurations"
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         if not self._current():
             return
         for index, (hook, seen_as) in enumerate(await self.matching(call)):
@@ -180,7 +183,7 @@ class MutatingAdmissionWebhook(_Webhooks):
             turn = 1 if call.reinvoking else 0
             call.request.annotations[f"{_MUTATION}/round_{turn}_index_{index}"] = objects.encode(note).decode()
 
-    def _apply(self, call: Call, hook: Hook, seen_as: Resource, answer: AdmissionResponse) -> bool:
+    def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, answer: AdmissionResponse) -> bool:
         new = call.obj
         before = objects.encode(new)
         try:
@@ -206,7 +209,7 @@ class ValidatingAdmissionWebhook(_Webhooks):
     name = "ValidatingAdmissionWebhook"
     plural = "validatingwebhookconfigurations"
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         if not self._current():
             return
         matching = await self.matching(call)
@@ -216,12 +219,12 @@ class ValidatingAdmissionWebhook(_Webhooks):
             if isinstance(result, BaseException):
                 raise result
 
-    def _failed(self, hook: Hook, call: Call, problem: str) -> None:
+    def _failed(self, hook: Hook, call: AdmissionRequest, problem: str) -> None:
         super()._failed(hook, call, problem)
         call.request.annotations[f"{_FAILED_OPEN}/{hook.name}"] = hook.name
 
 
-def condition_data(call: Call, seen_as: Resource) -> dict[str, Any]:
+def condition_data(call: AdmissionRequest, seen_as: Resource) -> dict[str, Any]:
     """Return the variables of conditions."""
     new, old = _in_version(call.new, seen_as), _in_version(call.old, seen_as)
     request = request_body(call, seen_as, VERSIONS[0], None, None)["request"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from apiserver_stub.admission import Call
 from apiserver_stub.admission.reading import labels_of
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.kinds.registry import Registry, Resource
+from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 from nodeagent.base.selectors import LabelSelector, Requirement
 
@@ -40,7 +40,9 @@ def read_selector(selector: Mapping[str, Any] | None) -> LabelSelector:
     return LabelSelector(tuple(found))
 
 
-def matched_as(rules: Iterable[Object], match_policy: str, call: Call, registry: Registry) -> Resource | None:
+def matched_as(
+    rules: Iterable[Object], match_policy: str, call: AdmissionRequest, registry: Registry
+) -> Resource | None:
     """Return the resource as which *rules* match the request, ``None`` when they do not.
 
     With policy ``Equivalent`` that may be another version of the same objects.
@@ -56,21 +58,21 @@ def matched_as(rules: Iterable[Object], match_policy: str, call: Call, registry:
     return None
 
 
-def namespace_matches(selector: LabelSelector, call: Call, namespace: Object) -> bool:
+def namespace_matches(selector: LabelSelector, call: AdmissionRequest, namespace: Object) -> bool:
     """Return whether the namespace of the request is chosen; what is in none always is."""
     if (call.resource.group, call.resource.plural) == ("", "namespaces"):
         return selector.matches(labels_of(call.obj or call.old or {}))
     return not call.resource.namespaced or selector.matches(labels_of(namespace))
 
 
-def object_matches(selector: LabelSelector, call: Call) -> bool:
+def object_matches(selector: LabelSelector, call: AdmissionRequest) -> bool:
     """Return whether the object is chosen, as it was or as it will be."""
     if not selector:
         return True
     return any(selector.matches(labels_of(obj)) for obj in (call.new, call.old) if obj is not None)
 
 
-def _rule_matches(rule: Object, call: Call, resource: Resource) -> bool:
+def _rule_matches(rule: Object, call: AdmissionRequest, resource: Resource) -> bool:
     scope = rule.get("scope") or "*"
     in_namespace = resource.namespaced
     return (

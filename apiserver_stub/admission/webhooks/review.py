@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from apiserver_stub.admission import Call
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.registry import Resource
+from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base import gobase64, identity
 
@@ -32,7 +32,9 @@ class AdmissionResponse:
     warnings: list[str] = field(default_factory=list)
 
 
-def request_body(call: Call, resource: Resource, version: str, new: Object | None, old: Object | None) -> Object:
+def request_body(
+    call: AdmissionRequest, resource: Resource, version: str, new: Object | None, old: Object | None
+) -> Object:
     """Return the review of *call*, whose objects are *new* and *old* in the version of *resource*."""
     user = call.request.user
     request: Object = {
@@ -109,7 +111,7 @@ def denial(webhook: str, status: Object) -> ApiError:
     return ApiError(code, str(status.get("reason") or ""), text, details if isinstance(details, dict) else None)
 
 
-def _kind(call: Call, resource: Resource) -> Object:
+def _kind(call: AdmissionRequest, resource: Resource) -> Object:
     subresource = resource.subresource(call.subresource) if call.subresource else None
     if subresource is None or not subresource.kind:
         return {"group": resource.group, "version": resource.version, "kind": resource.kind}
@@ -121,7 +123,7 @@ def _plural(resource: Resource) -> Object:
     return {"group": resource.group, "version": resource.version, "resource": resource.plural}
 
 
-def _options(call: Call) -> Object | None:
+def _options(call: AdmissionRequest) -> Object | None:
     kind = _OPTIONS.get(call.operation)
     if kind is None:
         return None

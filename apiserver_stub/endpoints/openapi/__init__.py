@@ -1,4 +1,4 @@
-"""OpenAPI of what is served: version 3 by group version, version 2 as a whole. Built when first asked for."""
+"""OpenAPI documents of the served resources: version 3 by group version, version 2 as a whole."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ import time
 from collections.abc import Iterator
 from email.utils import formatdate
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from apiserver_stub.apimachinery import media, objects
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.endpoints.discovery import GIT_VERSION
+from apiserver_stub.apimachinery.version import GIT_VERSION
 from apiserver_stub.endpoints.openapi.schemas import Schemas
 from apiserver_stub.verbs.responses import Reply
 
 if TYPE_CHECKING:
+    from apiserver_stub.aggregation.remotes import Remotes
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Registry, Resource, Subresource
-    from apiserver_stub.server.state import ApiServer
 
 V2, V3 = "/openapi/v2", "/openapi/v3"
 _METHODS = {
@@ -84,62 +83,68 @@ _V2_TYPES = {
 """What is asked for → what is answered."""
 _KEPT_SECONDS = 365 * 24 * 3600
 """How long clients may keep what they asked for by its hash, as it never changes."""
-_documents: WeakKeyDictionary[Registry, dict[str, bytes]] = WeakKeyDictionary()
-_protobuf: WeakKeyDictionary[Registry, bytes] = WeakKeyDictionary()
 
 
-async def answer(server: ApiServer, request: Request) -> Reply | None:
-    """Answer an OpenAPI path, ``None`` for any other."""
-    path, registry = request.info.path, server.registry
-    if path not in (V2, V3) and not path.startswith(V3 + "/"):
-        return None
-    known = _documents.get(registry)
-    if known is None:
-        known = await asyncio.to_thread(_build, registry)
-        _documents[registry] = known
-    if path == V3:
-        index = {name: {"serverRelativeURL": f"{V3}/{name}?hash={_hash(body)}"} for name, body in known.items() if name}
-        index |= {
-            f"apis/{group}/{version}": {"serverRelativeURL": found.openapi_url}
-            for (group, version), found in server.remotes.discovered.items()
-            if found.openapi_url
-        }
-        return Reply(200, body=objects.encode({"paths": index}), content_type="text/plain; charset=utf-8")
-    content_type = _v2_type(request.headers.get("Accept", "")) if path == V2 else media.JSON
-    if not content_type:
-        return Reply(406, body=b"")
-    body = known.get("" if path == V2 else path.removeprefix(V3 + "/"))
-    if body is None:
-        return None
-    tag = f'"{_hash(body)}"'
-    headers = {"Etag": tag, "Vary": "Accept"}
-    if asked := request.query.get("hash"):
-        if asked != _hash(body):
-            location = f"{path}?hash={_hash(body)}"
-            return Reply(301, body=b"", headers={"Location": location})
-        headers["Cache-Control"] = "public, immutable"
-        headers["Expires"] = formatdate(time.time() + _KEPT_SECONDS, usegmt=True)
-    if request.headers.get("If-None-Match") == tag:
-        return Reply(304, body=b"", content_type=content_type, headers=headers)
-    if content_type == _PROTOBUF:
-        body = await _in_protobuf(registry, body)
-    return Reply(200, body=body, content_type=content_type, headers=headers)
+class OpenApi:
+    """OpenAPI documents of the served resources, built on the first request."""
+
+    read_only = False
+
+    def __init__(self, registry: Registry, remotes: Remotes) -> None:
+        self._registry, self._remotes = registry, remotes
+        self._documents: dict[str, bytes] | None = None
+        self._protobuf: bytes | None = None
+
+    async def respond(self, request: Request) -> Reply | None:
+        """Return the document at an OpenAPI path, ``None`` for other paths."""
+        path, registry = request.info.path, self._registry
+        if path not in (V2, V3) and not path.startswith(V3 + "/"):
+            return None
+        if self._documents is None:
+            self._documents = await asyncio.to_thread(_build, registry)
+        known = self._documents
+        if path == V3:
+            index = {
+                name: {"serverRelativeURL": f"{V3}/{name}?hash={_hash(body)}"} for name, body in known.items() if name
+            }
+            index |= {
+                f"apis/{group}/{version}": {"serverRelativeURL": found.openapi_url}
+                for (group, version), found in self._remotes.discovered.items()
+                if found.openapi_url
+            }
+            return Reply(200, body=objects.encode({"paths": index}), content_type="text/plain; charset=utf-8")
+        content_type = _v2_type(request.headers.get("Accept", "")) if path == V2 else media.JSON
+        if not content_type:
+            return Reply(406, body=b"")
+        body = known.get("" if path == V2 else path.removeprefix(V3 + "/"))
+        if body is None:
+            return None
+        tag = f'"{_hash(body)}"'
+        headers = {"Etag": tag, "Vary": "Accept"}
+        if asked := request.query.get("hash"):
+            if asked != _hash(body):
+                location = f"{path}?hash={_hash(body)}"
+                return Reply(301, body=b"", headers={"Location": location})
+            headers["Cache-Control"] = "public, immutable"
+            headers["Expires"] = formatdate(time.time() + _KEPT_SECONDS, usegmt=True)
+        if request.headers.get("If-None-Match") == tag:
+            return Reply(304, body=b"", content_type=content_type, headers=headers)
+        if content_type == _PROTOBUF:
+            body = await self._in_protobuf(body)
+        return Reply(200, body=body, content_type=content_type, headers=headers)
+
+    async def _in_protobuf(self, document: bytes) -> bytes:
+        if self._protobuf is None:
+            from apiserver_stub.endpoints.openapi import protobuf  # Only older clients request it.
+
+            self._protobuf = await asyncio.to_thread(lambda: protobuf.encode(objects.decode(document)))
+        return self._protobuf
 
 
 def _v2_type(accept: str) -> str:
     """Return the media type of the answer to who accepts *accept*, empty when none fits."""
     kinds = (kind for kind, _ in media.clauses(accept or "*/*"))
     return next((_V2_TYPES[kind] for kind in kinds if kind in _V2_TYPES), "")
-
-
-async def _in_protobuf(registry: Registry, document: bytes) -> bytes:
-    known = _protobuf.get(registry)
-    if known is None:
-        from apiserver_stub.endpoints.openapi import protobuf  # only older clients ask for it
-
-        known = await asyncio.to_thread(lambda: protobuf.encode(objects.decode(document)))
-        _protobuf[registry] = known
-    return known
 
 
 def _hash(body: bytes) -> str:

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from apiserver_stub.audit.policy import AuditError
-from apiserver_stub.server.startup import Running
+from apiserver_stub.server.startup import RunningServer
 
 from .in_process import start
 
@@ -36,7 +36,7 @@ def policy(path: Path, *rules: dict[str, Any], **more: Any) -> str:
 class Caller:
     """Administrator's client of a running server."""
 
-    def __init__(self, running: Running, session: aiohttp.ClientSession, tls: ssl.SSLContext) -> None:
+    def __init__(self, running: RunningServer, session: aiohttp.ClientSession, tls: ssl.SSLContext) -> None:
         self.running, self._session, self._tls = running, session, tls
 
     async def __call__(self, method: str, path: str, **more: Any) -> tuple[int, str, Any]:
@@ -315,7 +315,7 @@ async def test_webhook_is_retried_up_to_five_attempts(tmp_path: Path) -> None:
             assert len(receiver.requests) == 5
             receiver.codes = [500] * 5
             await call("GET", "/version")
-            await until(lambda: call.running.server.audit is not None and call.running.server.audit.errors["webhook"])
+            await until(lambda: call.running.audit is not None and call.running.audit.errors["webhook"])
             metrics = (await call("GET", "/metrics"))[2].decode()
     assert len(receiver.requests) == 10
     assert 'apiserver_audit_error_total{plugin="webhook"} 1' in metrics

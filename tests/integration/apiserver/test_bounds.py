@@ -30,7 +30,7 @@ MIB = 1 << 20
 class Site:
     """Server in the test process, an administrator's client, and raw connections."""
 
-    def __init__(self, running: startup.Running, session: aiohttp.ClientSession) -> None:
+    def __init__(self, running: startup.RunningServer, session: aiohttp.ClientSession) -> None:
         self.running, self.session = running, session
         self.tls = ssl.create_default_context(cafile=str(running.ca_file))
         parts = urlsplit(running.url)
@@ -264,7 +264,7 @@ async def test_stalled_watcher_does_not_delay_others(site: Site) -> None:
         writer.transport.pause_reading()
         writer.write(site.head("GET", f"{MAPS}?watch=1&resourceVersion=0") + b"\r\n")
         watches = [asyncio.create_task(_watch(site, changes)) for _ in range(100)]
-        while site.running.server.metrics.watches < 101:
+        while site.running.metrics.watches < 101:
             await asyncio.sleep(0.01)
         for number in range(changes):
             await site.ok("POST", MAPS, {"metadata": {"name": f"w{number}"}, "data": {"k": padding}})

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.storage import factory as module
+from apiserver_stub.server import storage as module
 from nodeagent.testing.apiserver import usual_options
 
 from .etcd import running_etcd, serving

@@ -382,7 +382,7 @@ async def test_compacted_revision_causes_a_new_list(etcd: Etcd, tmp_path: Path) 
     async with contextlib.aclosing(proxy), serving(tmp_path / "a", *path) as client:
         made = await ok(client, "POST", MAPS, a_map("kept", k="v"))
         await ok(client, "POST", MAPS, a_map("gone"))
-        store = client.running.server.store
+        store = client.running.store
         before, position = store.revision, store.collection("core/configmaps").end
         await proxy.aclose()
         async with serving(tmp_path / "b", *on(etcd, "/away")) as other:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from apiserver_stub.server.startup import Running
+from apiserver_stub.server.startup import RunningServer
 
 from .conftest import Api, Server
 from .in_process import start
@@ -49,7 +49,7 @@ def test_health_has_named_checks(server: Server, path: str) -> None:
 async def test_an_unfinished_start_is_alive_within_its_grace(tmp_path: Path, grace: str, code: int) -> None:
     running = await start(tmp_path / "data", f"--livez-grace-period={grace}")
     try:
-        running.server.ready = False
+        running.lifecycle.ready = False
         assert await status(running, "/livez") == code
         assert await status(running, "/healthz") == 500
         assert await status(running, "/readyz") == 500
@@ -57,7 +57,7 @@ async def test_an_unfinished_start_is_alive_within_its_grace(tmp_path: Path, gra
         await running.stop()
 
 
-async def status(running: Running, path: str) -> int:
+async def status(running: RunningServer, path: str) -> int:
     context = ssl.create_default_context(cafile=str(running.ca_file))
     async with aiohttp.ClientSession() as client, client.get(f"{running.url}{path}", ssl=context) as response:
         return response.status

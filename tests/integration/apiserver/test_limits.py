@@ -27,7 +27,7 @@ TOO_MANY = b"Too many requests, please try again later.\n"
 
 
 class Client:
-    def __init__(self, running: startup.Running, session: aiohttp.ClientSession, token: str) -> None:
+    def __init__(self, running: startup.RunningServer, session: aiohttp.ClientSession, token: str) -> None:
         self.running, self._session, self._token = running, session, token
         self._tls = ssl.create_default_context(cafile=str(running.ca_file))
 
@@ -64,9 +64,9 @@ async def serving(data: Path, *arguments: str) -> AsyncIterator[tuple[Client, Cl
 class Slow:
     """Makes writes wait until they are let go."""
 
-    def __init__(self, running: startup.Running) -> None:
+    def __init__(self, running: startup.RunningServer) -> None:
         self.go, self.under_way, self.most = asyncio.Event(), 0, 0
-        store = running.server.store
+        store = running.store
         real = store.update
 
         async def update(*arguments: Any) -> Any:
@@ -149,7 +149,7 @@ async def test_with_fairness_requests_wait_for_a_seat(tmp_path: Path) -> None:
         slow = Slow(admin.running)
         tasks = [asyncio.create_task(alice("POST", MAPS, json=a_map(f"m-{number}"))) for number in range(5)]
         await until(lambda: slow.under_way == 1)
-        await until(lambda: admin.running.server.fairness.levels["global-default"].waiting == 4)  # type: ignore[union-attr]
+        await until(lambda: admin.running.limits.flow_control.levels["global-default"].waiting == 4)  # type: ignore[union-attr]
         exempt = asyncio.create_task(admin("POST", MAPS, json=a_map("mine")))
         await until(lambda: slow.under_way == 2)
         slow.go.set()
@@ -176,7 +176,7 @@ async def test_with_fairness_bodies_wait_with_their_clients(tmp_path: Path) -> N
         await until(lambda: slow.under_way == 1)
         data = aiohttp.payload.AsyncIterablePayload(body(), content_type="application/json")
         second = asyncio.create_task(alice("POST", MAPS, data=data, expect100=True))
-        await until(lambda: admin.running.server.fairness.levels["global-default"].waiting == 1)  # type: ignore[union-attr]
+        await until(lambda: admin.running.limits.flow_control.levels["global-default"].waiting == 1)  # type: ignore[union-attr]
         assert not begun.is_set()
         slow.go.set()
         assert ((await first)[0], (await second)[0]) == (201, 201)
@@ -266,21 +266,13 @@ async def test_a_long_answer_goes_no_faster_than_it_may(tmp_path: Path, rate: in
 
 @pytest.mark.row("opt.shutdown-watch-termination-grace-period")
 @pytest.mark.parametrize(("grace", "clean"), [("10s", True), ("0s", False)])
-async def test_watches_get_their_grace_at_a_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grace: str, clean: bool
-) -> None:
+async def test_watches_get_their_grace_at_a_stop(tmp_path: Path, grace: str, clean: bool) -> None:
     running = await start(tmp_path / "data", f"--shutdown-watch-termination-grace-period={grace}")
     left: list[int] = []
-    real = running.server.end_watches
-
-    async def end_watches() -> None:
-        await real()
-        left.append(running.server.metrics.watches)
-
-    monkeypatch.setattr(running.server, "end_watches", end_watches)
+    running.resources.callback(lambda: left.append(running.metrics.watches))  # Runs when the watches have ended.
     async with aiohttp.ClientSession() as session:
         watch = asyncio.create_task(Client(running, session, running.token)("GET", f"{MAPS}?watch=1"))
-        await until(lambda: running.server.metrics.watches == 1)
+        await until(lambda: running.metrics.watches == 1)
         await running.stop()
         result = (await asyncio.gather(watch, return_exceptions=True))[0]
     assert left == [0 if clean else 1]
@@ -396,7 +388,7 @@ async def test_requests_are_counted_under_the_names_of_the_field(tmp_path: Path)
         await alice("GET", MAPS)
         await admin("GET", "/api/v1/nonsense")
         watch = asyncio.create_task(admin("GET", f"{MAPS}?watch=1"))
-        await until(lambda: admin.running.server.metrics.watches == 1)
+        await until(lambda: admin.running.metrics.watches == 1)
         text = await admin.metrics()
         watch.cancel()
     what = 'verb="POST",group="",version="v1",resource="configmaps",subresource="",scope="resource"'

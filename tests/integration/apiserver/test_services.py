@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from apiserver_stub.controllers import own_service
+from apiserver_stub.controllers import kubernetes_service
 
 from .conftest import Api, Server
 from .in_process import start
@@ -110,7 +110,7 @@ def test_endpoints_are_kept_as_asked(server: Server, kind: str) -> None:
 
 
 async def test_what_was_deleted_of_the_own_service_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_service, "_RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(kubernetes_service, "_RENEW_SECONDS", 0.05)
     running = await start(tmp_path / "data")
     context = ssl.create_default_context(cafile=str(running.ca_file))
     headers = {"Authorization": f"Bearer {running.token}"}

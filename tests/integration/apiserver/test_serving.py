@@ -20,7 +20,7 @@ from cryptography import x509
 from apiserver_stub import __main__ as program
 from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.server import startup
-from apiserver_stub.server.startup import Running
+from apiserver_stub.server.startup import RunningServer
 from nodeagent.base.tls import KeyPair, TlsError, generate_ca, issue
 from nodeagent.testing.apiserver import usual_options
 
@@ -33,7 +33,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-async def ask(running: Running, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+async def ask(running: RunningServer, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
     """Return code, headers and body of a call by the admin."""
     context = ssl.create_default_context(cafile=str(running.ca_file))
     given = {"Authorization": f"Bearer {running.token}"} | {key.replace("_", "-"): headers[key] for key in headers}
@@ -42,7 +42,7 @@ async def ask(running: Running, method: str, path: str, **headers: str) -> tuple
         return response.status, {key.lower(): value for key, value in response.headers.items()}, await response.read()
 
 
-def port_of(running: Running) -> int:
+def port_of(running: RunningServer) -> int:
     return int(running.url.rpartition(":")[2])
 
 
@@ -80,7 +80,7 @@ async def test_it_listens_where_it_is_told_and_tells_what_it_is_told(tmp_path: P
         assert {"127.0.0.2", "127.0.0.9"} <= set(names_in(certificate))
         with pytest.raises(ConnectionRefusedError):
             await asyncio.to_thread(shown, port, None, "127.0.0.1")
-        endpoints = running.server.store.collection("core/endpoints").get("default/kubernetes")
+        endpoints = running.store.collection("core/endpoints").get("default/kubernetes")
         assert endpoints is not None and b'"ip":"127.0.0.9"' in endpoints.data
     finally:
         await running.stop()

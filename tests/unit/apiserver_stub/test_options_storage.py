@@ -99,7 +99,7 @@ import asyncio, sys
 from apiserver_stub.server import startup
 from apiserver_stub.options import parse
 from apiserver_stub.kinds import build_registry
-from apiserver_stub.storage.factory import build_storage
+from apiserver_stub.server.storage import build_storage
 
 async def main():
     options = parse(["--data-dir={tmp_path}", *{options.split()!r}])

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.admission import Call
 from apiserver_stub.apimachinery.media import PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.kinds.registry import Resource
+from apiserver_stub.verbs.admission import AdmissionRequest
 
 PODS = Resource("", "v1", "Pod", "pods")
 
-MakeCall = Callable[..., Call]
+MakeCall = Callable[..., AdmissionRequest]
 
 
 def make_call(
@@ -25,11 +25,11 @@ def make_call(
     resource: Resource = PODS,
     user: str = "u",
     dry_run: bool = False,
-) -> Call:
+) -> AdmissionRequest:
     name = ((new or old or {}).get("metadata") or {}).get("name", "")
     info = RequestInfo("create", "", resource.group, resource.version, resource.plural, "", "default", name)
     request = Request("POST", info, Query(""), {}, b"", User(user), PLAIN)
-    return Call(operation, request, resource, new, old, name, dry_run=dry_run)
+    return AdmissionRequest(operation, request, resource, new, old, name, dry_run=dry_run)
 
 
 @pytest.fixture

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_stub.admission import Admission, AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionChain, AdmissionPlugin
 from apiserver_stub.admission.always import AlwaysAdmit, AlwaysDeny
 from apiserver_stub.admission.config import AdmissionError, load
 from apiserver_stub.admission.namespaces import NamespaceExists
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.registry import Resource
+from apiserver_stub.verbs.admission import AdmissionRequest
 
 MAPS = Resource("", "v1", "ConfigMap", "configmaps")
 
@@ -20,17 +21,17 @@ class Noting(AdmissionPlugin):
     def __init__(self, name: str, notes: list[str], *, again: bool = False) -> None:
         self.label, self._notes, self._again = name, notes, again
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         self._notes.append(f"{self.label} changes")
         call.reinvoke = call.reinvoke or self._again
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: AdmissionRequest) -> None:
         self._notes.append(f"{self.label} judges")
 
 
 async def test_all_plugins_mutate_before_the_first_validates(call):
     notes: list[str] = []
-    admission = Admission([Noting("a", notes), Noting("b", notes)])
+    admission = AdmissionChain([Noting("a", notes), Noting("b", notes)])
 
     await admission.check(call({}))
 
@@ -39,7 +40,7 @@ async def test_all_plugins_mutate_before_the_first_validates(call):
 
 async def test_late_mutation_reinvokes_all_plugins_once(call):
     notes: list[str] = []
-    admission = Admission([Noting("a", notes), Noting("b", notes, again=True)])
+    admission = AdmissionChain([Noting("a", notes), Noting("b", notes, again=True)])
 
     await admission.admit(call({}))
 
@@ -48,7 +49,7 @@ async def test_late_mutation_reinvokes_all_plugins_once(call):
 
 async def test_plugins_are_called_only_for_matching_requests(call):
     notes: list[str] = []
-    admission = Admission([Noting("a", notes)])
+    admission = AdmissionChain([Noting("a", notes)])
 
     await admission.check(call({}, resource=MAPS))
     await admission.check(call(None, {}, operation="DELETE"))
@@ -59,7 +60,7 @@ async def test_plugins_are_called_only_for_matching_requests(call):
 @pytest.mark.row("admission.AlwaysDeny")
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
 async def test_always_deny_rejects_every_write(call, operation):
-    admission = Admission([AlwaysAdmit(), AlwaysDeny()])
+    admission = AdmissionChain([AlwaysAdmit(), AlwaysDeny()])
 
     with pytest.raises(ApiError) as error:
         await admission.check(call({"metadata": {"name": "p"}}, operation=operation))
@@ -75,7 +76,7 @@ async def test_write_to_missing_namespace_is_rejected(call, operation):
         def collection(self, name):
             return {"default": None} if name == "core/namespaces" else {}
 
-    admission = Admission([NamespaceExists(Empty())])  # type: ignore[arg-type]
+    admission = AdmissionChain([NamespaceExists(Empty())])  # type: ignore[arg-type]
 
     with pytest.raises(ApiError) as error:
         await admission.check(call({"metadata": {"name": "p"}}, operation=operation))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_stub.admission import Admission
+from apiserver_stub.admission import AdmissionChain
 from apiserver_stub.admission.config import AdmissionError
 from apiserver_stub.admission.event_rate import EventRateLimit
 from apiserver_stub.admission.image_policy import read_config
@@ -170,7 +170,7 @@ class Plain:
 @pytest.mark.row("admission.DenyServiceExternalIPs")
 async def test_existing_external_ips_are_kept_and_new_ones_rejected(call):
     services = Resource("", "v1", "Service", "services")
-    admission = Admission([DenyServiceExternalIPs()])
+    admission = AdmissionChain([DenyServiceExternalIPs()])
     old, new, less = ({"metadata": {"name": "s"}, "spec": {"externalIPs": list(ips)}} for ips in ("ab", "abc", "a"))
 
     for kept in (old, less):
@@ -182,7 +182,7 @@ async def test_existing_external_ips_are_kept_and_new_ones_rejected(call):
 @pytest.mark.row("admission.PodNodeSelector")
 async def test_node_selector_must_be_in_the_whitelist_of_the_namespace(call):
     selectors = {"clusterDefaultNodeSelector": "pool=shared", "default": "pool=shared,zone=a"}
-    admission = Admission([PodNodeSelector(Plain(), {"podNodeSelectorPluginConfig": selectors})])
+    admission = AdmissionChain([PodNodeSelector(Plain(), {"podNodeSelectorPluginConfig": selectors})])
     allowed, refused = ({"metadata": {"name": "p"}, "spec": {"nodeSelector": {"zone": zone}}} for zone in "ab")
 
     await admission.check(call(allowed))
@@ -199,7 +199,7 @@ async def test_tolerations_must_be_in_the_cluster_whitelist(call):
     head = {"apiVersion": "podtolerationrestriction.admission.k8s.io/v1alpha1", "kind": "Configuration"}
     memory = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
     gpu = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
-    admission = Admission([PodTolerationRestriction(Plain(), {**head, "whitelist": [memory]})])
+    admission = AdmissionChain([PodTolerationRestriction(Plain(), {**head, "whitelist": [memory]})])
     burstable = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     plain = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
     asking = {"metadata": {"name": "p"}, "spec": {"containers": [burstable]}}
@@ -221,7 +221,7 @@ async def test_update_without_priority_keeps_the_priority(call):
     old = {"metadata": {"name": "p"}, "spec": {"priority": 7, "preemptionPolicy": "Never"}}
     new = {"metadata": {"name": "p"}, "spec": {}}
 
-    await Admission([Priority(Plain())]).check(call(new, old, operation="UPDATE"))
+    await AdmissionChain([Priority(Plain())]).check(call(new, old, operation="UPDATE"))
 
     assert new["spec"] == old["spec"]
 

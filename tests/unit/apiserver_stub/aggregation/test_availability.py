@@ -11,8 +11,8 @@ import pytest
 from apiserver_stub.aggregation.availability import Availability, missing, with_condition
 from apiserver_stub.aggregation.remotes import Remote, Remotes
 from apiserver_stub.aggregation.service_resolver import Unresolved, resolve
+from apiserver_stub.endpoints.metrics import show_remotes
 from apiserver_stub.telemetry.exposition import Choice, Page
-from apiserver_stub.telemetry.request_metrics import show_remotes
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 REMOTE = Remote(
@@ -36,7 +36,7 @@ def behind(name: str = "api", ip: str = "10.1.1.1") -> list[Any]:
 
 
 def reason(kept: Memory, remote: Remote = REMOTE) -> str:
-    problem = missing(SimpleNamespace(store=kept), remote)  # type: ignore[arg-type]
+    problem = missing(kept, remote)
     return problem[1] if problem is not None else ""
 
 
@@ -92,8 +92,8 @@ def test_unresolvable_service_reports_the_reason(kept: Memory, port: int, by_end
 
 def test_lost_api_service_is_counted_once_with_its_reason() -> None:
     remotes = Remotes({("g", "v1"): REMOTE})
-    server: Any = SimpleNamespace(remotes=remotes, registry=SimpleNamespace(find=lambda *_: None))
-    availability = Availability(server, SimpleNamespace())  # type: ignore[arg-type]
+    registry = SimpleNamespace(find=lambda *_: None)
+    availability = Availability(SimpleNamespace(), registry, remotes, SimpleNamespace())  # type: ignore[arg-type]
 
     remote, pages = REMOTE, []
     for condition in (

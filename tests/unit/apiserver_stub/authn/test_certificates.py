@@ -13,7 +13,6 @@ from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.certificates import CaBundle, ClientCertificates, PeerCertificates
 from apiserver_stub.authn.request_header import RequestHeaders
-from apiserver_stub.options import parse
 from nodeagent.base.tls import KeyPair, TlsError, generate_ca, issue
 
 CA, OTHER = generate_ca("ca"), generate_ca("ca")
@@ -124,15 +123,13 @@ def test_empty_bundle_is_named_in_the_error(tmp_path: Path) -> None:
 
 
 def proxies(bundle: Path, *names: str) -> RequestHeaders:
-    options = parse(
-        [
-            f"--requestheader-allowed-names={','.join(names)}",
-            "--requestheader-username-headers=X-First,X-Remote-User",
-            "--requestheader-group-headers=X-Remote-Group",
-            f"--requestheader-extra-headers-prefix={PREFIX}",
-        ]
+    return RequestHeaders(
+        CaBundle(bundle, "request-header"),
+        allowed=names,
+        users=("X-First", "X-Remote-User"),
+        groups=("X-Remote-Group",),
+        extra=(PREFIX,),
     )
-    return RequestHeaders(CaBundle(bundle, "request-header"), options)
 
 
 @pytest.mark.row(

@@ -13,12 +13,13 @@ import pytest
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn import jwt
 from apiserver_stub.authn.authenticators import Rejected
-from apiserver_stub.authn.jwt_config import JwtConfig, Mapped, Rule, from_options, load
+from apiserver_stub.authn.jwt_config import JwtConfig, Mapped, Rule, load
 from apiserver_stub.authn.key_set import RETRY_SECONDS, IssuerError
 from apiserver_stub.authn.keys import SigningKey
 from apiserver_stub.authn.oidc import OidcTokens
 from apiserver_stub.cel import Expression
 from apiserver_stub.options import parse
+from apiserver_stub.server.authentication import issuer_of
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.tls import generate_ca
 from nodeagent.testing.clock import FakeClock
@@ -73,7 +74,7 @@ async def tasks() -> AsyncIterator[TaskOwner]:
 @pytest.fixture
 def make(provider: Provider, tasks: TaskOwner, clock: FakeClock) -> Any:
     async def made(*arguments: str, config: JwtConfig | None = None) -> OidcTokens:
-        wanted = config or from_options(parse([*BASE, *arguments]))
+        wanted = config or issuer_of(parse([*BASE, *arguments]))
         assert wanted is not None
         tokens = OidcTokens(wanted, provider, tasks, clock=clock, now=lambda: NOW)
         tokens.start()
@@ -108,7 +109,7 @@ async def test_algorithm_must_be_listed(provider: Provider, make: Any) -> None:
     tokens = await make("--oidc-signing-algs=RS256")
     assert await tokens.user_of(provider.token())  # the option extends its earlier values
 
-    config = from_options(parse([*BASE[:2], "--oidc-signing-algs=ES384,RS256"]))
+    config = issuer_of(parse([*BASE[:2], "--oidc-signing-algs=ES384,RS256"]))
     assert "unsupported algorithm 'ES256'" in await refusal(await make(config=config), provider.token())
 
 

@@ -9,9 +9,9 @@ import pytest
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.request import ANONYMOUS, RequestInfo, User
 from apiserver_stub.authz import rbac
-from apiserver_stub.authz.aggregation import aggregate_roles
 from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy, node_rules
 from apiserver_stub.authz.rbac import Rbac
+from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles
 from tests.unit.apiserver_stub.authz.conftest import ALICE, group_subject, rule, to, user_subject
 
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"

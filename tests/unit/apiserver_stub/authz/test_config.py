@@ -11,9 +11,9 @@ import yaml
 
 from apiserver_stub.apimachinery.request import ANONYMOUS
 from apiserver_stub.authz import config
-from apiserver_stub.authz.build import AuthorizationError, build_authorization
 from apiserver_stub.authz.config import AuthorizationConfigError
 from apiserver_stub.options import parse
+from apiserver_stub.server.authorization import AuthorizationError, build_authorization
 from tests.unit.apiserver_stub.authz.conftest import to
 
 GATE = "--feature-gates=StructuredAuthorizationConfiguration=true"

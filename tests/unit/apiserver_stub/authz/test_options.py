@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from apiserver_stub.authz.abac import Abac
-from apiserver_stub.authz.build import build_authorization
 from apiserver_stub.options import parse
 from apiserver_stub.options.parser import OptionsError
+from apiserver_stub.server.authorization import build_authorization
 
 GATE = "--feature-gates=StructuredAuthorizationConfiguration=true"
 CONFLICT = (

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.admission import AdmissionChain
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.kinds import build_registry
 from apiserver_stub.options import parse
-from apiserver_stub.server.state import ApiServer
 from apiserver_stub.storage import Outcome, Record
+from apiserver_stub.verbs.context import VerbContext
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 STEPS_IN_A_TURN = 600
@@ -52,11 +53,12 @@ class MeteredStore(Memory):
             await asyncio.sleep(0)
 
 
-def make_server(store: Memory, *options: str) -> Any:
-    """Return a server with *store* and without a network."""
-    parsed = parse(list(options))
-    parts: Any = {"authenticator": None, "authorizer": None, "tokens": None, "agents": None}
-    return ApiServer(parsed, store, build_registry(parsed), ca_certificate="CA", **parts)  # type: ignore[arg-type]
+REGISTRY = build_registry(parse([]))
+
+
+def context(store: Memory) -> VerbContext:
+    """Return the dependencies of the verbs over *store*, without admission plugins."""
+    return VerbContext(store, AdmissionChain())  # type: ignore[arg-type]
 
 
 @pytest.fixture

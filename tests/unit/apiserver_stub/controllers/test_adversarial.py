@@ -17,11 +17,12 @@ import pytest
 
 from apiserver_stub.admission.quota.ledger import Ledger
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.authz.aggregation import keep_aggregated
-from apiserver_stub.controllers import own_service, service_repair
+from apiserver_stub.controllers import kubernetes_service, service_repair
 from apiserver_stub.controllers.api_services import Registration
+from apiserver_stub.controllers.cluster_role_aggregation import keep_aggregated
 from apiserver_stub.controllers.disruption import DisruptionBudgets
 from apiserver_stub.controllers.garbage import FOREGROUND, ORPHAN, GarbageCollector
+from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
 from apiserver_stub.controllers.legacy_token_tracking import LegacyTokenTracking
 from apiserver_stub.controllers.namespace_contents import NamespaceContents
 from apiserver_stub.controllers.namespace_deletion import NamespaceDeletion
@@ -32,9 +33,10 @@ from apiserver_stub.controllers.scheduler import Scheduler
 from apiserver_stub.controllers.service_repair import Repair
 from apiserver_stub.controllers.volume_protection import VolumeProtection
 from apiserver_stub.kinds.service_addresses import ServiceAddresses
+from apiserver_stub.lifecycle import Lifecycle
 from nodeagent.base.tls import KeyPair
 from nodeagent.testing import FakeClock
-from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, running, store
+from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore, context, running, store
 
 __all__ = ["store"]
 
@@ -56,34 +58,31 @@ ANTI_AFFINITY = {
 
 
 def quotas(store: MeteredStore, clock: FakeClock) -> Coroutine[Any, Any, None]:
-    server = make_server(store)
-    return ResourceQuotas(server, Ledger(store, server.registry), clock).run()
+    return ResourceQuotas(store, Ledger(store, REGISTRY), clock).run()
 
 
 def certificates(store: MeteredStore, clock: FakeClock) -> Coroutine[Any, Any, None]:
-    server = make_server(store)
-
     async def authorize(*_: Any) -> Any:
         return SimpleNamespace(allowed=False)
 
-    server.authorizer = SimpleNamespace(authorize=authorize)
+    authorizer: Any = SimpleNamespace(authorize=authorize)
     authority = KeyPair(b"", b"")
-    return NodeCertificates(server, authority, timedelta(days=1), signs_clients=True, clock=clock).run()
+    return NodeCertificates(store, authorizer, authority, timedelta(days=1), signs_clients=True, clock=clock).run()
 
 
 CONTROLLERS: dict[str, Make] = {
-    "api services": lambda store, clock: Registration(make_server(store), clock).keep(),
-    "budgets": lambda store, clock: DisruptionBudgets(make_server(store), clock).run(),
+    "api services": lambda store, clock: Registration(store, REGISTRY, clock=clock).keep(),
+    "budgets": lambda store, clock: DisruptionBudgets(store, clock).run(),
     "certificates": certificates,
-    "garbage": lambda store, clock: GarbageCollector(make_server(store), clock).run(),
-    "legacy tokens": lambda store, clock: LegacyTokenTracking(make_server(store), clock).run(),
-    "namespace contents": lambda store, clock: NamespaceContents(make_server(store), clock).run(),
-    "namespace deletion": lambda store, clock: NamespaceDeletion(make_server(store), clock).run(),
+    "garbage": lambda store, clock: GarbageCollector(context(store), REGISTRY, clock).run(),
+    "legacy tokens": lambda store, clock: LegacyTokenTracking(store, clock).run(),
+    "namespace contents": lambda store, clock: NamespaceContents(store, "CA", clock=clock).run(),
+    "namespace deletion": lambda store, clock: NamespaceDeletion(context(store), REGISTRY, clock).run(),
     "quotas": quotas,
-    "scheduler": lambda store, clock: Scheduler(make_server(store), clock).run(),
+    "scheduler": lambda store, clock: Scheduler(store, 3600, clock).run(),
     "roles": lambda store, clock: keep_aggregated(store, clock=clock),
-    "taints": lambda store, clock: NodeTaints(make_server(store), clock).run(),
-    "volumes": lambda store, clock: VolumeProtection(make_server(store), clock).run(),
+    "taints": lambda store, clock: NodeTaints(store, clock).run(),
+    "volumes": lambda store, clock: VolumeProtection(store, clock).run(),
 }
 every_controller = pytest.mark.parametrize("make", CONTROLLERS.values(), ids=CONTROLLERS.keys())
 
@@ -268,7 +267,6 @@ async def test_conflicting_object_is_retried_with_back_off(store: MeteredStore, 
 
 
 async def test_repair_of_many_conflicting_services_yields_and_bounds_its_events(store: MeteredStore) -> None:
-    server = make_server(store)
     addresses = ServiceAddresses([ip_network("10.0.0.0/24")], range(30000, 30100))
     for number in range(2 * MANY):
         spec = {"type": "NodePort", "clusterIPs": ["10.0.0.7"], "ports": [{"port": 1, "nodePort": 30001}]}
@@ -276,7 +274,7 @@ async def test_repair_of_many_conflicting_services_yields_and_bounds_its_events(
     written = store.writes
     meter = asyncio.ensure_future(store.count_turns())
 
-    await Repair(server, addresses).once()
+    await Repair(store, addresses, 3600).once()
 
     meter.cancel()
     await asyncio.gather(meter, return_exceptions=True)
@@ -288,7 +286,7 @@ async def test_repair_continues_after_a_malformed_service(
     store: MeteredStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(service_repair, "REPAIR_SECONDS", 0)
-    repair = Repair(make_server(store), ServiceAddresses([ip_network("10.0.0.0/24")], range(30000, 30100)))
+    repair = Repair(store, ServiceAddresses([ip_network("10.0.0.0/24")], range(30000, 30100)), 3600)
     store.put("core/services", {"metadata": named("odd", "n"), "spec": 5})
 
     async with running(store, repair.run()):
@@ -301,14 +299,14 @@ async def test_repair_continues_after_a_malformed_service(
 async def test_malformed_kubernetes_service_does_not_stop_its_controller(
     store: MeteredStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(own_service, "_RENEW_SECONDS", 0)
-    server = make_server(store)
-    server.address = "127.0.0.1:6443"
-    await service_repair.repair_service_ranges(server)
+    monkeypatch.setattr(kubernetes_service, "_RENEW_SECONDS", 0)
+    settings = KubernetesServiceSettings([ip_network("10.0.0.0/24")])
+    service = KubernetesService(store, REGISTRY, Lifecycle(), lambda: "127.0.0.1:6443", settings)
+    await service_repair.repair_service_ranges(store, REGISTRY, 3600)
     odd = {"metadata": named("kubernetes", "default"), "spec": 5}
     store.put("core/services", odd)
 
-    async with running(store, own_service.keep_announced(server)):
+    async with running(store, service.run()):
         while not caplog.records:
             await asyncio.sleep(0)
         store.remove("core/services", "default/kubernetes")

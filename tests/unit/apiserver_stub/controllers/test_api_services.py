@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ def store() -> Memory:
 
 def registration(store: Memory, *arguments: str) -> Registration:
     options = parse(list(arguments))
-    return Registration(SimpleNamespace(options=options, store=store, registry=build_registry(options)))  # type: ignore[arg-type]
+    return Registration(store, build_registry(options), shares_store=bool(options.store_servers))  # type: ignore[arg-type]
 
 
 def names(store: Memory) -> list[str]:

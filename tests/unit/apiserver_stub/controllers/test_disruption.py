@@ -11,7 +11,7 @@ from apiserver_stub.apimachinery.objects import format_time
 from apiserver_stub.controllers.disruption import DELETION_TIMEOUT, DisruptionBudgets, counted, keep_budgets
 from apiserver_stub.kinds.disruption import BUDGETS
 from nodeagent.testing import FakeClock
-from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, rest, running, store
+from tests.unit.apiserver_stub.controllers.harness import MeteredStore, rest, running, store
 
 __all__ = ["store"]
 
@@ -90,7 +90,7 @@ def test_evicted_pod_that_remains_is_counted_after_a_timeout() -> None:
 
 async def kept(store: MeteredStore) -> None:
     """Run the controller until it is idle."""
-    async with running(store, keep_budgets(make_server(store))):
+    async with running(store, keep_budgets(store)):
         await rest(store)
 
 
@@ -109,7 +109,7 @@ async def test_status_is_written_when_it_changes(store: MeteredStore) -> None:
 
 async def test_status_follows_the_pods(store: MeteredStore, clock: FakeClock) -> None:
     store.put(BUDGETS, budget(minAvailable=1))
-    async with running(store, DisruptionBudgets(make_server(store), clock).run()):
+    async with running(store, DisruptionBudgets(store, clock).run()):
         await clock.advance(1)
         assert numbers(store.read(BUDGETS, "n/b")["status"]) == (0, 1, 0, 0)
 
@@ -129,7 +129,7 @@ async def test_status_includes_a_remaining_evicted_pod_after_a_timeout(store: Me
     evicted = format_time(clock.wall())
     store.put(BUDGETS, {**budget(minAvailable=0), "status": {"disruptedPods": {"p0": evicted}}})
     store.put("core/pods", pods(1)[0])
-    async with running(store, DisruptionBudgets(make_server(store), clock).run()):
+    async with running(store, DisruptionBudgets(store, clock).run()):
         await clock.advance(60)
         assert store.read(BUDGETS, "n/b")["status"]["currentHealthy"] == 0
         await clock.advance(70)

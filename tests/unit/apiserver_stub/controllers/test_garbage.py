@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.controllers.garbage import FOREGROUND, ORPHAN, GarbageCollector
-from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, rest, running, store
+from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore, context, rest, running, store
 
 __all__ = ["store"]
 
@@ -44,7 +44,7 @@ def delete(store: MeteredStore, name: str, *finalizers: str) -> None:
 
 async def collected(store: MeteredStore) -> None:
     """Run the collector until it is idle."""
-    async with running(store, GarbageCollector(make_server(store)).run()):
+    async with running(store, GarbageCollector(context(store), REGISTRY).run()):
         await rest(store)
 
 
@@ -58,7 +58,7 @@ async def test_cycle_deleted_in_the_foreground_is_deleted(
     if stored_before_start:
         delete(store, "o0", FOREGROUND)
 
-    async with running(store, GarbageCollector(make_server(store)).run()):
+    async with running(store, GarbageCollector(context(store), REGISTRY).run()):
         await rest(store)
         if not stored_before_start:
             assert len(left(store)) == length
@@ -101,7 +101,7 @@ async def test_cycle_with_another_finalizer_waits_without_writes(store: MeteredS
     store.put(MAPS, config_map("a", "b", deletes=FOREGROUND))
     store.put(MAPS, config_map("b", "a", finalizers=["example.com/hold"]))
 
-    async with running(store, GarbageCollector(make_server(store)).run()):
+    async with running(store, GarbageCollector(context(store), REGISTRY).run()):
         await rest(store)
         writes = store.writes
         await rest(store, turns=1000)
@@ -177,7 +177,7 @@ async def test_thousands_of_dependents_are_processed_in_steps(store: MeteredStor
     for number in range(3000):
         store.put(MAPS, config_map(f"d{number}", "owner"))
 
-    async with running(store, GarbageCollector(make_server(store)).run()):
+    async with running(store, GarbageCollector(context(store), REGISTRY).run()):
         await rest(store, turns=1000)
 
     assert len(left(store)) == (0 if finalizer == FOREGROUND else 3000)
@@ -189,7 +189,7 @@ async def test_changes_of_an_owned_object_cause_no_work(store: MeteredStore) -> 
     store.put(MAPS, config_map("owner"))
     store.put(MAPS, config_map("child", "owner"))
 
-    async with running(store, GarbageCollector(make_server(store)).run()):
+    async with running(store, GarbageCollector(context(store), REGISTRY).run()):
         await rest(store)
         for number in range(20):
             store.put(MAPS, {**config_map("child", "owner"), "data": {"number": str(number)}})
@@ -210,7 +210,7 @@ async def test_failed_deletion_is_retried_with_back_off(store: MeteredStore, clo
         raise StoreUnavailable("disk full")
 
     store.before_update = fail
-    async with running(store, GarbageCollector(make_server(store), clock).run()):
+    async with running(store, GarbageCollector(context(store), REGISTRY, clock).run()):
         for _ in range(100):
             await clock.advance(1)
         assert 8 <= attempts <= 15

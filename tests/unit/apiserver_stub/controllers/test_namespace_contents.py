@@ -7,7 +7,7 @@ from typing import Any
 from apiserver_stub.apimachinery.objects import format_time
 from apiserver_stub.controllers.namespace_contents import NamespaceContents, fill_namespace
 from nodeagent.testing import FakeClock
-from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, running, store
+from tests.unit.apiserver_stub.controllers.harness import MeteredStore, running, store
 
 __all__ = ["store"]
 
@@ -35,8 +35,8 @@ def content(store: MeteredStore) -> str | None:
     return None if found is None else found["data"]["ca.crt"]
 
 
-def contents(store: MeteredStore, clock: FakeClock, *options: str) -> NamespaceContents:
-    return NamespaceContents(make_server(store, *options), clock)
+def contents(store: MeteredStore, clock: FakeClock, *, restores_ca: bool = True) -> NamespaceContents:
+    return NamespaceContents(store, "CA", restores_ca=restores_ca, clock=clock)
 
 
 async def test_namespace_gets_its_contents(store: MeteredStore, clock: FakeClock) -> None:
@@ -74,9 +74,8 @@ async def test_contents_of_a_terminating_namespace_are_not_recreated(store: Mete
 async def test_root_ca_is_not_written_next_to_kube_controller_manager(store: MeteredStore, clock: FakeClock) -> None:
     renew(store, clock)
     store.put(NAMESPACES, namespace())
-    server = make_server(store)
-    await fill_namespace(server, "n", clock.wall())
-    async with running(store, NamespaceContents(server, clock).run()):
+    await fill_namespace(store, "CA", "n", clock.wall())
+    async with running(store, NamespaceContents(store, "CA", clock=clock).run()):
         await clock.advance(5)
         assert content(store) is None
         store.put(MAPS, root_ca("of the controller manager"))
@@ -107,6 +106,6 @@ async def test_two_writers_of_the_root_ca_converge(store: MeteredStore, clock: F
 async def test_server_of_a_shared_store_never_overwrites(store: MeteredStore, clock: FakeClock) -> None:
     store.put(NAMESPACES, namespace())
     store.put(MAPS, root_ca("of another server"))
-    async with running(store, contents(store, clock, "--store-servers=http://127.0.0.1:1").run()):
+    async with running(store, contents(store, clock, restores_ca=False).run()):
         await clock.advance(5)
     assert content(store) == "of another server"

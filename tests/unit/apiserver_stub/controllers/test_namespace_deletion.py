@@ -10,7 +10,7 @@ from apiserver_stub.controllers.namespace_deletion import NamespaceDeletion
 from apiserver_stub.kinds.namespaces import NamespaceStrategy
 from apiserver_stub.verbs.writing import finished
 from nodeagent.testing import FakeClock
-from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, rest, running, store
+from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore, context, rest, running, store
 
 __all__ = ["store"]
 
@@ -28,7 +28,7 @@ def config_map(name: str, **metadata: Any) -> dict[str, Any]:
 
 
 async def processed(store: MeteredStore, clock: FakeClock, *, seconds: float = 5) -> None:
-    async with running(store, NamespaceDeletion(make_server(store), clock).run()):
+    async with running(store, NamespaceDeletion(context(store), REGISTRY, clock).run()):
         await rest(store)
         await clock.advance(seconds)
 
@@ -85,7 +85,7 @@ async def test_contents_with_finalizers_are_deleted_once_and_awaited(store: Mete
         store.put(MAPS, config_map(f"c{number}", finalizers=["example.com/hold"]))
     store.put(NAMESPACES, namespace("kubernetes"))
 
-    async with running(store, NamespaceDeletion(make_server(store), clock).run()):
+    async with running(store, NamespaceDeletion(context(store), REGISTRY, clock).run()):
         await rest(store)
         await clock.advance(200)
         assert store.writes == 501 + 500

@@ -9,7 +9,6 @@ import pytest
 from apiserver_stub.controllers import namespaces
 from apiserver_stub.controllers.namespaces import create_system_objects, keep_system_objects
 from tests.unit.apiserver_stub.authz.conftest import Memory
-from tests.unit.apiserver_stub.controllers.harness import make_server
 
 NAMESPACES = "core/namespaces"
 
@@ -17,16 +16,15 @@ NAMESPACES = "core/namespaces"
 async def test_deleted_system_objects_are_recreated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespaces, "_CHECK_SECONDS", 0)
     store = Memory()
-    server = make_server(store)
-    await create_system_objects(server)
+    await create_system_objects(store, "CA")
     made = store.writes
-    await create_system_objects(server)
+    await create_system_objects(store, "CA")
     assert store.writes == made
 
     lost = [(NAMESPACES, "kube-node-lease"), ("scheduling.k8s.io/priorityclasses", "system-node-critical")]
     for collection, key in lost:
         store.remove(collection, key)
-    task = asyncio.ensure_future(keep_system_objects(server))
+    task = asyncio.ensure_future(keep_system_objects(store, "CA"))
     while any(store.read(collection, key) is None for collection, key in lost):
         await asyncio.sleep(0)
     task.cancel()

@@ -11,7 +11,7 @@ from apiserver_stub.controllers.leases import LEASES, SCHEDULER
 from apiserver_stub.controllers.scheduler import Scheduler
 from apiserver_stub.storage import StoreUnavailable
 from nodeagent.testing import FakeClock
-from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, running, store
+from tests.unit.apiserver_stub.controllers.harness import MeteredStore, running, store
 
 __all__ = ["store"]
 
@@ -53,7 +53,7 @@ def events(store: MeteredStore) -> list[tuple[str, str, str]]:
 
 
 def scheduler(store: MeteredStore, clock: FakeClock) -> Any:
-    return Scheduler(make_server(store), clock).run()
+    return Scheduler(store, 3600, clock).run()
 
 
 async def test_pod_that_fits_is_bound_and_reported(store: MeteredStore, clock: FakeClock) -> None:

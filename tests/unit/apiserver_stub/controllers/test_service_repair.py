@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from ipaddress import ip_network
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -14,7 +12,6 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.controllers.service_repair import LEAKED_AFTER, Repair
 from apiserver_stub.kinds.range_allocation import RangeAllocation, numbers_of
 from apiserver_stub.kinds.service_addresses import ServiceAddresses
-from apiserver_stub.options import Options
 from apiserver_stub.storage import Put, Remove
 from apiserver_stub.storage.record import without_revision
 from apiserver_stub.storage.sqlite import SqliteStore
@@ -26,8 +23,7 @@ class World:
     def __init__(self, store: SqliteStore, *networks: str) -> None:
         self.store = store
         self.addresses = ServiceAddresses([ip_network(text) for text in networks], range(30000, 30100))
-        server: Any = SimpleNamespace(store=store, options=Options())
-        self.repair = Repair(server, self.addresses)
+        self.repair = Repair(store, self.addresses, 3600)
         self.ips, self.ports = self.addresses.addresses[4], self.addresses.ports
 
     async def service(self, name: str, *addresses: str, ports: tuple[int, ...] = (), type: str = "NodePort") -> None:

@@ -12,24 +12,33 @@ from apiserver_stub.aggregation.remotes import Remotes
 from apiserver_stub.apimachinery.media import PLAIN, PRETTY, Format
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings
+from apiserver_stub.endpoints.issuer_discovery import IssuerDiscovery
 from apiserver_stub.kinds import build_registry
 from apiserver_stub.options import parse
-from apiserver_stub.pipeline.dispatch import dispatch
+from apiserver_stub.pipeline.dispatch import Dispatcher
+from apiserver_stub.subresources import Handlers
 from apiserver_stub.verbs.responses import Rendered
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 ISSUER = "/.well-known/openid-configuration"
 
 
+def address() -> str:
+    return "127.0.0.1:6443"
+
+
 async def ask(path: str, *, method: str = "GET", format_: Format = PLAIN, **headers: str) -> Rendered:
     options = parse([])
-    tokens = SimpleNamespace(issuer="https://issuer.example", keys=[])
-    server: Any = SimpleNamespace(
-        options=options, registry=build_registry(options), remotes=Remotes(), address="127.0.0.1:6443", tokens=tokens
-    )
+    tokens: Any = SimpleNamespace(issuer="https://issuer.example", keys=[])
+    endpoints = [
+        Discovery(build_registry(options), Remotes(), address, DiscoverySettings()),
+        IssuerDiscovery(tokens, address, jwks_uri="", external_hostname=""),
+    ]
+    dispatcher = Dispatcher(SimpleNamespace(), Handlers(), endpoints, SimpleNamespace())
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     info = RequestInfo(method.lower(), path)
-    return await dispatch(server, Request(method, info, Query(""), given, b"", User("u"), format_), None)
+    return await dispatcher.dispatch(Request(method, info, Query(""), given, b"", User("u"), format_), None)
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis", "/apis/policy", "/apis/policy/v1"])

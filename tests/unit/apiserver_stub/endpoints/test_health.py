@@ -11,11 +11,15 @@ import pytest
 from apiserver_stub.aggregation.remotes import Remotes
 from apiserver_stub.apimachinery.media import PLAIN
 from apiserver_stub.apimachinery.request import ANONYMOUS, Query, Request, RequestInfo
-from apiserver_stub.endpoints import health
+from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings
+from apiserver_stub.endpoints.health import Health, Outcomes
+from apiserver_stub.endpoints.metrics import Metrics
 from apiserver_stub.kinds import build_registry
+from apiserver_stub.lifecycle import Lifecycle
 from apiserver_stub.options import Options
-from apiserver_stub.pipeline.dispatch import dispatch
+from apiserver_stub.pipeline.dispatch import Dispatcher
 from apiserver_stub.pipeline.error_responses import PlainNotFound
+from apiserver_stub.subresources import Handlers
 from apiserver_stub.telemetry.exposition import Choice
 
 
@@ -27,33 +31,33 @@ class Stuck:
 
 
 @pytest.fixture
-def server() -> Any:
-    return server_with(Options())
+def endpoint() -> Health:
+    return Health(started(), {"etcd": Stuck()})
 
 
-def server_with(options: Options) -> Any:
-    return SimpleNamespace(
-        ready=True,
-        leaving=False,
-        in_livez_grace=False,
-        storage_checks={"etcd": Stuck()},
-        health=health.Outcomes(),
-        metric_choice=Choice(),
-        options=options,
-        registry=build_registry(options),
-        remotes=Remotes(),
-    )
+def started() -> Lifecycle:
+    lifecycle = Lifecycle()
+    lifecycle.ready = True
+    return lifecycle
+
+
+def dispatcher(endpoint: Health, outcomes: Outcomes | None) -> Dispatcher:
+    """Return a dispatcher of *endpoint* and the endpoints whose paths may end with a slash."""
+    registry: Any = build_registry(Options())
+    discovery = Discovery(registry, Remotes(), lambda: "127.0.0.1:6443", DiscoverySettings())
+    endpoints = [discovery, endpoint, Metrics(Choice(), [], outcomes)]
+    return Dispatcher(SimpleNamespace(), Handlers(), endpoints, SimpleNamespace())  # type: ignore[arg-type]
 
 
 def asked(path: str, query: str = "") -> Request:
     return Request("GET", RequestInfo("get", path), Query(query), {}, b"", ANONYMOUS, PLAIN)
 
 
-async def test_checks_are_counted_by_path_and_result(server: Any) -> None:
+async def test_checks_are_counted_by_path_and_outcome(endpoint: Health) -> None:
     for path, query in (("/livez", ""), ("/readyz", "exclude=etcd"), ("/livez", "exclude=etcd"), ("/livez/etcd", "")):
-        await health.answer(server, asked(path, query))
+        await endpoint.respond(asked(path, query))
 
-    rendered = await dispatch(server, asked("/metrics/slis"), None)
+    rendered = await dispatcher(endpoint, endpoint.outcomes).dispatch(asked("/metrics/slis"), None)
     text = b"".join(rendered.pieces).decode()
 
     assert rendered.content_type == "text/plain; version=0.0.4; charset=utf-8"
@@ -65,32 +69,30 @@ async def test_checks_are_counted_by_path_and_result(server: Any) -> None:
     assert 'name="etcd",type="readyz"' not in text
 
 
-@pytest.mark.row("gate.ComponentSLIs")
-async def test_disabled_gate_hides_the_slis_metrics() -> None:
-    there, missing = server_with(Options()), server_with(Options(feature_gates={"ComponentSLIs": False}))
-
-    assert (await dispatch(there, asked("/metrics/slis"), None)).code == 200
+async def test_without_the_gate_there_is_no_page_of_checks(endpoint: Health) -> None:
     with pytest.raises(PlainNotFound):
-        await dispatch(missing, asked("/metrics/slis"), None)
+        await dispatcher(endpoint, None).dispatch(asked("/metrics/slis"), None)
 
 
-async def test_failure_reason_is_logged_but_not_returned(server: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failure_reason_is_logged_but_not_returned(endpoint: Health, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(1, logger="apiserver_stub")
 
-    reply = await health.answer(server, asked("/readyz"))
+    reply = await endpoint.respond(asked("/readyz"))
 
     assert reply is not None and (reply.code, b"deadline" in reply.body) == (500, False)
     found = [record for record in caplog.records if record.levelno < logging.INFO]
     assert [vars(record)["err"] for record in found] == ["context deadline exceeded"]
 
 
-async def test_unknown_excluded_checks_are_reported_once_in_order(server: Any) -> None:
-    reply = await health.answer(server, asked("/livez", "verbose&exclude=z&exclude=a&exclude=z&exclude=etcd"))
+async def test_names_that_no_check_has_are_told_once_and_in_order(endpoint: Health) -> None:
+    reply = await endpoint.respond(asked("/livez", "verbose&exclude=z&exclude=a&exclude=z&exclude=etcd"))
 
     assert reply is not None
     assert b'warn: some health checks cannot be excluded: no matches for "a", "z"\n' in reply.body
 
 
-async def test_trailing_slash_selects_the_same_endpoint(server: Any) -> None:
+async def test_a_slash_at_the_end_makes_no_difference_to_who_answers(endpoint: Health) -> None:
     for path in ("/healthz/", "/version/", "/metrics/slis/", "/apis/"):
-        assert (await dispatch(server, asked(path), None)).code == (500 if path == "/healthz/" else 200)
+        assert (await dispatcher(endpoint, endpoint.outcomes).dispatch(asked(path), None)).code == (
+            500 if path == "/healthz/" else 200
+        )

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.endpoints import issuer_discovery
-from apiserver_stub.options import Options
+from apiserver_stub.endpoints.issuer_discovery import DOCUMENT_PATH, KEYS_PATH, IssuerDiscovery
 
 
 @pytest.mark.row("path.apiserver.{service-account-issuer}/.well-known/openid-configuration")
@@ -24,11 +23,10 @@ from apiserver_stub.options import Options
         ("https://tokens.example#me", False),
     ],
 )
-@pytest.mark.parametrize("path", [issuer_discovery.DOCUMENT_PATH, issuer_discovery.KEYS_PATH])
-def test_document_and_keys_need_a_valid_https_address(name: str, path: str, served: bool) -> None:
-    server: Any = SimpleNamespace(
-        options=Options(), tokens=SimpleNamespace(issuer=name, keys=()), address="127.0.0.1:6443"
-    )
+@pytest.mark.parametrize("path", [DOCUMENT_PATH, KEYS_PATH])
+async def test_document_and_keys_need_a_valid_https_address(name: str, path: str, served: bool) -> None:
+    tokens: Any = SimpleNamespace(issuer=name, keys=())
+    endpoint = IssuerDiscovery(tokens, lambda: "127.0.0.1:6443", jwks_uri="", external_hostname="")
     request: Any = SimpleNamespace(info=SimpleNamespace(path=path))
 
-    assert (issuer_discovery.answer(server, request) is not None) is served
+    assert (await endpoint.respond(request) is not None) is served

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from apiserver_stub.apimachinery.request import Query, RequestInfo, User, parse_path
+from apiserver_stub.endpoints.metrics import show_fairness
 from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness, PriorityLevel, Rejected
 from apiserver_stub.telemetry.exposition import Choice, Page
-from apiserver_stub.telemetry.request_metrics import show_fairness
 
 ADMIN = User("admin", groups=("system:masters", "system:authenticated"))
 NODE = User("system:node:a", groups=("system:nodes", "system:authenticated"))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.authz import ALLOW, NO_OPINION, AuthorizationResult
-from apiserver_stub.pipeline.authorization import authorize
+from apiserver_stub.pipeline.authorization import Authorization
 from apiserver_stub.pipeline.error_responses import AuthorizationFailed
-from apiserver_stub.telemetry.request_metrics import Metrics
+from apiserver_stub.pipeline.request_metrics import RequestMetrics
 
 PODS = RequestInfo("list", "/api/v1/pods", "", "v1", "pods")
 
@@ -28,7 +25,7 @@ class Saying:
 
 
 async def test_denied_no_opinion_and_error_are_counted_separately() -> None:
-    metrics = Metrics()
+    metrics = RequestMetrics()
 
     for verdict, raised in (
         (ALLOW, None),
@@ -37,11 +34,11 @@ async def test_denied_no_opinion_and_error_are_counted_separately() -> None:
         (AuthorizationResult("deny", "no"), ApiError),
         (AuthorizationResult("no-opinion", error="the service is away"), AuthorizationFailed),
     ):
-        server: Any = SimpleNamespace(authorizer=Saying(verdict), metrics=metrics)
+        authorization = Authorization(Saying(verdict), metrics)  # type: ignore[arg-type]
         if raised is None:
-            await authorize(server, User("alice"), PODS, None)
+            await authorization.authorize(User("alice"), PODS, None)
         else:
             with pytest.raises(raised):
-                await authorize(server, User("alice"), PODS, None)
+                await authorization.authorize(User("alice"), PODS, None)
 
     assert (metrics.allowed, metrics.no_opinion, metrics.denied, metrics.undecided) == (1, 2, 1, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from apiserver_stub.options import parse
-from apiserver_stub.transport.serving_certificate import Certificates
+from apiserver_stub.server.serving_certificate import Certificates
 from nodeagent.base.tls import KeyPair, generate_ca, issue, write_private
 
 CLIENTS, PROXIES, STRANGERS = generate_ca("clients"), generate_ca("proxies"), generate_ca("strangers")

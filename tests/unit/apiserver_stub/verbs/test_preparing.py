@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.admission import Admission, AdmissionPlugin, Call
+from apiserver_stub.admission import AdmissionChain, AdmissionPlugin
 from apiserver_stub.apimachinery.media import PLAIN
 from apiserver_stub.apimachinery.objects import encode
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
@@ -15,6 +15,8 @@ from apiserver_stub.kinds import build_registry
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.options import parse
 from apiserver_stub.storage import Record
+from apiserver_stub.verbs.admission import AdmissionRequest
+from apiserver_stub.verbs.context import VerbContext
 from apiserver_stub.verbs.writing import DryRun, check_types, plan_update, prepare_new
 from tests.unit.apiserver_stub.validation.pods import pod
 
@@ -25,7 +27,7 @@ class Limits(AdmissionPlugin):
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
 
-    async def admit(self, call: Call) -> None:
+    async def admit(self, call: AdmissionRequest) -> None:
         self.seen.append({**call.obj, "status": dict(call.obj.get("status") or {})})
         amounts = {"cpu": "1", "memory": "1Gi"}
         for container in call.obj["spec"]["containers"]:
@@ -39,7 +41,8 @@ def limits() -> Limits:
 
 def server(plugin: AdmissionPlugin) -> Any:
     options = parse([])
-    return SimpleNamespace(options=options, registry=build_registry(options), admission=Admission([plugin]))
+    context = VerbContext(SimpleNamespace(), AdmissionChain([plugin]))  # type: ignore[arg-type]
+    return SimpleNamespace(context=context, registry=build_registry(options))
 
 
 def pods(found: Any) -> Resource:
@@ -57,7 +60,7 @@ async def test_qos_class_follows_requests_set_by_admission(limits: Limits) -> No
     new = pod(serviceAccountName="default")
     new["status"] = {"phase": "Running"}
 
-    found = await prepare_new(made, request("create"), pods(made), new)
+    found = await prepare_new(made.context, request("create"), pods(made), new)
 
     assert found["status"] == {"phase": "Pending", "qosClass": "Guaranteed"}
     assert limits.seen[0]["status"] == {"phase": "Running"}
@@ -70,7 +73,7 @@ async def test_status_update_drops_spec_changes_of_admission(limits: Limits) -> 
     check_types(new)
 
     with pytest.raises(DryRun) as dry_run:
-        await plan_update(made, request("update", "status"), pods(made), new, record(old))
+        await plan_update(made.context, request("update", "status"), pods(made), new, record(old))
 
     assert limits.seen[0]["spec"]["nodeName"] == "node-2"
     assert dry_run.value.obj["spec"] == old["spec"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -87,11 +86,11 @@ def test_lists_have_merge_annotations() -> None:
 
 
 async def test_document_requested_by_hash_is_cacheable() -> None:
-    server: Any = SimpleNamespace(registry=build_registry(Options()), remotes=Remotes())
+    documents = openapi.OpenApi(build_registry(Options()), Remotes())
 
     async def ask(query: str) -> Any:
         info = RequestInfo("get", "/openapi/v3/api/v1")
-        return await openapi.answer(server, Request("GET", info, Query(query), {}, b"", User("u"), PLAIN))
+        return await documents.respond(Request("GET", info, Query(query), {}, b"", User("u"), PLAIN))
 
     first = await ask("")
     kept = await ask(f"hash={first.headers['Etag'].strip(chr(34))}")

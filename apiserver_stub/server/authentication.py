@@ -13,7 +13,7 @@ from apiserver_stub.authn.authenticators import ApiAudienceAuthenticator, TokenA
 from apiserver_stub.authn.bootstrap import BootstrapTokens
 from apiserver_stub.authn.certificates import CaBundle, ClientCertificates
 from apiserver_stub.authn.chain import Authenticator
-from apiserver_stub.authn.jwt_config import JwtConfigError
+from apiserver_stub.authn.jwt_config import JwtConfig, JwtConfigError, Mapped
 from apiserver_stub.authn.key_set import HttpsFetcher
 from apiserver_stub.authn.keys import KeyFileError, PublicKey, SigningKey, load_public_keys
 from apiserver_stub.authn.legacy_account import LegacyTokens
@@ -65,7 +65,15 @@ async def build_authentication(
         Tokens(methods, service_accounts.api_audiences),
         anonymous=options.anonymous_auth and "AlwaysAllow" not in options.authorization_mode,
         certificates=ClientCertificates(client_authorities) if client_authorities else None,
-        headers=RequestHeaders(proxy_authorities, options) if proxy_authorities else None,
+        headers=RequestHeaders(
+            proxy_authorities,
+            allowed=options.requestheader_allowed_names,
+            users=options.requestheader_username_headers,
+            groups=options.requestheader_group_headers,
+            extra=options.requestheader_extra_headers_prefix,
+        )
+        if proxy_authorities
+        else None,
     )
     return Authentication(authenticator, service_accounts, client_authorities, proxy_authorities)
 
@@ -128,7 +136,7 @@ async def _token_methods(
     methods += [ApiAudienceAuthenticator(legacy, audiences), service_accounts]
     if options.enable_bootstrap_token_auth:
         methods.append(ApiAudienceAuthenticator(BootstrapTokens(store), audiences))
-    config = await asyncio.to_thread(jwt_config.from_options, options)
+    config = await asyncio.to_thread(issuer_of, options)
     if config is not None:
         oidc = OidcTokens(config, await asyncio.to_thread(HttpsFetcher, config.authority), tasks)
         oidc.start()
@@ -146,3 +154,30 @@ async def _token_methods(
             )
         )
     return methods
+
+
+def issuer_of(options: Options) -> JwtConfig | None:
+    """Return the configured issuer of JSON web tokens, ``None`` without one. Reads the disk.
+
+    :raises JwtConfigError: a file is invalid.
+    """
+    if options.authentication_config is not None:
+        return jwt_config.load(options.authentication_config)
+    if not options.oidc_issuer_url:
+        return None
+    prefix = options.oidc_username_prefix
+    if not prefix and options.oidc_username_claim != "email":
+        prefix = f"{options.oidc_issuer_url}#"
+    try:
+        authority = options.oidc_ca_file.read_text() if options.oidc_ca_file is not None else ""
+    except (OSError, ValueError) as error:
+        raise JwtConfigError(f"oidc-ca-file: {error}") from error
+    return JwtConfig(
+        issuer=options.oidc_issuer_url,
+        audiences=(options.oidc_client_id,),
+        username=Mapped(options.oidc_username_claim, "" if prefix == "-" else prefix),
+        groups=Mapped(options.oidc_groups_claim, options.oidc_groups_prefix),
+        required=tuple(options.oidc_required_claim.items()),
+        authority=authority,
+        algorithms=options.oidc_signing_algs,
+    )

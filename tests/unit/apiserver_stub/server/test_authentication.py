@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.authn.build import Authentication, AuthenticationError, build_authentication
 from apiserver_stub.authn.keys import SigningKey
 from apiserver_stub.options import parse
+from apiserver_stub.server.authentication import Authentication, AuthenticationError, build_authentication
 from nodeagent.base.tls import generate_ca, issue
 from tests.unit.apiserver_stub.authn.conftest import Objects
 
 OIDC = ("--oidc-issuer-url=https://127.0.0.1:1", "--oidc-client-id=c")
+
+
+@pytest.fixture
+def store() -> Objects:
+    return Objects()
 
 
 @pytest.fixture

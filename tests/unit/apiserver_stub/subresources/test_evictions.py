@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from apiserver_stub.admission import Admission
+from apiserver_stub.admission import AdmissionChain
 from apiserver_stub.apimachinery.media import PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds import build_registry
 from apiserver_stub.kinds.disruption import BUDGETS
-from apiserver_stub.kinds.evictions import evict
 from apiserver_stub.options import parse
+from apiserver_stub.subresources.evictions import Evictions, EvictionSettings
+from apiserver_stub.verbs.context import VerbContext
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 PODS = "core/pods"
@@ -56,15 +56,17 @@ async def eviction(
     """Evict the pod and return the status code."""
     chosen = parse(list(arguments))
     registry = build_registry(chosen)
-    server = SimpleNamespace(options=chosen, store=store, registry=registry, admission=Admission())
-    server.ttl_of = lambda resource: None
+    settings = EvictionSettings(
+        chosen.gates.enabled("PodDisruptionConditions"), chosen.gates.enabled("PDBUnhealthyPodEvictionPolicy")
+    )
+    evictions = Evictions(VerbContext(store, AdmissionChain()), registry, settings)  # type: ignore[arg-type]
     body = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": options or {}}
     info = RequestInfo("create", "", "", "v1", "pods", "eviction", "n", "p")
     headers = {"Content-Type": "application/json"}
     request = Request("POST", info, Query(query), headers, json.dumps(body).encode(), User("u"), PLAIN)
     pods = registry.find("", "v1", "pods")
     assert pods is not None
-    reply = await evict(server, request, pods)  # type: ignore[arg-type]
+    reply = await evictions.create(request, pods)
     return reply.code
 
 

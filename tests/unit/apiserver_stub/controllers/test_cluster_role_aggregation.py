@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 
 from apiserver_stub.authz import rbac
-from apiserver_stub.authz.aggregation import aggregate_roles, keep_aggregated
+from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles, keep_aggregated
 from apiserver_stub.storage import StoreUnavailable
 from nodeagent.testing import FakeClock
-from tests.unit.apiserver_stub.authz.conftest import rule
+from tests.unit.apiserver_stub.authz.conftest import Memory, rule
 
 POD, NODE, EVENT = rule("get", "pods"), rule("get", "nodes"), rule("get", "events")
+
+
+@pytest.fixture
+def store() -> Any:
+    return Memory()
 
 
 def gathering(store: Any, name: str, *selectors: dict[str, Any], labels: dict[str, str] | None = None) -> None:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apiserver_stub.admission import Admission, AdmissionPlugin
+from apiserver_stub.admission import AdmissionChain, AdmissionPlugin
 from apiserver_stub.admission.always import AlwaysAdmit, AlwaysDeny
 from apiserver_stub.admission.config import AdmissionError, load
 from apiserver_stub.admission.event_rate import EventRateLimit
@@ -63,15 +63,26 @@ from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.kubeconfig import KubeconfigError
 
 if TYPE_CHECKING:
-    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.authz import Chain
+    from apiserver_stub.kinds import Registry
+    from apiserver_stub.options import Options
+    from apiserver_stub.storage import Store
 
 _GATED = {"SecurityContextDeny": "SecurityContextDeny"}
 """Plugins that cannot be switched on without a gate."""
 
 
 async def build_admission(
-    server: ApiServer, stack: AsyncExitStack, tasks: TaskOwner, pair: ClientPair, more: Sequence[AdmissionPlugin] = ()
-) -> Admission:
+    options: Options,
+    store: Store,
+    registry: Registry,
+    authorizer: Chain,
+    ca_certificate: str,
+    stack: AsyncExitStack,
+    tasks: TaskOwner,
+    pair: ClientPair,
+    more: Sequence[AdmissionPlugin] = (),
+) -> AdmissionChain:
     """Return the plugins that are on, in order, *more* among those that judge first.
 
     Webhooks are shown the certificate of *pair*.
@@ -80,13 +91,12 @@ async def build_admission(
 
     :raises AdmissionError: their configuration is no good; every problem is told.
     """
-    options = server.options
     configs = await asyncio.to_thread(load, options.admission_control_config_file)
-    ledger = Ledger(server.store, server.registry)
-    client = WebhookClient(Reader(server.store), pair)
+    ledger = Ledger(store, registry)
+    client = WebhookClient(Reader(store), pair)
     stack.push_async_callback(client.close)
-    makers = _makers(server, configs, ledger, client)
-    rights = PolicyParameterRight(Reader(server.store), server.registry, _deciding(server))
+    makers = _makers(options, store, registry, authorizer, ca_certificate, configs, ledger, client)
+    rights = PolicyParameterRight(Reader(store), registry, _deciding(authorizer))
     plugins: list[AdmissionPlugin] = [SigningRequestIdentity(), rights, *more]
     problems: list[str] = []
     for name in options.admission_plugins:
@@ -108,12 +118,12 @@ async def build_admission(
         raise AdmissionError(*problems)
     on = {plugin.name for plugin in plugins}
     if ResourceQuota.name in on:
-        tasks.start(keep_quotas(server, ledger), "quotas")
+        tasks.start(keep_quotas(store, ledger), "quotas")
     if TaintNodesByCondition.name in on:
-        tasks.start(keep_taints(server), "node-taints")
+        tasks.start(keep_taints(store), "node-taints")
     if StorageObjectInUseProtection.name in on:
-        tasks.start(release_volumes(server), "volume-protection")
-    return Admission(plugins)
+        tasks.start(release_volumes(store), "volume-protection")
+    return AdmissionChain(plugins)
 
 
 async def _image_policy(config_file: Path | None, config: Object | None, stack: AsyncExitStack) -> AdmissionPlugin:
@@ -126,24 +136,30 @@ async def _image_policy(config_file: Path | None, config: Object | None, stack: 
     return ImagePolicyWebhook(await stack.enter_async_context(webhook), settings, SystemClock())
 
 
-def _deciding(server: ApiServer) -> Decide:
+def _deciding(authorizer: Chain) -> Decide:
     async def decide(user: User, info: RequestInfo) -> tuple[bool, str]:
-        verdict = await server.authorizer.authorize(user, info)
+        verdict = await authorizer.authorize(user, info)
         return verdict.allowed, verdict.reason
 
     return decide
 
 
 def _makers(
-    server: ApiServer, configs: dict[str, Object], ledger: Ledger, client: WebhookClient
+    options: Options,
+    store: Store,
+    registry: Registry,
+    authorizer: Chain,
+    ca_certificate: str,
+    configs: dict[str, Object],
+    ledger: Ledger,
+    client: WebhookClient,
 ) -> dict[str, Callable[[], AdmissionPlugin]]:
-    options, store = server.options, server.store
     reader = Reader(store)
 
-    ask = _deciding(server)
+    ask = _deciding(authorizer)
 
     async def provide(namespace: str) -> None:
-        await provide_namespace(server, namespace)
+        await provide_namespace(store, ca_certificate, namespace)
 
     def config(name: str) -> Object:
         return configs.get(name) or {}
@@ -153,7 +169,7 @@ def _makers(
             raise AdmissionError(
                 f"{plugin.name}: kubeConfigFile is not supported: webhooks are called without credentials"
             )
-        return plugin(reader, server.registry, client, ask)
+        return plugin(reader, registry, client, ask)
 
     return {
         "AlwaysAdmit": AlwaysAdmit,
@@ -179,7 +195,7 @@ def _makers(
         "PersistentVolumeLabel": PersistentVolumeLabel,
         "DefaultStorageClass": lambda: DefaultStorageClass(reader),
         "StorageObjectInUseProtection": StorageObjectInUseProtection,
-        "OwnerReferencesPermissionEnforcement": lambda: OwnerReferencesPermissionEnforcement(ask, server.registry),
+        "OwnerReferencesPermissionEnforcement": lambda: OwnerReferencesPermissionEnforcement(ask, registry),
         "PersistentVolumeClaimResize": lambda: PersistentVolumeClaimResize(reader),
         "RuntimeClass": lambda: RuntimeClass(reader),
         "CertificateApproval": lambda: CertificateApproval(ask),
@@ -189,7 +205,7 @@ def _makers(
         "DefaultIngressClass": lambda: DefaultIngressClass(reader),
         "DenyServiceExternalIPs": DenyServiceExternalIPs,
         "MutatingAdmissionWebhook": lambda: webhooks(MutatingAdmissionWebhook),
-        "ValidatingAdmissionPolicy": lambda: ValidatingAdmissionPolicy(reader, server.registry, ask),
+        "ValidatingAdmissionPolicy": lambda: ValidatingAdmissionPolicy(reader, registry, ask),
         "ValidatingAdmissionWebhook": lambda: webhooks(ValidatingAdmissionWebhook),
         "ResourceQuota": lambda: ResourceQuota(ledger, config("ResourceQuota")),
         "AlwaysDeny": AlwaysDeny,

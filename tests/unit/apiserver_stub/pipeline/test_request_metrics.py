@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.request import RequestInfo
-from apiserver_stub.telemetry.request_metrics import labels_of, method_of
+from apiserver_stub.pipeline.request_metrics import labels_of, method_of
 
 PATCH = RequestInfo("patch", "/api/v1/namespaces/web/pods/a", "", "v1", "pods", "", "web", "a")
 RESOURCE: Any = SimpleNamespace(group="", plural="pods", subresource=lambda name: None)

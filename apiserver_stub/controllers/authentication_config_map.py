@@ -1,0 +1,101 @@
+"""Config map by which extension API servers authenticate the proxied requests of this server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.controllers.ensure import ensure
+from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreUnavailable
+from apiserver_stub.transport.reloading_files import POLL_SECONDS
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.authn.certificates import CaBundle
+    from apiserver_stub.storage import Store
+
+_log = logging.getLogger(__name__)
+
+NAME = "extension-apiserver-authentication"
+_CONFIG_MAPS = "core/configmaps"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeaderNames:
+    """Names that identify the front proxy and the headers of the user."""
+
+    allowed_names: Sequence[str] = ()
+    username_headers: Sequence[str] = ()
+    group_headers: Sequence[str] = ()
+    extra_headers_prefix: Sequence[str] = ()
+
+
+class AuthenticationConfigMap:
+    """Publishes the CA bundles and the names of headers; nothing without a bundle."""
+
+    def __init__(
+        self, store: Store, clients: CaBundle | None, proxies: CaBundle | None, headers: RequestHeaderNames
+    ) -> None:
+        self._store, self._clients, self._proxies, self._headers = store, clients, proxies, headers
+
+    async def publish(self) -> None:
+        """Write the config map.
+
+        :raises StoreUnavailable: the write could not be made durable.
+        """
+        desired = self._data()
+        if not desired:
+            return
+        namespace = identity.current().system_namespace
+        config: Object = {
+            "kind": "ConfigMap",
+            "apiVersion": "v1",
+            "metadata": {"name": NAME, "namespace": namespace},
+            "data": desired,
+        }
+        await ensure(self._store, _CONFIG_MAPS, config)
+
+        def decide(current: Record | None) -> Outcome:
+            found: Object | None = None if current is None else objects.decode(current.data)
+            if found is None or found.get("data") == desired:
+                return Keep()
+            return Put(objects.encode_for_store({**found, "data": {**(found.get("data") or {}), **desired}}))
+
+        await self._store.update(_CONFIG_MAPS, objects.key_of(namespace, NAME), decide)
+
+    async def run(self) -> None:
+        """Publish again whenever a bundle changes; runs until cancelled."""
+        bundles = [bundle for bundle in (self._clients, self._proxies) if bundle]
+        published = [bundle.generation for bundle in bundles]
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            current = [bundle.generation for bundle in bundles]
+            if current == published:
+                continue
+            try:
+                await self.publish()
+            except StoreUnavailable as error:
+                _log.warning("Failed to publish changed CA bundles", extra={"err": error})
+            else:
+                published = current
+
+    def _data(self) -> dict[str, str]:
+        found = {}
+        if self._clients is not None:
+            found["client-ca-file"] = self._clients.pem
+        if self._proxies is not None:
+            found["requestheader-client-ca-file"] = self._proxies.pem
+            for key, names in (
+                ("allowed-names", self._headers.allowed_names),
+                ("username-headers", self._headers.username_headers),
+                ("group-headers", self._headers.group_headers),
+                ("extra-headers-prefix", self._headers.extra_headers_prefix),
+            ):
+                found[f"requestheader-{key}"] = json.dumps(list(names))
+        return found

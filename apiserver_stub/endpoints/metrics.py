@@ -1,0 +1,224 @@
+"""``/metrics``: one page of the metrics of all components, under upstream's names."""
+
+from __future__ import annotations
+
+import os
+import resource as process
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery.version import version
+from apiserver_stub.storage.request_metrics import resource_name
+from apiserver_stub.telemetry.exposition import Choice, Labels, Page, counts_of
+from apiserver_stub.verbs.responses import Reply
+
+if TYPE_CHECKING:
+    from apiserver_stub.aggregation.remotes import Remotes
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.audit.context import Audit
+    from apiserver_stub.authn import Authenticator
+    from apiserver_stub.authn.service_account import ServiceAccountTokens
+    from apiserver_stub.endpoints.health import Outcomes
+    from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
+    from apiserver_stub.storage.monitor import StoreMonitor
+    from apiserver_stub.storage.request_metrics import StoreRequestMetrics
+    from nodeagent.base.gates import FeatureGates
+
+Collector = Callable[[Page], None]
+"""Adds the metrics of a component to a page."""
+PATH, OUTCOMES_PATH = "/metrics", "/metrics/slis"
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Metrics:
+    """The metrics endpoints.
+
+    :param outcomes: outcomes of health checks, ``None`` if they are not served (spec: gate.ComponentSLIs).
+    """
+
+    read_only = False
+
+    def __init__(self, choice: Choice, collectors: Sequence[Collector], outcomes: Outcomes | None) -> None:
+        self._choice, self._collectors, self._outcomes = choice, collectors, outcomes
+
+    async def respond(self, request: Request) -> Reply | None:
+        """Return the page at *request*'s path, ``None`` for other paths."""
+        if request.info.path == PATH:
+            page = Page(self._choice)
+            for collect in self._collectors:
+                collect(page)
+            body, content_type = page.text()
+        elif request.info.path == OUTCOMES_PATH and self._outcomes is not None:
+            body, content_type = self._outcomes.render(self._choice)
+        else:
+            return None
+        return Reply(200, body=body, content_type=content_type)
+
+
+def show_authentication(page: Page, successes: int, authenticator: Authenticator, tokens: ServiceAccountTokens) -> None:
+    """Add the metrics of authentication."""
+    for name, text, count in (
+        ("valid", "Service account tokens looked at in time.", tokens.valid_tokens),
+        ("stale", "Service account tokens looked at past the time to renew them.", tokens.stale_tokens),
+    ):
+        page.counter(f"serviceaccount_{name}_tokens_total", text, (), [((), count)])
+    page.counter(
+        "authentication_attempts",
+        "Counter of authenticated attempts.",
+        ("result",),
+        counts_of({"success": successes, **authenticator.refused}),
+    )
+    if (certificates := authenticator.certificates) is not None:
+        page.histogram(
+            "apiserver_client_certificate_expiration_seconds",
+            "How long the client certificates that requests came with are still good.",
+            (),
+            [((), certificates.seconds_left)],
+        )
+
+
+def show_version(page: Page, reported: str, gates: FeatureGates) -> None:
+    """Add the version and the feature gates."""
+    found = version(reported)
+    names = ("major", "minor", "git_version", "platform")
+    values = (found["major"], found["minor"], found["gitVersion"], found["platform"])
+    page.gauge("kubernetes_build_info", "The version that the server tells.", names, [(values, 1)])
+    page.gauge(
+        "kubernetes_feature_enabled",
+        "Whether a feature is on, with its stage.",
+        ("name", "stage"),
+        [((gate.name, gate.stage.value), on) for gate, on in gates],
+    )
+
+
+def show_in_flight(page: Page, mutating: int, read_only: int) -> None:
+    """Add the numbers of requests in flight."""
+    page.gauge(
+        "apiserver_current_inflight_requests",
+        "Requests in flight, by kind.",
+        ("request_kind",),
+        [(("mutating",), mutating), (("readOnly",), read_only)],
+    )
+
+
+def show_handshake_errors(page: Page, count: int) -> None:
+    """Add the number of failed TLS handshakes."""
+    page.counter(
+        "apiserver_tls_handshake_errors_total",
+        "Number of requests dropped with a TLS handshake error.",
+        (),
+        [((), count)],
+    )
+
+
+def show_process(page: Page, started: float) -> None:
+    """Add the metrics of the process; *started* is its wall-clock start."""
+    use = process.getrusage(process.RUSAGE_SELF)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    for name, text, value in (
+        ("process_start_time_seconds", "When the process started.", started),
+        ("process_resident_memory_bytes", "Memory in use.", pages * _PAGE_BYTES),
+        ("process_open_fds", "Open files.", len(list(Path("/proc/self/fd").iterdir()))),
+    ):
+        page.gauge(name, text, (), [((), value)])
+    seconds = use.ru_utime + use.ru_stime
+    page.counter("process_cpu_seconds_total", "Processor time used.", (), [((), seconds)])
+
+
+def show_audit(page: Page, audit: Audit) -> None:
+    """Add the metrics of auditing."""
+    page.counter(
+        "apiserver_audit_event_total",
+        "Audit events that went to a backend.",
+        (),
+        [((), audit.events)],
+    )
+    page.counter(
+        "apiserver_audit_error_total",
+        "Counter of audit events that failed to be audited properly, by the plugin at fault.",
+        ("plugin",),
+        counts_of(audit.errors),
+    )
+    page.counter(
+        "apiserver_audit_level_total",
+        "Requests by the audit level that the policy gave them.",
+        ("level",),
+        counts_of(audit.levels),
+    )
+    page.counter(
+        "apiserver_audit_requests_rejected_total",
+        "Counter of requests rejected due to an error in an audit backend.",
+        (),
+        [((), audit.rejected)],
+    )
+
+
+def show_fairness(page: Page, fairness: PriorityAndFairness) -> None:
+    """Add the metrics of API Priority and Fairness."""
+    both, level = ("flow_schema", "priority_level"), ("priority_level",)
+    page.counter(
+        "apiserver_flowcontrol_dispatched_requests_total",
+        "Number of requests that were let in.",
+        both,
+        fairness.dispatched.items(),
+    )
+    page.counter(
+        "apiserver_flowcontrol_rejected_requests_total",
+        "Number of requests that were turned away.",
+        (*both, "reason"),
+        fairness.rejected.items(),
+    )
+    levels = fairness.levels.values()
+    running: dict[Labels, float] = {key: count - fairness.finished[key] for key, count in fairness.dispatched.items()}
+    waiting: dict[Labels, float] = {}
+    kinds: Counter[Labels] = Counter({("mutating",): 0, ("readOnly",): 0})
+    for (schema, of, kind), count in fairness.waiting.items():
+        waiting[schema, of] = waiting.get((schema, of), 0) + count
+        kinds[kind,] += count
+    for name, text, counts in (
+        ("current_inqueue_requests", "Requests that wait.", waiting),
+        ("current_executing_requests", "Requests that were let in and are not over.", running),
+        ("current_executing_seats", "Seats in use.", running),
+    ):
+        page.gauge(f"apiserver_flowcontrol_{name}", text, both, counts.items())
+    page.histogram(
+        "apiserver_flowcontrol_request_wait_duration_seconds",
+        "How long requests waited in a queue, and whether they were let in.",
+        (*both, "execute"),
+        fairness.waits.items(),
+    )
+    for name, text, values in (
+        ("nominal_limit_seats", "Seats of a level.", [((item.name,), item.seats) for item in levels]),
+        ("lower_limit_seats", "Seats that a level keeps.", [((item.name,), item.least) for item in levels]),
+        ("upper_limit_seats", "Seats that a level may have.", [((item.name,), item.most) for item in levels]),
+        ("current_limit_seats", "Seats that a level has now.", [((item.name,), item.limit) for item in levels]),
+    ):
+        page.gauge(f"apiserver_flowcontrol_{name}", text, level, values)
+    page.gauge(
+        "apiserver_current_inqueue_requests",
+        "Requests that wait for a seat, by kind.",
+        ("request_kind",),
+        kinds.items(),
+    )
+
+
+def show_remotes(page: Page, remotes: Remotes) -> None:
+    """Add the availability of the API services of extension API servers."""
+    gone = [((remote.name,), not remote.available) for remote in remotes.table.values()]
+    page.gauge("aggregator_unavailable_apiservice", "Whether an API service cannot be had now.", ("name",), gone)
+    text = "How often an API service was available no more, by reason."
+    page.counter("aggregator_unavailable_apiservice_total", text, ("name", "reason"), remotes.losses.items())
+
+
+def show_storage(page: Page, monitor: StoreMonitor, requests: StoreRequestMetrics) -> None:
+    """Add the metrics of the storage backend."""
+    counts = [((resource_name(name),), count) for name, count in monitor.objects.items()]
+    page.gauge("apiserver_storage_objects", "Number of stored objects by kind.", ("resource",), counts)
+    text = "Bytes that the store's file takes on disk."
+    numbered = [((f"etcd-{number}",), size) for number, size in enumerate(monitor.sizes.values())]
+    page.gauge("apiserver_storage_size_bytes", text, ("storage_cluster_id",), numbered)
+    sizes = [((address,), size) for address, size in monitor.sizes.items()]
+    page.gauge("apiserver_storage_db_total_size_in_bytes", text, ("endpoint",), sizes)
+    requests.show_on(page)

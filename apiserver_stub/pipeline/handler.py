@@ -1,0 +1,222 @@
+"""The path of a request through the pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from apiserver_stub.apimachinery import media
+from apiserver_stub.apimachinery.media import PLAIN, PRETTY, Format
+from apiserver_stub.apimachinery.request import ANONYMOUS, Query, Request, RequestInfo, User, parse_path
+from apiserver_stub.apimachinery.status import ApiError, bad_request, internal
+from apiserver_stub.authn.certificates import presented_by
+from apiserver_stub.authn.impersonation import is_asked_for
+from apiserver_stub.pipeline import error_responses
+from apiserver_stub.pipeline.authorization import pinned
+from apiserver_stub.pipeline.request_metrics import method_of
+from apiserver_stub.transport import response_writer
+from apiserver_stub.transport.http2.negotiation import send_goaway
+from apiserver_stub.verbs.responses import render_error
+from nodeagent.base import apiproto
+from nodeagent.base.logging import v_level, verbose
+
+if TYPE_CHECKING:
+    from apiserver_stub.admission import AdmissionChain
+    from apiserver_stub.aggregation.remotes import Remotes
+    from apiserver_stub.audit.context import Audit, AuditContext
+    from apiserver_stub.authn import Authenticator
+    from apiserver_stub.endpoints.page import Page
+    from apiserver_stub.kinds import Registry, Resource
+    from apiserver_stub.lifecycle import Lifecycle
+    from apiserver_stub.pipeline.aggregation_proxy import AggregationProxy
+    from apiserver_stub.pipeline.authorization import Authorization
+    from apiserver_stub.pipeline.cors import CorsAndHsts
+    from apiserver_stub.pipeline.dispatch import Dispatcher
+    from apiserver_stub.pipeline.limits import Limits
+    from apiserver_stub.pipeline.request_metrics import RequestMetrics
+    from apiserver_stub.pipeline.stream_response import StreamResponder
+    from apiserver_stub.pipeline.watch_response import WatchResponder
+    from apiserver_stub.telemetry.tracing import Tracing
+
+_log = logging.getLogger(__name__)
+
+_NO_WARNINGS: list[str] = []
+_ACCESS_VERBOSITY = 3
+
+
+class RequestHandler:
+    """Handler of every HTTP request.
+
+    :param closes_unauthenticated: whether HTTP/2 connections of anonymous and unauthenticated clients end after one
+        response (feature gate ``UnauthenticatedHTTP2DOSMitigation``).
+    :param sends_retry_after: whether requests during the drain are answered with 429 (spec:
+        opt.shutdown-send-retry-after).
+    """
+
+    def __init__(
+        self,
+        *,
+        lifecycle: Lifecycle,
+        authenticator: Authenticator,
+        authorization: Authorization,
+        audit: Audit | None,
+        registry: Registry,
+        remotes: Remotes,
+        admission: AdmissionChain,
+        dispatcher: Dispatcher,
+        limits: Limits,
+        watches: WatchResponder,
+        streams: StreamResponder,
+        aggregation: AggregationProxy,
+        metrics: RequestMetrics,
+        tracing: Tracing | None = None,
+        cors: CorsAndHsts | None = None,
+        page: Page | None = None,
+        compresses: bool = True,
+        closes_unauthenticated: bool = False,
+        sends_retry_after: bool = False,
+    ) -> None:
+        self._lifecycle, self._authenticator, self._authorization = lifecycle, authenticator, authorization
+        self._audit, self._registry, self._remotes, self._admission = audit, registry, remotes, admission
+        self._dispatcher, self._limits, self._watches, self._streams = dispatcher, limits, watches, streams
+        self._aggregation, self._metrics, self._tracing = aggregation, metrics, tracing
+        self._cors, self._page, self._compresses = cors, page, compresses
+        self._closes_unauthenticated, self._sends_retry_after = closes_unauthenticated, sends_retry_after
+
+    async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        """Return the response to one HTTP request; errors become Status objects."""
+        format_, warnings = PLAIN, _NO_WARNINGS
+        if self._cors is not None and (preflight := self._cors.begin(http)) is not None:
+            return await response_writer.send(http, preflight, warnings, compress=False)
+        if self._page is not None and (shown := self._page.respond(http)) is not None:
+            return await response_writer.send(http, shown, warnings, compress=self._compresses)
+        path, _, query_text = http.path_qs.partition("?")
+        query = Query(query_text)
+        info = RequestInfo(http.method.lower(), path)
+        authenticated = False
+        resource: Resource | None = None
+        started = time.perf_counter()
+        trail: AuditContext | None = None
+        if self._lifecycle.draining:
+            refusal = error_responses.while_draining(path, retry_later=self._sends_retry_after)
+            if refusal is not None:
+                return await response_writer.send(http, refusal, warnings, compress=False)
+        try:
+            _require_text(http)
+            info = parse_path(http.method, path, query)
+            annotations: dict[str, str] | None = {} if self._audit is not None else None
+            user = await self._authenticator.authenticate(http.headers, presented_by(http.transport), annotations)
+            authenticated = True
+            if self._closes_unauthenticated and user.name == ANONYMOUS.name:
+                send_goaway(http.transport)
+            self._metrics.authenticated += 1
+            authorized = pinned(info, query)
+            if self._audit is not None and (trail := self._audit.begin(http, authorized, user)) is not None:
+                trail.event.annotations.update(annotations or {})
+                await trail.received()
+            if is_asked_for(http.headers):
+                user = await self._authorization.impersonate(user, http, trail)
+            remote = self._remotes.find(info) if self._remotes.table else None
+            if info.is_resource and remote is None:
+                resource = self._registry.find(info.group, info.version, info.resource)
+            unacceptable: ApiError | None = None
+            try:
+                format_ = _negotiate(http, info, query, resource)
+            except ApiError as error:
+                unacceptable = error  # Reported to authorized users.
+                format_ = media.of_error(http.headers.get("Accept", ""))
+            await self._authorization.authorize(user, authorized, trail)
+            if unacceptable is not None:
+                raise unacceptable
+            if remote is not None:
+                request = _request(http, info, query, user, format_)
+                proxied = await self._aggregation.run(http, request, remote, trail)
+                if isinstance(proxied, web.StreamResponse):
+                    return proxied
+                rendered = proxied
+            elif info.group and resource is None and info.group not in dict(self._registry.group_versions()):
+                raise error_responses.PlainNotFound
+            elif info.verb == "watch" and resource is not None:
+                return await self._watches.run(http, _request(http, info, query, user, format_), resource, trail)
+            elif resource is not None and self._dispatcher.streams(resource, info, http.method):
+                await self._admission.connect(_request(http, info, query, user, format_), resource)
+                return await self._streams.run(http, info, query, resource, trail)
+            else:
+                request = _request(http, info, query, user, format_)
+                warnings = request.warnings
+                if trail is not None:
+                    request.annotations = trail.event.annotations
+                rendered = await self._limits.limited(http, request, resource, trail)
+        except error_responses.TOLD as error:
+            if not authenticated and response_writer.wants_pretty(http):
+                format_ = PRETTY
+            rendered = error_responses.answer(error, http.path_qs, format_)
+        except (ConnectionError, asyncio.CancelledError):
+            if trail is not None:
+                trail.abandoned()
+            self._metrics.aborted(info, method_of(http), resource)
+            raise
+        except Exception as error:  # A bug fails its request, not the server.
+            if trail is not None:
+                await trail.failed(error)
+                trail = None
+            _log.exception("Request failed", extra={"method": http.method, "path": path})
+            rendered = render_error(internal(type(error).__name__), format_)
+        if trail is not None:
+            await trail.answered(rendered)
+        elif not authenticated and rendered.code == 401:
+            if self._closes_unauthenticated:
+                send_goaway(http.transport)
+            if self._audit is not None:
+                await self._audit.refuse_stranger(http, info)
+        dry_run = "All" if "dryRun" in query else ""
+        seconds, size = time.perf_counter() - started, sum(map(len, rendered.pieces))
+        self._metrics.count(info, method_of(http), resource, rendered.code, seconds, size, dry_run)
+        if self._tracing is not None:
+            self._tracing.note(http, rendered.code, seconds, info.verb, response_writer.audit_id(http))
+        if verbose(_log, _ACCESS_VERBOSITY):
+            facts = {
+                "verb": info.verb,
+                "uri": http.path_qs,
+                "code": rendered.code,
+                "latency": f"{1000 * seconds:.3f}ms",
+            }
+            _log.log(v_level(_ACCESS_VERBOSITY), "HTTP", extra=facts)
+        return await response_writer.send(http, rendered, warnings, compress=http.method == "GET" and self._compresses)
+
+
+def _request(http: web.BaseRequest, info: RequestInfo, query: Query, user: User, format_: Format) -> Request:
+    return Request(http.method, info, query, http.headers, b"", user, format_)
+
+
+def _require_text(http: web.BaseRequest) -> None:
+    """Refuse a request whose head is not UTF-8.
+
+    :raises ApiError: 400.
+    """
+    text = "".join((http.path_qs, *http.headers.values()))
+    try:
+        if not text.isascii():
+            text.encode()
+    except UnicodeEncodeError:
+        raise bad_request("the head of the request is not UTF-8") from None
+
+
+def _negotiate(http: web.BaseRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:
+    accept = http.headers.get("Accept", "")
+    pretty = query.flag("pretty") if "pretty" in query else response_writer.wants_pretty(http)
+    if accept in ("", "*/*", media.JSON):
+        return PRETTY if pretty else PLAIN
+    if resource is None:
+        return replace(PRETTY if pretty else PLAIN, error_encoding=media.of_error(accept).encoding)
+    protobuf = media.PROTOBUF in accept and apiproto.supports(resource.api_version, resource.kind)
+    tables = resource.has_table(info.subresource)
+    format_ = media.negotiate(accept, watch=info.verb == "watch", protobuf=protobuf, tables=tables)
+    if pretty and not format_.pretty:
+        return Format(format_.encoding, format_.shape, format_.shape_version, pretty=True)
+    return format_

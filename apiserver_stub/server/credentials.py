@@ -1,0 +1,46 @@
+"""Credentials that the server generates for its administrator and its node."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import yaml
+
+from nodeagent.base.tls import write_private
+
+
+def generate_tokens(path: Path, node: str) -> Path:
+    """Return the file with the tokens of the administrator and of *node*, generated if they are missing.
+
+    :raises OSError: the file cannot be read or written.
+    """
+    lines = path.read_text().splitlines() if path.exists() else []
+    identities = [line.partition(",")[2] for line in lines]
+    wanted = ['admin,admin,"system:masters"', f'system:node:{node},node,"system:nodes"']
+    if identities != wanted:
+        admin = lines[0].partition(",")[0] if lines else secrets.token_urlsafe(32)
+        tokens = (admin, secrets.token_urlsafe(32))
+        text = "".join(f"{token},{identity}\n" for token, identity in zip(tokens, wanted, strict=True))
+        write_private(path, text.encode())
+    return path
+
+
+def read_tokens(path: Path) -> tuple[str, str]:
+    """Return the tokens of the administrator and of the node."""
+    admin, node = (line.partition(",")[0] for line in path.read_text().splitlines())
+    return admin, node
+
+
+def write_kubeconfig(path: Path, url: str, authority: Path, user: str, token: str) -> None:
+    """Write a kubeconfig for *user* with mode 0600."""
+    name = "nodeagent"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": url, "certificate-authority": str(authority.absolute())}}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+        "current-context": name,
+    }
+    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())

@@ -1,0 +1,164 @@
+"""Construction of the request pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from apiserver_stub.admission import AdmissionChain
+from apiserver_stub.aggregation.extension_client import ExtensionClient
+from apiserver_stub.aggregation.remotes import Remotes
+from apiserver_stub.audit.context import Audit
+from apiserver_stub.authn import Authenticator
+from apiserver_stub.authn.service_account import ServiceAccountTokens
+from apiserver_stub.authz import Chain
+from apiserver_stub.endpoints import metrics
+from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings
+from apiserver_stub.endpoints.health import Health
+from apiserver_stub.endpoints.issuer_discovery import IssuerDiscovery
+from apiserver_stub.endpoints.metrics import Collector, Metrics
+from apiserver_stub.endpoints.openapi import OpenApi
+from apiserver_stub.endpoints.page import Page
+from apiserver_stub.endpoints.profiling import Profiling
+from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
+from apiserver_stub.kinds import Registry
+from apiserver_stub.lifecycle import Lifecycle
+from apiserver_stub.nodes.agents import NodeAgents
+from apiserver_stub.options import Options
+from apiserver_stub.pipeline.aggregation_proxy import AggregationProxy
+from apiserver_stub.pipeline.authorization import Authorization
+from apiserver_stub.pipeline.cors import CorsAndHsts
+from apiserver_stub.pipeline.dispatch import Dispatcher, Endpoint
+from apiserver_stub.pipeline.handler import RequestHandler
+from apiserver_stub.pipeline.limits import Limits, LimitSettings
+from apiserver_stub.pipeline.request_metrics import RequestMetrics
+from apiserver_stub.pipeline.stream_response import StreamResponder
+from apiserver_stub.pipeline.watch_response import WatchResponder
+from apiserver_stub.storage.monitor import Check, StoreMonitor
+from apiserver_stub.storage.request_metrics import StoreRequestMetrics
+from apiserver_stub.subresources.bundled import bundled_handlers
+from apiserver_stub.telemetry import exposition
+from apiserver_stub.telemetry.tracing import Tracing
+from apiserver_stub.verbs.context import VerbContext
+from nodeagent.base.profiling.profiles import Profiles
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The request handler, and what the shutdown waits for."""
+
+    handler: RequestHandler
+    limits: Limits
+    metrics: RequestMetrics
+
+
+async def build_pipeline(
+    options: Options,
+    *,
+    lifecycle: Lifecycle,
+    context: VerbContext,
+    registry: Registry,
+    remotes: Remotes,
+    authenticator: Authenticator,
+    tokens: ServiceAccountTokens,
+    authorizer: Chain,
+    admission: AdmissionChain,
+    audit: Audit | None,
+    agents: NodeAgents,
+    extensions: ExtensionClient,
+    flow_control: PriorityAndFairness | None,
+    tracing: Tracing | None,
+    profiles: Profiles,
+    monitor: StoreMonitor,
+    store_requests: StoreRequestMetrics,
+    storage_checks: Mapping[str, Check],
+    failed_handshakes: Callable[[], int],
+    address: Callable[[], str],
+    fill_namespace: Callable[[str], Awaitable[None]],
+) -> Pipeline:
+    """Return the pipeline for *options*.
+
+    :param address: returns the ``host:port`` of this server, once it listens.
+    :param fill_namespace: creates the objects that every namespace has.
+    """
+    gates = options.gates
+    requests, started = RequestMetrics(), time.time()
+
+    def show_limits(page: exposition.Page) -> None:
+        metrics.show_in_flight(page, limits.in_flight[True], limits.in_flight[False])
+        metrics.show_handshake_errors(page, failed_handshakes())
+        metrics.show_authentication(page, requests.authenticated, authenticator, tokens)
+
+    collectors: list[Collector] = [requests.show_on, show_limits]
+    if audit is not None:
+        collectors.append(partial(metrics.show_audit, audit=audit))
+    if flow_control is not None:
+        collectors.append(partial(metrics.show_fairness, fairness=flow_control))
+    collectors += [
+        partial(metrics.show_remotes, remotes=remotes),
+        partial(metrics.show_storage, monitor=monitor, requests=store_requests),
+        partial(metrics.show_version, reported=options.reported_version, gates=gates),
+        partial(metrics.show_process, started=started),
+    ]
+    health = Health(lifecycle, storage_checks)
+    discovery = DiscoverySettings(
+        reported_version=options.reported_version,
+        aggregated=gates.enabled("AggregatedDiscoveryEndpoint"),
+        storage_hashes=gates.enabled("StorageVersionHash"),
+    )
+    endpoints: list[Endpoint] = [
+        Discovery(registry, remotes, address, discovery),
+        IssuerDiscovery(
+            tokens,
+            address,
+            jwks_uri=options.service_account_jwks_uri,
+            external_hostname=options.external_hostname,
+        ),
+        health,
+        OpenApi(registry, remotes),
+        Metrics(options.metric_choice(), collectors, health.outcomes if gates.enabled("ComponentSLIs") else None),
+    ]
+    if options.profiling:
+        endpoints.append(Profiling(profiles))
+    handlers = bundled_handlers(
+        context, registry, gates, authenticator=authenticator, authorizer=authorizer, tokens=tokens
+    )
+    dispatcher = Dispatcher(context, handlers, endpoints, fill_namespace)
+    limits = Limits(
+        LimitSettings(
+            options.request_timeout_seconds, options.max_requests_inflight, options.max_mutating_requests_inflight
+        ),
+        dispatcher,
+        requests,
+        flow_control,
+    )
+    streams = StreamResponder(agents, context.store, handlers, lifecycle, requests, tracing)
+    origins, directives = options.cors_allowed_origins, options.strict_transport_security_directives
+    closes = options.http2_max_streams_per_connection > 0 and gates.enabled("UnauthenticatedHTTP2DOSMitigation")
+    handler = RequestHandler(
+        lifecycle=lifecycle,
+        authenticator=authenticator,
+        authorization=Authorization(authorizer, requests),
+        audit=audit,
+        registry=registry,
+        remotes=remotes,
+        admission=admission,
+        dispatcher=dispatcher,
+        limits=limits,
+        watches=WatchResponder(context, lifecycle, requests, tracing, options.max_connection_bytes_per_sec),
+        streams=streams,
+        aggregation=AggregationProxy(
+            extensions, limits, streams, follows_redirects=not options.aggregator_reject_forwarding_redirect
+        ),
+        metrics=requests,
+        tracing=tracing,
+        cors=CorsAndHsts(origins, directives) if origins or directives else None,
+        page=await asyncio.to_thread(Page) if options.serve_page else None,
+        compresses=gates.enabled("APIResponseCompression"),
+        closes_unauthenticated=closes,
+        sends_retry_after=options.shutdown_send_retry_after,
+    )
+    return Pipeline(handler, limits, requests)

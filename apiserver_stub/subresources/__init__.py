@@ -1,0 +1,38 @@
+"""Handlers of subresources and kinds that are not stored: actions, and streams to nodes, pods and services."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.nodes.stream import StreamHandler
+    from apiserver_stub.verbs.responses import Reply
+
+Action = Callable[["Request", "Resource"], Awaitable["Reply"]]
+"""Handler of a POST that creates no object of the kind.
+
+:raises ApiError: the request is refused.
+"""
+Key = tuple[str, str, str]
+"""Group, plural, and subresource; the last is empty for the kind itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """Handlers of the requests that are not reads and writes of stored objects."""
+
+    actions: Mapping[Key, Action] = field(default_factory=dict)
+    streams: Mapping[Key, StreamHandler] = field(default_factory=dict)
+    """Handlers of the methods that the subresource declares; their responses last as long as the connection."""
+
+    def action(self, resource: Resource, subresource: str) -> Action | None:
+        """Return the action of *subresource* (empty: of the kind itself), ``None`` if it is stored."""
+        return self.actions.get((resource.group, resource.plural, subresource))
+
+    def stream(self, resource: Resource, subresource: str) -> StreamHandler | None:
+        """Return the handler of a *subresource* whose responses are streams, ``None`` for others."""
+        return self.streams.get((resource.group, resource.plural, subresource))

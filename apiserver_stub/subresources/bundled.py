@@ -1,0 +1,65 @@
+"""Handlers of the bundled kinds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.nodes import pods, proxy
+from apiserver_stub.subresources import Action, Handlers, Key
+from apiserver_stub.subresources.bindings import Bindings
+from apiserver_stub.subresources.evictions import Evictions, EvictionSettings
+from apiserver_stub.subresources.reviews import Reviews
+from apiserver_stub.subresources.token_requests import TokenRequests
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.authn import Authenticator
+    from apiserver_stub.authn.service_account import ServiceAccountTokens
+    from apiserver_stub.authz import Chain
+    from apiserver_stub.kinds.registry import Registry
+    from apiserver_stub.nodes.stream import StreamHandler
+    from apiserver_stub.verbs.context import VerbContext
+    from nodeagent.base.gates import FeatureGates
+
+_STREAMS: dict[Key, StreamHandler] = {
+    ("", "nodes", "proxy"): proxy.proxy_node,
+    ("", "services", "proxy"): proxy.proxy_service,
+    ("", "pods", "attach"): pods.attach,
+    ("", "pods", "exec"): pods.exec_,
+    ("", "pods", "log"): pods.log,
+    ("", "pods", "portforward"): pods.port_forward,
+    ("", "pods", "proxy"): pods.proxy_pod,
+}
+
+
+def bundled_handlers(
+    context: VerbContext,
+    registry: Registry,
+    gates: FeatureGates,
+    *,
+    authenticator: Authenticator,
+    authorizer: Chain,
+    tokens: ServiceAccountTokens,
+) -> Handlers:
+    """Return the handlers of the bundled kinds."""
+    bindings = Bindings(context)
+    reviews = Reviews(context, authenticator, authorizer)
+    settings = EvictionSettings(
+        marks_pods=gates.enabled("PodDisruptionConditions"),
+        reads_unhealthy_policy=gates.enabled("PDBUnhealthyPodEvictionPolicy"),
+    )
+    token_requests = TokenRequests(context, tokens, binds_to_nodes=gates.enabled("ServiceAccountTokenNodeBinding"))
+    authentication, authorization = (identity.current().group(name) for name in ("authentication", "authorization"))
+    actions: dict[Key, Action] = {
+        ("", "bindings", ""): bindings.create,
+        ("", "pods", "binding"): bindings.create,
+        ("", "pods", "eviction"): Evictions(context, registry, settings).create,
+        ("", "serviceaccounts", "token"): token_requests.create,
+        (authentication, "tokenreviews", ""): reviews.review_token,
+        (authentication, "selfsubjectreviews", ""): reviews.review_self,
+        (authorization, "subjectaccessreviews", ""): reviews.review_access,
+        (authorization, "selfsubjectaccessreviews", ""): reviews.review_own_access,
+        (authorization, "selfsubjectrulesreviews", ""): reviews.review_own_rules,
+        (authorization, "localsubjectaccessreviews", ""): reviews.review_access,
+    }
+    return Handlers(actions, _STREAMS)

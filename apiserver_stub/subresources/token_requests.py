@@ -1,0 +1,115 @@
+"""Token requests: tokens of service accounts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import bad_request, conflict, invalid, invalid_value, not_found
+from apiserver_stub.validation.reviews import validate_token_request
+from apiserver_stub.verbs.admission import AdmissionRequest
+from apiserver_stub.verbs.field_manager import track_action
+from apiserver_stub.verbs.responses import Reply
+from apiserver_stub.verbs.writing import check_options, clean_metadata, read_object, settle_namespace
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.authn.service_account import ServiceAccountTokens
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.verbs.context import VerbContext
+
+_DEFAULT_SECONDS = 3600
+_GROUP = identity.current().group("authentication")
+_TOKEN_REQUEST = f"{_GROUP}/v1"
+_BOUND = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+_NODE_GATE = "ServiceAccountTokenNodeBinding"
+
+
+class TokenRequests:
+    """The subresource ``token`` of service accounts.
+
+    :param binds_to_nodes: whether tokens may be bound to nodes (feature gate ``ServiceAccountTokenNodeBinding``).
+    """
+
+    def __init__(self, context: VerbContext, tokens: ServiceAccountTokens, *, binds_to_nodes: bool) -> None:
+        self._context, self._tokens, self._binds_to_nodes = context, tokens, binds_to_nodes
+
+    async def create(self, request: Request, resource: Resource) -> Reply:
+        """Return a token of the account, bound to the object that the request refers to."""
+        info = request.info
+        check_options(request, "CreateOptions")
+        asked = read_object(request, "TokenRequest", _TOKEN_REQUEST)
+        metadata = asked["metadata"]
+        clean_metadata(request, metadata)
+        settle_namespace(request, resource, metadata)
+        spec = asked.setdefault("spec", {})
+        spec.setdefault("expirationSeconds", _DEFAULT_SECONDS)
+        track_action(request, resource, asked)
+        call = AdmissionRequest("CREATE", request, resource, asked, name=info.name, dry_run=request.dry_run)
+        await self._context.admission.admit(call)
+        if (name := metadata.get("name") or info.name) != info.name:
+            cause = invalid_value("metadata.name", name, "must match the service account name if specified")
+            raise invalid(_GROUP, "TokenRequest", info.name, [cause])
+        record = self._context.store.collection("core/serviceaccounts").get(objects.key_of(info.namespace, info.name))
+        if record is None:
+            raise not_found("", "serviceaccounts", info.name)
+        account: Object = objects.decode(record.data)
+        if causes := validate_token_request(spec):
+            raise invalid(_GROUP, "TokenRequest", "", causes)
+        await self._context.admission.validate(call)
+        audiences, seconds = spec.get("audiences") or self._tokens.api_audiences, spec["expirationSeconds"]
+        reference = spec.get("boundObjectRef")
+        bound = self._bound_object(info.namespace, info.name, reference) if reference is not None else None
+        issued = self._tokens.issue(account, audiences, seconds, bound)
+        request.warnings.extend(issued.warnings)
+        metadata |= {"name": info.name, "namespace": info.namespace, "creationTimestamp": objects.now()}
+        answer: Object = {
+            "kind": "TokenRequest",
+            "apiVersion": _TOKEN_REQUEST,
+            "metadata": metadata,
+            "spec": {"audiences": list(audiences), "expirationSeconds": issued.seconds, "boundObjectRef": reference},
+            "status": {
+                "token": issued.token,
+                "expirationTimestamp": objects.format_time(datetime.fromtimestamp(issued.expires_at, UTC)),
+            },
+        }
+        return Reply(201, obj=answer)
+
+    def _bound_object(self, namespace: str, account: str, reference: Object) -> tuple[str, Object]:
+        """Return the kind and the object that the token is bound to.
+
+        :raises ApiError: 400, 404 or 409, it cannot be bound to that.
+        """
+        kind, api_version = reference.get("kind") or "", reference.get("apiVersion") or ""
+        if api_version.count("/") > 1:
+            api_version = ""
+        group, _, version = api_version.rpartition("/")
+        plural = "" if group else _BOUND.get(kind)
+        if not plural:
+            raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
+        if kind == "Node" and not self._binds_to_nodes:
+            raise bad_request(f'cannot bind token to a Node object as the "{_NODE_GATE}" feature-gate is disabled')
+        if not (name := reference.get("name") or ""):
+            raise bad_request("Name parameter required.")
+        where = "" if kind == "Node" else namespace
+        record = self._context.store.collection(f"core/{plural}").get(objects.key_of(where, name))
+        if record is None:
+            raise not_found("", plural, name)
+        obj: Object = objects.decode(record.data)
+        if kind == "Pod" and (obj["spec"].get("serviceAccountName") or "default") != account:
+            raise bad_request(
+                f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
+            )
+        uid = reference.get("uid")
+        if uid and uid != obj["metadata"]["uid"]:
+            raise conflict(
+                "",
+                kind,
+                name,
+                f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+                "The object might have been deleted and then recreated",
+            )
+        return kind, obj

@@ -1,0 +1,58 @@
+"""Admission requests: what the verbs pass to admission."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, forbidden
+
+if TYPE_CHECKING:
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
+
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+
+
+@dataclass(slots=True)
+class AdmissionRequest:
+    """The operation, objects and options that admission plugins decide about."""
+
+    operation: Operation
+    request: Request
+    resource: Resource
+    new: Object | None = None
+    """The object to store, or the body of an action; ``None`` for deletions."""
+    old: Object | None = None
+    name: str = ""
+    options: Object = field(default_factory=dict)
+    """Options of a deletion."""
+    dry_run: bool = False
+    reinvoking: bool = False
+    """Whether this is the second call of the plugins, after a webhook changed the object."""
+    reinvoke: bool = False
+    """Set by a plugin whose change the other plugins must see."""
+    seen: dict[str, bytes] = field(default_factory=dict)
+    """The object as each webhook returned it, by the name of the webhook."""
+
+    @property
+    def subresource(self) -> str:
+        return self.request.info.subresource
+
+    @property
+    def namespace(self) -> str:
+        return self.request.info.namespace
+
+    @property
+    def obj(self) -> Object:
+        """The new object; empty for a deletion."""
+        return self.new if self.new is not None else {}
+
+    def refuse(self, message: str) -> ApiError:
+        """Return the 403 with *message*."""
+        name = self.name
+        if not name:
+            metadata = self.obj.get("metadata") or {}
+            name = metadata.get("name") or metadata.get("generateName") or "Unknown"
+        return forbidden(self.resource.group, self.resource.plural, name, message)

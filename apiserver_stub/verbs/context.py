@@ -1,0 +1,64 @@
+"""Dependencies of the verbs: the store, admission, and the settings that change what a verb does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.storage import Store
+    from apiserver_stub.verbs.admission import AdmissionRequest
+
+
+class Admission(Protocol):
+    """Decision about a request beyond the rules of its kind."""
+
+    async def admit(self, call: AdmissionRequest) -> None:
+        """Run the mutating plugins on the object of *call*, before the rules of its kind.
+
+        :raises ApiError: a plugin refuses the request.
+        """
+
+    async def validate(self, call: AdmissionRequest) -> None:
+        """Run the validating plugins, after the rules of the kind.
+
+        :raises ApiError: a plugin refuses the request.
+        """
+
+    async def check(self, call: AdmissionRequest) -> None:
+        """Run the mutating and then the validating plugins.
+
+        :raises ApiError: a plugin refuses the request.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class VerbSettings:
+    """Settings of the verbs."""
+
+    event_ttl_seconds: int = 3600
+    """Lifetime of events; 0 keeps them."""
+    delete_collection_workers: int = 1
+    collects_garbage: bool = True
+    """Whether a garbage collector acts on the finalizers of foreground and orphaning deletions."""
+    min_watch_seconds: int = 1800
+    """Shortest duration of a watch for which the client requests none."""
+    watch_lists: bool = False
+    """Whether watches may send the list first (feature gate ``WatchList``)."""
+    is_cached: Callable[[str, str], bool] = lambda plural, group: True
+    """Whether lists of *plural* in *group* are served as from a watch cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerbContext:
+    """Dependencies of the verbs."""
+
+    store: Store
+    admission: Admission
+    settings: VerbSettings = VerbSettings()
+
+    def ttl_of(self, resource: Resource) -> int | None:
+        """Return the lifetime in seconds of objects of *resource*, ``None`` if they do not expire."""
+        return self.settings.event_ttl_seconds or None if resource.ttl else None
