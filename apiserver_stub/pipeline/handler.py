@@ -18,12 +18,12 @@ from apiserver_stub.authn.certificates import presented_by
 from apiserver_stub.authn.impersonation import is_asked_for
 from apiserver_stub.pipeline import error_responses
 from apiserver_stub.pipeline.authorization import pinned
+from apiserver_stub.pipeline.httplog import log_request
 from apiserver_stub.pipeline.request_metrics import method_of
 from apiserver_stub.transport import response_writer
 from apiserver_stub.transport.http2.negotiation import send_goaway
 from apiserver_stub.verbs.responses import render_error
 from nodeagent.base import apiproto
-from nodeagent.base.logging import v_level, verbose
 
 if TYPE_CHECKING:
     from apiserver_stub.admission import AdmissionChain
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NO_WARNINGS: list[str] = []
-_ACCESS_VERBOSITY = 3
 
 
 class RequestHandler:
@@ -179,14 +178,7 @@ class RequestHandler:
         self._metrics.count(info, method_of(http), resource, rendered.code, seconds, size, dry_run)
         if self._tracing is not None:
             self._tracing.note(http, rendered.code, seconds, info.verb, response_writer.audit_id(http))
-        if verbose(_log, _ACCESS_VERBOSITY):
-            facts = {
-                "verb": info.verb,
-                "uri": http.path_qs,
-                "code": rendered.code,
-                "latency": f"{1000 * seconds:.3f}ms",
-            }
-            _log.log(v_level(_ACCESS_VERBOSITY), "HTTP", extra=facts)
+        log_request(http, info, rendered.code, seconds)
         return await response_writer.send(http, rendered, warnings, compress=http.method == "GET" and self._compresses)
 
 

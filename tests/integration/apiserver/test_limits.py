@@ -17,7 +17,7 @@ import pytest
 
 from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.options.metrics import parse_pairs
-from apiserver_stub.pipeline import limits as pipeline_limits
+from apiserver_stub.pipeline.dispatch import Dispatcher
 from apiserver_stub.server import startup
 
 from .in_process import start
@@ -123,7 +123,7 @@ async def test_without_fairness_a_read_too_many_is_turned_away(
     arguments = ["--enable-priority-and-fairness=false", f"--max-requests-inflight={limit}"]
     async with serving(tmp_path / "data", "--authorization-mode=AlwaysAllow", *arguments) as (_, alice):
         go, waiting = asyncio.Event(), 0
-        real = pipeline_limits.dispatch
+        real = Dispatcher.dispatch
 
         async def dispatch(*arguments: Any) -> Any:
             nonlocal waiting
@@ -131,7 +131,7 @@ async def test_without_fairness_a_read_too_many_is_turned_away(
             await go.wait()
             return await real(*arguments)
 
-        monkeypatch.setattr(pipeline_limits, "dispatch", dispatch)
+        monkeypatch.setattr(Dispatcher, "dispatch", dispatch)
         first = asyncio.create_task(alice("GET", MAPS))
         await until(lambda: waiting == 1)
         second = asyncio.create_task(alice("GET", MAPS))

@@ -458,7 +458,7 @@ def ended(server: Server) -> str:
     [
         pytest.param("-v=3", True, marks=pytest.mark.row("opt.v")),
         pytest.param("--v=2", False, marks=pytest.mark.row("opt.v")),
-        pytest.param("--vmodule=pipeline=3", True, marks=pytest.mark.row("opt.vmodule")),
+        pytest.param("--vmodule=httplog=3", True, marks=pytest.mark.row("opt.vmodule")),
         pytest.param("--vmodule=metrics=3", False, marks=pytest.mark.row("opt.vmodule")),
     ],
 )

@@ -1,0 +1,24 @@
+"""Access log; a module of upstream's name, so that ``--vmodule=httplog=3`` enables it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from nodeagent.base.logging import v_level, verbose
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from apiserver_stub.apimachinery.request import RequestInfo
+
+_log = logging.getLogger(__name__)
+
+_VERBOSITY = 3
+
+
+def log_request(http: web.BaseRequest, info: RequestInfo, code: int, seconds: float) -> None:
+    """Log a request and its response at verbosity 3."""
+    if verbose(_log, _VERBOSITY):
+        facts = {"verb": info.verb, "URI": http.path_qs, "latency": f"{1000 * seconds:.3f}ms", "resp": code}
+        _log.log(v_level(_VERBOSITY), "HTTP", extra=facts)
