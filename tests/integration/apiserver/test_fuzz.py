@@ -1,4 +1,4 @@
-"""Whatever comes in, the server answers, never with a failure of its own, and does not grow."""
+"""Fuzz tests: no request causes an internal error or memory growth."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def quoted(text: str) -> str:
     headers=st.dictionaries(st.sampled_from(HEADERS), st.binary(max_size=20), max_size=2),
     body=st.none() | st.binary(max_size=40) | json_values,
 )
-def test_no_request_makes_the_server_fail(
+def test_arbitrary_requests_cause_no_internal_error(
     server: Server,
     method: str,
     path: str,
@@ -128,13 +128,13 @@ def test_no_request_makes_the_server_fail(
 
 
 def _is_upstream_error(code: int, answer: Any) -> bool:
-    """Return whether *answer* is one of the errors that upstream reports as 500 on purpose: these have no reason."""
+    """Return whether *answer* is an error that upstream intentionally reports as 500, without a reason."""
     status = json.loads(answer) if isinstance(answer, bytes) and answer[:1] == b"{" else answer
     return code == 500 and isinstance(status, dict) and status.get("kind") == "Status" and "reason" not in status
 
 
-def test_what_the_server_says_of_itself_can_be_asked(server: Server, api: Api) -> None:
-    """Every operation of its own description is called with values made from that description."""
+def test_operations_of_the_openapi_document_cause_no_internal_error(server: Server, api: Api) -> None:
+    """Call every operation of the OpenAPI document with values generated from it."""
     before = resident_kib(server)
     failures: list[str] = []
     for place in ("api/v1", "apis/events.k8s.io/v1", "apis/coordination.k8s.io/v1"):
@@ -142,9 +142,9 @@ def test_what_the_server_says_of_itself_can_be_asked(server: Server, api: Api) -
         for found in schemathesis.openapi.from_dict(document).get_all_operations():
             operation = found.ok()
             if operation.method == "delete" and "{name}" not in operation.path:
-                continue  # would empty the namespaces that the others work in
+                continue  # would delete the namespaces of other requests
             if operation.path.rpartition("/")[2] in ("attach", "exec", "log", "portforward", "proxy"):
-                continue  # streams from nodes, of which there is none
+                continue  # streams from nodes, which do not exist
             _call_once(api, operation, failures)
     assert failures == []
     assert resident_kib(server) - before < MOST_GROWTH_KIB
@@ -166,7 +166,7 @@ def _call_once(api: Api, operation: Any, failures: list[str]) -> None:
             api.close()
             failures.append(f"{case.method} {path}?{text}: {error!r}")
             return
-        meant = code == 504 or _is_upstream_error(code, answer)  # a version that is to come is waited for
+        meant = code == 504 or _is_upstream_error(code, answer)  # the server waits for a future version
         if code >= 500 and not meant:
             failures.append(f"{case.method} {path}?{text} {body}: {code} {answer}")
 

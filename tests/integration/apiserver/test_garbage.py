@@ -1,4 +1,4 @@
-"""Objects go with their owners, as the deletion asks; the server announces itself."""
+"""Tests for garbage collection by owner references, and for objects that the server creates."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
 
 @pytest.mark.row("opt.enable-garbage-collector")
 @pytest.mark.parametrize("policy", [None, "Background"])
-def test_dependents_go_after_their_owner(api: Api, maps: str, policy: str | None) -> None:
+def test_dependents_are_deleted_after_their_owner(api: Api, maps: str, policy: str | None) -> None:
     owner = make(api, maps, "owner")
     child = make(api, maps, "child", owner)
     make(api, maps, "grandchild", child)
@@ -59,7 +59,7 @@ def test_dependents_go_after_their_owner(api: Api, maps: str, policy: str | None
     eventually(lambda: gone(api, f"{maps}/child") and gone(api, f"{maps}/grandchild"))
 
 
-def test_in_the_foreground_the_owner_waits_for_those_who_block(api: Api, maps: str) -> None:
+def test_foreground_deletion_waits_for_blocking_dependents(api: Api, maps: str) -> None:
     owner = make(api, maps, "owner")
     child = make(api, maps, "child", owner, blockOwnerDeletion=True)
     api.ok("PATCH", f"{maps}/child", {"metadata": {"finalizers": ["example.com/hold"]}}, content_type=MERGE)
@@ -75,14 +75,14 @@ def test_in_the_foreground_the_owner_waits_for_those_who_block(api: Api, maps: s
     assert child["metadata"]["uid"]
 
 
-def test_in_the_foreground_an_owner_alone_goes_at_once(api: Api, maps: str) -> None:
+def test_foreground_deletion_without_dependents_is_immediate(api: Api, maps: str) -> None:
     make(api, maps, "owner")
     api.ok("DELETE", f"{maps}/owner", {"propagationPolicy": "Foreground"})
     eventually(lambda: gone(api, f"{maps}/owner"))
 
 
 @pytest.mark.parametrize("body", [{"propagationPolicy": "Orphan"}, {"orphanDependents": True}])
-def test_orphans_stay_and_forget_their_owner(api: Api, maps: str, body: dict[str, Any]) -> None:
+def test_orphaned_dependents_are_kept_without_the_owner(api: Api, maps: str, body: dict[str, Any]) -> None:
     owner = make(api, maps, "owner")
     make(api, maps, "child", owner)
 
@@ -94,7 +94,7 @@ def test_orphans_stay_and_forget_their_owner(api: Api, maps: str, body: dict[str
     assert "deletionTimestamp" not in child["metadata"]
 
 
-def test_one_owner_left_is_enough_to_stay(api: Api, maps: str) -> None:
+def test_dependent_with_a_remaining_owner_is_kept(api: Api, maps: str) -> None:
     first, second = make(api, maps, "first"), make(api, maps, "second")
     make(api, maps, "child", first, second)
 
@@ -108,7 +108,7 @@ def test_one_owner_left_is_enough_to_stay(api: Api, maps: str) -> None:
     eventually(lambda: gone(api, f"{maps}/child"))
 
 
-def test_an_owner_that_never_was_or_is_another_takes_its_dependents(api: Api, maps: str) -> None:
+def test_dependents_of_a_missing_or_replaced_owner_are_deleted(api: Api, maps: str) -> None:
     owner = make(api, maps, "owner")
     make(api, maps, "stranger", owner, uid="of-somebody-else")
     make(api, maps, "late", {"metadata": {"name": "never-was", "uid": "u"}})
@@ -120,7 +120,7 @@ def test_an_owner_that_never_was_or_is_another_takes_its_dependents(api: Api, ma
     api.ok("GET", f"{maps}/child")
 
 
-def test_kubectl_cascades(server: Server, api: Api, maps: str, namespace: str) -> None:
+def test_kubectl_cascade_options(server: Server, api: Api, maps: str, namespace: str) -> None:
     owner = make(api, maps, "owner")
     make(api, maps, "child", owner, blockOwnerDeletion=True)
     server.kubectl("-n", namespace, "delete", "configmap", "owner", "--cascade=foreground")
@@ -132,7 +132,7 @@ def test_kubectl_cascades(server: Server, api: Api, maps: str, namespace: str) -
 
 
 @pytest.mark.row("opt.enable-garbage-collector")
-def test_what_was_lost_while_the_server_was_away_is_found(tmp_path: Path) -> None:
+def test_dependents_orphaned_while_the_server_was_down_are_deleted(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--enable-garbage-collector=false")
     maps = "/api/v1/namespaces/default/configmaps"
     try:
@@ -151,7 +151,7 @@ def test_what_was_lost_while_the_server_was_away_is_found(tmp_path: Path) -> Non
         server.stop()
 
 
-def test_cycle_of_blocking_owners_is_deleted_and_the_server_serves_on(tmp_path: Path) -> None:
+def test_cycle_of_blocking_owners_is_deleted(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--enable-garbage-collector=false")
     maps = "/api/v1/namespaces/default/configmaps"
 
@@ -164,7 +164,7 @@ def test_cycle_of_blocking_owners_is_deleted_and_the_server_serves_on(tmp_path: 
             api.ok("PATCH", path, {"metadata": {"ownerReferences": [reference]}}, content_type=MERGE)
 
     def hold(api: Api, *names: str) -> None:
-        """Leave what a server that was ended in the middle of such a deletion leaves."""
+        """Store the state of a server that was killed during such a deletion."""
         for name in names:
             deleting = {"metadata": {"finalizers": ["foregroundDeletion"]}}
             api.ok("PATCH", f"{maps}/{name}", deleting, content_type=MERGE)
@@ -186,7 +186,7 @@ def test_cycle_of_blocking_owners_is_deleted_and_the_server_serves_on(tmp_path: 
         assert server.stop() == 0
 
 
-def test_the_server_announces_itself(tmp_path: Path) -> None:
+def test_kubernetes_service_and_endpoints_are_created(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     root, name = "/api/v1/namespaces/default", "kubernetes"
     try:
@@ -208,7 +208,7 @@ def test_the_server_announces_itself(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_contents_of_namespaces_come_back(api: Api, namespace: str) -> None:
+def test_contents_of_namespaces_are_restored(api: Api, namespace: str) -> None:
     root = f"/api/v1/namespaces/{namespace}"
     authority = api.ok("GET", f"{root}/configmaps/kube-root-ca.crt")["data"]
     for path in ("serviceaccounts/default", "configmaps/kube-root-ca.crt"):

@@ -1,4 +1,4 @@
-"""HTTP/2: the same answers as over HTTP/1.1, many at a time on one connection, within bounds."""
+"""Tests for HTTP/2: responses equal those over HTTP/1.1, with concurrent streams and limits."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def client(server: Server) -> Iterator[Http2Client]:
 
 
 def watches(api: Api) -> int:
-    """Return how many watches of config maps the server has."""
+    """Return the number of config map watches of the server."""
     text = api.raw("GET", "/metrics")[2].decode()
     lines = [line for line in text.splitlines() if line.startswith("apiserver_longrunning_requests{")]
     return sum(int(float(line.split()[-1])) for line in lines if 'resource="configmaps"' in line)
@@ -79,7 +79,7 @@ def curl(server: Server, *arguments: str) -> str:
 
 
 @pytest.mark.row("opt.http2-max-streams-per-connection")
-def test_clients_choose_the_protocol_and_get_the_same_answer(server: Server, api: Api) -> None:
+def test_protocols_are_negotiated_and_return_the_same_response(server: Server, api: Api) -> None:
     url = server.ready["url"] + "/version"
     told = ["-w", "%{stderr}%{http_version}"]
     answers = [curl(server, how, url, *told) for how in ("--http2", "--http1.1")]
@@ -88,7 +88,7 @@ def test_clients_choose_the_protocol_and_get_the_same_answer(server: Server, api
     assert versions == ["2", "1.1"]
 
 
-def test_http_1_alone_is_spoken_without_the_option(tmp_path: Path) -> None:
+def test_default_is_http_1_only(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--http2-max-streams-per-connection=0")
     try:
         assert (
@@ -115,7 +115,7 @@ def test_objects_are_written_and_read(client: Http2Client, api: Api) -> None:
     assert too_long.code == 413
 
 
-def test_kubectl_speaks_it_by_itself(server: Server) -> None:
+def test_kubectl_negotiates_http_2(server: Server) -> None:
     pod = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "by-kubectl"}}
     assert "created" in server.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
     told = server.kubectl("get", "configmap", "by-kubectl", "-o", "name", env={"GODEBUG": "http2debug=1"})
@@ -125,7 +125,7 @@ def test_kubectl_speaks_it_by_itself(server: Server) -> None:
     assert "deleted" in server.kubectl("delete", "configmap", "by-kubectl", "--wait")
 
 
-def test_a_certificate_names_the_client(server: Server, clients_ca: KeyPair, tmp_path: Path) -> None:
+def test_client_certificate_authenticates_the_user(server: Server, clients_ca: KeyPair, tmp_path: Path) -> None:
     pair = issue(clients_ca, "carol", organizations=["system:masters"], client=True)
     certificate, key = tmp_path / "c.crt", tmp_path / "c.key"
     certificate.write_bytes(pair.certificate)
@@ -136,14 +136,14 @@ def test_a_certificate_names_the_client(server: Server, clients_ca: KeyPair, tmp
         assert found["status"]["userInfo"]["username"] == "carol"
 
 
-def test_certificates_by_name_offer_it_too(server: Server, clients_ca: KeyPair, tmp_path: Path) -> None:
+def test_sni_certificates_offer_http_2(server: Server, clients_ca: KeyPair, tmp_path: Path) -> None:
     authority = tmp_path / "ca.crt"
     authority.write_bytes(clients_ca.certificate)
     with Http2Client({**server.ready, "caFile": str(authority)}, name="named.example") as client:
         assert client.ask("GET", "/version").code == 200
 
 
-def test_a_long_answer_waits_for_who_reads_it_and_others_do_not(server: Server, api: Api) -> None:
+def test_unread_response_does_not_delay_other_streams(server: Server, api: Api) -> None:
     names = [f"long-{number}" for number in range(12)]
     for name in names:
         api.ok(
@@ -179,10 +179,10 @@ def test_many_requests_share_a_connection(client: Http2Client, api: Api) -> None
 
 
 @pytest.mark.row("opt.http2-max-streams-per-connection")
-def test_no_more_streams_are_served_than_were_told(client: Http2Client, api: Api) -> None:
+def test_streams_beyond_the_limit_are_rejected(client: Http2Client, api: Api) -> None:
     client.ask("GET", "/version")
     assert client.h2.remote_settings.max_concurrent_streams == STREAMS
-    client.h2.remote_settings.max_concurrent_streams = 100  # as who does not listen
+    client.h2.remote_settings.max_concurrent_streams = 100  # as a client that ignores the limit
     client.h2.remote_settings.acknowledge()
     numbers = [client.begin("GET", f"{MAPS}?watch=true") for _ in range(STREAMS)]
     client.wait(lambda: all(client.answers[number].code == 200 for number in numbers))
@@ -191,7 +191,7 @@ def test_no_more_streams_are_served_than_were_told(client: Http2Client, api: Api
 
     client.cancel(numbers[0])
 
-    until(lambda: watches(api) == STREAMS - 1)  # a reset ends the watch here
+    until(lambda: watches(api) == STREAMS - 1)  # the reset ends the watch
     assert client.ask("GET", "/version").code == 200
     created = api.ok("POST", MAPS, {"metadata": {"name": "seen"}})
     for number in numbers[1:]:
@@ -203,7 +203,7 @@ def test_no_more_streams_are_served_than_were_told(client: Http2Client, api: Api
     until(lambda: watches(api) == 0)
 
 
-def test_what_upgrades_is_refused(client: Http2Client) -> None:
+def test_upgrade_requests_are_rejected(client: Http2Client) -> None:
     assert client.ask("GET", "/api/v1/namespaces/default/pods/none/exec?command=ls").code in (400, 404)
     head = [(":method", "CONNECT"), (":authority", "api:1")]
     number = client.h2.get_next_available_stream_id()
@@ -214,7 +214,7 @@ def test_what_upgrades_is_refused(client: Http2Client) -> None:
     assert answer.ended or answer.reset == ErrorCodes.NO_ERROR
 
 
-def test_garbage_ends_its_connection_and_nothing_else(server: Server, client: Http2Client) -> None:
+def test_garbage_closes_only_its_connection(server: Server, client: Http2Client) -> None:
     chance = random.Random(7)
     for _ in range(20):
         with Http2Client(server.ready) as broken:
@@ -226,7 +226,7 @@ def test_garbage_ends_its_connection_and_nothing_else(server: Server, client: Ht
     assert server.process.poll() is None
 
 
-def test_who_is_nobody_gets_one_answer_a_connection(server: Server) -> None:
+def test_unauthenticated_response_closes_the_connection(server: Server) -> None:
     for path, code in (("/readyz", 200), (MAPS, 403)):
         with Http2Client(server.ready, token=False) as stranger:
             assert stranger.ask("GET", path).code == code
@@ -237,18 +237,18 @@ def test_who_is_nobody_gets_one_answer_a_connection(server: Server) -> None:
         impostor.wait(lambda: impostor.closed)
 
 
-def test_head_of_a_long_answer_has_no_body(client: Http2Client) -> None:
+def test_head_of_a_long_response_has_no_body(client: Http2Client) -> None:
     answer = client.ask("HEAD", "/openapi/v2")
     assert (answer.code, bytes(answer.body), answer.ended) == (200, b"", True)
 
 
 @pytest.mark.row("opt.goaway-chance")
-def test_clients_are_told_to_go_elsewhere_now_and_then(tmp_path: Path) -> None:
+def test_goaway_chance_closes_http_2_connections(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--http2-max-streams-per-connection=100", "--goaway-chance=0.02")
     try:
         with Http2Client(server.ready) as client:
             watch = client.begin("GET", f"{MAPS}?watch=true")
-            for _ in range(3000):  # that none of so many hears it happens once in 10^26
+            for _ in range(3000):  # the probability that none receives it is 10^-26
                 answer = client.ask("GET", "/version")
                 assert (answer.code, answer.reset) == (200, None)
                 assert answer.json()["major"] == "1"
@@ -259,21 +259,21 @@ def test_clients_are_told_to_go_elsewhere_now_and_then(tmp_path: Path) -> None:
             assert client.goaway.last_stream_id == max(client.answers)
             assert client.ask("GET", "/version").reset == ErrorCodes.REFUSED_STREAM
             server.api().ok("POST", MAPS, {"metadata": {"name": "seen"}})
-            client.wait(lambda: b'"seen"' in client.answers[watch].body)  # what is under way goes on
+            client.wait(lambda: b'"seen"' in client.answers[watch].body)  # streams in flight continue
             client.cancel(watch)
             client.wait(lambda: client.closed)
         api = server.api()
-        for _ in range(300):  # who speaks HTTP/1.1 keeps the connection
+        for _ in range(300):  # HTTP/1.1 connections stay open
             assert "connection" not in api.raw("GET", "/version")[1]
     finally:
         server.stop()
 
 
-def test_a_server_that_stops_tells_its_clients(tmp_path: Path) -> None:
+def test_shutdown_sends_goaway(tmp_path: Path) -> None:
     gate = "--feature-gates=UnauthenticatedHTTP2DOSMitigation=false"
     server = Server(tmp_path / "data", "--http2-max-streams-per-connection=100", gate)
     try:
-        with Http2Client(server.ready, token=False) as stranger:  # whom the gate would part with
+        with Http2Client(server.ready, token=False) as stranger:  # whose connection the gate would close
             assert [stranger.ask("GET", "/readyz").code for _ in range(3)] == [200] * 3
             assert stranger.goaway is None
         with Http2Client(server.ready) as client:
@@ -291,19 +291,19 @@ def test_a_server_that_stops_tells_its_clients(tmp_path: Path) -> None:
 
 @pytest.mark.row("opt.goaway-chance")
 @pytest.mark.parametrize("chance", ["-0.001", "0.03", "nan"])
-def test_chances_out_of_range_are_refused(chance: str) -> None:
+def test_goaway_chance_out_of_range_is_rejected(chance: str) -> None:
     with pytest.raises(OptionsError, match="--goaway-chance can not be less than 0 or greater than"):
         parse(["--http2-max-streams-per-connection=10", f"--goaway-chance={chance}"])
 
 
 @pytest.mark.row("opt.goaway-chance")
-def test_a_chance_is_refused_where_it_does_nothing() -> None:
+def test_goaway_chance_without_http_2_is_rejected() -> None:
     with pytest.raises(OptionsError, match="--goaway-chance acts on HTTP/2, which this server speaks with"):
         parse(["--goaway-chance=0.01"])
     assert parse(["--goaway-chance=0"]).goaway_chance == 0
 
 
-def test_ciphers_without_those_of_http_2_are_refused() -> None:
+def test_cipher_suites_must_include_those_of_http_2() -> None:
     http2, suite = "--http2-max-streams-per-connection=10", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
     with pytest.raises(OptionsError, match="HTTP/2 needs one of TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 and"):
         parse([http2, f"--tls-cipher-suites={suite}"])

@@ -1,4 +1,4 @@
-"""Volumes, signing requests, namespaces and others: defaults, rules and what people see of them in tables."""
+"""Tests for volumes, signing requests, namespaces and other kinds: defaults, validation, tables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
 def cells(api: Api, path: str) -> dict[str, Any]:
-    """Return what a table shows of one object."""
+    """Return the table cells of an object."""
     table = api.ok("GET", path, headers=TABLE)
     return dict(zip((column["name"] for column in table["columnDefinitions"]), table["rows"][0]["cells"], strict=True))
 
 
-def test_a_claim_has_a_mode_stays_as_it_is_and_grows_once_bound(api: Api, namespace: str) -> None:
+def test_claim_is_defaulted_and_immutable_except_for_expansion(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
     growing = {"metadata": {"name": namespace}, "provisioner": "example.com/p", "allowVolumeExpansion": True}
     api.ok("POST", "/apis/storage.k8s.io/v1/storageclasses", growing)
@@ -51,7 +51,7 @@ def test_a_claim_has_a_mode_stays_as_it_is_and_grows_once_bound(api: Api, namesp
     assert "field can not be less than previous value" in refused["message"]
 
 
-def test_a_claim_says_how_much_and_for_whom(api: Api, namespace: str) -> None:
+def test_claim_requires_storage_and_access_modes(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
     code, refused = api.call("POST", path, {"metadata": {"name": "c"}})
     assert code == 422
@@ -61,7 +61,7 @@ def test_a_claim_says_how_much_and_for_whom(api: Api, namespace: str) -> None:
     assert "may not use ReadWriteOncePod with other access modes" in refused["message"]
 
 
-def test_a_volume_keeps_where_its_data_is(api: Api, namespace: str) -> None:
+def test_volume_source_is_immutable(api: Api, namespace: str) -> None:
     path, name = "/api/v1/persistentvolumes", f"v-{namespace}"
     volume = api.ok("POST", path, {"metadata": {"name": name}, "spec": VOLUME})
     spec = volume["spec"]
@@ -78,7 +78,7 @@ def test_a_volume_keeps_where_its_data_is(api: Api, namespace: str) -> None:
     assert "spec: Required value: must specify a volume type" in refused["message"]
 
 
-def test_a_driver_and_an_attachment_have_defaults(api: Api, namespace: str) -> None:
+def test_csi_driver_and_attachment_have_defaults(api: Api, namespace: str) -> None:
     drivers = "/apis/storage.k8s.io/v1/csidrivers"
     driver = api.ok("POST", drivers, {"metadata": {"name": namespace}, "spec": {}})["spec"]
     assert (driver["attachRequired"], driver["volumeLifecycleModes"]) == (True, ["Persistent"])
@@ -91,21 +91,21 @@ def test_a_driver_and_an_attachment_have_defaults(api: Api, namespace: str) -> N
     assert made["status"] == {"attached": False}
 
 
-def test_endpoints_are_of_tcp(api: Api, namespace: str) -> None:
+def test_endpoint_ports_default_to_tcp(api: Api, namespace: str) -> None:
     subsets = [{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 80}]}]
     path = f"/api/v1/namespaces/{namespace}/endpoints"
     made = api.ok("POST", path, {"metadata": {"name": "e"}, "subsets": subsets})
     assert made["subsets"][0]["ports"] == [{"port": 80, "protocol": "TCP"}]
 
 
-def test_a_service_begins_with_a_letter(api: Api, namespace: str) -> None:
+def test_service_name_starts_with_a_letter(api: Api, namespace: str) -> None:
     service = {"metadata": {"name": "1st"}, "spec": {"ports": [{"port": 80}]}}
     code, refused = api.call("POST", f"/api/v1/namespaces/{namespace}/services", service)
     assert code == 422
     assert "a DNS-1035 label must consist of" in refused["message"]
 
 
-def test_the_generation_counts_changes_of_what_is_wanted(api: Api, namespace: str) -> None:
+def test_generation_changes_only_with_the_spec(api: Api, namespace: str) -> None:
     path = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/ingresses"
     spec = {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}
     assert api.ok("POST", path, {"metadata": {"name": "i"}, "spec": spec})["metadata"]["generation"] == 1
@@ -140,13 +140,13 @@ def signing_request(**changes: Any) -> dict[str, Any]:
         ({"signerName": "local/s"}, "should be a domain with at least two segments separated by dots"),
     ],
 )
-def test_what_is_no_signing_request(api: Api, changes: dict[str, Any], message: str) -> None:
+def test_invalid_signing_request_is_rejected(api: Api, changes: dict[str, Any], message: str) -> None:
     code, refused = api.call("POST", REQUESTS, {"metadata": {"name": "no"}, "spec": signing_request(**changes)})
     assert code == 422
     assert message in refused["message"]
 
 
-def test_a_decision_is_dated_made_once_and_never_taken_back(api: Api, namespace: str) -> None:
+def test_approval_has_a_time_and_is_immutable(api: Api, namespace: str) -> None:
     path = f"{REQUESTS}/{namespace}"
     made = api.ok("POST", REQUESTS, {"metadata": {"name": namespace}, "spec": signing_request()})
     approved = {"type": "Approved", "status": "True", "reason": "r"}
@@ -186,7 +186,7 @@ def test_a_namespace_is_active_until_it_is_deleted(api: Api, namespace: str) -> 
     assert refused["details"]["causes"][0]["field"] == "spec.finalizers[0]"
 
 
-def test_a_watch_of_tables_tells_its_columns_once(api: Api, namespace: str) -> None:
+def test_watch_of_tables_sends_columns_once(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     for name in "ab":
         api.ok("POST", path, {"metadata": {"name": name}})
@@ -198,14 +198,14 @@ def test_a_watch_of_tables_tells_its_columns_once(api: Api, namespace: str) -> N
     assert len(frames) >= 2
 
 
-def test_dependents_are_orphaned_by_a_query_too(api: Api, namespace: str) -> None:
+def test_orphan_dependents_is_accepted_as_query(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     api.ok("POST", path, {"metadata": {"name": "o"}})
     answer = api.ok("DELETE", f"{path}/o?orphanDependents=true&dryRun=All")
     assert answer["metadata"]["finalizers"] == ["orphan"]
 
 
-def test_a_token_is_for_the_account_of_the_path(api: Api, namespace: str) -> None:
+def test_token_request_is_for_the_account_of_the_path(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/a/token"
     api.ok("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "a"}})
     code, refused = api.call("POST", path, {"metadata": {"name": "b"}})

@@ -1,4 +1,4 @@
-"""An unmodified kubectl does what people do daily."""
+"""Tests for an unmodified kubectl: common commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ spec:
 
 @pytest.fixture(autouse=True, scope="module", params=KUBECTLS)
 def minor(request: pytest.FixtureRequest) -> Iterator[int]:
-    """The minor version of the kubectl that is used."""
+    """Minor version of kubectl."""
     with kubectl_of(request.param) as found:
         yield found
 
@@ -49,7 +49,7 @@ def test_generators_and_commands(server: Server, api: Api, minor: int) -> None:
     server.kubectl("-n", "team", "create", "serviceaccount", "robot")
     assert server.kubectl("-n", "team", "get", "secret", "token", "-o", "jsonpath={.data.k}") == "dg=="
     assert server.kubectl("auth", "can-i", "get", "pods") == "yes\n"
-    if minor >= 28:  # older ones do not have them
+    if minor >= 28:  # not available in older versions
         assert server.kubectl("-n", "team", "create", "token", "robot").count(".") == 2
         assert "admin" in server.kubectl("auth", "whoami")
     server.kubectl("-n", "team", "label", "configmap", "settings", "a=b")
@@ -59,7 +59,7 @@ def test_generators_and_commands(server: Server, api: Api, minor: int) -> None:
     assert api.call("GET", "/api/v1/namespaces/team")[0] == 404
 
 
-def test_nodes(server: Server, api: Api) -> None:
+def test_get_and_describe_nodes(server: Server, api: Api) -> None:
     status = {
         "conditions": [{"type": "Ready", "status": "True"}],
         "nodeInfo": {"kubeletVersion": "v1.29.1"},
@@ -77,7 +77,7 @@ def test_nodes(server: Server, api: Api) -> None:
     server.kubectl("delete", "node", "n1")
 
 
-def test_events(server: Server, api: Api, minor: int) -> None:
+def test_get_events(server: Server, api: Api, minor: int) -> None:
     event = {
         "metadata": {"name": "e1", "namespace": "default"},
         "involvedObject": {"kind": "Pod", "name": "web", "namespace": "default"},
@@ -99,7 +99,7 @@ def test_explain(server: Server, minor: int) -> None:
     described = server.kubectl("explain", "events", "--api-version=events.k8s.io/v1")
     assert "Event" in described
     assert "eventTime\t<string> -required-" in described
-    if minor >= 27:  # read from version 3 of the document
+    if minor >= 27:  # read from OpenAPI v3
         assert "GROUP:      events.k8s.io" in described
     assert "containerPort\t<integer> -required-" in server.kubectl("explain", "pod.spec.containers.ports")
     assert "annotations\t<map[string]string>" in server.kubectl("explain", "nodes", "--recursive")
@@ -135,11 +135,11 @@ def test_diff_and_apply_merge_by_name(server: Server, api: Api) -> None:
     server.kubectl("delete", "pod", "two", "--force", "--grace-period=0")
 
 
-def test_unknown_members_are_refused(server: Server, minor: int) -> None:
+def test_unknown_fields_are_rejected(server: Server, minor: int) -> None:
     wrong = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: wrong}\ndatum: {a: b}\n"
 
     assert 'unknown field "datum"' in server.kubectl("apply", "-f", "-", stdin=wrong, code=1)
-    if minor >= 25:  # left to the server, where older ones look into the document themselves
+    if minor >= 25:  # validated by the server; older versions use the OpenAPI document
         warned = server.kubectl("apply", "--validate=warn", "-f", "-", stdin=wrong)
         assert 'Warning: unknown field "datum"' in warned
     else:
@@ -162,7 +162,7 @@ def test_apply_on_the_server(server: Server, api: Api, minor: int) -> None:
     assert "manager: other" in shown
 
     server.kubectl("apply", "-f", "-", stdin=settings.replace("ours", "moved") % 1)
-    moving = (*apply, "--force-conflicts") if minor < 26 else apply  # newer ones take over what was applied by clients
+    moving = (*apply, "--force-conflicts") if minor < 26 else apply  # newer versions migrate client-side apply
     assert "serverside-applied" in server.kubectl(*moving, stdin=settings.replace("ours", "moved") % 2)
     moved = api.ok("GET", "/api/v1/namespaces/default/configmaps/moved")
     owners = {(entry["manager"], entry["operation"]) for entry in moved["metadata"]["managedFields"]}
@@ -171,7 +171,7 @@ def test_apply_on_the_server(server: Server, api: Api, minor: int) -> None:
     server.kubectl("delete", "configmap", "ours", "moved")
 
 
-def test_what_people_do_daily(server: Server, api: Api) -> None:
+def test_common_commands(server: Server, api: Api) -> None:
     run = server.kubectl
     run("create", "namespace", "daily")
     team = ("-n", "daily")

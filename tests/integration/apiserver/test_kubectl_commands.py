@@ -1,4 +1,4 @@
-"""Commands of kubectl with their options: what they print, and what they leave behind."""
+"""Tests for kubectl commands with their options: output and effect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MERGE = "application/merge-patch+json"
 
 @pytest.fixture(autouse=True, scope="module", params=KUBECTLS)
 def minor(request: pytest.FixtureRequest) -> Iterator[int]:
-    """The minor version of the kubectl that is used."""
+    """Minor version of kubectl."""
     with kubectl_of(request.param) as found:
         yield found
 
@@ -39,7 +39,7 @@ def maps(server: Server, api: Api) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("maps")
-def test_get_in_every_form(server: Server) -> None:
+def test_get_in_every_output_format(server: Server) -> None:
     get = ("get", "configmaps", "-l", "tier")
     header, *rows = server.kubectl(*get).splitlines()
     assert header.split() == ["NAME", "DATA", "AGE"]
@@ -65,7 +65,7 @@ def test_get_in_every_form(server: Server) -> None:
 
 
 @pytest.mark.usefixtures("maps")
-def test_get_goes_on_with_what_changes(server: Server, api: Api) -> None:
+def test_get_watch_prints_changes(server: Server, api: Api) -> None:
     command = ["kubectl", "get", "configmaps", "-l", "tier", "-o", "name", "--watch"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=server.environment()) as watching:
         assert watching.stdout is not None
@@ -76,7 +76,7 @@ def test_get_goes_on_with_what_changes(server: Server, api: Api) -> None:
 
 
 @pytest.mark.usefixtures("maps")
-def test_changing_what_is_there(server: Server, api: Api) -> None:
+def test_commands_that_modify_objects(server: Server, api: Api) -> None:
     server.kubectl("patch", "configmap", "one", "-p", '{"data":{"strategic":"1"}}')
     server.kubectl("patch", "configmap", "one", "--type=merge", "-p", '{"data":{"merge":"1","k":null}}')
     server.kubectl("patch", "configmap", "one", "--type=json", "-p", '[{"op":"add","path":"/data/json","value":"1"}]')
@@ -108,19 +108,19 @@ def test_files_are_created_applied_and_pruned(server: Server, api: Api, tmp_path
 
     assert server.kubectl("create", "-f", folder) == "configmap/first created\nconfigmap/second created\n"
     assert server.kubectl("create", "-f", folder, code=1).count("AlreadyExists") == 2
-    assert "configured" in server.kubectl("apply", "-f", folder)  # takes over, with a warning
+    assert "configured" in server.kubectl("apply", "-f", folder)  # acquires ownership, with a warning
     assert server.kubectl("apply", "-f", folder).split()[1::2] == ["unchanged", "unchanged"]
     last = server.kubectl("apply", "view-last-applied", "-f", f"{folder}/first.json", "-o", "json")
     assert json.loads(last)["metadata"]["name"] == "first"
     (tmp_path / "second.json").unlink()
-    kinds = "--prune-allowlist" if minor >= 26 else "--prune-whitelist"  # its older name
+    kinds = "--prune-allowlist" if minor >= 26 else "--prune-whitelist"  # its former name
     pruned = server.kubectl("apply", "-f", folder, "--prune", "-l", "set=s", f"{kinds}=core/v1/ConfigMap")
     assert "configmap/second pruned" in pruned
     assert server.kubectl("delete", "-f", folder) == 'configmap "first" deleted\n'
     assert api.call("GET", f"{MAPS}/first")[0] == api.call("GET", f"{MAPS}/second")[0] == 404
 
 
-def test_deletion_waits_as_long_as_it_is_told(server: Server, api: Api) -> None:
+def test_delete_waits_until_its_timeout(server: Server, api: Api) -> None:
     pod = {"spec": {"nodeName": "gone", "containers": [{"name": "c", "image": "busybox"}]}}
     path = "/api/v1/namespaces/default/pods"
     for name in ("slow", "forced"):
@@ -135,7 +135,7 @@ def test_deletion_waits_as_long_as_it_is_told(server: Server, api: Api) -> None:
     assert server.kubectl("delete", "pod", "slow", "--ignore-not-found") == ""
 
 
-def test_a_node_is_emptied_and_taken_back(server: Server, api: Api) -> None:
+def test_drain_and_uncordon(server: Server, api: Api) -> None:
     api.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n2"}})
     spec = {"nodeName": "n2", "containers": [{"name": "c", "image": "busybox"}], "terminationGracePeriodSeconds": 0}
     path = "/api/v1/namespaces/default/pods"
@@ -156,7 +156,7 @@ def test_a_node_is_emptied_and_taken_back(server: Server, api: Api) -> None:
     server.kubectl("delete", "node", "n2")
 
 
-def test_an_eviction_needs_leave_of_the_disruption_budget(server: Server, api: Api, tmp_path: Path) -> None:
+def test_drain_respects_the_disruption_budget(server: Server, api: Api, tmp_path: Path) -> None:
     api.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n3"}})
     path = "/api/v1/namespaces/default/pods"
     spec = {"nodeName": "n3", "containers": [{"name": "c", "image": "busybox"}], "terminationGracePeriodSeconds": 0}
@@ -194,13 +194,13 @@ def test_an_eviction_needs_leave_of_the_disruption_budget(server: Server, api: A
     server.kubectl("delete", "node/n3", "pdb/b")
 
 
-def test_group_versions_are_registered(server: Server, api: Api, tmp_path: Path) -> None:
+def test_api_versions_and_api_services(server: Server, api: Api, tmp_path: Path) -> None:
     header, *rows = server.kubectl("get", "apiservices").splitlines()
     assert header.split() == ["NAME", "SERVICE", "AVAILABLE", "AGE"]
     shown = {row.split()[0]: row.split()[1:3] for row in rows}
     served = [item["preferredVersion"] for item in api.ok("GET", "/apis")["groups"]]
     assert shown.keys() >= {"v1.", "v1.events.k8s.io", "v1.policy"}
-    assert len(shown) == len(served)  # the core group is one more, and the registration itself is not registered
+    assert len(shown) == len(served)  # adds the core group; the group of API services is not registered
     assert set(map(tuple, shown.values())) == {("Local", "True")}
     server.kubectl("wait", "--for=condition=Available", "apiservice/v1.policy", "--timeout=20s")
     assert "Local APIServices are always available" in server.kubectl("describe", "apiservice", "v1.policy")
@@ -248,7 +248,7 @@ def test_generators(server: Server, tmp_path: Path) -> None:
     run("delete", "configmap/c", "secret/s", "clusterrole/k", "clusterrolebinding/k", "priorityclass/p", "ingress/i")
 
 
-def test_a_certificate_is_asked_for_and_approved(server: Server, api: Api) -> None:
+def test_certificate_is_requested_and_approved(server: Server, api: Api) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "jane")])
     asked = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
@@ -273,7 +273,7 @@ def test_a_certificate_is_asked_for_and_approved(server: Server, api: Api) -> No
     server.kubectl("delete", "csr", "jane", "eve")
 
 
-def test_what_is_there_to_be_known(server: Server) -> None:
+def test_informational_commands(server: Server) -> None:
     resources = server.kubectl("api-resources", "--no-headers", "-o", "wide")
     pods = next(line for line in resources.splitlines() if line.startswith("pods "))
     assert pods.split()[1:5] == ["po", "v1", "true", "Pod"]

@@ -1,4 +1,4 @@
-"""A server can be started inside another program, and leaves nothing behind."""
+"""Test for a server inside another process: it releases all resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of the process: health while it starts and stops, profiles, and what verifies its tokens."""
+"""Tests for the life cycle of the process: health during start and shutdown, profiles, and the token issuer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_health_has_named_checks(server: Server, path: str) -> None:
 
 @pytest.mark.row("path.apiserver./livez", "opt.livez-grace-period")
 @pytest.mark.parametrize(("grace", "code"), [("1h", 200), ("1ms", 500), ("0s", 500)])
-async def test_an_unfinished_start_is_alive_within_its_grace(tmp_path: Path, grace: str, code: int) -> None:
+async def test_livez_succeeds_during_the_startup_grace_period(tmp_path: Path, grace: str, code: int) -> None:
     running = await start(tmp_path / "data", f"--livez-grace-period={grace}")
     try:
         running.lifecycle.ready = False
@@ -65,7 +65,7 @@ async def status(running: RunningServer, path: str) -> int:
 
 @contextmanager
 def stopping(server: Server, *, seconds: float = 20) -> Iterator[None]:
-    """Ask the process to stop, and afterwards wait until it has."""
+    """Send SIGTERM, and wait for the exit afterwards."""
     server.process.send_signal(signal.SIGTERM)
     yield
     assert server.process.wait(seconds) == 0
@@ -74,7 +74,7 @@ def stopping(server: Server, *, seconds: float = 20) -> Iterator[None]:
 
 @pytest.mark.row("path.apiserver./healthz", "path.apiserver./livez", "path.apiserver./readyz")
 @pytest.mark.row("apiserver.error.shutdown-delay-window", "opt.shutdown-delay-duration")
-def test_during_the_delay_requests_are_served_and_only_readyz_fails(tmp_path: Path) -> None:
+def test_shutdown_delay_serves_requests_and_fails_readyz(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--shutdown-delay-duration=3s")
     api, late = server.api(), server.api()
     api.ok("GET", "/version")
@@ -83,12 +83,12 @@ def test_during_the_delay_requests_are_served_and_only_readyz_fails(tmp_path: Pa
         wait_until(lambda: api.raw("GET", "/readyz")[0] == 500)
         assert b"[-]shutdown failed" in api.raw("GET", "/readyz")[2]
         assert api.raw("GET", "/healthz")[0] == api.raw("GET", "/livez")[0] == 200
-        late.ok("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "late"}})  # a new connection
+        late.ok("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "late"}})  # new connection
         wait_until(lambda: refused(server))
 
 
 @pytest.mark.row("apiserver.error.shutdown-delay-window", "path.apiserver./readyz")
-async def test_readiness_fails_from_the_moment_a_stop_is_asked_for(tmp_path: Path) -> None:
+async def test_readyz_fails_immediately_at_shutdown(tmp_path: Path) -> None:
     running = await start(tmp_path / "data", "--shutdown-delay-duration=1h")
     stopping = asyncio.create_task(running.stop())
     try:
@@ -101,10 +101,10 @@ async def test_readiness_fails_from_the_moment_a_stop_is_asked_for(tmp_path: Pat
 
 
 @pytest.mark.row("apiserver.error.shutdown-with-shutdown-send-retry-after", "opt.shutdown-send-retry-after")
-def test_while_requests_end_new_ones_are_told_to_come_back(tmp_path: Path) -> None:
+def test_new_requests_during_shutdown_get_retry_after(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--shutdown-send-retry-after")
     api, fresh, watcher = server.api(), server.api(), server.api()
-    endless = watcher.watch("/api/v1/namespaces/default/configmaps?watch=true", seconds=60)  # nobody waits for it
+    endless = watcher.watch("/api/v1/namespaces/default/configmaps?watch=true", seconds=60)  # no client waits for it
 
     with under_way(server) as complete, endless, stopping(server):
         wait_until(lambda: api.raw("GET", "/version")[0] == 429)
@@ -117,7 +117,7 @@ def test_while_requests_end_new_ones_are_told_to_come_back(tmp_path: Path) -> No
         assert complete() == 201
 
 
-def test_without_it_kept_connections_are_told_that_the_server_goes(tmp_path: Path) -> None:
+def test_shutdown_closes_persistent_connections(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     api = server.api()
     api.ok("GET", "/version")
@@ -131,7 +131,7 @@ def test_without_it_kept_connections_are_told_that_the_server_goes(tmp_path: Pat
 
 @contextmanager
 def under_way(server: Server) -> Iterator[Callable[[], int]]:
-    """Have a request under way; what is yielded sends the end of its body and returns the code of the answer."""
+    """Start a request; yields a function that completes its body and returns the status code."""
     body = json.dumps({"metadata": {"name": "under-way"}}).encode()
     parts = urlsplit(server.ready["url"])
     context = ssl.create_default_context(cafile=server.ready["caFile"])
@@ -176,7 +176,7 @@ def wait_until(condition: object, seconds: float = 15) -> None:
 
 
 @pytest.mark.row("path.apiserver./debug/pprof/")
-def test_profiles_are_for_those_who_may(server: Server, api: Api, tmp_path: Path) -> None:
+def test_profiles_require_authorization(server: Server, api: Api, tmp_path: Path) -> None:
     code, headers, page = api.raw("GET", "/debug/pprof/")
     assert (code, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert b'href="profile"' in page
@@ -197,7 +197,7 @@ def test_profiles_are_for_those_who_may(server: Server, api: Api, tmp_path: Path
 
 
 @pytest.mark.row("path.apiserver./debug/pprof/", "opt.profiling")
-async def test_profiling_can_be_switched_off(tmp_path: Path) -> None:
+async def test_profiling_can_be_disabled(tmp_path: Path) -> None:
     for options, code in ((["--profiling=false"], 404), ([], 200)):
         running = await start(tmp_path / str(code), *options)
         try:
@@ -214,7 +214,7 @@ DOCUMENT = "path.apiserver.{service-account-issuer}/.well-known/openid-configura
 
 
 @pytest.mark.row(DOCUMENT)
-def test_the_issuer_is_documented_with_its_keys(server: Server, api: Api) -> None:
+def test_issuer_discovery_includes_the_keys(server: Server, api: Api) -> None:
     _, headers, body = api.raw("GET", "/.well-known/openid-configuration")
     document = json.loads(body)
     assert headers["cache-control"] == "public, max-age=3600"
@@ -237,7 +237,7 @@ def test_the_issuer_is_documented_with_its_keys(server: Server, api: Api) -> Non
 
 
 @pytest.mark.row(DOCUMENT, "opt.service-account-jwks-uri")
-async def test_the_keys_may_be_elsewhere_and_need_an_https_issuer(tmp_path: Path) -> None:
+async def test_jwks_uri_is_configurable_and_requires_an_https_issuer(tmp_path: Path) -> None:
     elsewhere = "--service-account-jwks-uri=https://keys.example/jwks"
     for arguments, expected in (([elsewhere], "https://keys.example/jwks"), (["--service-account-issuer=me"], None)):
         running = await start(tmp_path / str(expected is None), *arguments)
@@ -252,7 +252,7 @@ async def test_the_keys_may_be_elsewhere_and_need_an_https_issuer(tmp_path: Path
             await running.stop()
 
 
-async def test_gates_and_switched_off_groups_change_what_is_served(tmp_path: Path) -> None:
+async def test_gates_and_disabled_groups_change_served_resources(tmp_path: Path) -> None:
     running = await start(
         tmp_path / "data",
         "--feature-gates=StorageVersionHash=false,AggregatedDiscoveryEndpoint=false,APIResponseCompression=false",

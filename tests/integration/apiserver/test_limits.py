@@ -1,4 +1,4 @@
-"""How many requests are let in, how long they may take, how fast long answers go."""
+"""Tests for concurrency limits, timeouts and throttling."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Client:
 
 @asynccontextmanager
 async def serving(data: Path, *arguments: str) -> AsyncIterator[tuple[Client, Client]]:
-    """Yield clients of an admin and of an ordinary user."""
+    """Yield clients of an administrator and of another user."""
     data.mkdir(parents=True, exist_ok=True)
     tokens = data / "users.csv"
     tokens.write_text('alice-token,alice,alice,"dev"\n')
@@ -62,7 +62,7 @@ async def serving(data: Path, *arguments: str) -> AsyncIterator[tuple[Client, Cl
 
 
 class Slow:
-    """Makes writes wait until they are let go."""
+    """Blocks writes until they are released."""
 
     def __init__(self, running: startup.RunningServer) -> None:
         self.go, self.under_way, self.most = asyncio.Event(), 0, 0
@@ -93,7 +93,7 @@ def a_map(name: str) -> dict[str, Any]:
 
 @pytest.mark.row("opt.max-mutating-requests-inflight", "opt.enable-priority-and-fairness")
 @pytest.mark.parametrize(("limit", "code"), [(1, 429), (0, 201)])
-async def test_without_fairness_a_write_too_many_is_turned_away(tmp_path: Path, limit: int, code: int) -> None:
+async def test_excess_writes_are_rejected_without_fairness(tmp_path: Path, limit: int, code: int) -> None:
     arguments = ["--enable-priority-and-fairness=false", f"--max-mutating-requests-inflight={limit}"]
     async with serving(tmp_path / "data", "--authorization-mode=AlwaysAllow", *arguments) as (admin, alice):
         slow = Slow(admin.running)
@@ -101,7 +101,7 @@ async def test_without_fairness_a_write_too_many_is_turned_away(tmp_path: Path, 
         await until(lambda: slow.under_way == 1)
         second = asyncio.create_task(alice("POST", MAPS, json=a_map("two")))
         await until(lambda: second.done() or slow.under_way == 2)
-        assert (await alice("GET", MAPS))[0] == 200  # reads have a limit of their own
+        assert (await alice("GET", MAPS))[0] == 200  # reads have a separate limit
         masters = asyncio.create_task(admin("POST", MAPS, json=a_map("three")))
         await until(lambda: slow.under_way >= 2)
         slow.go.set()
@@ -117,7 +117,7 @@ async def test_without_fairness_a_write_too_many_is_turned_away(tmp_path: Path, 
 
 @pytest.mark.row("opt.max-requests-inflight")
 @pytest.mark.parametrize(("limit", "code"), [(1, 429), (0, 200)])
-async def test_without_fairness_a_read_too_many_is_turned_away(
+async def test_excess_reads_are_rejected_without_fairness(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, code: int
 ) -> None:
     arguments = ["--enable-priority-and-fairness=false", f"--max-requests-inflight={limit}"]
@@ -142,7 +142,7 @@ async def test_without_fairness_a_read_too_many_is_turned_away(
 
 @pytest.mark.row("opt.enable-priority-and-fairness", "opt.max-requests-inflight", "opt.max-mutating-requests-inflight")
 async def test_with_fairness_requests_wait_for_a_seat(tmp_path: Path) -> None:
-    limits = ["--max-requests-inflight=6", "--max-mutating-requests-inflight=6"]  # one seat for ordinary users
+    limits = ["--max-requests-inflight=6", "--max-mutating-requests-inflight=6"]  # one seat for other users
     arguments = [*limits, "--authorization-mode=AlwaysAllow", "--request-timeout=40s"]
     async with serving(tmp_path / "data", *arguments) as (admin, alice):
         assert 'nominal_limit_seats{priority_level="global-default"} 1\n' in await admin.metrics()
@@ -169,7 +169,7 @@ async def test_with_fairness_bodies_wait_with_their_clients(tmp_path: Path) -> N
         slow, begun = Slow(admin.running), asyncio.Event()
 
         async def body() -> AsyncIterator[bytes]:
-            begun.set()  # asked for after "100 Continue" alone
+            begun.set()  # sent only after "100 Continue"
             yield json.dumps(a_map("two")).encode()
 
         first = asyncio.create_task(alice("POST", MAPS, json=a_map("one")))
@@ -184,7 +184,7 @@ async def test_with_fairness_bodies_wait_with_their_clients(tmp_path: Path) -> N
 
 
 @pytest.mark.row("opt.enable-priority-and-fairness")
-async def test_with_fairness_who_waits_too_long_is_turned_away(tmp_path: Path) -> None:
+async def test_with_fairness_queued_requests_time_out(tmp_path: Path) -> None:
     limits = ["--max-requests-inflight=1", "--max-mutating-requests-inflight=0", "--request-timeout=2s"]
     async with serving(tmp_path / "data", "--authorization-mode=AlwaysAllow", *limits) as (admin, alice):
         slow = Slow(admin.running)
@@ -198,7 +198,7 @@ async def test_with_fairness_who_waits_too_long_is_turned_away(tmp_path: Path) -
 
 
 @pytest.mark.row("opt.max-requests-inflight", "opt.max-mutating-requests-inflight")
-def test_with_fairness_the_limits_must_add_up_to_something() -> None:
+def test_with_fairness_the_sum_of_limits_must_be_positive() -> None:
     none = ["--max-requests-inflight=0", "--max-mutating-requests-inflight=0"]
     with pytest.raises(OptionsError, match="they must add up to something positive"):
         parse(none)
@@ -206,7 +206,7 @@ def test_with_fairness_the_limits_must_add_up_to_something() -> None:
 
 
 @pytest.mark.row("opt.request-timeout")
-async def test_a_request_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+async def test_long_request_times_out(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--request-timeout=300ms") as (admin, _):
         slow = Slow(admin.running)
         code, headers, body = await admin("POST", MAPS, json=a_map("one"))
@@ -221,11 +221,11 @@ async def test_a_request_that_takes_too_long_is_ended(tmp_path: Path) -> None:
         }
         slow.go.set()
         watched = await admin("GET", f"{MAPS}?watch=1&timeoutSeconds=1")
-        assert watched[0] == 200  # long requests have no such end
+        assert watched[0] == 200  # long-running requests have no such timeout
 
 
 @pytest.mark.row("opt.request-timeout")
-async def test_a_request_may_ask_for_less_time(tmp_path: Path) -> None:
+async def test_request_may_set_a_shorter_timeout(tmp_path: Path) -> None:
     async with serving(tmp_path / "data") as (admin, _):
         slow = Slow(admin.running)
         assert (await admin("POST", f"{MAPS}?timeout=100ms", json=a_map("one")))[0] == 504
@@ -238,7 +238,7 @@ async def test_a_request_may_ask_for_less_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.min-request-timeout")
-async def test_a_watch_without_a_time_ends_after_a_random_one_above_the_minimum(tmp_path: Path) -> None:
+async def test_watch_without_timeout_ends_at_a_random_time(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--min-request-timeout=1") as (admin, _):
         async with asyncio.timeout(20):
             assert (await admin("GET", f"{MAPS}?watch=1"))[0] == 200
@@ -246,11 +246,11 @@ async def test_a_watch_without_a_time_ends_after_a_random_one_above_the_minimum(
 
 @pytest.mark.row("opt.max-connection-bytes-per-sec")
 @pytest.mark.parametrize(("rate", "slow"), [(10_000, True), (0, False)])
-async def test_a_long_answer_goes_no_faster_than_it_may(tmp_path: Path, rate: int, slow: bool) -> None:
+async def test_long_response_is_throttled(tmp_path: Path, rate: int, slow: bool) -> None:
     async with serving(tmp_path / "data", f"--max-connection-bytes-per-sec={rate}") as (admin, _):
         big = {**a_map("big"), "data": {"a": "x" * 100_000}}
         assert (await admin("POST", MAPS, json=big))[0] == 201
-        assert len((await admin("GET", MAPS))[2]) > 100_000  # what is short is not slowed down
+        assert len((await admin("GET", MAPS))[2]) > 100_000  # short responses are not throttled
         received = bytearray()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(30) as limit:
@@ -266,7 +266,7 @@ async def test_a_long_answer_goes_no_faster_than_it_may(tmp_path: Path, rate: in
 
 @pytest.mark.row("opt.shutdown-watch-termination-grace-period")
 @pytest.mark.parametrize(("grace", "clean"), [("10s", True), ("0s", False)])
-async def test_watches_get_their_grace_at_a_stop(tmp_path: Path, grace: str, clean: bool) -> None:
+async def test_watches_have_a_grace_period_at_shutdown(tmp_path: Path, grace: str, clean: bool) -> None:
     running = await start(tmp_path / "data", f"--shutdown-watch-termination-grace-period={grace}")
     left: list[int] = []
     running.resources.callback(lambda: left.append(running.metrics.watches))  # Runs when the watches have ended.
@@ -281,7 +281,7 @@ async def test_watches_get_their_grace_at_a_stop(tmp_path: Path, grace: str, cle
 
 @pytest.mark.row("opt.event-ttl")
 @pytest.mark.parametrize(("ttl", "stays"), [("1s", False), ("1h", True)])
-async def test_events_stay_as_long_as_they_are_kept(tmp_path: Path, ttl: str, stays: bool) -> None:
+async def test_event_ttl_is_configurable(tmp_path: Path, ttl: str, stays: bool) -> None:
     async with serving(tmp_path / "data", f"--event-ttl={ttl}") as (admin, _):
         event = {
             **a_map("one"),
@@ -302,7 +302,7 @@ async def test_events_stay_as_long_as_they_are_kept(tmp_path: Path, ttl: str, st
 
 @pytest.mark.row("opt.delete-collection-workers")
 @pytest.mark.parametrize(("workers", "most"), [("3", 3), ("1", 1), ("0", 1)])
-async def test_a_collection_is_deleted_side_by_side(tmp_path: Path, workers: str, most: int) -> None:
+async def test_collection_is_deleted_concurrently(tmp_path: Path, workers: str, most: int) -> None:
     async with serving(tmp_path / "data", f"--delete-collection-workers={workers}") as (admin, _):
         for number in range(5):
             await admin("POST", MAPS, json=a_map(f"m-{number}"))
@@ -325,7 +325,7 @@ async def test_a_collection_is_deleted_side_by_side(tmp_path: Path, workers: str
         (["--watch-cache-sizes=configmaps#100,pods#0"], True),
     ],
 )
-async def test_what_is_cached_is_listed_whole_from_version_zero(
+async def test_cached_list_at_version_zero_ignores_the_limit(
     tmp_path: Path, arguments: list[str], cached: bool
 ) -> None:
     async with serving(tmp_path / "data", *arguments) as (admin, _):
@@ -345,13 +345,13 @@ async def test_what_is_cached_is_listed_whole_from_version_zero(
         ("pods#-1", "watch cache size cannot be negative: pods#-1"),
     ],
 )
-def test_a_cache_size_that_is_none_is_refused(value: str, message: str) -> None:
+def test_invalid_cache_size_is_rejected(value: str, message: str) -> None:
     with pytest.raises(OptionsError, match=message):
         parse([f"--watch-cache-sizes={value}"])
 
 
 @pytest.mark.row("opt.feature-gates")
-async def test_feature_gates_switch_what_they_name(tmp_path: Path) -> None:
+async def test_feature_gates_enable_their_features(tmp_path: Path) -> None:
     for gate, found in (("true", True), ("false", False)):
         async with serving(tmp_path / gate, f"--feature-gates=StorageVersionHash={gate}") as (admin, _):
             assert (b"storageVersionHash" in (await admin("GET", "/api/v1"))[2]) is found
@@ -362,7 +362,7 @@ async def test_feature_gates_switch_what_they_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.runtime-config")
-async def test_runtime_config_switches_groups(tmp_path: Path) -> None:
+async def test_runtime_config_enables_and_disables_groups(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--runtime-config=coordination.k8s.io/v1=false") as (admin, _):
         assert (await admin("GET", "/apis/coordination.k8s.io/v1/leases"))[0] == 404
         assert (await admin("GET", "/apis/events.k8s.io/v1/events"))[0] == 200
@@ -374,14 +374,14 @@ async def test_runtime_config_switches_groups(tmp_path: Path) -> None:
         parse(["--runtime-config=foo=true"])
 
 
-# Metrics
+# Metrics.
 
 
 def sample(text: str, name: str) -> str:
     return next((line for line in text.splitlines() if line.startswith(name)), "")
 
 
-async def test_requests_are_counted_under_the_names_of_the_field(tmp_path: Path) -> None:
+async def test_request_metrics_have_upstream_names(tmp_path: Path) -> None:
     async with serving(tmp_path / "data") as (admin, alice):
         await admin("POST", MAPS, json=a_map("one"))
         await admin("POST", f"{MAPS}?dryRun=All", json=a_map("two"))
@@ -395,7 +395,7 @@ async def test_requests_are_counted_under_the_names_of_the_field(tmp_path: Path)
     assert f'apiserver_request_total{{dry_run="",{what},component="apiserver",code="201"}} 1' in text
     assert f'apiserver_request_total{{dry_run="All",{what},component="apiserver",code="201"}} 1' in text
     assert 'resource="configmaps",subresource="",scope="namespace",component="apiserver",code="403"} 1' in text
-    assert 'resource="nonsense"' not in text  # what callers make up is no label
+    assert 'resource="nonsense"' not in text  # arbitrary values of clients are not labels
     bucket = f'apiserver_request_duration_seconds_bucket{{dry_run="",{what},component="apiserver",le="+Inf"}} 1'
     assert bucket in text
     assert f'apiserver_request_sli_duration_seconds_count{{{what},component="apiserver"}} 2' in text
@@ -411,7 +411,7 @@ async def test_requests_are_counted_under_the_names_of_the_field(tmp_path: Path)
 
 
 @pytest.mark.row("opt.disabled-metrics", "opt.show-hidden-metrics-for-version")
-async def test_metrics_can_be_disabled_and_hidden_ones_shown(tmp_path: Path) -> None:
+async def test_metrics_can_be_disabled_and_hidden_ones_enabled(tmp_path: Path) -> None:
     hidden, shown = "apiserver_request_slo_duration_seconds", "apiserver_request_sli_duration_seconds"
     for arguments, there, missing in (
         ([], [shown], [hidden]),
@@ -429,7 +429,7 @@ async def test_metrics_can_be_disabled_and_hidden_ones_shown(tmp_path: Path) -> 
 
 
 @pytest.mark.row("opt.allow-metric-labels", "opt.allow-metric-labels-manifest")
-async def test_labels_show_only_values_that_are_allowed(tmp_path: Path) -> None:
+async def test_label_values_are_restricted_to_the_allow_list(tmp_path: Path) -> None:
     manifest = tmp_path / "labels.yaml"
     manifest.write_text("apiserver_storage_objects,resource: namespaces\napiserver_request_total,code: '200'\n")
     arguments = [
@@ -444,11 +444,11 @@ async def test_labels_show_only_values_that_are_allowed(tmp_path: Path) -> None:
     assert set(found) == {"namespaces", "priorityclasses.scheduling.k8s.io", "unexpected"}
     assert int(found["unexpected"]) > 3
     assert set(re.findall(r'^apiserver_request_total\{.*code="(\w+)"', text, re.MULTILINE)) == {"200", "unexpected"}
-    assert 'apiserver_request_duration_seconds_count{dry_run="",verb="POST"' in text  # others are as they were
+    assert 'apiserver_request_duration_seconds_count{dry_run="",verb="POST"' in text  # others are unchanged
 
 
 @pytest.mark.row("opt.allow-metric-labels")
-def test_label_lists_are_pairs_of_metric_and_label() -> None:
+def test_label_allow_lists_must_name_metric_and_label() -> None:
     assert parse_pairs("m,l=a,b") == {"m,l": "a,b"}
     assert parse_pairs('"m,l=a,b","n,l=c"') == {"m,l": "a,b", "n,l": "c"}
     with pytest.raises(OptionsError, match="foo must be formatted as key=value"):

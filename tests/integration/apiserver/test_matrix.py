@@ -1,4 +1,4 @@
-"""Every path and verb that the server serves is refused to whoever may not: user × verb × path, by its discovery."""
+"""Tests that every path and verb in discovery requires authorization: user × verb × path."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ USERS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One request, and what it asks for."""
+    """Request and its authorization attributes."""
 
     verb: str
     path: str
@@ -90,7 +90,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def cells(server: Server) -> list[Cell]:
-    """Every verb on every resource that discovery tells of, and methods on paths without one."""
+    """Return all verbs of all resources in discovery, and methods of non-resource paths."""
     api = server.api()
     groups = ["/api/v1"] + [
         f"/apis/{v['groupVersion']}" for g in api.ok("GET", "/apis")["groups"] for v in g["versions"]
@@ -126,7 +126,7 @@ def cell(root: str, of: tuple[str, str, str, str], namespace: str, verb: str) ->
 
 
 class Caller:
-    """Says whether a request was let in; an answer that may never end is left unread."""
+    """Returns whether a request was admitted; streaming responses are not read."""
 
     def __init__(self, server: Server, token: str | None) -> None:
         parts = urlsplit(server.ready["url"])
@@ -161,7 +161,7 @@ class Caller:
 
 @pytest.mark.row("opt.authorization-mode")
 @pytest.mark.parametrize("who", USERS)
-def test_every_cell_is_as_decided(server: Server, cells: list[Cell], who: str) -> None:
+def test_each_request_matches_the_authorization_decision(server: Server, cells: list[Cell], who: str) -> None:
     token, name, groups = USERS[who]
     api, caller, wrong = server.api(), Caller(server, token), []
 
@@ -178,7 +178,7 @@ def test_every_cell_is_as_decided(server: Server, cells: list[Cell], who: str) -
 
 @pytest.mark.row("opt.authorization-mode")
 @pytest.mark.parametrize("who", ["nobody", "plain"])
-def test_who_has_no_role_is_let_in_to_nothing_but_the_public_parts(server: Server, cells: list[Cell], who: str) -> None:
+def test_user_without_roles_reaches_only_public_paths(server: Server, cells: list[Cell], who: str) -> None:
     caller = Caller(server, USERS[who][0])
 
     let_in = {
@@ -194,7 +194,7 @@ def test_who_has_no_role_is_let_in_to_nothing_but_the_public_parts(server: Serve
     assert let_in == (set() if who == "nobody" else {("create", plural) for plural in ABOUT_ONESELF})
 
 
-def test_an_admin_is_let_in_everywhere(server: Server, cells: list[Cell]) -> None:
+def test_administrator_reaches_every_path(server: Server, cells: list[Cell]) -> None:
     caller = Caller(server, server.ready["token"])
 
     refused = [asked for asked in cells if asked.path != "/debug/pprof/profile" and not caller.let_in(asked)]

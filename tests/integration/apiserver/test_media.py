@@ -1,4 +1,4 @@
-"""Every kind that is served travels in every form that clients of the ecosystem speak."""
+"""Tests that all kinds are served in all media types."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARTIAL = "as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 PARTIAL_LIST = "as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 TABLE = "as=Table;v=v1;g=meta.k8s.io"
 STREAMED = ("attach", "exec", "portforward", "proxy")
-"""Subresources that carry a stream; the kinds that discovery names for them never travel."""
+"""Streaming subresources; the kinds that discovery lists for them are never sent."""
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
@@ -44,7 +44,7 @@ def resource_lists(api: Api) -> Iterator[tuple[str, dict[str, Any]]]:
         yield path, api.ok("GET", path)
 
 
-def test_every_kind_that_discovery_names_has_a_protobuf_form(api: Api) -> None:
+def test_every_kind_in_discovery_has_a_protobuf_form(api: Api) -> None:
     missing = []
     for _, document in resource_lists(api):
         for item in document["resources"]:
@@ -79,7 +79,7 @@ def names(items: list[dict[str, Any]]) -> list[str]:
 
 
 def events_of(body: bytes, encoding: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return what a watch that has ended told."""
+    """Return the events of a completed watch."""
     if encoding == PROTOBUF:
         return apiproto.WatchFrameDecoder().feed(body)
     return [(event["type"], event["object"]) for event in map(json.loads, body.splitlines())]
@@ -93,7 +93,7 @@ def events_of(body: bytes, encoding: str) -> list[tuple[str, dict[str, Any]]]:
         (YAML, 406, YAML),
     ],
 )
-def test_a_watch_comes_in_frames_of_its_form(api: Api, accept: str, code: int, content_type: str) -> None:
+def test_watch_events_are_framed_by_media_type(api: Api, accept: str, code: int, content_type: str) -> None:
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
     answered, headers, body = api.raw("GET", f"{path}?watch=1&timeoutSeconds=1", headers={"Accept": accept})
     assert (answered, headers["content-type"]) == (code, content_type)
@@ -150,7 +150,7 @@ def test_a_watch_comes_in_frames_of_its_form(api: Api, accept: str, code: int, c
         ),
     ],
 )
-def test_what_is_written_in_protobuf_is_read_in_every_form(api: Api, path: str, obj: dict[str, Any]) -> None:
+def test_object_written_as_protobuf_is_read_in_every_form(api: Api, path: str, obj: dict[str, Any]) -> None:
     code, headers, body = api.raw(
         "POST", path, apiproto.encode(obj), content_type=PROTOBUF, headers={"Accept": PROTOBUF}
     )
@@ -170,7 +170,7 @@ def test_what_is_written_in_protobuf_is_read_in_every_form(api: Api, path: str, 
         api.call("DELETE", place)
 
 
-def test_yaml_and_json_bodies_mean_the_same(api: Api) -> None:
+def test_yaml_and_json_bodies_are_equivalent(api: Api) -> None:
     text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: from-yaml\ndata:\n  answer: '42'\n"
     made = api.ok("POST", MAPS, text, content_type=YAML)
     assert made["data"] == {"answer": "42"}
@@ -179,7 +179,7 @@ def test_yaml_and_json_bodies_mean_the_same(api: Api) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["application/json", PROTOBUF])
-def test_metadata_alone_and_tables_are_made_on_demand(api: Api, encoding: str) -> None:
+def test_partial_metadata_and_tables_are_served_on_request(api: Api, encoding: str) -> None:
     decode = apiproto.decode if encoding == PROTOBUF else json.loads
     place = "/api/v1/namespaces"
     code, headers, body = api.raw("GET", f"{place}/default", headers={"Accept": f"{encoding};{PARTIAL}"})
@@ -207,7 +207,7 @@ def test_metadata_alone_and_tables_are_made_on_demand(api: Api, encoding: str) -
     assert "BOOKMARK" in {kind for kind, _ in events}
 
 
-def test_all_groups_come_in_one_document_of_the_version_asked_for_first(api: Api) -> None:
+def test_aggregated_discovery_has_the_preferred_version(api: Api) -> None:
     first = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
     other = "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList"
     for path in ("/api", "/apis"):
@@ -243,7 +243,7 @@ def test_aggregated_discovery_has_a_protobuf_form(api: Api) -> None:
 
 
 def _filled(value: Any) -> Any:
-    """Return *value* without what is empty and without API versions, which JSON leaves out in places."""
+    """Return *value* without empty values and API versions, which JSON partly omits."""
     if isinstance(value, dict):
         return {name: _filled(content) for name, content in value.items() if content and name != "apiVersion"}
     return [_filled(item) for item in value] if isinstance(value, list) else value
@@ -272,7 +272,7 @@ def test_response_that_is_not_stored_has_no_table(api: Api, path: str, body: Any
     assert partial["kind"] == "PartialObjectMetadata"
 
 
-def test_error_has_no_shape(api: Api) -> None:
+def test_error_is_never_a_table(api: Api) -> None:
     _, headers, _ = api.raw("GET", f"{MAPS}/nope", headers={"Accept": f"{PROTOBUF};{PARTIAL}"})
     assert headers["content-type"] == "application/json"
     _, headers, _ = api.raw("GET", f"{MAPS}/nope", headers={"Accept": f"{PROTOBUF};{PARTIAL}, {YAML}"})
@@ -285,7 +285,7 @@ def test_version_is_json_only(api: Api) -> None:
     assert (code, headers["content-type"]) == (406, YAML)
 
 
-def test_the_document_about_the_api_is_json_or_protobuf(api: Api) -> None:
+def test_openapi_document_is_json_or_protobuf(api: Api) -> None:
     given = api.ok("GET", "/openapi/v2", headers={"Accept": "application/json"})
     assert api.ok("GET", "/openapi/v2", headers={"Accept": "text/plain, */*;q=0.5"}) == given
     for asked in ("spec.v2@v1.0", "spec.v2.v1.0"):
@@ -300,7 +300,7 @@ def test_the_document_about_the_api_is_json_or_protobuf(api: Api) -> None:
     assert (code, body) == (406, b"")
 
 
-def test_long_answers_are_compressed_for_who_takes_that(api: Api) -> None:
+def test_long_responses_are_compressed_on_request(api: Api) -> None:
     data = {"k": base64.b64encode(bytes(range(256)) * 600).decode()}
     api.ok("POST", MAPS, {"metadata": {"name": "long"}, "data": data})
     try:
@@ -311,7 +311,7 @@ def test_long_answers_are_compressed_for_who_takes_that(api: Api) -> None:
         api.ok("DELETE", f"{MAPS}/long")
 
 
-async def test_a_watch_speaks_by_messages_to_who_upgrades(server: Server) -> None:
+async def test_watch_over_websocket_sends_messages(server: Server) -> None:
     url, token = f"{server.ready['url']}{MAPS}", server.ready["token"]
     trusted = ssl.create_default_context(cafile=server.ready["caFile"])
     hidden = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""Requests that go on to node agents: over which connection, what arrives there, and what comes back."""
+"""Tests for requests that are proxied to node agents, nodes, services and pods."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def port(pki: Pki) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, pki: Pki, port: int) -> Iterator[Server]:
-    """A server with all options about agents."""
+    """Server with all options for connections to agents."""
     certificate, key = pki.pair("the-api-server")
     found = Server(
         tmp_path_factory.mktemp("agents"),
@@ -69,7 +69,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, pki: Pki, port: int) -> Ite
 
 
 def _exec(server: Server, path: str, headers: dict[str, str] | None = None) -> tuple[bytes, bytes]:
-    """Send an upgrade and some bytes after it; return the head of the answer and what follows, up to the echo."""
+    """Send an upgrade request and data; return the response headers and the data up to the echo."""
     url = urlsplit(server.ready["url"])
     context = ssl.create_default_context(cafile=server.ready["caFile"])
     with (
@@ -101,13 +101,13 @@ def _some(connection: ssl.SSLSocket) -> bytes:
 
 
 @pytest.mark.row("opt.nodeagent-client-certificate", "opt.nodeagent-client-key", "opt.nodeagent-certificate-authority")
-def test_the_server_shows_its_certificate_and_verifies_the_agents(server: Server, api: Api) -> None:
+def test_server_presents_its_certificate_and_verifies_agents(server: Server, api: Api) -> None:
     seen = json.loads(api.raw("GET", f"{PODS}/on-good/log?container=c&tailLines=3&follow=true&timestamps=0")[2])
 
     assert seen["who"] == "the-api-server"
     assert seen["path"] == "/containerLogs/default/on-good/c?follow=true&tailLines=3"
     assert "Authorization" not in seen["headers"]
-    code, refused = api.call("GET", f"{PODS}/on-named/log?container=c")  # certified as 127.0.0.1 alone
+    code, refused = api.call("GET", f"{PODS}/on-named/log?container=c")  # the certificate is valid only for 127.0.0.1
     assert code == 500
     assert refused["message"].startswith('Get "https://localhost:')
     assert "certificate verify failed" in refused["message"].lower().replace("_", " ")
@@ -124,7 +124,7 @@ def test_addresses_of_other_types_are_not_used(server: Server, api: Api) -> None
 
 
 @pytest.mark.row("opt.nodeagent-timeout")
-def test_an_agent_that_says_nothing_is_given_up(server: Server, api: Api) -> None:
+def test_unresponsive_agent_times_out(server: Server, api: Api) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         _register(api, "silent", [("InternalIP", "127.0.0.1")], silent.getsockname()[1])
         code, refused = api.call("GET", f"{PODS}/on-silent/log?container=c")
@@ -135,7 +135,7 @@ def test_an_agent_that_says_nothing_is_given_up(server: Server, api: Api) -> Non
 
 @pytest.fixture(scope="module")
 def unreachable(server: Server) -> int:
-    """The port of a node whose agent does not listen."""
+    """Port of a node whose agent does not listen."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = int(silent.getsockname()[1])
     _register(server.api(), "unreachable", [("InternalIP", "127.0.0.1")], port)
@@ -166,7 +166,7 @@ def test_stream_to_an_unreachable_agent_is_an_error(server: Server, unreachable:
 def _websocket(
     server: Server, path: str, *protocols: str, version: str = "13"
 ) -> tuple[bytes, list[tuple[int, bytes]]]:
-    """Return the head of the response and the frames that follow, by their first byte."""
+    """Return the response headers and the following frames by their first byte."""
     url = urlsplit(server.ready["url"])
     context = ssl.create_default_context(cafile=server.ready["caFile"])
     with (
@@ -220,7 +220,7 @@ def test_log_over_a_websocket_can_be_base64_text(server: Server) -> None:
 @pytest.mark.parametrize(
     ("protocol", "version", "status"), [("foo", "13", b"403 Forbidden"), ("binary.k8s.io", "12", b"400 Bad Request")]
 )
-def test_websocket_that_cannot_be_negotiated_is_refused(
+def test_websocket_with_unknown_protocol_is_rejected(
     server: Server, protocol: str, version: str, status: bytes
 ) -> None:
     head, _ = _websocket(server, f"{PODS}/on-good/log?container=c", protocol, version=version)
@@ -228,7 +228,7 @@ def test_websocket_that_cannot_be_negotiated_is_refused(
     assert head.startswith(b"HTTP/1.1 " + status)
 
 
-def test_exec_becomes_a_tunnel(server: Server) -> None:
+def test_exec_is_tunneled(server: Server) -> None:
     path = f"{PODS}/on-good/exec?container=c&command=echo&command=a+b&stdin=true&stdout=true&tty=false"
     head, rest = _exec(
         server, path, {"Cookie": "a=b", "Impersonate-User": "admin", "Impersonate-Group": "system:masters"}
@@ -244,7 +244,7 @@ def test_exec_becomes_a_tunnel(server: Server) -> None:
     assert echo == b"z" * 500_000 + b"!"
 
 
-def test_an_answer_that_does_not_open_the_way_is_passed_on_and_not_followed(server: Server) -> None:
+def test_response_without_upgrade_is_forwarded(server: Server) -> None:
     head, rest = _exec(server, f"{PODS}/on-good/attach?container=c")
 
     assert head.startswith(b"HTTP/1.1 302 ")
@@ -266,14 +266,16 @@ def test_an_answer_that_does_not_open_the_way_is_passed_on_and_not_followed(serv
         ("GET", "on-good/proxy/x", 400, "address not allowed"),
     ],
 )
-def test_refusals(server: Server, api: Api, method: str, path: str, code: int, message: str) -> None:
+def test_invalid_requests_are_rejected(
+    server: Server, api: Api, method: str, path: str, code: int, message: str
+) -> None:
     found, answer = api.call(method, f"{PODS}/{path}")
 
     assert (found, answer["kind"]) == (code, "Status")
     assert message in answer["message"]
 
 
-def test_a_pod_without_a_node_has_an_empty_log(server: Server, api: Api) -> None:
+def test_log_of_an_unassigned_pod_is_empty(server: Server, api: Api) -> None:
     body = {"metadata": {"name": "waiting"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     api.ok("POST", PODS, body)
     assert api.call("GET", f"{PODS}/waiting/log") == (204, b"")
@@ -282,7 +284,7 @@ def test_a_pod_without_a_node_has_an_empty_log(server: Server, api: Api) -> None
     api.ok("DELETE", f"{PODS}/waiting")
 
 
-def test_proxies_do_not_lead_back_to_this_machine(server: Server, api: Api) -> None:
+def test_proxies_reject_loopback_addresses(server: Server, api: Api) -> None:
     for name in ("good", "named", "good:22", "http:good:80"):
         code, refused = api.call("GET", f"/api/v1/nodes/{name}/proxy/pods")
         assert (code, refused["message"]) == (400, "address not allowed")
@@ -308,7 +310,7 @@ def _behind_proxy(directory: Path, pki: Pki, port: int) -> Iterator[tuple[Server
 
 
 @pytest.mark.row("opt.egress-selector-config-file")
-def test_nodes_are_reached_through_the_proxy_of_the_configuration(tmp_path: Path, pki: Pki, port: int) -> None:
+def test_nodes_are_connected_through_the_egress_proxy(tmp_path: Path, pki: Pki, port: int) -> None:
     with _behind_proxy(tmp_path, pki, port) as (server, way, api):
         _register(api, "far", [("InternalIP", NODE_IP)], 10250)
         seen = json.loads(api.raw("GET", f"{PODS}/on-far/log?container=c")[2])
@@ -328,7 +330,7 @@ def test_nodes_are_reached_through_the_proxy_of_the_configuration(tmp_path: Path
 
 
 def _check_node_proxy(api: Api) -> None:
-    """What goes through the proxy of a node arrives whole, without what proves who asked."""
+    """Check that the node proxy forwards complete requests without the client's credentials."""
     path = "/api/v1/nodes/far/proxy"
     body = {"a": 1}
     code, headers, _ = api.raw("GET", path)
@@ -348,7 +350,7 @@ POD_IP = "198.51.100.7"
 
 
 def _serve_by_pod(api: Api) -> None:
-    """A pod with an address and services before it."""
+    """Create a pod with an address, and services for it."""
     spec = {"nodeName": "far", "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 8080}]}]}
     api.ok("POST", PODS, {"metadata": {"name": "shop"}, "spec": spec})
     status = {"status": {"phase": "Running", "podIP": POD_IP, "podIPs": [{"ip": POD_IP}]}}
@@ -368,9 +370,7 @@ def _serve_by_pod(api: Api) -> None:
         api.ok("POST", f"{root}/endpoints", {"metadata": {"name": name}, "subsets": subsets})
 
 
-def test_services_and_pods_are_reached_through_their_proxies(
-    tmp_path_factory: pytest.TempPathFactory, pki: Pki
-) -> None:
+def test_service_and_pod_proxies_forward_requests(tmp_path_factory: pytest.TempPathFactory, pki: Pki) -> None:
     with backend() as port, _behind_proxy(tmp_path_factory.mktemp("services"), pki, port) as (server, way, api):
         _serve_by_pod(api)
         services = "/api/v1/namespaces/default/services"
@@ -410,7 +410,7 @@ def test_services_and_pods_are_reached_through_their_proxies(
     ],
 )
 @pytest.mark.row("opt.nodeagent-certificate-authority", "opt.egress-selector-config-file", "opt.nodeagent-client-key")
-def test_bad_files_stop_the_start(tmp_path: Path, option: str, message: str) -> None:
+def test_invalid_files_prevent_start(tmp_path: Path, option: str, message: str) -> None:
     command = [sys.executable, "-m", "apiserver_stub", *usual_options(tmp_path, option)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 

@@ -1,4 +1,4 @@
-"""Objects are created, read, changed, watched and deleted as clients of the reference expect."""
+"""Tests for create, read, update, watch and delete of common kinds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def test_the_life_of_an_object(api: Api, namespace: str) -> None:
+def test_life_cycle_of_an_object(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
 
     created = api.ok("POST", path, config_map("a", k="1"))
@@ -57,7 +57,7 @@ def test_the_life_of_an_object(api: Api, namespace: str) -> None:
     assert (code, missing["message"]) == (404, 'configmaps "a" not found')
 
 
-def test_creating_twice_or_nowhere_fails(api: Api, namespace: str) -> None:
+def test_duplicate_or_missing_namespace_is_an_error(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     api.ok("POST", path, config_map("a"))
 
@@ -150,7 +150,7 @@ def test_a_watch_resumes_and_follows_selectors(api: Api, namespace: str) -> None
     assert turned["object"]["metadata"]["name"] == gone["object"]["metadata"]["name"] == "other"
 
 
-def test_a_watch_from_the_beginning_shows_what_is_there(api: Api, namespace: str) -> None:
+def test_watch_without_version_starts_with_existing_objects(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     names = {item["metadata"]["name"] for item in api.ok("GET", path)["items"]}
     query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
@@ -165,7 +165,7 @@ def test_a_watch_from_the_beginning_shows_what_is_there(api: Api, namespace: str
     )
 
 
-def test_a_watch_from_before_the_history_is_told_to_list_again(api: Api) -> None:
+def test_watch_before_the_history_is_an_expired_error(api: Api) -> None:
     with api.watch("/api/v1/nodes?watch=1&resourceVersion=1") as events:
         (error,) = list(events)
 
@@ -173,7 +173,7 @@ def test_a_watch_from_before_the_history_is_told_to_list_again(api: Api) -> None
     assert (error["object"]["code"], error["object"]["reason"]) == (410, "Expired")
 
 
-def test_a_pod_is_defaulted_and_classed(api: Api, namespace: str) -> None:
+def test_pod_has_defaults_and_a_qos_class(api: Api, namespace: str) -> None:
     resources = {"limits": {"cpu": 1, "memory": "1Gi"}}
     containers = [{"name": "c", "image": "busybox", "resources": resources, "livenessProbe": {"httpGet": {"port": 80}}}]
     created = api.ok("POST", f"/api/v1/namespaces/{namespace}/pods", pod("p", containers=containers))
@@ -210,14 +210,14 @@ def test_a_pod_is_defaulted_and_classed(api: Api, namespace: str) -> None:
         ),
     ],
 )
-def test_a_pod_that_cannot_run_is_refused(api: Api, namespace: str, spec: Any, field: str) -> None:
+def test_invalid_pod_is_rejected(api: Api, namespace: str, spec: Any, field: str) -> None:
     code, answer = api.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod("p", **spec))
 
     assert (code, answer["reason"]) == (422, "Invalid")
     assert field in [cause["field"] for cause in answer["details"]["causes"]]
 
 
-def test_a_pod_with_wrong_types_is_refused(api: Api, namespace: str) -> None:
+def test_pod_with_wrong_types_is_rejected(api: Api, namespace: str) -> None:
     containers = [{"name": "a", "image": "x", "command": "sh"}]
     code, answer = api.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod("p", containers=containers))
 
@@ -225,7 +225,7 @@ def test_a_pod_with_wrong_types_is_refused(api: Api, namespace: str) -> None:
     assert "spec.containers.command" in answer["message"]
 
 
-def test_the_graceful_deletion_protocol(api: Api, namespace: str) -> None:
+def test_graceful_deletion(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     created = api.ok("POST", path, pod("p", nodeName="n1", terminationGracePeriodSeconds=30))
 
@@ -246,7 +246,7 @@ def test_the_graceful_deletion_protocol(api: Api, namespace: str) -> None:
     assert api.call("GET", f"{path}/unbound")[0] == 404
 
 
-def test_the_status_of_a_pod_is_its_own(api: Api, namespace: str) -> None:
+def test_pod_status_is_a_separate_subresource(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     api.ok("POST", path, pod("p", nodeName="n1"))
     patch = {
@@ -278,7 +278,7 @@ def test_the_status_of_a_pod_is_its_own(api: Api, namespace: str) -> None:
     assert len(selected["items"]) == 1
 
 
-def test_a_pod_is_bound_by_binding(api: Api, namespace: str) -> None:
+def test_pod_is_bound_by_the_binding_subresource(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     api.ok("POST", path, pod("p"))
     binding = {
@@ -299,7 +299,7 @@ def test_a_pod_is_bound_by_binding(api: Api, namespace: str) -> None:
     api.ok("DELETE", f"{path}/p?gracePeriodSeconds=0")
 
 
-def test_the_single_ready_node_gets_waiting_pods(api: Api, namespace: str) -> None:
+def test_pending_pods_are_bound_to_the_only_ready_node(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     api.ok("POST", path, pod("waiting"))
     ready = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": "10"}}
@@ -319,7 +319,7 @@ def test_the_single_ready_node_gets_waiting_pods(api: Api, namespace: str) -> No
             api.ok("DELETE", f"{path}/{name}?gracePeriodSeconds=0")
 
 
-def test_an_event_has_two_views(api: Api, namespace: str) -> None:
+def test_event_is_served_in_both_groups(api: Api, namespace: str) -> None:
     core, new = f"/api/v1/namespaces/{namespace}/events", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
     event = {
         "metadata": {"name": "e1"},
@@ -352,7 +352,7 @@ def test_an_event_has_two_views(api: Api, namespace: str) -> None:
     assert api.ok("GET", f"{new}/e2")["deprecatedCount"] == 3
 
 
-def test_a_lease_is_made_and_renewed(api: Api) -> None:
+def test_lease_is_created_and_renewed(api: Api) -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     lease = api.ok("POST", path, {"metadata": {"name": "n1"}, "spec": {"holderIdentity": "n1"}})
     lease["spec"]["renewTime"] = "2026-11-21T00:00:00.000000Z"
@@ -364,7 +364,7 @@ def test_a_lease_is_made_and_renewed(api: Api) -> None:
     api.ok("DELETE", f"{path}/n1")
 
 
-def test_protobuf_both_ways(api: Api, namespace: str) -> None:
+def test_protobuf_requests_and_responses(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     accept = {"Accept": PROTOBUF}
     body = apiproto.encode(pod("p"))
@@ -383,7 +383,7 @@ def test_protobuf_both_ways(api: Api, namespace: str) -> None:
     assert (code, refused["reason"]) == (400, "BadRequest")
 
 
-def test_a_service_account_gets_tokens_that_end_with_it(server: Server, api: Api, namespace: str) -> None:
+def test_service_account_tokens_end_with_the_account(server: Server, api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}"
     holder = api.ok("POST", f"{path}/pods", pod("p"))
     request = {
@@ -415,7 +415,7 @@ def test_a_service_account_gets_tokens_that_end_with_it(server: Server, api: Api
     api.ok("DELETE", f"{path}/pods/p")
 
 
-def test_finalizers_keep_an_object(api: Api, namespace: str) -> None:
+def test_finalizers_delay_deletion(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     kept = config_map("a")
     kept["metadata"]["finalizers"] = ["example.com/f"]
@@ -429,7 +429,7 @@ def test_finalizers_keep_an_object(api: Api, namespace: str) -> None:
     assert api.call("GET", f"{path}/a")[0] == 404
 
 
-def test_a_deleted_namespace_takes_everything_with_it(api: Api) -> None:
+def test_namespace_deletion_deletes_its_contents(api: Api) -> None:
     api.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "short-lived"}})
     api.ok("POST", "/api/v1/namespaces/short-lived/configmaps", config_map("a"))
     api.ok("POST", "/api/v1/namespaces/short-lived/pods", pod("p", nodeName="n1"))

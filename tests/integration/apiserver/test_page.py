@@ -1,4 +1,4 @@
-"""The page of the API server, in a browser."""
+"""Tests for the web page of the API server in a browser."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ async def test_the_page_follows_nodes_pods_and_events(server: Server, api: Api, 
         event(api, "e4", "notready", "Failed", long, "Warning")
         await page.until(f"{TEXT}.includes('401 Unauthorized')")
         lines = "[...document.querySelectorAll('#events td.name div')].map(each => each.offsetHeight)"
-        assert max(await page.run(lines)) < 30  # a name stays in one piece beside a long message
+        assert max(await page.run(lines)) < 30  # a name is not wrapped next to a long message
         not_ready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
         path = "/api/v1/namespaces/default/pods/web-2/status"
         api.ok("PATCH", path, not_ready, content_type="application/merge-patch+json")
         marked = "[...document.querySelectorAll('#pods .badge.warn')].map(each => each.textContent)"
         await page.until(f"({marked}).includes('Running')")  # running, but not Ready
         event(api, "e3", "web-1", "Odd", "<img src=x onerror=alert(1)>")
-        await page.until(f"{TEXT}.includes('<img')")  # text, and no markup
+        await page.until(f"{TEXT}.includes('<img')")  # text, not markup
         await page.run("document.getElementById('filter').value = 'backoff'")
         await page.run("document.getElementById('filter').dispatchEvent(new Event('input'))")
         await page.until("document.querySelectorAll('#pods tr').length === 1")
@@ -90,7 +90,7 @@ async def test_the_page_follows_nodes_pods_and_events(server: Server, api: Api, 
         assert page.complaints == []
 
 
-def test_programs_get_paths_and_browsers_get_nothing_but_files(server: Server, api: Api) -> None:
+def test_page_is_served_only_to_browsers(server: Server, api: Api) -> None:
     stranger = server.api(None)
     code, headers, body = stranger.raw("GET", "/", headers={"Accept": "text/html,*/*"})
     assert (code, b"<title>" in body) == (200, True)

@@ -62,7 +62,7 @@ def test_write_that_creates_ignores_a_valid_version(api: Api, namespace: str) ->
     assert code == 201
 
 
-def test_patch_that_removes_the_version_needs_one_where_updates_do(api: Api, namespace: str) -> None:
+def test_patch_that_removes_a_required_version_is_an_error(api: Api, namespace: str) -> None:
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
     api.ok("POST", leases, {"metadata": {"name": "l"}})
 

@@ -1,4 +1,4 @@
-"""Integration tests for reviews and token requests: metadata, kept status, errors in their order, and null values."""
+"""Tests for reviews and token requests: metadata, retained status, order of errors, null values."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def test_review_with_an_invalid_option_is_rejected(api: Api) -> None:
     assert code == 422
 
 
-def test_self_review_keeps_nothing_of_the_request(api: Api) -> None:
+def test_self_review_retains_nothing_of_the_request(api: Api) -> None:
     review = api.ok("POST", f"{_AUTHENTICATION}/selfsubjectreviews", {"metadata": {"labels": {"a": "b"}}})
 
     assert review["metadata"].keys() == {"creationTimestamp"}
     assert review["status"]["userInfo"]["username"]
 
 
-def test_token_review_keeps_the_given_status_of_an_unknown_token(api: Api) -> None:
+def test_token_review_retains_the_status_of_an_unknown_token(api: Api) -> None:
     review = {"spec": {"token": "unknown"}, "status": {"authenticated": True, "user": {"uid": "u"}}}
 
     answer = api.ok("POST", f"{_AUTHENTICATION}/tokenreviews", review)

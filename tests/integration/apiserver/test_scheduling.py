@@ -1,4 +1,4 @@
-"""Pods wait for the only node, are bound to it when they fit, and say why when they do not."""
+"""Tests for scheduling to the only node: binding, and reasons of pods that do not fit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_VICTIMS = "preemption: 0/1 nodes are available: 1 No preemption victims found
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """The admin's client of a server with one ready node."""
+    """Administrator's client of a server with one ready node."""
     server = Server(tmp_path_factory.mktemp("scheduling"))
     api = server.api()
     allocatable = {"cpu": "2", "memory": "2Gi", "pods": "20"}
@@ -98,7 +98,7 @@ def test_pod_that_does_not_fit_stays_pending_with_the_reason(
     assert "nodeName" not in pod["spec"]
 
 
-def test_tainted_node_is_reported_and_the_pod_bound_once_the_taint_is_removed(alone: Api) -> None:
+def test_pod_is_bound_once_the_taint_is_removed(alone: Api) -> None:
     taint = {"key": "gpu", "value": "yes", "effect": "NoExecute"}
     alone.ok("PATCH", f"{NODES}/n1", {"spec": {"taints": [taint]}}, content_type=MERGE)
     create(alone, "tainted")

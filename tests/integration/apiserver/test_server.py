@@ -1,4 +1,4 @@
-"""The process: who gets in, what it says about itself, what survives it."""
+"""Tests for the server process: authentication, discovery, persistence and limits."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from nodeagent.base import kubeconfig, tls
 from .conftest import Api, Server
 
 
-def test_strangers_see_health_and_version_alone(server: Server) -> None:
+def test_unauthenticated_clients_reach_only_health_and_version(server: Server) -> None:
     nobody = server.api(None)
 
     for path in ("/healthz", "/livez", "/readyz"):
         _, headers, body = nobody.raw("GET", path)
-        assert (body, "server" in headers) == (b"ok", False)  # what the server is made of is not for strangers
+        assert (body, "server" in headers) == (b"ok", False)  # library versions are not exposed
     assert nobody.ok("GET", "/version")["gitVersion"].startswith("v1.29.")
     for method, path in (
         ("GET", "/api"),
@@ -47,13 +47,13 @@ def test_strangers_see_health_and_version_alone(server: Server) -> None:
     )
 
 
-def test_a_wrong_token_is_refused(server: Server) -> None:
+def test_invalid_token_is_rejected(server: Server) -> None:
     for token in ("wrong", "a.b.c", "eyJhbGciOiJub25lIn0.e30."):
         code, refused = server.api(token).call("GET", "/healthz")
         assert (code, refused["message"]) == (401, "Unauthorized")
 
 
-def test_the_node_has_an_identity_of_its_own(server: Server) -> None:
+def test_node_kubeconfig_has_the_identity_of_the_node(server: Server) -> None:
     token = kubeconfig.load(Path(server.ready["nodeKubeconfig"])).authorization().removeprefix("Bearer ")
     node = server.api(token)
 
@@ -64,13 +64,13 @@ def test_the_node_has_an_identity_of_its_own(server: Server) -> None:
     node.ok("GET", "/api/v1/nodes")
 
 
-def test_secrets_on_disk_are_for_the_owner(server: Server) -> None:
+def test_secret_files_are_readable_only_by_the_owner(server: Server) -> None:
     files = ["admin.kubeconfig", "node.kubeconfig", "tokens.csv", "service-account.key", "store.db", "ready.json"]
     for name in [*files, "certs/ca.key", "certs/apiserver.key"]:
         assert stat.S_IMODE((server.data_dir / name).stat().st_mode) == 0o600, name
 
 
-def test_discovery_knows_every_resource(api: Api) -> None:
+def test_discovery_lists_every_resource(api: Api) -> None:
     groups = [group["name"] for group in api.ok("GET", "/apis")["groups"]]
     assert {"events.k8s.io", "coordination.k8s.io", "authentication.k8s.io"} <= set(groups)
     pods = next(item for item in api.ok("GET", "/api/v1")["resources"] if item["name"] == "pods")
@@ -110,11 +110,11 @@ def test_discovery_knows_every_resource(api: Api) -> None:
         ("GET", "/api/v1/pods?watch=1&resourceVersion=abc", 500),
     ],
 )
-def test_what_is_not_served_is_said_so(api: Api, method: str, path: str, code: int) -> None:
+def test_invalid_paths_and_methods_return_their_error_code(api: Api, method: str, path: str, code: int) -> None:
     assert api.call(method, path)[0] == code
 
 
-def test_bodies_are_bounded_and_read_as_what_they_say(api: Api) -> None:
+def test_bodies_are_limited_and_decoded_by_content_type(api: Api) -> None:
     path = "/api/v1/namespaces/default/configmaps"
     big = {"metadata": {"name": "big"}, "data": {"k": "x" * (3 << 20)}}
     code, refused = api.call("POST", path, big)
@@ -133,7 +133,7 @@ def test_bodies_are_bounded_and_read_as_what_they_say(api: Api) -> None:
     assert api.call("GET", path, headers={"Accept": "text/html"})[0] == 406
 
 
-def test_a_client_that_asks_first_is_told_to_go_on(server: Server) -> None:
+def test_expect_continue_is_supported(server: Server) -> None:
     body = json.dumps({"metadata": {"generateName": "asked-"}, "data": {"k": "x" * 5000}})
     command = ["curl", "-s", "--max-time", "5", "--cacert", server.ready["caFile"], "--expect100-timeout", "60"]
     headers = [
@@ -150,7 +150,7 @@ def test_a_client_that_asks_first_is_told_to_go_on(server: Server) -> None:
     assert json.loads(result.stdout)["kind"] == "ConfigMap"
 
 
-def test_client_certificates_name_the_caller(tmp_path: Path) -> None:
+def test_client_certificate_authenticates_the_user(tmp_path: Path) -> None:
     ca = tls.generate_ca("clients")
     client = tls.issue(ca, "system:node:n9", organizations=["system:nodes"], client=True)
     for name, data in (("ca.crt", ca.certificate), ("c.crt", client.certificate), ("c.key", client.key)):
@@ -167,7 +167,7 @@ def test_client_certificates_name_the_caller(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_tokens_from_a_file_name_the_caller(tmp_path: Path) -> None:
+def test_token_file_authenticates_the_user(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text('abc,alice,u1,"dev,system:masters"\ndef,bob,u2\n')
     server = Server(tmp_path / "data", "--token-auth-file", str(tokens))
@@ -178,7 +178,7 @@ def test_tokens_from_a_file_name_the_caller(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_options_that_can_do_nothing_are_refused(tmp_path: Path) -> None:
+def test_invalid_options_prevent_start(tmp_path: Path) -> None:
     refused = ["--goaway-chance=0.01", "--bogus"]
     command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), *refused]
 
@@ -244,7 +244,7 @@ def test_every_acknowledged_write_survives_kill(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_a_watcher_that_never_reads_holds_up_nobody(tmp_path: Path) -> None:
+def test_stalled_watcher_does_not_delay_others(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     path = "/api/v1/namespaces/default/configmaps"
     try:
@@ -262,7 +262,7 @@ def test_a_watcher_that_never_reads_holds_up_nobody(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_events_expire_and_watchers_see_it(tmp_path: Path) -> None:
+def test_expired_events_are_reported_to_watchers(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--event-ttl=1s")
     path = "/api/v1/namespaces/default/events"
     try:
@@ -277,7 +277,7 @@ def test_events_expire_and_watchers_see_it(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_a_full_disk_fails_writes_until_there_is_room_again(tmp_path: Path) -> None:
+def test_full_disk_fails_writes_until_space_is_available(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     path = "/api/v1/namespaces/default/configmaps"
     try:
@@ -311,7 +311,7 @@ def test_a_full_disk_fails_writes_until_there_is_room_again(tmp_path: Path) -> N
 
 
 def _write(api: Api, path: str, prefix: str, acknowledged: dict[str, int]) -> None:
-    """Create objects until the server is gone, and note those whose creation was acknowledged."""
+    """Create objects until the server exits, and record the acknowledged ones."""
     with contextlib.closing(api), contextlib.suppress(OSError, http.client.HTTPException):
         for number in itertools.count():
             name = f"{prefix}-{number}"

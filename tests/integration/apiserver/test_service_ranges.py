@@ -1,4 +1,4 @@
-"""Servers that share a cluster give no address and no port of services out twice, and get back what is let go."""
+"""Tests for service allocations of servers that share a store: uniqueness and release."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def etcd(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Etcd]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def servers(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Client, Client]]:
-    """Two servers of one cluster."""
+    """Two servers with the same etcd cluster."""
     data, options = tmp_path_factory.mktemp("servers"), (f"--store-servers={etcd.url}", *RANGES)
     async with serving(data / "a", *options) as one, serving(data / "b", *options) as other:
         yield one, other
@@ -55,7 +55,7 @@ async def ok(client: Client, method: str, path: str, body: Any = None) -> Any:
 
 
 async def taken(etcd: Etcd) -> dict[str, list[int]]:
-    """Return what is stored as taken; addresses are counted from that of the servers' own service, which is 1."""
+    """Return the stored allocations; number 1 is the address of the ``kubernetes`` Service."""
     found = {}
     for key, first in (("serviceips", 1), ("secondaryserviceips", 1), ("servicenodeports", 31000)):
         stored = (await etcd.stored(f"/registry/ranges/{key}"))[f"/registry/ranges/{key}"]
@@ -65,9 +65,7 @@ async def taken(etcd: Etcd) -> dict[str, list[int]]:
 
 
 @pytest.mark.row("opt.store-servers", "opt.service-cluster-ip-range", "opt.service-node-port-range")
-async def test_two_servers_that_create_services_at_once_give_nothing_out_twice(
-    etcd: Etcd, servers: tuple[Client, Client]
-) -> None:
+async def test_concurrent_servers_never_allocate_a_value_twice(etcd: Etcd, servers: tuple[Client, Client]) -> None:
     before = await taken(etcd)
     names = [f"s{number}" for number in range(100)]
 
@@ -99,7 +97,7 @@ async def test_two_servers_that_create_services_at_once_give_nothing_out_twice(
     assert await taken(etcd) == before
 
 
-async def test_a_write_that_is_not_made_takes_nothing(etcd: Etcd, servers: tuple[Client, Client]) -> None:
+async def test_failed_write_allocates_nothing(etcd: Etcd, servers: tuple[Client, Client]) -> None:
     one, other = servers
     await ok(one, "POST", SERVICES, new("there"))
     before = await taken(etcd)
@@ -115,7 +113,7 @@ async def test_a_write_that_is_not_made_takes_nothing(etcd: Etcd, servers: tuple
     await ok(other, "DELETE", f"{SERVICES}/there")
 
 
-async def test_what_a_service_no_longer_has_is_free(etcd: Etcd, servers: tuple[Client, Client]) -> None:
+async def test_released_values_are_available(etcd: Etcd, servers: tuple[Client, Client]) -> None:
     one, other = servers
     before = await taken(etcd)
     service = await ok(one, "POST", SERVICES, new("changing"))
@@ -138,7 +136,7 @@ async def test_what_a_service_no_longer_has_is_free(etcd: Etcd, servers: tuple[C
 
 
 @pytest.mark.parametrize("policy", ["Foreground", "Orphan"])
-async def test_the_garbage_collector_lets_go(etcd: Etcd, servers: tuple[Client, Client], policy: str) -> None:
+async def test_garbage_collection_releases_allocations(etcd: Etcd, servers: tuple[Client, Client], policy: str) -> None:
     before = await taken(etcd)
     await ok(servers[0], "POST", SERVICES, new("collected"))
     await ok(servers[1], "DELETE", f"{SERVICES}/collected?propagationPolicy={policy}")
@@ -147,7 +145,7 @@ async def test_the_garbage_collector_lets_go(etcd: Etcd, servers: tuple[Client, 
             await asyncio.sleep(0.02)
 
 
-async def test_an_emptied_namespace_lets_go(etcd: Etcd, servers: tuple[Client, Client]) -> None:
+async def test_namespace_deletion_releases_allocations(etcd: Etcd, servers: tuple[Client, Client]) -> None:
     one, other = servers
     before = await taken(etcd)
     await ok(one, "POST", NAMESPACES, {"metadata": {"name": "short"}})
@@ -159,7 +157,7 @@ async def test_an_emptied_namespace_lets_go(etcd: Etcd, servers: tuple[Client, C
             await asyncio.sleep(0.02)
 
 
-async def test_a_server_that_starts_takes_what_services_have(etcd: Etcd, tmp_path: Path) -> None:
+async def test_startup_allocates_values_of_existing_services(etcd: Etcd, tmp_path: Path) -> None:
     options = (f"--store-servers={etcd.url}", "--store-prefix=/again", *RANGES)
     place = "/again/ranges/serviceips"
     async with serving(tmp_path, *options) as client:
@@ -174,7 +172,7 @@ async def test_a_server_that_starts_takes_what_services_have(etcd: Etcd, tmp_pat
         assert (await call(client, "POST", SERVICES, new("c", clusterIP="10.96.0.1")))[0] == 422
 
 
-async def test_without_a_readable_range_nothing_is_given_out(etcd: Etcd, tmp_path: Path) -> None:
+async def test_unreadable_range_prevents_allocation(etcd: Etcd, tmp_path: Path) -> None:
     options = (f"--store-servers={etcd.url}", "--store-prefix=/torn", *RANGES)
     async with etcd.client() as writer:
         await writer.put(b"/torn/ranges/serviceips", b"k8s\0torn", expected=0, lease=0, kind="ranges")
@@ -183,7 +181,7 @@ async def test_without_a_readable_range_nothing_is_given_out(etcd: Etcd, tmp_pat
         assert (await call(client, "POST", SERVICES, new("b", clusterIP="None", type="ClusterIP")))[0] == 201
 
 
-async def test_a_service_in_the_place_of_the_servers_own_is_left_alone(
+async def test_existing_kubernetes_service_is_not_modified(
     etcd: Etcd, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = (f"--store-servers={etcd.url}", "--store-prefix=/place")

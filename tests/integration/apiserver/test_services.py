@@ -1,4 +1,4 @@
-"""Services of a real server: addresses from its ranges, and the service by which it is found itself."""
+"""Tests for services on a running server: allocation, and the ``kubernetes`` Service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOREIGN = [{"addresses": [{"ip": "192.0.2.77"}], "ports": [{"name": "https", "po
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with ranges of both families and its service on a node port."""
+    """Server with dual-stack ranges and a node port of its ``kubernetes`` Service."""
     found = Server(
         tmp_path_factory.mktemp("services"),
         "--service-cluster-ip-range=10.96.0.0/28,fd00:96::/112",
@@ -40,7 +40,7 @@ def _new(name: str, **spec: Any) -> Any:
 
 @pytest.mark.row("opt.service-cluster-ip-range", "opt.service-node-port-range")
 def test_addresses_and_ports_come_from_the_ranges(server: Server, api: Api) -> None:
-    api.call("DELETE", f"{SERVICES}/both")  # what a failed run left
+    api.call("DELETE", f"{SERVICES}/both")  # left by a failed run
     both = api.ok("POST", SERVICES, _new("both", ipFamilyPolicy="RequireDualStack", type="NodePort"))["spec"]
     assert both["clusterIPs"][0].startswith("10.96.0.")
     assert both["clusterIPs"][1].startswith("fd00:96::")
@@ -64,7 +64,7 @@ MERGE = "application/merge-patch+json"
 
 
 @pytest.mark.row("opt.platform-service-node-port", "opt.service-cluster-ip-range")
-def test_the_server_has_a_service_of_its_own(server: Server, api: Api) -> None:
+def test_kubernetes_service_is_created(server: Server, api: Api) -> None:
     spec = api.ok("GET", f"{SERVICES}/kubernetes")["spec"]
 
     assert spec["clusterIP"] == "10.96.0.1"
@@ -75,7 +75,7 @@ def test_the_server_has_a_service_of_its_own(server: Server, api: Api) -> None:
 
 
 @pytest.mark.row("opt.platform-service-node-port")
-def test_without_a_node_port_the_own_service_is_of_type_cluster_ip(server: Server) -> None:
+def test_kubernetes_service_without_node_port_is_cluster_ip(server: Server) -> None:
     server.stop()
     before, server._arguments = server._arguments, ("--endpoint-reconciler-type=none",)
     server.start()
@@ -90,7 +90,7 @@ def test_without_a_node_port_the_own_service_is_of_type_cluster_ip(server: Serve
 
 @pytest.mark.row("opt.endpoint-reconciler-type")
 @pytest.mark.parametrize("kind", ["none", "master-count", "lease"])
-def test_endpoints_are_kept_as_asked(server: Server, kind: str) -> None:
+def test_endpoint_reconciler_types(server: Server, kind: str) -> None:
     server.stop()
     before, server._arguments = server._arguments, (f"--endpoint-reconciler-type={kind}",)
     try:
@@ -109,7 +109,7 @@ def test_endpoints_are_kept_as_asked(server: Server, kind: str) -> None:
     assert [item["ip"] for item in after[0]["addresses"]] == ["127.0.0.1"]
 
 
-async def test_what_was_deleted_of_the_own_service_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_deleted_kubernetes_service_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes_service, "_RENEW_SECONDS", 0.05)
     running = await start(tmp_path / "data")
     context = ssl.create_default_context(cafile=str(running.ca_file))

@@ -1,4 +1,4 @@
-"""Where the server listens, how it is known, and what it tells browsers."""
+"""Tests for serving options: addresses, certificates, CORS, logging and command-line output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def free_port() -> int:
 
 
 async def ask(running: RunningServer, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-    """Return code, headers and body of a call by the admin."""
+    """Return status code, headers and body of an administrator's request."""
     context = ssl.create_default_context(cafile=str(running.ca_file))
     given = {"Authorization": f"Bearer {running.token}"} | {key.replace("_", "-"): headers[key] for key in headers}
     url = running.url + path
@@ -47,7 +47,7 @@ def port_of(running: RunningServer) -> int:
 
 
 def shown(port: int, name: str | None, address: str = "127.0.0.1") -> x509.Certificate:
-    """Return the certificate that a client sees who asks for *name*."""
+    """Return the serving certificate for the server name *name*."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     plain = socket.create_connection((address, port), timeout=10)
@@ -61,7 +61,7 @@ def names_in(certificate: x509.Certificate) -> list[str]:
 
 
 def files(directory: Path, name: str, *names: str, authority: KeyPair | None = None) -> tuple[Path, Path]:
-    """Write a certificate called *name* and return it and its key."""
+    """Write a certificate for *name* and return the paths of certificate and key."""
     pair = issue(authority or generate_ca("test"), name, names=names, server=True)
     certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
     certificate.write_bytes(pair.certificate)
@@ -70,7 +70,7 @@ def files(directory: Path, name: str, *names: str, authority: KeyPair | None = N
 
 
 @pytest.mark.row("opt.bind-address", "opt.secure-port", "opt.advertise-address")
-async def test_it_listens_where_it_is_told_and_tells_what_it_is_told(tmp_path: Path) -> None:
+async def test_bind_and_advertise_addresses_are_used(tmp_path: Path) -> None:
     port = free_port()
     options = (f"--secure-port={port}", "--bind-address=127.0.0.2", "--advertise-address=127.0.0.9")
     running = await start(tmp_path / "data", *options)
@@ -88,9 +88,7 @@ async def test_it_listens_where_it_is_told_and_tells_what_it_is_told(tmp_path: P
 
 @pytest.mark.row("opt.bind-address", "opt.advertise-address")
 @pytest.mark.parametrize("options", [(), ("--bind-address=",), ("--bind-address=0.0.0.0",)])
-async def test_everywhere_is_the_default_and_told_as_the_address_that_leads_out(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
+async def test_default_listens_on_all_interfaces(tmp_path: Path, options: tuple[str, ...]) -> None:
     running = await startup.start(parse([f"--data-dir={tmp_path}", "--secure-port=0", *options]))
     try:
         for local in ("127.0.0.1", "127.0.0.3"):
@@ -103,13 +101,13 @@ async def test_everywhere_is_the_default_and_told_as_the_address_that_leads_out(
             except OSError:
                 expected = "127.0.0.1"
         assert told == expected
-        assert (await ask(running, "GET", "/api/v1/nodes"))[0] == 200  # its certificate is for that address too
+        assert (await ask(running, "GET", "/api/v1/nodes"))[0] == 200  # the certificate includes that address
     finally:
         await running.stop()
 
 
 @pytest.mark.row("opt.advertise-address")
-async def test_the_certificate_for_the_address_found_is_made_once(tmp_path: Path) -> None:
+async def test_certificate_for_the_default_address_is_generated_once(tmp_path: Path) -> None:
     options = parse([f"--data-dir={tmp_path}", "--secure-port=0"])
     seen = []
     for _ in range(2):
@@ -120,7 +118,7 @@ async def test_the_certificate_for_the_address_found_is_made_once(tmp_path: Path
 
 
 @pytest.mark.row("opt.advertise-address")
-def test_without_a_network_it_is_told_as_the_loopback_address(tmp_path: Path) -> None:
+def test_without_a_network_loopback_is_advertised(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "apiserver_stub", f"--data-dir={tmp_path}", "--secure-port=0"]
     alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
     process = subprocess.Popen([*alone, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -140,13 +138,13 @@ def test_without_a_network_it_is_told_as_the_loopback_address(tmp_path: Path) ->
 
 
 @pytest.mark.row("opt.secure-port")
-def test_a_port_that_is_none_is_refused() -> None:
+def test_invalid_port_is_rejected() -> None:
     with pytest.raises(OptionsError, match="--secure-port 70000 must be between 1 and 65535"):
         parse(["--secure-port=70000"])
 
 
 @pytest.mark.row("opt.external-hostname")
-async def test_the_external_name_is_in_the_certificate_and_in_addresses_for_others(tmp_path: Path) -> None:
+async def test_external_host_name_is_in_certificate_and_addresses(tmp_path: Path) -> None:
     running = await start(tmp_path / "data", "--external-hostname=api.example")
     try:
         assert "api.example" in names_in(await asyncio.to_thread(shown, port_of(running), None))
@@ -163,9 +161,7 @@ async def test_the_external_name_is_in_the_certificate_and_in_addresses_for_othe
         pytest.param("address", "0.0.0.0", "127.0.0.1", marks=pytest.mark.row("opt.permit-address-sharing")),
     ],
 )
-async def test_two_servers_share_a_port_only_where_it_is_permitted(
-    tmp_path: Path, option: str, first: str, second: str
-) -> None:
+async def test_port_sharing_requires_the_option(tmp_path: Path, option: str, first: str, second: str) -> None:
     for permitted in (True, False):
         port = free_port()
         sharing = f"--permit-{option}-sharing={str(permitted).lower()}"
@@ -183,7 +179,7 @@ async def test_two_servers_share_a_port_only_where_it_is_permitted(
 
 
 @pytest.mark.row("opt.cors-allowed-origins")
-async def test_pages_from_allowed_origins_may_call(tmp_path: Path) -> None:
+async def test_cors_allows_configured_origins(tmp_path: Path) -> None:
     running = await start(tmp_path / "data", r"--cors-allowed-origins=//app[.]example(:\d+)?$")
     try:
         origin = "https://app.example:8443"
@@ -203,13 +199,13 @@ async def test_pages_from_allowed_origins_may_call(tmp_path: Path) -> None:
 
 @pytest.mark.row("opt.cors-allowed-origins")
 @pytest.mark.parametrize("origin", ["app.example", "^app", "app$", "//(app$"])
-def test_an_origin_that_is_not_pinned_is_refused(origin: str) -> None:
+def test_unpinned_cors_origin_is_rejected(origin: str) -> None:
     with pytest.raises(OptionsError, match="--cors-allowed-origins has an invalid regular expression"):
         parse([f"--cors-allowed-origins={origin}"])
 
 
 @pytest.mark.row("opt.strict-transport-security-directives")
-async def test_every_answer_has_the_hsts_directives(tmp_path: Path) -> None:
+async def test_every_response_has_the_hsts_directives(tmp_path: Path) -> None:
     running = await start(tmp_path / "data", "--strict-transport-security-directives=max-age=3600,includeSubDomains")
     try:
         for path in ("/api/v1/pods", "/nope", "/healthz", "/api/v1/pods?watch=1&timeoutSeconds=1"):
@@ -222,7 +218,7 @@ async def test_every_answer_has_the_hsts_directives(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.tls-sni-cert-key")
-async def test_clients_see_the_certificate_that_they_ask_for(tmp_path: Path) -> None:
+async def test_sni_selects_the_certificate(tmp_path: Path) -> None:
     authority = generate_ca("test")
     pairs = [
         (*files(tmp_path, "wild", "*.example.com", "10.0.0.1", authority=authority), ""),
@@ -261,7 +257,7 @@ async def test_clients_see_the_certificate_that_they_ask_for(tmp_path: Path) -> 
 
 
 @pytest.mark.row("opt.tls-sni-cert-key")
-async def test_a_named_pair_that_is_no_good_is_refused(tmp_path: Path) -> None:
+async def test_invalid_sni_certificate_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(OptionsError, match="expected comma separated certificate and key file paths"):
         parse(["--tls-sni-cert-key=one"])
     with pytest.raises(TlsError, match="failed to load SNI cert and key"):
@@ -269,7 +265,7 @@ async def test_a_named_pair_that_is_no_good_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.tls-cert-file", "opt.tls-private-key-file")
-async def test_the_given_certificate_is_the_one_that_is_shown(tmp_path: Path) -> None:
+async def test_configured_certificate_is_presented(tmp_path: Path) -> None:
     certificate, key = files(tmp_path, "mine", "127.0.0.1")
     running = await start(
         tmp_path / "data", f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}", "--cert-dir=/proc/nope"
@@ -289,12 +285,12 @@ async def test_the_given_certificate_is_the_one_that_is_shown(tmp_path: Path) ->
 
 
 @pytest.mark.row("opt.cert-dir")
-async def test_the_generated_pair_is_kept_and_used_again_and_its_authority_stays_with_the_data(tmp_path: Path) -> None:
+async def test_generated_certificate_is_reused_with_the_same_ca(tmp_path: Path) -> None:
     certs, seen = tmp_path / "certs", []
     for data in ("data", "data", "other"):
         running = await start(tmp_path / data, f"--cert-dir={certs}")
         try:
-            assert (await ask(running, "GET", "/readyz"))[0] == 200  # it is known by the authority of its own data
+            assert (await ask(running, "GET", "/readyz"))[0] == 200  # it is verified with the CA of the data directory
             seen.append(await asyncio.to_thread(shown, port_of(running), None))
         finally:
             await running.stop()
@@ -308,7 +304,7 @@ async def test_the_generated_pair_is_kept_and_used_again_and_its_authority_stays
 
 
 @pytest.mark.row("opt.cert-dir")
-async def test_a_pair_that_others_put_there_is_used(tmp_path: Path) -> None:
+async def test_provided_certificate_in_cert_dir_is_used(tmp_path: Path) -> None:
     for path, name in zip(files(tmp_path, "mine", "127.0.0.1"), ("apiserver.crt", "apiserver.key"), strict=True):
         path.rename(tmp_path / name)
     running = await start(tmp_path / "data", f"--cert-dir={tmp_path}")
@@ -321,7 +317,7 @@ async def test_a_pair_that_others_put_there_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.cert-dir")
-def test_a_directory_that_cannot_be_written_is_told_in_a_line(tmp_path: Path) -> None:
+def test_unwritable_directory_is_reported_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "apiserver_stub", *usual_options(tmp_path, "--cert-dir=/proc/nope")]
 
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -333,8 +329,8 @@ def test_a_directory_that_cannot_be_written_is_told_in_a_line(tmp_path: Path) ->
 
 
 @pytest.mark.row("opt.cert-dir")
-def test_without_options_the_pair_is_where_the_machine_has_such(tmp_path: Path) -> None:
-    """In a file system of its own, where nothing of this machine is changed."""
+def test_default_cert_dir_is_used(tmp_path: Path) -> None:
+    """Run in a separate mount namespace, so that the host is not changed."""
     apart = 'mount -t tmpfs none /var/lib && mount -t tmpfs none /run && exec "$@"'
     command = [sys.executable, "-m", "apiserver_stub", "--bind-address=127.0.0.1", "--secure-port=0"]
     process = subprocess.Popen(
@@ -370,7 +366,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 @pytest.mark.row("opt.debug-socket-path")
-async def test_profiles_are_served_on_a_socket_without_credentials(tmp_path: Path) -> None:
+async def test_debug_socket_serves_profiles_without_credentials(tmp_path: Path) -> None:
     path = tmp_path / "debug.sock"
     running = await start(tmp_path / "data", f"--debug-socket-path={path}", "--profiling=false")
 
@@ -393,7 +389,7 @@ async def test_profiles_are_served_on_a_socket_without_credentials(tmp_path: Pat
 
 
 @pytest.mark.row("opt.contention-profiling")
-async def test_what_holds_the_loop_up_is_in_the_block_profile(tmp_path: Path) -> None:
+async def test_block_profile_contains_event_loop_delays(tmp_path: Path) -> None:
     for option, found in (("--contention-profiling", True), ("--contention-profiling=false", False)):
         running = await start(tmp_path / "data", option)
         try:
@@ -462,14 +458,14 @@ def ended(server: Server) -> str:
         pytest.param("--vmodule=metrics=3", False, marks=pytest.mark.row("opt.vmodule")),
     ],
 )
-def test_requests_are_logged_where_somebody_asks_for_so_much(tmp_path: Path, option: str, shown: bool) -> None:
+def test_requests_are_logged_at_high_verbosity(tmp_path: Path, option: str, shown: bool) -> None:
     server = Server(tmp_path / "data", option)
     server.api().ok("GET", "/version")
     assert ('"HTTP"' in ended(server)) is shown
 
 
 @pytest.mark.row("opt.log-flush-frequency", "opt.logging-format")
-def test_a_log_line_is_out_before_its_time(tmp_path: Path) -> None:
+def test_log_lines_are_flushed_early(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--log-flush-frequency=10s", "--logging-format=text", "-v=3")
     api = server.api()
     api.ok("GET", "/version")
@@ -495,7 +491,7 @@ def test_a_log_line_is_out_before_its_time(tmp_path: Path) -> None:
         ("--vmodule=foo", "pattern=N"),
     ],
 )
-def test_logging_that_makes_no_sense_stops_the_start(
+def test_invalid_logging_options_prevent_start(
     tmp_path: Path, option: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, printed = run(capsys, f"--data-dir={tmp_path}", option)

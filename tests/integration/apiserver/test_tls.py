@@ -1,4 +1,4 @@
-"""TLS as the options have it: suites that are really negotiated, versions, certificates that change."""
+"""Tests for TLS options: negotiated cipher suites, versions, and reloaded certificates."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ INSECURE = {
     "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
     "TLS_RSA_WITH_RC4_128_SHA": "RC4-SHA",
 }
-"""Suites and what OpenSSL calls them: written down here too, so that one that is lost is missed."""
+"""Cipher suites and their OpenSSL names; repeated here, so that a missing one is detected."""
 
 
 def pair(directory: Path, kind: str, name: str = "localhost") -> tuple[Path, Path]:
@@ -99,7 +99,7 @@ def negotiate(port: int, cipher: str = "", version: ssl.TLSVersion | None = None
 
 
 def spoken_1_3(port: int, suite: str) -> str:
-    """Shake hands by TLS 1.3 with nothing but *suite* on offer and return the suite that is spoken."""
+    """Shake hands with TLS 1.3 and only *suite*, and return the negotiated suite."""
     command = ["openssl", "s_client", "-connect", f"127.0.0.1:{port}", "-tls1_3", "-ciphersuites", suite]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=True)
     found = re.search(r"^New, TLSv1\.3, Cipher is (\S+)$", done.stdout, re.MULTILINE)
@@ -115,7 +115,7 @@ def suites(names: dict[str, str]) -> list[object]:
 
 @pytest.mark.row("opt.tls-cipher-suites")
 @pytest.mark.parametrize(("name", "cipher"), suites(PREFERRED | INSECURE))
-async def test_a_suite_that_is_named_is_the_one_that_is_spoken(tmp_path: Path, name: str, cipher: str) -> None:
+async def test_configured_suite_is_negotiated(tmp_path: Path, name: str, cipher: str) -> None:
     key_type = "ECDSA" if "ECDSA" in name else "RSA"
     certificate, key = pair(tmp_path, key_type)
     options = [f"--tls-cipher-suites={name}", f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}"]
@@ -127,7 +127,7 @@ async def test_a_suite_that_is_named_is_the_one_that_is_spoken(tmp_path: Path, n
             spoken, protocol, _ = await asyncio.to_thread(negotiate, port, cipher, ssl.TLSVersion.TLSv1_2)
             assert (spoken, protocol) == (cipher, "TLSv1.2")
         usual = [f"ECDHE-{key_type}-{rest}" for rest in ("AES256-GCM-SHA384", "AES128-GCM-SHA256")]
-        other = next(suite for suite in usual if suite != cipher)  # one that fits the key, and is on by default
+        other = next(suite for suite in usual if suite != cipher)  # a default suite that matches the key
         with pytest.raises(ssl.SSLError):
             await asyncio.to_thread(negotiate, port, other, ssl.TLSVersion.TLSv1_2)
         assert (await asyncio.to_thread(negotiate, port))[1] == "TLSv1.3"
@@ -136,7 +136,7 @@ async def test_a_suite_that_is_named_is_the_one_that_is_spoken(tmp_path: Path, n
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.row(f"tls.suite.{name}")) for name in TLS13])
-async def test_suites_of_tls_1_3_are_always_on(tmp_path: Path, name: str) -> None:
+async def test_suites_of_tls_1_3_are_always_enabled(tmp_path: Path, name: str) -> None:
     running = await start(tmp_path / "data", f"--tls-cipher-suites={name}")
     try:
         port = int(running.url.rpartition(":")[2])
@@ -146,13 +146,13 @@ async def test_suites_of_tls_1_3_are_always_on(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.row("opt.tls-cipher-suites")
-def test_a_suite_that_does_not_exist_is_refused() -> None:
+def test_unknown_suite_is_rejected() -> None:
     with pytest.raises(OptionsError, match="Cipher suite FOO not supported or doesn't exist"):
         parse(["--tls-cipher-suites=FOO"])
 
 
 @pytest.mark.row("opt.tls-min-version")
-async def test_the_oldest_version_is_the_one_asked_for(tmp_path: Path) -> None:
+async def test_minimum_version_is_enforced(tmp_path: Path) -> None:
     running = await start(tmp_path / "data", "--tls-min-version=VersionTLS13")
     try:
         port = int(running.url.rpartition(":")[2])
@@ -163,7 +163,7 @@ async def test_the_oldest_version_is_the_one_asked_for(tmp_path: Path) -> None:
         await running.stop()
 
 
-def test_changed_certificate_files_are_taken_up(tmp_path: Path) -> None:
+def test_changed_certificate_files_are_reloaded(tmp_path: Path) -> None:
     certificate, key = pair(tmp_path, "RSA", "one.example")
     server = Server(tmp_path / "data", f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}")
     try:

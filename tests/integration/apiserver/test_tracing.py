@@ -1,4 +1,4 @@
-"""Spans of requests reach a collector, as many as the configuration says."""
+"""Tests for the export of request spans and sampling."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def config(path: Path, *lines: str) -> str:
 
 
 async def calls(data: Path, *arguments: str) -> None:
-    """Call a server twice and stop it, which sends what is left."""
+    """Send two requests to a server and stop it, which flushes the spans."""
     running = await start(data, *arguments)
     try:
         tls = ssl.create_default_context(cafile=str(running.ca_file))
@@ -44,7 +44,7 @@ async def calls(data: Path, *arguments: str) -> None:
 
 
 @pytest.mark.row("opt.tracing-config-file")
-async def test_a_request_leaves_a_span(tmp_path: Path, collector: tuple[Collector, str]) -> None:
+async def test_request_is_exported_as_a_span(tmp_path: Path, collector: tuple[Collector, str]) -> None:
     servicer, endpoint = collector
 
     await calls(tmp_path / "data", config(tmp_path / "t", f"endpoint: {endpoint}", "samplingRatePerMillion: 1000000"))
@@ -61,7 +61,9 @@ async def test_a_request_leaves_a_span(tmp_path: Path, collector: tuple[Collecto
 
 
 @pytest.mark.row("opt.tracing-config-file")
-async def test_without_a_rate_or_the_gate_nothing_is_traced(tmp_path: Path, collector: tuple[Collector, str]) -> None:
+async def test_zero_sampling_rate_or_disabled_gate_exports_nothing(
+    tmp_path: Path, collector: tuple[Collector, str]
+) -> None:
     servicer, endpoint = collector
     await calls(tmp_path / "data", config(tmp_path / "t", f"endpoint: {endpoint}"))
     await calls(tmp_path / "data", "--tracing-config-file=/nope", "--feature-gates=APIServerTracing=false")
@@ -79,7 +81,7 @@ async def test_without_a_rate_or_the_gate_nothing_is_traced(tmp_path: Path, coll
         (["nonsense: 1"], "nonsense"),
     ],
 )
-async def test_a_configuration_that_is_no_good_stops_the_start(tmp_path: Path, lines: list[str], message: str) -> None:
+async def test_invalid_configuration_prevents_start(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(TracingError, match=message):
         await start(tmp_path / "data", config(tmp_path / "t", *lines))
     with pytest.raises(TracingError, match="unable to read tracing configuration from"):

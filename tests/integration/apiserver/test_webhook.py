@@ -1,4 +1,4 @@
-"""A service is asked with patience and within bounds."""
+"""Tests for the webhook client: retries, limits and TLS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.integration.apiserver.provider import Provider
 
 
 class Pauses(SystemClock):
-    """A clock that notes pauses and makes none."""
+    """Clock that records pauses without waiting."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -45,7 +45,7 @@ def connection(provider: Provider, directory: Path, *, trusted: bool = True, **u
     return path
 
 
-async def test_failures_that_may_pass_are_tried_again_after_growing_pauses(provider: Provider, tmp_path: Path) -> None:
+async def test_transient_failures_are_retried_with_back_off(provider: Provider, tmp_path: Path) -> None:
     answers = [(500, {}), (429, {}), (503, {}), (200, {"fine": True})]
     provider.paths["/hook"] = lambda _: answers.pop(0)
     clock = Pauses()
@@ -68,7 +68,9 @@ async def test_failures_that_may_pass_are_tried_again_after_growing_pauses(provi
     ],
     ids=["broken", "refused", "moved", "endless"],
 )
-async def test_what_cannot_help_ends(provider: Provider, tmp_path: Path, code: int, answer: Any, attempts: int) -> None:
+async def test_permanent_failures_are_not_retried(
+    provider: Provider, tmp_path: Path, code: int, answer: Any, attempts: int
+) -> None:
     provider.paths["/hook"] = lambda _: (code, answer)
     provider.paths["/other"] = lambda _: (200, {})
 
@@ -79,7 +81,7 @@ async def test_what_cannot_help_ends(provider: Provider, tmp_path: Path, code: i
     assert provider.asked == [("/hook?timeout=30s", {})] * attempts
 
 
-async def test_who_may_lose_nothing_tries_again_whatever_went_wrong(provider: Provider, tmp_path: Path) -> None:
+async def test_retry_any_failure_option_retries_permanent_failures(provider: Provider, tmp_path: Path) -> None:
     answers: list[tuple[int, Any]] = [(400, {}), (302, "/other"), (200, "x" * (4 << 20)), (200, {"fine": True})]
     provider.paths["/hook"] = lambda _: answers.pop(0)
 
@@ -89,7 +91,7 @@ async def test_who_may_lose_nothing_tries_again_whatever_went_wrong(provider: Pr
     assert provider.asked == [("/hook?timeout=30s", {})] * 4
 
 
-async def test_a_service_that_we_cannot_trust_is_told_nothing(provider: Provider, tmp_path: Path) -> None:
+async def test_untrusted_server_receives_no_request(provider: Provider, tmp_path: Path) -> None:
     async with Webhook(connection(provider, tmp_path, trusted=False), clock=Pauses()) as service:
         with pytest.raises(WebhookError, match=r"(?i)certificate"):
             await service.post({})
@@ -97,7 +99,7 @@ async def test_a_service_that_we_cannot_trust_is_told_nothing(provider: Provider
     assert provider.asked == []
 
 
-async def test_changed_certificate_files_count_from_the_next_call_on(
+async def test_changed_certificate_files_apply_to_the_next_call(
     provider: Provider, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def renew(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Who owns what after a write, what a patch may not do, and the forms in which values are kept."""
+"""Tests for writes: field ownership, restrictions of patches, and canonical values."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
-def test_nobody_owns_what_the_server_and_admission_add(api: Api, namespace: str) -> None:
+def test_server_and_admission_changes_have_no_owner(api: Api, namespace: str) -> None:
     spec = {"containers": [{"name": "c", "image": "busybox:1"}], "schedulerName": "none"}
     pod = api.ok("POST", f"/api/v1/namespaces/{namespace}/pods", {"metadata": {"name": "p"}, "spec": spec})
     owned = pod["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
     assert pod["spec"]["tolerations"]
     assert "f:tolerations" not in owned
-    assert "f:restartPolicy" in owned  # a default is the sender's
+    assert "f:restartPolicy" in owned  # a default is owned by the client
 
     service = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
     service = api.ok("POST", f"/api/v1/namespaces/{namespace}/services", service)
@@ -33,20 +33,20 @@ def test_nobody_owns_what_the_server_and_admission_add(api: Api, namespace: str)
     assert "f:clusterIP" not in service["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
 
 
-def test_whoever_sets_nothing_owns_nothing(api: Api, namespace: str) -> None:
+def test_object_created_without_fields_has_no_managers(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     empty = api.ok("POST", path, {"metadata": {"name": "e"}})
     assert "managedFields" not in empty["metadata"]
 
     changed = api.ok("PATCH", f"{path}/e", {"data": {"k": "1"}}, content_type=MERGE)
-    assert "managedFields" not in changed["metadata"]  # nobody was told from the start
+    assert "managedFields" not in changed["metadata"]  # fields are not tracked since creation
 
     applied = api.ok("PATCH", f"{path}/e?fieldManager=m", config_map("e", j="2"), content_type=APPLY)
     managers = [entry["manager"] for entry in applied["metadata"]["managedFields"]]
     assert managers == ["m", "before-first-apply"]
 
 
-def test_a_conflict_names_the_other_manager_without_its_time(api: Api, namespace: str) -> None:
+def test_conflict_error_contains_the_manager_without_time(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     api.ok("POST", f"{path}?fieldManager=one", config_map("c", k="1"))
 
@@ -71,7 +71,7 @@ def test_a_conflict_names_the_other_manager_without_its_time(api: Api, namespace
         ([], 400, "json: cannot unmarshal array into Go value of type map[string]interface {}"),
     ],
 )
-def test_what_a_merge_patch_may_not_do(api: Api, namespace: str, patch: Any, code: int, message: str) -> None:
+def test_invalid_merge_patch_is_rejected(api: Api, namespace: str, patch: Any, code: int, message: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     api.call("POST", path, config_map("p", k="1"))
 
@@ -80,7 +80,7 @@ def test_what_a_merge_patch_may_not_do(api: Api, namespace: str, patch: Any, cod
     assert message in refused[1]["message"]
 
 
-def test_a_strategic_patch_leaves_the_kind_and_no_patch_the_generation(api: Api, namespace: str) -> None:
+def test_patch_cannot_change_kind_or_generation(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     api.ok("POST", path, config_map("p", k="1"))
 
@@ -89,7 +89,7 @@ def test_a_strategic_patch_leaves_the_kind_and_no_patch_the_generation(api: Api,
     assert "generation" not in patched["metadata"]
 
 
-def test_a_strict_patch_is_refused_with_what_it_would_have_made(api: Api, namespace: str) -> None:
+def test_strict_patch_error_contains_the_patched_object(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     api.ok("POST", path, config_map("p", k="1"))
 
@@ -100,7 +100,7 @@ def test_a_strict_patch_is_refused_with_what_it_would_have_made(api: Api, namesp
     assert '\\"data\\":{\\"k\\":\\"1\\"}' in refused["message"]
 
 
-def test_what_is_being_deleted_takes_no_new_finalizers(api: Api, namespace: str) -> None:
+def test_terminating_object_rejects_new_finalizers(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     waiting = config_map("f")
     waiting["metadata"]["finalizers"] = ["example.com/one"]
@@ -115,7 +115,7 @@ def test_what_is_being_deleted_takes_no_new_finalizers(api: Api, namespace: str)
     assert api.call("GET", f"{path}/f")[0] == 404
 
 
-def test_quantities_are_kept_in_their_canonical_form(api: Api, namespace: str) -> None:
+def test_quantities_are_stored_in_canonical_form(api: Api, namespace: str) -> None:
     hard = {"requests.cpu": "2000m", "requests.memory": "1024Mi", "pods": 5, "limits.cpu": "0.5"}
     quota = {"metadata": {"name": "q"}, "spec": {"hard": hard}}
     kept = api.ok("POST", f"/api/v1/namespaces/{namespace}/resourcequotas?dryRun=All", quota)["spec"]["hard"]
@@ -129,7 +129,7 @@ def test_quantities_are_kept_in_their_canonical_form(api: Api, namespace: str) -
         ("roles", "/apis/rbac.authorization.k8s.io/v1", {"rules": []}),
     ],
 )
-def test_a_put_creates_where_the_kind_allows_it(
+def test_put_creates_if_the_kind_allows_it(
     api: Api, namespace: str, plural: str, group: str, body: dict[str, Any]
 ) -> None:
     path = f"{group}/namespaces/{namespace}/{plural}/new"
@@ -137,7 +137,7 @@ def test_a_put_creates_where_the_kind_allows_it(
     assert (code, created["metadata"]["name"]) == (201, "new")
 
 
-def test_another_uid_is_a_conflict_before_a_missing_version_is_found(api: Api, namespace: str) -> None:
+def test_uid_conflict_precedes_missing_version_error(api: Api, namespace: str) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
     api.ok("POST", path, {"metadata": {"name": "l"}})
 
@@ -152,7 +152,7 @@ def test_another_uid_is_a_conflict_before_a_missing_version_is_found(api: Api, n
     assert refused["message"].startswith('Operation cannot be fulfilled on Lease.coordination.k8s.io "l": the UID')
 
 
-def test_what_goes_at_once_without_grace_is_answered_as_it_was(api: Api, namespace: str) -> None:
+def test_immediate_deletion_returns_the_unchanged_object(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     api.ok("POST", path, {"metadata": {"name": "a"}})
     gone = api.ok("DELETE", f"{path}/a")
@@ -160,7 +160,7 @@ def test_what_goes_at_once_without_grace_is_answered_as_it_was(api: Api, namespa
     assert "deletionTimestamp" not in gone["metadata"]
 
 
-def test_counts_in_tables_are_numbers_and_unknown_fields_are_named(api: Api, namespace: str) -> None:
+def test_table_counts_are_integers_and_unknown_fields_reported(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     api.ok("POST", path, config_map("t", k="1"))
     table = api.ok("GET", f"{path}/t", headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"})
@@ -173,7 +173,7 @@ def test_counts_in_tables_are_numbers_and_unknown_fields_are_named(api: Api, nam
 
 
 @pytest.mark.parametrize("reset", [[], [{}]])
-def test_empty_managed_fields_forget_all_owners(api: Api, namespace: str, reset: list[Any]) -> None:
+def test_empty_managed_fields_reset_all_owners(api: Api, namespace: str, reset: list[Any]) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     api.ok("POST", path, config_map("c", k="1"))
 
