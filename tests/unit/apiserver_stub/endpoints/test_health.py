@@ -53,7 +53,7 @@ def asked(path: str, query: str = "") -> Request:
     return Request("GET", RequestInfo("get", path), Query(query), {}, b"", ANONYMOUS, PLAIN)
 
 
-async def test_checks_are_counted_by_path_and_outcome(endpoint: Health) -> None:
+async def test_checks_are_counted_by_path_and_result(endpoint: Health) -> None:
     for path, query in (("/livez", ""), ("/readyz", "exclude=etcd"), ("/livez", "exclude=etcd"), ("/livez/etcd", "")):
         await endpoint.respond(asked(path, query))
 
@@ -69,7 +69,7 @@ async def test_checks_are_counted_by_path_and_outcome(endpoint: Health) -> None:
     assert 'name="etcd",type="readyz"' not in text
 
 
-async def test_without_the_gate_there_is_no_page_of_checks(endpoint: Health) -> None:
+async def test_disabled_gate_hides_the_slis_metrics(endpoint: Health) -> None:
     with pytest.raises(PlainNotFound):
         await dispatcher(endpoint, None).dispatch(asked("/metrics/slis"), None)
 
@@ -84,14 +84,14 @@ async def test_failure_reason_is_logged_but_not_returned(endpoint: Health, caplo
     assert [vars(record)["err"] for record in found] == ["context deadline exceeded"]
 
 
-async def test_names_that_no_check_has_are_told_once_and_in_order(endpoint: Health) -> None:
+async def test_unknown_excluded_checks_are_reported_once_in_order(endpoint: Health) -> None:
     reply = await endpoint.respond(asked("/livez", "verbose&exclude=z&exclude=a&exclude=z&exclude=etcd"))
 
     assert reply is not None
     assert b'warn: some health checks cannot be excluded: no matches for "a", "z"\n' in reply.body
 
 
-async def test_a_slash_at_the_end_makes_no_difference_to_who_answers(endpoint: Health) -> None:
+async def test_trailing_slash_selects_the_same_endpoint(endpoint: Health) -> None:
     for path in ("/healthz/", "/version/", "/metrics/slis/", "/apis/"):
         assert (await dispatcher(endpoint, endpoint.outcomes).dispatch(asked(path), None)).code == (
             500 if path == "/healthz/" else 200
