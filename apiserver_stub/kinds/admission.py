@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.admission_registration import BINDING, MUTATING, POLICY, VALIDATING
-from apiserver_stub.kinds.columns import AGE, NAME
+from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.gated_fields import drop_from_webhooks
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.validation.admission_policies import validate_binding, validate_policy, validate_policy_status
@@ -112,7 +112,7 @@ def resources(options: Options) -> list[Resource]:
                 reset_fields={"status": ("spec", "metadata")},
                 strategy=PolicyStrategy(),
                 subresources=(Subresource("status"),),
-                columns=(NAME, validations, AGE),
+                columns=(NAME, validations, Column("ParamKind", _param_kind), AGE),
             ),
             Resource(
                 _GROUP,
@@ -124,7 +124,37 @@ def resources(options: Options) -> list[Resource]:
                 categories=("api-extensions",),
                 metadata_rules=_METADATA_RULES,
                 strategy=BindingStrategy(),
-                columns=(NAME, Column("PolicyName", lambda obj: dig(obj, ("spec", "policyName")) or ""), AGE),
+                columns=(
+                    NAME,
+                    at("PolicyName", "spec.policyName", default=""),
+                    Column("ParamRef", _param_ref),
+                    AGE,
+                ),
             ),
         ]
     return found
+
+
+def _param_kind(policy: Object) -> str:
+    kind = dig(policy, ("spec", "paramKind"))
+    return "<unset>" if kind is None else f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}"
+
+
+def _param_ref(binding: Object) -> str:
+    found = dig(binding, ("spec", "paramRef")) or {}
+    if name := found.get("name"):
+        return f"{found.get('namespace') or '*'}/{name}"
+    selector = found.get("selector")
+    return "<unset>" if selector is None else _selector_text(selector)
+
+
+def _selector_text(selector: Object) -> str:
+    """Return a label selector as the generated code of upstream prints it."""
+    labels = "".join(f"{name}: {value}," for name, value in sorted((selector.get("matchLabels") or {}).items()))
+    expressions = "".join(
+        f"LabelSelectorRequirement{{Key:{item.get('key', '')},Operator:{item.get('operator', '')},"
+        f"Values:[{' '.join(item.get('values') or ())}],}},"
+        for item in selector.get("matchExpressions") or ()
+    )
+    parts = f"MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},"
+    return f"&LabelSelector{{{parts}}}"

@@ -138,6 +138,7 @@ def resources(options: Options) -> list[Resource]:
             strategy=ApiServiceStrategy(),
             subresources=(Subresource("status", shows_tables=False),),
             columns=(NAME, Column("Service", _service), Column("Available", _available), AGE),
+            repeats_columns=True,
             unconditional_update=False,
             object_name_problems=_name_problems,
             reset_fields={"status": ("spec", "metadata")},

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.kinds.registry import Column
 from apiserver_stub.kinds.tables import age
 
+_SHOWN = 3
+
 
 def name(obj: Object) -> str:
     return str(obj["metadata"].get("name", ""))
 
 
-NAME = Column("Name", name, description="Name of the object, unique within its namespace.")
+NAME = Column("Name", name, description="Name of the object, unique within its namespace.", format="name")
 AGE = Column("Age", age, description="Time since the object was created.")
 CREATED_AT = Column(
     "Created At",
@@ -23,7 +26,9 @@ CREATED_AT = Column(
 )
 
 
-def at(title: str, path: str, *, type: str = "string", wide: bool = False, default: Any = "<none>") -> Column:
+def at(
+    title: str, path: str, *, type: str = "string", wide: bool = False, default: Any = "<none>", format: str = ""
+) -> Column:
     """Return a column that shows the member at *path* (dotted)."""
     parts = tuple(path.split("."))
 
@@ -31,4 +36,16 @@ def at(title: str, path: str, *, type: str = "string", wide: bool = False, defau
         value = dig(obj, parts)
         return default if value is None else value
 
-    return Column(title, cell, type=type, wide=wide, description=f"Value of {path}.")
+    return Column(title, cell, type=type, wide=wide, description=f"Value of {path}.", format=format)
+
+
+def first_three(texts: Sequence[str]) -> str:
+    """Return the first three of *texts* and the number of the others."""
+    shown = ",".join(texts[:_SHOWN])
+    return f"{shown} + {len(texts) - _SHOWN} more..." if len(texts) > _SHOWN else shown
+
+
+def load_balancer_addresses(obj: Object) -> list[str]:
+    """Return the addresses, or else host names, of the load balancer of *obj*, sorted."""
+    points = dig(obj, ("status", "loadBalancer", "ingress")) or ()
+    return sorted({address for point in points if (address := point.get("ip") or point.get("hostname"))})

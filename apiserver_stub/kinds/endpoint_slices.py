@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting import networking as defaulting
-from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.columns import AGE, NAME, at, first_three
 from apiserver_stub.kinds.registry import Column, Resource, Strategy
 from apiserver_stub.validation.endpoint_slices import validate_slice, validate_slice_update
 from apiserver_stub.validation.metadata import MetadataRules
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 GROUP = identity.current().group("discovery")
 STORAGE = f"{GROUP}/endpointslices"
-_SHOWN = 3
 
 
 class EndpointSliceStrategy(Strategy):
@@ -79,13 +77,10 @@ def resources(options: Options) -> list[Resource]:
 
 def _ports(obj: Object) -> str:
     ports = obj.get("ports") or ()
-    return _first([str(port["port"]) if port.get("port") is not None else port.get("name") or "*" for port in ports])
+    names = [str(port["port"]) if port.get("port") is not None else port.get("name") or "" for port in ports]
+    return first_three(names) or "<unset>"
 
 
 def _endpoints(obj: Object) -> str:
-    return _first([address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ()])
-
-
-def _first(words: Sequence[str]) -> str:
-    more = f" + {len(words) - _SHOWN} more..." if len(words) > _SHOWN else ""
-    return ",".join(words[:_SHOWN]) + more or "<unset>"
+    addresses = [address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ()]
+    return first_three(addresses) or "<unset>"

@@ -169,8 +169,8 @@ def _columns() -> tuple[Column, ...]:
         Column("Source", _core(_source), wide=True),
         Column("Message", _core(lambda event: (event.get("message") or "").strip())),
         Column("First Seen", _core(_first_seen), wide=True),
-        Column("Count", _core(_count), type="integer", wide=True),
-        Column("Name", name, wide=True),
+        Column("Count", _core(_count), wide=True),
+        Column("Name", name, wide=True, format="name"),
     )
 
 
@@ -200,11 +200,9 @@ def _object(event: Object) -> str:
 
 def _source(event: Object) -> str:
     source = event.get("source") or {}
-    parts = (
-        source.get("component") or event.get("reportingComponent"),
-        source.get("host") or event.get("reportingInstance"),
-    )
-    return ", ".join(part for part in parts if part)
+    component = source.get("component") or event.get("reportingComponent") or ""
+    instance = source.get("host") or event.get("reportingInstance")
+    return f"{component}, {instance}" if instance else component
 
 
 def _count(event: Object) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting import networking as defaulting
-from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.columns import AGE, NAME, at, load_balancer_addresses
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.validation.ingresses import (
     CLASS_ANNOTATION,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from apiserver_stub.options import Options
 
 _GROUP = identity.current().group("networking")
+_SHOWN_HOSTS = 3
 
 
 class IngressStrategy(Strategy):
@@ -96,12 +97,18 @@ def resources(options: Options) -> list[Resource]:
 
 
 def _hosts(obj: Object) -> str:
-    return ",".join(filter(None, (rule.get("host") for rule in dig(obj, ("spec", "rules")) or ()))) or "*"
+    rules = dig(obj, ("spec", "rules")) or ()
+    hosts: list[str] = []
+    for rule in rules:
+        if len(hosts) == _SHOWN_HOSTS:
+            return f"{','.join(hosts)} + {len(rules) - _SHOWN_HOSTS} more..."
+        if host := rule.get("host"):
+            hosts.append(host)
+    return ",".join(hosts) or "*"
 
 
 def _addresses(obj: Object) -> str:
-    found = dig(obj, ("status", "loadBalancer", "ingress")) or ()
-    return ",".join(item.get("ip") or item.get("hostname") or "" for item in found)
+    return ",".join(load_balancer_addresses(obj))
 
 
 def _parameters(obj: Object) -> Any:

@@ -10,7 +10,7 @@ from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.pod_spec import POD, POD_STATUS
 from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.gated_fields import drop_from_pod
-from apiserver_stub.kinds.pod_status import ready_containers, restarts, shown_status
+from apiserver_stub.kinds.pod_status import ready_containers, restarts, row_conditions, shown_status
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
 from apiserver_stub.schema import field_validation, shapes
 from apiserver_stub.validation.affinity import affinity_terms
@@ -162,6 +162,7 @@ def resources(options: Options) -> list[Resource]:
                 at("Nominated Node", "status.nominatedNodeName", wide=True),
                 Column("Readiness Gates", _gates, wide=True),
             ),
+            row_conditions=row_conditions,
             fields={
                 "spec.nodeName": ("spec", "nodeName"),
                 "spec.restartPolicy": ("spec", "restartPolicy"),

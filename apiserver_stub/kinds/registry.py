@@ -30,6 +30,8 @@ class Column:
     type: str = "string"
     wide: bool = False
     description: str = ""
+    format: str = ""
+    """``name`` for the column that names the object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,10 @@ class Resource:
     strategy: Strategy = field(default_factory=Strategy)
     subresources: tuple[Subresource, ...] = ()
     columns: tuple[Column, ...] = ()
+    row_conditions: Callable[[Object], list[Object]] | None = None
+    """Conditions of the row of an object in a table."""
+    repeats_columns: bool = False
+    """Whether every event of a watch in tables has the columns, not only the first."""
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Field labels of selectors beyond metadata.name and metadata.namespace, and where their values are."""
     other_places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

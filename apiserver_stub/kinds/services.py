@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting import services as defaulting
-from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.columns import AGE, NAME, at, first_three, load_balancer_addresses
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
 from apiserver_stub.kinds.service_addresses import ServiceAddresses, ServiceReservation, Use, used_by
 from apiserver_stub.kinds.service_allocation import allocate
@@ -137,9 +137,7 @@ def _external(service: Object) -> str:
     if kind == "ExternalName":
         return str(dig(service, ("spec", "externalName")) or "<none>")
     if kind == "LoadBalancer":
-        points = dig(service, ("status", "loadBalancer", "ingress")) or ()
-        assigned = [point.get("ip") or point.get("hostname") or "" for point in points]
-        return ",".join([*filter(None, assigned), *addresses]) or "<pending>"
+        return ",".join([*load_balancer_addresses(service), *addresses]) or "<pending>"
     return ",".join(addresses) or "<none>"
 
 
@@ -157,10 +155,20 @@ def _selector(service: Object) -> str:
 
 
 def _endpoints(obj: Object) -> str:
-    found = [
-        f"{address.get('ip')}:{port.get('port')}"
-        for subset in obj.get("subsets") or ()
-        for port in subset.get("ports") or ()
-        for address in subset.get("addresses") or ()
-    ]
-    return ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "") or "<none>"
+    subsets = obj.get("subsets") or ()
+    if not subsets:
+        return "<none>"
+    return first_three(
+        [
+            _host_port(address.get("ip", ""), port)
+            for subset in subsets
+            for port in subset.get("ports") or (None,)
+            for address in subset.get("addresses") or ()
+        ]
+    )
+
+
+def _host_port(host: str, port: Object | None) -> str:
+    if port is None:
+        return host
+    return f"[{host}]:{port.get('port', 0)}" if ":" in host else f"{host}:{port.get('port', 0)}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.storage import ATTACHMENT, DRIVER, DRIVER_WITH_SELINUX_MOUNT, STORAGE_CLASS
-from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.columns import AGE, NAME, at, name
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.validation.csi import (
     validate_driver,
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from nodeagent.base.gates import FeatureGates
 
 _GROUP = identity.current().group("storage")
+_DEFAULT_ANNOTATIONS = tuple(
+    f"{name}.{identity.current().label_domain}/is-default-class" for name in ("storageclass", "storageclass.beta")
+)
 _GENERATION_FIELDS = ("tokenRequests", "requiresRepublish", "seLinuxMount")
 """Fields of a CSI driver whose changes its generation counts, from none for a new driver."""
 
@@ -116,7 +120,7 @@ def resources(options: Options) -> list[Resource]:
             short_names=("sc",),
             strategy=StorageClassStrategy(),
             columns=(
-                NAME,
+                replace(NAME, cell=_class_name),
                 at("Provisioner", "provisioner"),
                 at("ReclaimPolicy", "reclaimPolicy", default="Delete"),
                 at("VolumeBindingMode", "volumeBindingMode", default="Immediate"),
@@ -171,8 +175,8 @@ def resources(options: Options) -> list[Resource]:
             subresources=(Subresource("status"),),
             columns=(
                 NAME,
-                at("Attacher", "spec.attacher"),
-                at("PV", "spec.source.persistentVolumeName"),
+                at("Attacher", "spec.attacher", format="name"),
+                at("PV", "spec.source.persistentVolumeName", default=""),
                 at("Node", "spec.nodeName"),
                 at("Attached", "status.attached", type="boolean", default=False),
                 AGE,
@@ -181,6 +185,13 @@ def resources(options: Options) -> list[Resource]:
             returns_deleted=True,
         ),
     ]
+
+
+def _class_name(obj: Object) -> str:
+    """Return the name of a storage class, with the mark of a default class."""
+    annotations = obj["metadata"].get("annotations") or {}
+    is_default = any(annotations.get(key) == "true" for key in _DEFAULT_ANNOTATIONS)
+    return f"{name(obj)} (default)" if is_default else name(obj)
 
 
 def _audiences(driver: Object) -> str:

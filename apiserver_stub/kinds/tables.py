@@ -45,7 +45,7 @@ def table(
             {
                 "name": column.name,
                 "type": column.type,
-                "format": "name" if column.name == "Name" else "",
+                "format": column.format,
                 "description": column.description,
                 "priority": 1 if column.wide else 0,
             }
@@ -53,18 +53,25 @@ def table(
         ]
         if columns
         else None,
-        "rows": [row(resource, item, mode, version) for item in items],
+        "rows": [row(resource, item, mode, version) for item in items] or _no_rows(resource),
     }
 
 
 def row(resource: Resource, item: Object, mode: str, version: str) -> Object:
     """Return the row of one object."""
-    found: dict[str, Any] = {"cells": [column.cell(item) for column in resource.columns]}
+    found: dict[str, Any] = {"cells": [column.cell(item) for column in resource.columns], "object": None}
+    if resource.row_conditions is not None and (conditions := resource.row_conditions(item)):
+        found["conditions"] = conditions
     if mode == "Metadata":
         found["object"] = partial(item, version)
     elif mode == "Object":
         found["object"] = item
     return found
+
+
+def _no_rows(resource: Resource) -> list[Object] | None:
+    """Return the rows of an empty table: upstream's default columns have null."""
+    return None if resource.columns[-1].name == "Created At" else []
 
 
 def partial(item: Object, version: str) -> Object:

@@ -41,7 +41,7 @@ def resources(options: Options) -> list[Resource]:
             "clustertrustbundles",
             namespaced=False,
             strategy=TrustBundleStrategy(),
-            columns=(NAME, at("SignerName", "spec.signerName", default="")),
+            columns=(NAME, at("SignerName", "spec.signerName")),
             fields={"spec.signerName": ("spec", "signerName")},
             object_name_problems=_name_problems,
             deprecation=Deprecation("1.29", "1.32"),

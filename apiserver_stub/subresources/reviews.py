@@ -17,6 +17,7 @@ from apiserver_stub.validation.reviews import (
     validate_subject,
 )
 from apiserver_stub.verbs.admission import AdmissionRequest
+from apiserver_stub.verbs.field_manager import track_create
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.writing import check_options, clean_metadata, read_object, settle_namespace
 from nodeagent.base import identity
@@ -112,6 +113,7 @@ class Reviews:
         review = read_object(request, resource.kind, resource.api_version)
         clean_metadata(request, review["metadata"])
         settle_namespace(request, resource, review["metadata"])
+        track_create(request, resource, review)
         call = AdmissionRequest("CREATE", request, resource, review, dry_run=request.dry_run)
         await self._context.admission.admit(call)
         return call

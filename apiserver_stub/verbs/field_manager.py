@@ -64,7 +64,7 @@ def _fields_of_flat(kind: Kind, resource: Resource, obj: Object) -> msgspec.Raw 
     if not parted.isdisjoint(obj) and any(obj.get(name) for name in parted):
         return None
     blank = kind.blank
-    names = tuple([name for name, value in obj.items() if value or name not in blank])
+    names = tuple([name for name, value in obj.items() if value or name not in blank or value != blank[name]])
     form = (names, *metadata, None, *(metadata.get("labels") or ()), None, *(metadata.get("annotations") or ()))
     known = _flat.get((resource, form))
     if known is None:

@@ -115,7 +115,8 @@ def selection(request: Request, resource: Resource) -> Selection:
     for requirement in labels.requirements:
         if requirement.operator in ("in", "exists"):
             needles.append(requirement.key.encode())
-    pinned = fields.pinned("metadata.name")
+    named = request.info.name if request.info.verb == "watch" else ""
+    pinned = named or fields.pinned("metadata.name")
     namespace = request.info.namespace if resource.namespaced else ""
     return Selection(labels, fields, resource, namespace, pinned, tuple(needles))
 

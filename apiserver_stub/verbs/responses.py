@@ -100,9 +100,9 @@ def _shape_object(obj: Object, request: Request, resource: Resource) -> Object:
     shape, version = request.format.shape, request.format.shape_version
     if shape == "Table":
         mode = tables.include_object(request.query)
-        return tables.table(
-            resource, [obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")}, mode, version
-        )
+        resource_version = obj["metadata"].get("resourceVersion")
+        metadata = {"resourceVersion": resource_version} if resource_version else {}
+        return tables.table(resource, [obj], metadata, mode, version)
     if shape == "PartialObjectMetadata":
         return tables.partial(obj, version)
     if shape:

@@ -125,7 +125,7 @@ class Watch:
         chosen = self._selection
         found = self._collection.select(f"{chosen.namespace}/" if chosen.namespace else "")
         if chosen.everything:
-            return found
+            return found if chosen.name is None else [record for record in found if chosen.covers_key(record.key)]
         return [record for record in found if chosen.covers_key(record.key) and chosen.matches(record)]
 
     def _change_frame(self, change: Change) -> bytes | None:
@@ -172,7 +172,7 @@ class Watch:
         shape, version = self._format.shape, self._format.shape_version
         if shape == "Table":
             metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-            columns, self._columns_told = not self._columns_told, True
+            columns, self._columns_told = not self._columns_told or self._resource.repeats_columns, True
             return tables.table(self._resource, [obj], metadata, self._include, version, columns=columns)
         return tables.partial(obj, version) if shape else obj
 

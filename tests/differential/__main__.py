@@ -16,18 +16,21 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.differential import cases, catalog, generate, replay, runner, scenarios, schema, sequences
-from tests.differential.cases import SCENARIOS, Recording, Response
+from tests.differential.cases import SCENARIOS, TABLES, Recording, Response
 from tests.differential.catalog import Resource
 from tests.differential.edits import difference
 from tests.differential.runner import Runner, Target
+from tests.differential.scenarios import Scenario
+from tests.differential.sequences import tables
 
 _SEED = 1
+_SCENARIOS: dict[str, Callable[[], Iterable[Scenario]]] = {SCENARIOS: sequences.generate, TABLES: tables.generate}
 
 
 def main() -> int:
@@ -42,7 +45,9 @@ def main() -> int:
     check.add_argument("--show", type=int, default=5, help="examples per kind of difference (5)")
     check.add_argument("--match", default="", help="show only differences that contain this text")
     for command in (record, check):
-        command.add_argument("resources", nargs="*", help=f"names such as pods, csinodes.storage.k8s.io, {SCENARIOS}")
+        command.add_argument(
+            "resources", nargs="*", help=f"names such as pods, csinodes.storage.k8s.io, {SCENARIOS}, {TABLES}"
+        )
     arguments = parser.parse_args()
     if arguments.command == "record":
         return _record(arguments)
@@ -63,19 +68,19 @@ def _record(arguments: argparse.Namespace) -> int:
             path = recording.write()
             codes = Counter(response.outcome.code for _, response in recording.cases)
             print(f"{resource.name}: {len(recording.cases)} cases {dict(codes)} {path.stat().st_size >> 10} KiB")
-        if not arguments.resources or SCENARIOS in arguments.resources:
-            _record_scenarios(target, release)
+        for name, generate_scenarios in _SCENARIOS.items():
+            if not arguments.resources or name in arguments.resources:
+                _record_scenarios(target, release, name, list(generate_scenarios()))
     return 0
 
 
-def _record_scenarios(target: Target, release: str) -> None:
-    found = list(sequences.generate())
+def _record_scenarios(target: Target, release: str, name: str, found: list[Scenario]) -> None:
     for scenario, outcomes in zip(found, asyncio.run(scenarios.run(target, found)), strict=True):
         scenario.outcomes = outcomes
-    path = scenarios.write(found, release)
+    path = scenarios.write(found, release, name)
     codes = Counter(outcome.code for scenario in found for outcome in scenario.outcomes)
     steps = sum(len(scenario.steps) for scenario in found)
-    print(f"{SCENARIOS}: {len(found)} of {steps} steps {dict(codes)} {path.stat().st_size >> 10} KiB")
+    print(f"{name}: {len(found)} of {steps} steps {dict(codes)} {path.stat().st_size >> 10} KiB")
 
 
 async def _record_resource(target: Target, resource: Resource, document: dict[str, Any], count: int) -> Recording:
@@ -103,8 +108,9 @@ def _compare(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     with _ours(arguments) as target:
         results = asyncio.run(replay.replay(target, paths))
-        if not arguments.resources or SCENARIOS in arguments.resources:
-            results.append(asyncio.run(replay.replay_scenarios(target)))
+        for name in _SCENARIOS:
+            if not arguments.resources or name in arguments.resources:
+                results.append(asyncio.run(replay.replay_scenarios(target, name)))
     total = failed = 0
     kinds: Counter[str] = Counter()
     shown: Counter[str] = Counter()

@@ -16,8 +16,8 @@ from typing import Any
 from tests.differential.edits import Edit, Json
 
 RECORDINGS = Path(__file__).parent / "recordings"
-SCENARIOS = "scenarios"
-"""Name of the recording of scenarios, which are not about one resource."""
+SCENARIOS, TABLES = "scenarios", "tables"
+"""Names of the recordings of scenarios, which are not about one resource."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Recording:
 def recordings(names: Iterable[str] = ()) -> list[Path]:
     """Return the files of the named resources, of all without names."""
     selected = {name.replace("/", "_") for name in names}
-    paths = (path for path in sorted(RECORDINGS.glob("*.jsonl")) if path.stem != SCENARIOS)
+    paths = (path for path in sorted(RECORDINGS.glob("*.jsonl")) if path.stem not in (SCENARIOS, TABLES))
     return [path for path in paths if not selected or path.stem in selected]
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from nodeagent.base import yamlsafe
+
 _REQUEST_SECONDS = 60.0
 
 
@@ -29,7 +31,7 @@ class Connection:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port
         self._context = ssl.create_default_context(cafile=ca_file)
-        self._head = f"Host: {parts.netloc}\r\nAuthorization: Bearer {token}\r\nAccept: application/json\r\n"
+        self._head = f"Host: {parts.netloc}\r\nAuthorization: Bearer {token}\r\n"
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def request(
@@ -40,7 +42,7 @@ class Connection:
         :raises OSError: the server is unavailable.
         """
         content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        extra = {"Content-Type": "application/json", **(headers or {})}
+        extra = {"Accept": "application/json", "Content-Type": "application/json", **(headers or {})}
         lines = "".join(f"{name}: {value}\r\n" for name, value in extra.items())
         head = f"{method} {path} HTTP/1.1\r\n{self._head}{lines}Content-Length: {len(content)}\r\n\r\n"
         async with asyncio.timeout(_REQUEST_SECONDS):
@@ -80,5 +82,16 @@ class Connection:
         if values.get("connection") == "close":
             self.close()
         warnings = tuple(value for name, value in headers if name.lower() == "warning")
-        is_json = values.get("content-type", "").startswith("application/json")
-        return Response(int(lines[0].split()[1]), json.loads(data) if is_json else data.decode(), warnings)
+        return Response(int(lines[0].split()[1]), _decoded(data, values.get("content-type", "")), warnings)
+
+
+def _decoded(data: bytes, content_type: str) -> Any:
+    """Return the value of JSON or YAML, the list of values where there is one per line, or else the text."""
+    if content_type.startswith("application/yaml"):
+        return yamlsafe.load(data)
+    if not content_type.startswith("application/json"):
+        return data.decode()
+    try:
+        return json.loads(data)
+    except json.JSONDecodeError:
+        return [json.loads(line) for line in data.splitlines()]

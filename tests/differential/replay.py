@@ -67,14 +67,14 @@ async def _replay(target: Target, known: dict[str, Resource], recording: Recordi
     return result
 
 
-async def replay_scenarios(target: Target) -> Result:
-    """Run every recorded scenario on *target* and return the differences.
+async def replay_scenarios(target: Target, recording: str = SCENARIOS) -> Result:
+    """Run every scenario of *recording* on *target* and return the differences.
 
     Steps that kube-apiserver fails, without a response or with code 500, are defects and not compared.
     """
-    recorded, rules, result = scenarios.read(), accepted(), Result(SCENARIOS)
+    recorded, rules, result = scenarios.read(recording), accepted(), Result(recording)
     for scenario, outcomes in zip(recorded, await scenarios.run(target, recorded), strict=True):
-        name = f"{SCENARIOS}/{scenario.name}"
+        name = f"{recording}/{scenario.name}"
         for step, expected, ours in zip(scenario.steps, scenario.outcomes, outcomes, strict=True):
             if expected.code not in (0, 500):
                 result.add(compare(name, step, expected, ours), rules)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tests.differential import tables
 from tests.differential.cases import RECORDINGS, SCENARIOS, Outcome
 from tests.differential.client import Connection, Response
 from tests.differential.edits import Json
@@ -26,6 +27,7 @@ NAMESPACE = "<ns>"
 _REFERENCE = re.compile(r"<(\d+)\.([\w.]+)([+-]\d+)?>")
 _TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
 _UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ATTEMPTS, _PAUSE_SECONDS = 100, 0.1
 _OF_CONTROLLERS = frozenset(("default", "kube-root-ca.crt"))
 """Objects that controllers of the bundled server create in every namespace."""
 
@@ -38,6 +40,9 @@ class Step:
     path: str
     body: Json = None
     content_type: str = "application/json"
+    accept: str = "application/json"
+    until: str = ""
+    """Text that the JSON of the response has once a controller of the server has run; the request is repeated."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that differ from the defaults."""
@@ -46,12 +51,17 @@ class Step:
             found["body"] = self.body
         if self.content_type != "application/json":
             found["contentType"] = self.content_type
+        if self.accept != "application/json":
+            found["accept"] = self.accept
+        if self.until:
+            found["until"] = self.until
         return found
 
     @classmethod
     def from_json(cls, line: dict[str, Any]) -> Step:
         """Return the step of a recorded line."""
-        return cls(line["method"], line["path"], line.get("body"), line.get("contentType", "application/json"))
+        content_type, accept = (line.get(name, "application/json") for name in ("contentType", "accept"))
+        return cls(line["method"], line["path"], line.get("body"), content_type, accept, line.get("until", ""))
 
 
 @dataclass
@@ -75,16 +85,18 @@ class Scenario:
         return cls(line["scenario"], steps, [_outcome(item) for item in line["steps"]])
 
 
-def write(scenarios: Iterable[Scenario], release: str, path: Path = RECORDINGS / f"{SCENARIOS}.jsonl") -> Path:
-    """Write the recording and return its path."""
+def write(scenarios: Iterable[Scenario], release: str, name: str = SCENARIOS) -> Path:
+    """Write the recording *name* and return its path."""
+    path = RECORDINGS / f"{name}.jsonl"
     lines: list[Any] = [{"release": release}, *(scenario.to_json() for scenario in scenarios)]
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines))
     return path
 
 
-def read(path: Path = RECORDINGS / f"{SCENARIOS}.jsonl") -> list[Scenario]:
-    """Return the recorded scenarios; none without a recording."""
+def read(name: str = SCENARIOS) -> list[Scenario]:
+    """Return the scenarios of the recording *name*; none without a recording."""
+    path = RECORDINGS / f"{name}.jsonl"
     if not path.exists():
         return []
     with path.open() as file:
@@ -138,10 +150,15 @@ class _Run:
             text = body if isinstance(body, str) else json.dumps(body)
             body = self._resolved(text).encode()
         path = self._resolved(step.path, is_path=True)
-        try:
-            response = await self._connection.request(step.method, path, body, {"Content-Type": step.content_type})
-        except (asyncio.IncompleteReadError, ConnectionError):
-            response = Response(0, None, ())  # The server closed the connection.
+        headers = {"Content-Type": step.content_type, "Accept": step.accept}
+        for _ in range(_ATTEMPTS if step.until else 1):
+            try:
+                response = await self._connection.request(step.method, path, body, headers)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                response = Response(0, None, ())  # The server closed the connection.
+            if step.until in json.dumps(response.body):
+                break
+            await asyncio.sleep(_PAUSE_SECONDS)
         self._bodies.append(response.body)
         return self._observed(response)
 
@@ -158,13 +175,27 @@ class _Run:
     def _observed(self, response: Response) -> Outcome:
         body: Any = response.body
         if isinstance(body, dict):
-            text = json.dumps(_without_suffix(body)).replace(self._namespace, NAMESPACE)
+            body = _without_suffix(body)
+        if isinstance(body, dict | list):
+            text = json.dumps(body).replace(self._namespace, NAMESPACE)
             body = json.loads(_TOKEN.sub("<token>", text))
         found = outcome(Response(response.code, body, response.warnings))
-        if response.code >= 300 or not isinstance(body, dict):
+        if response.code >= 300 or not isinstance(body, dict | list):
             return found
-        shown = _list(body) if isinstance(body.get("items"), list) else self._object(body)
-        return Outcome(found.code, warnings=found.warnings, obj=shown)
+        return Outcome(found.code, warnings=found.warnings, obj=self._shown(body))
+
+    def _shown(self, body: Any) -> Json:
+        """Return what is compared of a response, or of each event of a watch."""
+        if isinstance(body, list):
+            return {"events": [self._shown(event) for event in body]}
+        if body.keys() == {"type", "object"}:
+            return {"type": body["type"], "object": self._shown(body["object"])}
+        if body.get("kind") == "Table":
+            return tables.normalize(body)
+        if body.get("kind") == "PartialObjectMetadataList":
+            items = body["items"]
+            return {**_list({**body, "items": items or []}), "items": items and [self._object(item) for item in items]}
+        return _list(body) if isinstance(body.get("items"), list) else self._object(body)
 
     def _object(self, body: Json) -> Json:
         """Return an object without what differs between runs, with the owners of its fields."""

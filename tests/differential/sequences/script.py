@@ -10,6 +10,7 @@ from typing import Any
 from tests.differential.edits import Json
 from tests.differential.scenarios import NAMESPACE, Step
 
+JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -76,28 +77,36 @@ class Script:
     steps: list[Step] = field(default_factory=list)
 
     def send(
-        self, method: str, path: str, body: Json = None, query: str = "", content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Json = None,
+        query: str = "",
+        content_type: str = JSON,
+        *,
+        accept: str = "",
+        until: str = "",
     ) -> int:
-        self.steps.append(Step(method, f"{path}?{query}" if query else path, body, content_type))
+        self.steps.append(Step(method, f"{path}?{query}" if query else path, body, content_type, accept or JSON, until))
         return len(self.steps) - 1
 
-    def get(self, path: str, query: str = "") -> int:
-        return self.send("GET", path, query=query)
+    def get(self, path: str, query: str = "", accept: str = "", until: str = "") -> int:
+        return self.send("GET", path, query=query, accept=accept, until=until)
 
-    def post(self, path: str, body: Json, query: str = "", content_type: str = "application/json") -> int:
-        return self.send("POST", path, body, query, content_type)
+    def post(self, path: str, body: Json, query: str = "", content_type: str = JSON, accept: str = "") -> int:
+        return self.send("POST", path, body, query, content_type, accept=accept)
 
-    def put(self, path: str, body: Json, query: str = "", content_type: str = "application/json") -> int:
-        return self.send("PUT", path, body, query, content_type)
+    def put(self, path: str, body: Json, query: str = "", content_type: str = JSON, accept: str = "") -> int:
+        return self.send("PUT", path, body, query, content_type, accept=accept)
 
-    def patch(self, path: str, body: Json, content_type: str = MERGE_PATCH, query: str = "") -> int:
-        return self.send("PATCH", path, body, query, content_type)
+    def patch(self, path: str, body: Json, content_type: str = MERGE_PATCH, query: str = "", accept: str = "") -> int:
+        return self.send("PATCH", path, body, query, content_type, accept=accept)
 
     def apply(self, path: str, body: Json, manager: str, query: str = "") -> int:
         return self.send("PATCH", path, body, f"fieldManager={manager}{'&' + query if query else ''}", APPLY_PATCH)
 
-    def delete(self, path: str, body: Json = None, query: str = "") -> int:
-        return self.send("DELETE", path, body, query)
+    def delete(self, path: str, body: Json = None, query: str = "", accept: str = "") -> int:
+        return self.send("DELETE", path, body, query, accept=accept)
 
 
 Writer = Callable[[Script, random.Random], None]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.testing.apiserver import started_apiserver
-from tests.differential.cases import recordings
+from tests.differential.cases import SCENARIOS, TABLES, recordings
 from tests.differential.compare import Accepted, accepted
 from tests.differential.replay import OPTIONS, Result, replay, replay_scenarios
 from tests.differential.runner import Target
@@ -38,8 +38,9 @@ async def test_recorded_requests_get_upstream_responses(target: Target, used: se
 
 
 @pytest.mark.timeout(900)
-async def test_recorded_scenarios_get_upstream_responses(target: Target, used: set[Accepted]) -> None:
-    result = await replay_scenarios(target)
+@pytest.mark.parametrize("recording", [SCENARIOS, TABLES])
+async def test_recorded_scenarios_get_upstream_responses(target: Target, used: set[Accepted], recording: str) -> None:
+    result = await replay_scenarios(target, recording)
 
     used.update(result.rules)
     _require_no_differences(result)

@@ -20,7 +20,9 @@ def test_system_metadata_of_an_access_review_is_ignored(api: Api) -> None:
 
     answer = api.ok("POST", path, review)
 
+    (entry,) = answer["metadata"].pop("managedFields")
     assert answer["metadata"] == {"namespace": "default", "creationTimestamp": None}
+    assert entry["fieldsV1"]["f:spec"].keys() == {"f:extra", "f:resourceAttributes", "f:user"}
     assert answer["spec"]["extra"] == {"scopes": None}
     assert answer["status"]["allowed"] is False
 

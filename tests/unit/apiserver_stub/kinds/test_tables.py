@@ -81,3 +81,69 @@ def test_columns_of_each_kind_accept_an_empty_object() -> None:
         names = [column["name"] for column in shown["columnDefinitions"]]
         assert "Name" in names, resource.plural
         assert shown["rows"][0]["cells"][names.index("Name")] == "x"
+
+
+def pod(statuses: dict[str, Any]) -> dict[str, Any]:
+    init = [{"name": "i"}, {"name": "s", "restartPolicy": "Always"}]
+    return {"metadata": {}, "spec": {"initContainers": init, "containers": [{"name": "a"}]}, "status": statuses}
+
+
+@pytest.mark.parametrize(
+    ("status", "cells"),
+    [
+        (
+            {
+                "initContainerStatuses": [
+                    {"name": "i", "restartCount": 9, "state": {"terminated": {"exitCode": 0}}},
+                    {"name": "s", "restartCount": 3, "started": True, "ready": True, "state": {"running": {}}},
+                ],
+                "containerStatuses": [{"restartCount": 1, "ready": True, "state": {"running": {}}}],
+                "phase": "Running",
+            },
+            ("2/2", "Running", "4"),
+        ),
+        (
+            {
+                "initContainerStatuses": [{"name": "i", "restartCount": 2, "state": {"running": {}}}],
+                "containerStatuses": [{"restartCount": 1, "ready": True, "state": {"running": {}}}],
+            },
+            ("0/2", "Init:0/2", "2"),
+        ),
+        (
+            {
+                "initContainerStatuses": [{"name": "i", "restartCount": 2, "state": {"running": {}}}],
+                "containerStatuses": [{"restartCount": 1, "ready": True, "state": {"running": {}}}],
+                "conditions": [{"type": "Initialized", "status": "True"}],
+            },
+            ("1/2", "Init:0/2", "1"),
+        ),
+    ],
+)
+def test_init_containers_count_until_initialized(status: dict[str, Any], cells: tuple[str, str, str]) -> None:
+    found = pod(status)
+
+    assert (pod_status.ready_containers(found), pod_status.shown_status(found), pod_status.restarts(found)) == cells
+
+
+@pytest.mark.parametrize(("phase", "reasons"), [("Succeeded", ["Succeeded"]), ("Failed", ["Failed"]), ("Running", [])])
+def test_row_of_completed_pod_has_a_condition(phase: str, reasons: list[str]) -> None:
+    found = pod_status.row_conditions({"status": {"phase": phase}})
+
+    assert [(item["type"], item["reason"]) for item in found] == [("Completed", reason) for reason in reasons]
+
+
+@pytest.mark.parametrize(("plural", "rows"), [("roles", None), ("rolebindings", [])])
+def test_empty_table_has_upstream_rows(plural: str, rows: object) -> None:
+    registry = build_registry(Options())
+    (resource,) = (item for item in registry if item.plural == plural)
+
+    assert table(resource, [], {}, "None", "v1")["rows"] == rows
+
+
+def test_row_without_object_has_null() -> None:
+    registry = build_registry(Options())
+    (resource,) = (item for item in registry if item.plural == "configmaps")
+
+    (row,) = table(resource, [{"metadata": {"name": "a"}}], {}, "None", "v1")["rows"]
+
+    assert row["object"] is None
