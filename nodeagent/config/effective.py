@@ -33,9 +33,7 @@ class Effective:
 
 
 def _at(value: Any, path: str) -> Any:
-    """Return the value at a field path; ``None`` if a struct on the path is not set."""
+    """Return the value at a field path; ``None`` if it, or a struct on the path, is not set."""
     for name in path.split("."):
-        if value is None:
-            return None
-        value = value[name]
+        value = value.get(name) if isinstance(value, Mapping) else None
     return value

@@ -1,0 +1,35 @@
+"""Tests for the effective configuration of plugins."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.config.effective import Effective
+from nodeagent.contracts.settings import NodeSettings
+from nodeagent.errors import ConfigError
+from nodeagent.testing import make_config
+
+
+def test_flag_values_contain_fields_settings_and_unset_fields() -> None:
+    settings = NodeSettings(root_dir="/var/lib/shelf")
+
+    values = Effective(make_config(max_pods=42), settings).flag_values()
+
+    assert (values["max-pods"], values["root-dir"]) == (42, "/var/lib/shelf")
+    assert values["max-parallel-image-pulls"] is None
+
+
+def test_header_values_are_masked() -> None:
+    config = make_config(static_pod_url_header={"Authorization": ["Bearer secret"]})
+
+    effective = Effective(config, NodeSettings())
+
+    assert "secret" not in str(effective.masked())
+    assert "secret" not in str(effective.flag_values())
+
+
+def test_missing_provider_file_is_a_configuration_error() -> None:
+    settings = NodeSettings(image_credential_provider_config="/no/such/file.yaml")
+
+    with pytest.raises(ConfigError, match=r"/no/such/file\.yaml"):
+        Effective(make_config(), settings).credential_providers()
