@@ -1,7 +1,7 @@
-"""Pod sync: sandboxes and containers of one pod after the other brought to their wanted state.
+"""Pod sync: bring the sandbox and containers of a pod to the desired state.
 
-Read ``actions`` for what is decided, ``syncer`` for how it is carried out; the modules beside them each know one
-subject (environment, DNS, hosts file, security, mounts, hooks, stopping, cleaning up).
+``actions`` computes the next steps and ``syncer`` executes them; each of the other modules covers one subject
+(environment, DNS, hosts file, security, mounts, hooks, stopping, cleanup).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nodeagent import hookimpl
 from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.pods import PodSyncer
 from nodeagent_plugins.pod_sync.paths import DEFAULT_LOG_ROOT
-from nodeagent_plugins.pod_sync.stopping import Moments
+from nodeagent_plugins.pod_sync.stopping import HookCaller
 from nodeagent_plugins.pod_sync.syncer import SANDBOXES_AT_ONCE, BundledPodSyncer
 
 NAME = "pod_sync"
@@ -28,20 +28,20 @@ def nodeagent_settings_schema() -> dict[str, Any]:
             "log_root": {
                 "type": "string",
                 "default": DEFAULT_LOG_ROOT,
-                "description": "Directory that holds the logs of pods, in pods/ and containers/.",
+                "description": "Directory of the pod logs, with the subdirectories pods/ and containers/.",
             },
             "sandboxes_at_once": {
                 "type": "integer",
                 "minimum": 1,
                 "default": SANDBOXES_AT_ONCE,
-                "description": "How many sandboxes are made at a time.",
+                "description": "Maximum number of sandboxes that are created in parallel.",
             },
         },
     }
 
 
 @hookimpl
-def nodeagent_provide_pod_syncer(context: StatsContext, plugins: Moments) -> PodSyncer:
+def nodeagent_provide_pod_syncer(context: StatsContext, plugins: HookCaller) -> PodSyncer:
     settings = context.plugin_settings.get(NAME, {})
     return BundledPodSyncer(
         context,

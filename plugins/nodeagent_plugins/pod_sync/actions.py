@@ -1,4 +1,4 @@
-"""What a pod needs next, decided from what is wanted and what was observed. Pure."""
+"""Next steps of a pod, computed from the desired and the observed state. No I/O."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from nodeagent.contracts.runtime import (
     RuntimePod,
 )
 from nodeagent.model.pod import Container, ContainerKind, Pod, RestartPolicy
-from nodeagent_plugins.pod_sync.labels import ANNOTATION_SANDBOX, container_hash, noted_hash
+from nodeagent_plugins.pod_sync.labels import ANNOTATION_SANDBOX, container_hash, recorded_hash
 
 ProbeReader = Callable[[str, ProbeKind], ProbeResult | None]
-"""Returns the result of a container's probe by container id."""
+"""Returns the probe result of a container by container ID."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A container to stop, and what the event about it says."""
+    """A container to stop, and the message of the event."""
 
     status: RuntimeContainerStatus
     message: str = ""
     grace_seconds: int | None = None
-    """The grace that a failed probe brings along."""
+    """Grace period of the failed probe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +37,33 @@ class Start:
     container: Container
     attempt: int = 0
     after: RuntimeContainerStatus | None = None
-    """The run before."""
+    """The previous run."""
     resume_id: str = ""
-    """A container that was made but never started, to be used as it is."""
+    """A created container that was never started, to be reused."""
     gate: bool = False
-    """What follows in the list may only start if this one did."""
+    """The remaining starts depend on the success of this one."""
 
 
 @dataclass(slots=True)
 class PodActions:
-    """What to do, in the order of the fields."""
+    """Steps to execute, in the order of the fields."""
 
     stop_pod: bool = False
-    """Stop every container and sandbox first."""
+    """Stop all containers and sandboxes first."""
     kills: list[Kill] = field(default_factory=list)
     create_sandbox: bool = False
     sandbox_attempt: int = 0
     changed_sandbox: bool = False
-    """The sandbox to be created replaces another."""
+    """The new sandbox replaces another."""
     discards: list[RuntimeContainerStatus] = field(default_factory=list)
-    """Containers that never ran, to be removed so that the same attempt can be made again."""
+    """Containers that were never started, to be removed so that the attempt can be repeated."""
     starts: list[Start] = field(default_factory=list)
 
 
 def compute_actions(pod: Pod, observed: RuntimePod, probe: ProbeReader) -> PodActions:
     """Return the next steps of *pod*.
 
-    :param observed: newest sandbox and newest containers first.
+    :param observed: the latest sandbox and the latest containers first.
     :param probe: results of liveness and startup probes.
     """
     actions = PodActions()
@@ -74,7 +74,7 @@ def compute_actions(pod: Pod, observed: RuntimePod, probe: ProbeReader) -> PodAc
     renew = sandbox_unusable(pod, observed)
     current = {} if renew else _current_containers(observed)
     stale = [c for c in observed.containers if c.state is ContainerState.CREATED and current.get(c.name) is not c]
-    if stale:  # made in a sandbox that is given up, and never ran
+    if stale:  # Created in a sandbox that is abandoned, and never started.
         actions.discards += stale
         observed = replace(observed, containers=[c for c in observed.containers if c not in stale])
     finished = _finished(pod, observed)
@@ -101,18 +101,18 @@ def compute_actions(pod: Pod, observed: RuntimePod, probe: ProbeReader) -> PodAc
 
 
 def sandbox_unusable(pod: Pod, observed: RuntimePod) -> bool:
-    """Tell whether the pod needs a new sandbox."""
+    """Return whether the pod needs a new sandbox."""
     if not observed.sandboxes or sum(s.ready for s in observed.sandboxes) > 1:
         return True
     newest = observed.sandboxes[0]
-    wanted = NamespaceMode.NODE if pod.spec.host_network else NamespaceMode.POD
-    if not newest.ready or newest.network_mode is not wanted:
+    network_mode = NamespaceMode.NODE if pod.spec.host_network else NamespaceMode.POD
+    if not newest.ready or newest.network_mode is not network_mode:
         return True
-    return wanted is NamespaceMode.POD and not newest.ips
+    return network_mode is NamespaceMode.POD and not newest.ips
 
 
 def should_run_again(policy: str, last: RuntimeContainerStatus | None) -> bool:
-    """Tell whether a regular container that does not run is to be started under the pod's restart policy."""
+    """Return whether the restart policy requires a start of a regular container that is not running."""
     if last is None or last.state in (ContainerState.UNKNOWN, ContainerState.CREATED):
         return True
     if policy == RestartPolicy.NEVER:
@@ -121,7 +121,7 @@ def should_run_again(policy: str, last: RuntimeContainerStatus | None) -> bool:
 
 
 def _current_containers(observed: RuntimePod) -> Mapping[str, RuntimeContainerStatus]:
-    """Return the newest container of each name that lives, or lived, in the newest sandbox."""
+    """Return the latest container of each name in the latest sandbox."""
     sandbox = observed.sandboxes[0]
     current: dict[str, RuntimeContainerStatus] = {}
     for status in observed.containers:
@@ -133,7 +133,7 @@ def _current_containers(observed: RuntimePod) -> Mapping[str, RuntimeContainerSt
 
 
 def _finished(pod: Pod, observed: RuntimePod) -> bool:
-    """Tell whether every regular container has ended and none is to run again."""
+    """Return whether all regular containers have exited and none will be restarted."""
     policy = pod.spec.restart_policy
     if policy == RestartPolicy.ALWAYS or not pod.spec.containers:
         return False
@@ -145,7 +145,7 @@ def _finished(pod: Pod, observed: RuntimePod) -> bool:
 
 
 def _lost(pod: Pod, observed: RuntimePod) -> bool:
-    """Tell whether a pod that runs only once has lost its sandbox after it had begun."""
+    """Return whether a pod without restarts has lost its sandbox after its containers were started."""
     return pod.spec.restart_policy == RestartPolicy.NEVER and bool(observed.sandboxes) and bool(observed.containers)
 
 
@@ -160,7 +160,7 @@ def _init_failed(pod: Pod, current: Mapping[str, RuntimeContainerStatus]) -> boo
 
 
 def _initialized(pod: Pod, current: Mapping[str, RuntimeContainerStatus]) -> bool:
-    """Tell whether a regular container was made in this sandbox, which only happens after initialisation."""
+    """Return whether a regular container was created in this sandbox, which implies initialization."""
     return any(container.name in current for container in pod.spec.containers)
 
 
@@ -171,7 +171,7 @@ def _add_init_steps(
     current: Mapping[str, RuntimeContainerStatus],
     probe: ProbeReader,
 ) -> bool:
-    """Add what init containers and sidecars need; return whether regular containers may start after it."""
+    """Add the steps of init containers and sidecars; return whether regular containers may start."""
     initialized = _initialized(pod, current)
     for container in pod.spec.init_containers or ():
         seen = current.get(container.name)
@@ -197,7 +197,7 @@ def _add_sidecar_step(
     observed: RuntimePod,
     probe: ProbeReader,
 ) -> bool:
-    """Add what a sidecar needs; return whether the next container in line may start."""
+    """Add the steps of a sidecar; return whether the next container may start."""
     passes = container.startup_probe is None
     if seen is None or seen.state is ContainerState.CREATED:
         actions.starts.append(_start(ContainerKind.INIT, container, seen, observed, gate=True))
@@ -278,5 +278,5 @@ def _reason_to_kill(
 
 
 def _definition_changed(container: Container, seen: RuntimeContainerStatus) -> bool:
-    noted = noted_hash(seen)
+    noted = recorded_hash(seen)
     return noted is not None and noted != container_hash(container)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
-from nodeagent_plugins.pod_sync.labels import ANNOTATION_BACKOFF, noted_hash, number
+from nodeagent_plugins.pod_sync.labels import ANNOTATION_BACKOFF, number, recorded_hash
 
 INITIAL_SECONDS = 10
 MAX_SECONDS = 300
@@ -19,35 +19,35 @@ EXPIRY_SECONDS = 2 * MAX_SECONDS
 _NANO = 1_000_000_000
 
 
-def current_backoff(runs: Sequence[RuntimeContainerStatus], wanted_hash: str, now: int) -> int:
+def current_backoff(runs: Sequence[RuntimeContainerStatus], spec_hash: str, now: int) -> int:
     """Return the back-off in seconds that counts for the next start, 0 for none.
 
-    :param runs: the runs of the container, the newest first.
-    :param wanted_hash: hash of the spec to start now.
+    :param runs: the runs of the container, latest first.
+    :param spec_hash: hash of the spec to start now.
     :param now: nanoseconds since the epoch.
     """
-    if not runs or noted_hash(runs[0]) not in (None, wanted_hash) or _expires_in(runs[0], now) <= 0:
+    if not runs or recorded_hash(runs[0]) not in (None, spec_hash) or _expires_in(runs[0], now) <= 0:
         return 0
     last = runs[0]
     stored = number(last.annotations, ANNOTATION_BACKOFF)
     if stored is not None:
         return min(stored, MAX_SECONDS)
-    # Created by a program that does not store it: the value that so many restarts usually lead to.
+    # Created by another agent, which does not store it: estimate it from the number of restarts.
     return min(INITIAL_SECONDS << min(last.attempt - 1, 8), MAX_SECONDS) if last.attempt > 0 else 0
 
 
-def remaining(runs: Sequence[RuntimeContainerStatus], wanted_hash: str, now: int) -> float:
+def remaining(runs: Sequence[RuntimeContainerStatus], spec_hash: str, now: int) -> float:
     """Return for how many seconds the next start is delayed; never longer than the back-off, if the clock is set."""
-    backoff, exited = current_backoff(runs, wanted_hash, now), _latest_exit(runs)
+    backoff, exited = current_backoff(runs, spec_hash, now), _latest_exit(runs)
     if not backoff or exited is None:
         return 0.0
     passed = (now - (exited.finished_at or exited.created_at)) / _NANO
     return min(float(backoff), max(0.0, min(backoff - passed, _expires_in(runs[0], now))))
 
 
-def next_backoff(runs: Sequence[RuntimeContainerStatus], wanted_hash: str, now: int) -> int:
+def next_backoff(runs: Sequence[RuntimeContainerStatus], spec_hash: str, now: int) -> int:
     """Return the back-off in seconds to store on the container that is created now; 0 for the first of its name."""
-    backoff = current_backoff(runs, wanted_hash, now)
+    backoff = current_backoff(runs, spec_hash, now)
     if _latest_exit(runs) is None:
         return backoff
     return min(2 * backoff, MAX_SECONDS) if backoff else INITIAL_SECONDS

@@ -1,4 +1,4 @@
-"""Removing what pods leave behind: dead containers, sandboxes, logs, directories."""
+"""Cleanup of pods: dead containers, sandboxes, logs and directories."""
 
 from __future__ import annotations
 
@@ -23,55 +23,57 @@ _DEAD = (ContainerState.EXITED, ContainerState.CREATED)
 
 
 class PodCleaner:
-    """Removes leftovers of pods that run, have ended, or are gone."""
+    """Removes resources of running, terminated and deleted pods."""
 
     def __init__(self, context: StatsContext, log_root: Path) -> None:
         self._context, self._log_root = context, log_root
 
     async def prune(self, step: Step) -> None:
-        """Remove dead containers but the newest of each name, and sandboxes nothing is in any more.
+        """Remove dead containers except the latest of each name, and empty sandboxes.
 
-        What cannot be removed now is tried again in the next step; the pod goes on.
+        Failures are retried in the next step and do not fail this one.
         """
         settings = self._context.settings
         keep = max(settings.maximum_dead_containers_per_container, 1)
         age = int(settings.minimum_container_ttl_duration.seconds * 1e9)
         now = int(self._context.clock.wall().timestamp() * 1e9) if age else 0
         surplus = [c for c in surplus_containers(step.observed, keep) if now - c.created_at >= age or not age]
-        gone = {status.id for status in surplus}
+        removed = {status.id for status in surplus}
         try:
             for status in surplus:
                 await self.remove_container(step.paths, status)
-            for sandbox_id in empty_sandboxes(step.observed, gone):
+            for sandbox_id in empty_sandboxes(step.observed, removed):
                 await self._context.runtime.stop_sandbox(sandbox_id)
                 await self._context.runtime.remove_sandbox(sandbox_id)
                 step.memory.stopped_sandboxes.discard(sandbox_id)
                 step.memory.sandbox_configs.pop(sandbox_id, None)
         except NodeAgentError as error:
-            _log.warning("Dead containers cannot be removed", extra={"pod": step.pod.full_name, "err": error})
+            _log.error("Failed to remove container", extra={"pod": step.pod.full_name, "err": error})
 
     async def release(self, uid: str, paths: PodPaths) -> None:
-        """Release the volumes of a pod that has ended.
+        """Release the volumes of a terminated pod.
 
-        :raises VolumeError: something is still in use.
+        :raises VolumeError: a volume is still in use.
         """
         await asyncio.to_thread(release_subpaths, paths.subpaths)
         await self._context.volumes.release(uid)
 
     async def remove(self, paths: PodPaths, observed: RuntimePod, stopped: Collection[str] = ()) -> None:
-        """Remove everything of a pod that nobody wants any more.
+        """Remove all resources of a pod that is no longer desired.
 
-        :param stopped: sandboxes that were stopped already.
-        :raises NodeAgentError: something cannot be removed now.
+        :param stopped: sandboxes that are already stopped.
+        :raises NodeAgentError: a resource cannot be removed now.
         """
         runtime = self._context.runtime
         sandboxes = {sandbox.id for sandbox in observed.sandboxes}
         for status in observed.containers:
-            if status.annotations.get(ANNOTATION_SANDBOX) not in sandboxes:  # others go with their sandbox
+            if (
+                status.annotations.get(ANNOTATION_SANDBOX) not in sandboxes
+            ):  # The others are removed with their sandbox.
                 await runtime.remove_container(status.id)
         for sandbox in observed.sandboxes:
             if sandbox.ready or sandbox.id not in stopped:
-                await runtime.stop_sandbox(sandbox.id)  # gives its network back, even when it died by itself
+                await runtime.stop_sandbox(sandbox.id)  # Releases the network, even if the sandbox has exited.
             await runtime.remove_sandbox(sandbox.id)
         await self._remove_directories(paths, [(status.name, status.id) for status in observed.containers])
 
@@ -88,26 +90,27 @@ class PodCleaner:
                 stuck = await asyncio.to_thread(disk.remove_pod_directory, paths.root)
                 if stuck:
                     left += 1
-                    _log.warning(
-                        "Unexpected files in an orphaned pod's directory", extra={"uid": uid, "files": stuck[:5]}
+                    _log.error(
+                        "orphaned pod found, but its directory contains unexpected files",
+                        extra={"podUID": uid, "files": stuck[:5]},
                     )
             except NodeAgentError as error:
                 left += 1
-                _log.warning("Orphaned pod cannot be removed", extra={"uid": uid, "err": error})
+                _log.error("orphaned pod found, but failed to remove it", extra={"podUID": uid, "err": error})
         CLEANED_ORPHANS.set(len(orphans))
         ORPHANS_LEFT.set(left)
         try:
             for uid in set(await context.cgroups.pods()) - set(known):
                 await context.cgroups.remove_pod(uid)
         except NodeAgentError as error:
-            _log.warning("Orphaned cgroup cannot be removed", extra={"err": error})
+            _log.error("Failed to remove orphaned cgroup", extra={"err": error})
         await asyncio.to_thread(self._remove_orphaned_logs, known)
 
     async def remove_container(self, paths: PodPaths, status: RuntimeContainerStatus) -> None:
-        """Remove a dead container with its log and last words; repeatable.
+        """Remove a dead container with its log and termination message; idempotent.
 
-        A start that was cut off can leave a process that the runtime has lost and that keeps it from removing the
-        container: it is ended, and the removal succeeds the next time.
+        An interrupted start can leave a process that the runtime has lost and that blocks the removal: the process is
+        killed, and the removal succeeds in the next attempt.
         """
         try:
             await self._context.runtime.remove_container(status.id)
@@ -119,7 +122,7 @@ class PodCleaner:
         await asyncio.to_thread(_remove_files, paths, status)
 
     async def discard(self, paths: PodPaths, status: RuntimeContainerStatus) -> None:
-        """Remove a container that never ran; its log first, because a log without a container counts as a run."""
+        """Remove a container that was never started; its log first, because a remaining log counts as a run."""
         await asyncio.to_thread(_remove_files, paths, status)
         await self.remove_container(paths, status)
 
@@ -132,7 +135,9 @@ class PodCleaner:
 
         stuck = await asyncio.to_thread(remove)
         if stuck:
-            _log.warning("Unexpected files in a removed pod's directory", extra={"uid": paths.uid, "files": stuck[:5]})
+            _log.warning(
+                "Unexpected files in directory of removed pod", extra={"podUID": paths.uid, "files": stuck[:5]}
+            )
 
     def _remove_orphaned_logs(self, known: Collection[str]) -> None:
         for name in disk.directories(self._log_root / "pods"):
@@ -142,7 +147,7 @@ class PodCleaner:
 
 
 def surplus_containers(observed: RuntimePod, keep: int = 1) -> list[RuntimeContainerStatus]:
-    """Return the dead containers that are not among the newest *keep* of their name."""
+    """Return the dead containers except the latest *keep* of each name."""
     dead: Counter[str] = Counter()
     newest: set[str] = set()
     surplus = []
@@ -152,22 +157,22 @@ def surplus_containers(observed: RuntimePod, keep: int = 1) -> list[RuntimeConta
         if status.state not in _DEAD:
             continue
         if status.state is ContainerState.CREATED and is_newest:
-            continue  # about to be started
+            continue  # It is about to be started.
         dead[status.name] += 1
         if dead[status.name] > keep:
             surplus.append(status)
     return surplus
 
 
-def empty_sandboxes(observed: RuntimePod, gone: Collection[str] = ()) -> list[str]:
-    """Return older sandboxes that are not ready and have no container but those *gone*."""
+def empty_sandboxes(observed: RuntimePod, removed: Collection[str] = ()) -> list[str]:
+    """Return older sandboxes that are not ready and have no containers except *removed*."""
     used = set()
     for status in observed.containers:
-        if status.id in gone:
+        if status.id in removed:
             continue
         owner = status.annotations.get(ANNOTATION_SANDBOX)
         if owner is None:
-            return []  # made by another program: it cannot be told whose it is
+            return []  # Created by another agent: its sandbox is unknown.
         used.add(owner)
     return [s.id for s in observed.sandboxes[1:] if not s.ready and s.id not in used]
 

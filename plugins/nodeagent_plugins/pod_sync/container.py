@@ -1,4 +1,4 @@
-"""What the runtime is told about a container. Pure; everything it needs was gathered before."""
+"""Container configuration for the runtime. No I/O."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_container_config(
 ) -> ContainerConfig:
     """Return the configuration of one run of *container*.
 
-    :param backoff_seconds: the pause that has to follow this run, noted for whoever restarts it.
+    :param backoff_seconds: back-off before the next run, stored on the container for a later restart.
     """
     return ContainerConfig(
         name=container.name,

@@ -1,4 +1,4 @@
-"""Directories, links and logs of pods. Everything here blocks and belongs into a thread."""
+"""Directories, links and logs of pods. Blocking; called in threads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def make_pod_directories(paths: PodPaths) -> None:
-    """Make the directories that every pod has; repeatable.
+    """Create the directories of a pod; idempotent.
 
-    :raises NodeAgentError: the disk refuses.
+    :raises NodeAgentError: the file system returned an error.
     """
     try:
         for directory in (paths.root, paths.root / "volumes", paths.root / "plugins"):
@@ -29,9 +29,9 @@ def make_pod_directories(paths: PodPaths) -> None:
 
 
 def link_log(paths: PodPaths, container: str, attempt: int, container_id: str) -> None:
-    """Make the link by which log collectors find the log; repeatable.
+    """Create the link by which log collectors find the log; idempotent.
 
-    :raises OSError: the disk refuses.
+    :raises OSError: the file system returned an error.
     """
     link = paths.legacy_link(container, container_id)
     try:
@@ -44,7 +44,7 @@ def link_log(paths: PodPaths, container: str, attempt: int, container_id: str) -
 
 
 def remove_log(paths: PodPaths, container: str, attempt: int, container_id: str) -> None:
-    """Remove the log files of one run (rotated ones too) and the link to them; repeatable."""
+    """Remove the log files of one run, including rotated ones, and the link; idempotent."""
     with contextlib.suppress(OSError):
         for file in (paths.logs / container).glob(f"{attempt}.log*"):
             file.unlink(missing_ok=True)
@@ -53,7 +53,7 @@ def remove_log(paths: PodPaths, container: str, attempt: int, container_id: str)
 
 
 def remove_messages(directory: Path, files: Iterable[str]) -> None:
-    """Remove files of last words that belong to *directory*; others are left alone."""
+    """Remove the termination message files in *directory*; others are not touched."""
     for file in map(Path, files):
         if file.parent == directory:
             with contextlib.suppress(OSError):
@@ -61,9 +61,9 @@ def remove_messages(directory: Path, files: Iterable[str]) -> None:
 
 
 def remove_pod_directory(root: Path) -> list[str]:
-    """Remove a pod's directory as far as only the agent's own files are in it; return what had to stay.
+    """Remove a pod's directory if it contains only files of the agent; return the paths that remain.
 
-    :raises VolumeError: something is still mounted below it.
+    :raises VolumeError: a file system is still mounted below it.
     """
     mounted = mounts_below(root)
     if mounted:
@@ -78,12 +78,12 @@ def remove_pod_directory(root: Path) -> list[str]:
 
 
 def remove_log_directory(paths_logs: Path) -> None:
-    """Remove all logs of a pod that is gone; repeatable."""
+    """Remove all logs of a deleted pod; idempotent."""
     shutil.rmtree(paths_logs, ignore_errors=True)
 
 
 def remove_dead_links(log_root: Path) -> None:
-    """Remove links to logs that are gone."""
+    """Remove links to deleted logs."""
     with contextlib.suppress(FileNotFoundError):
         for link in (log_root / "containers").iterdir():
             if link.is_symlink() and not link.exists():
@@ -91,7 +91,7 @@ def remove_dead_links(log_root: Path) -> None:
 
 
 def directories(parent: Path) -> list[str]:
-    """Return the names of the directories in *parent*, none when it does not exist."""
+    """Return the names of the directories in *parent*; empty if it does not exist."""
     try:
         with os.scandir(parent) as entries:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -100,7 +100,7 @@ def directories(parent: Path) -> list[str]:
 
 
 def mounts_below(root: Path, table: Path = _MOUNTS) -> list[str]:
-    """Return the mount points below *root* in this process's view."""
+    """Return the mount points below *root* in the mount namespace of this process."""
     prefix = f"{root}/"
     points = (line.split(" ", 5)[4] for line in table.read_text(encoding="utf-8", errors="replace").splitlines())
     return [point for raw in points if (point := _unescaped(raw)).startswith(prefix)]

@@ -1,4 +1,4 @@
-"""What a pod's ``/etc/resolv.conf`` will say. The runtime writes the file."""
+"""DNS configuration of pods, from which the runtime writes ``/etc/resolv.conf``. No I/O except ``read_resolver``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BLANK = re.compile(r"[ \t]+")
 
 @dataclass(frozen=True, slots=True)
 class ClusterDns:
-    """The node's settings for the names of pods.
+    """DNS settings of the node for pods.
 
     spec: config.clusterDNS, config.clusterDomain, config.resolvConf
     """
@@ -31,15 +31,15 @@ class ClusterDns:
     domain: str = ""
     resolver_file: str = "/etc/resolv.conf"
     node_ips: Sequence[str] = ()
-    """The node's addresses, whose families decide on the local servers that stand in for no file."""
+    """Addresses of the node, whose families select the local servers if there is no resolver file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodDns:
-    """The outcome for one pod.
+    """DNS configuration of one pod.
 
-    :ivar cut: what the event about exceeded limits says, one sentence a limit.
-    :ivar missing_cluster_dns: the pod asked for cluster names and this node knows no server.
+    :ivar cut: messages of the event about exceeded limits.
+    :ivar missing_cluster_dns: the pod requests cluster DNS, but the node has no server configured.
     """
 
     config: DnsConfig
@@ -48,7 +48,7 @@ class PodDns:
 
 
 def parse_resolver(text: str) -> DnsConfig:
-    """Read a resolver file: the last ``search`` line wins, options of one name are merged."""
+    """Parse a resolver file: the last ``search`` line is used, options of the same name are merged."""
     servers: list[str] = []
     searches: list[str] = []
     options: list[str] = []
@@ -67,9 +67,9 @@ def parse_resolver(text: str) -> DnsConfig:
 
 
 def read_resolver(path: str) -> DnsConfig:
-    """Read the node's resolver file; an empty *path* gives an empty result.
+    """Read the node's resolver file; an empty *path* returns an empty configuration.
 
-    :raises NodeAgentError: it cannot be read.
+    :raises NodeAgentError: the file is not readable.
     """
     if not path:
         return DnsConfig()
@@ -81,18 +81,18 @@ def read_resolver(path: str) -> DnsConfig:
 
 
 def make_dns(pod: Pod, cluster: ClusterDns, host: DnsConfig) -> PodDns:
-    """Return the DNS settings of *pod*.
+    """Return the DNS configuration of *pod*.
 
-    :param host: the node's resolver file.
+    :param host: configuration in the node's resolver file.
     """
     spec = pod.spec
     policy = spec.dns_policy
-    wants_cluster = policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not spec.host_network)
-    missing = wants_cluster and not cluster.servers
+    uses_cluster_dns = policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not spec.host_network)
+    missing = uses_cluster_dns and not cluster.servers
     servers: list[str] = []
     searches: list[str] = []
     options: list[str] = []
-    if wants_cluster and not missing:
+    if uses_cluster_dns and not missing:
         servers = list(cluster.servers)
         if cluster.domain:
             searches = [f"{pod.namespace}.svc.{cluster.domain}", f"svc.{cluster.domain}", cluster.domain]
@@ -113,14 +113,14 @@ def make_dns(pod: Pod, cluster: ClusterDns, host: DnsConfig) -> PodDns:
 
 
 def merge_options(first: Iterable[str], second: Iterable[str]) -> list[str]:
-    """Return the options of both; of one name (``ndots:5``) the later one counts."""
+    """Return the merged options; for equal names (``ndots:5``) the later one is used."""
     merged = {option.partition(":")[0]: option for option in first}
     merged |= {option.partition(":")[0]: option for option in second}
     return list(merged.values())
 
 
 def resolver_problems(host: DnsConfig, *, with_domain: bool) -> list[str]:
-    """Return what in the node's resolver file leaves no room for pods, one sentence a limit.
+    """Return messages about limits that the node's resolver file exceeds for pods.
 
     :param with_domain: a cluster domain adds three search entries.
     """
@@ -136,7 +136,7 @@ def resolver_problems(host: DnsConfig, *, with_domain: bool) -> list[str]:
 
 
 def _limit(servers: list[str], searches: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """Cut what resolvers do not take; return what is left and the sentences about it."""
+    """Apply the limits of resolvers; return the remaining entries and messages about the omitted ones."""
     cut = []
     if len(servers) > MAX_SERVERS:
         servers = servers[:MAX_SERVERS]

@@ -1,4 +1,4 @@
-"""The environment of a container: service variables, ``envFrom``, ``env``, and ``$(NAME)`` expansion."""
+"""Environment of a container: service variables, ``envFrom``, ``env``, and ``$(NAME)`` expansion."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ CONFIG_ERROR = "CreateContainerConfigError"
 
 @dataclass(frozen=True, slots=True)
 class PodEnvironmentInputs:
-    """What the node knows about a pod that its containers may ask for."""
+    """Values of the node and the pod that variables can reference."""
 
     pod_ips: Sequence[str] = ()
     host_ips: Sequence[str] = ()
     node_name: str = ""
     allocatable: Callable[[], Mapping[str, Any]] = dict
-    """Returns the node's allocatable resources, which stand in for limits that are not set."""
+    """Returns the node's allocatable resources, which replace unset limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The finished variables in order.
+    """Environment variables, in order.
 
-    :ivar skipped: what the event about invalid names says, one sentence a source.
+    :ivar skipped: messages of the event about invalid names, one per source.
     """
 
     variables: Mapping[str, str]
@@ -55,21 +55,21 @@ async def make_environment(
     objects: ObjectReader,
     services: Sequence[Mapping[str, Any]] = (),
 ) -> Environment:
-    """Return the variables of *container*.
+    """Return the environment variables of *container*.
 
-    :param services: services whose variables are wanted.
-    :raises ContainerError: a config map, secret, key or field that is needed is not there.
+    :param services: services whose variables are included.
+    :raises ContainerError: a required config map, secret, key or field is missing.
     """
     result: dict[str, str] = {}
     skipped: list[str] = []
     for source in container.env_from or ():
-        for what, title, reference in (
+        for kind, title, reference in (
             ("configmap", "configMap", source.config_map_ref),
             ("secret", "secret", source.secret_ref),
         ):
             if reference is None:
                 continue
-            values = await _all_keys(pod.namespace, what, reference, objects)
+            values = await _all_keys(pod.namespace, kind, reference, objects)
             invalid = []
             for key, value in values.items():
                 name = source.prefix + key
@@ -87,7 +87,7 @@ async def make_environment(
     for variable in container.env or ():
         found = await _value(pod, container, variable, {**known, **result} if known else result, facts, objects)
         if found is not None:
-            result.pop(variable.name, None)  # a later one stands where it was written
+            result.pop(variable.name, None)  # A repeated variable has the position of its last definition.
             result[variable.name] = found
     for name, value in known.items():
         result.setdefault(name, value)
@@ -95,7 +95,7 @@ async def make_environment(
 
 
 def service_variables(services: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the variables that describe *services*; those without a cluster IP have none."""
+    """Return the variables of *services*; those without a cluster IP have none."""
     result: dict[str, str] = {}
     for service in services:
         spec = service.get("spec") or {}
@@ -120,9 +120,9 @@ def service_variables(services: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def field_value(pod: Pod, path: str, facts: PodEnvironmentInputs) -> str:
-    """Return what a ``fieldRef`` points at.
+    """Return the value of a ``fieldRef``.
 
-    :raises ContainerError: there is no such field.
+    :raises ContainerError: the field is not supported.
     """
     if (found := metadata_value(pod, path)) is not None:
         return found
@@ -142,8 +142,8 @@ def field_value(pod: Pod, path: str, facts: PodEnvironmentInputs) -> str:
     raise ContainerError(f"unsupported fieldPath: {path}", reason=CONFIG_ERROR)
 
 
-def machine_resources() -> Mapping[str, Any]:
-    """Return this machine's size, for nodes that have no node object."""
+def host_resources() -> Mapping[str, Any]:
+    """Return the resources of the host, for nodes without a node object."""
     return {"cpu": os.cpu_count() or 1, "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")}
 
 
@@ -155,7 +155,7 @@ async def _value(
     facts: PodEnvironmentInputs,
     objects: ObjectReader,
 ) -> str | None:
-    """Return the value of one variable, ``None`` when an optional source is not there."""
+    """Return the value of one variable, ``None`` if an optional source is missing."""
     source: EnvVarSource | None = variable.value_from
     if source is None:
         return expand(variable.value, known)
@@ -173,31 +173,31 @@ async def _value(
     return ""
 
 
-async def _one_key(namespace: str, what: str, selector: KeySelector, objects: ObjectReader) -> str | None:
-    content = await _read(namespace, what, selector.name, objects)
+async def _one_key(namespace: str, kind: str, selector: KeySelector, objects: ObjectReader) -> str | None:
+    content = await _read(namespace, kind, selector.name, objects)
     if content is not None and selector.key in content:
         return content[selector.key]
     if selector.optional:
         return None
     if content is None:
-        raise ContainerError(f'{what} "{selector.name}" not found', reason=CONFIG_ERROR)
-    title = "ConfigMap" if what == "configmap" else "Secret"
+        raise ContainerError(f'{kind} "{selector.name}" not found', reason=CONFIG_ERROR)
+    title = "ConfigMap" if kind == "configmap" else "Secret"
     text = f"couldn't find key {selector.key} in {title} {namespace}/{selector.name}"
     raise ContainerError(text, reason=CONFIG_ERROR)
 
 
-async def _all_keys(namespace: str, what: str, reference: EnvFromRef, objects: ObjectReader) -> Mapping[str, str]:
-    content = await _read(namespace, what, reference.name, objects)
+async def _all_keys(namespace: str, kind: str, reference: EnvFromRef, objects: ObjectReader) -> Mapping[str, str]:
+    content = await _read(namespace, kind, reference.name, objects)
     if content is not None:
         return content
     if reference.optional:
         return {}
-    raise ContainerError(f'{what} "{reference.name}" not found', reason=CONFIG_ERROR)
+    raise ContainerError(f'{kind} "{reference.name}" not found', reason=CONFIG_ERROR)
 
 
-async def _read(namespace: str, what: str, name: str, objects: ObjectReader) -> Mapping[str, str] | None:
-    """Return the text keys of a config map or secret, ``None`` when it does not exist."""
-    if what == "configmap":
+async def _read(namespace: str, kind: str, name: str, objects: ObjectReader) -> Mapping[str, str] | None:
+    """Return the text keys of a config map or secret, ``None`` if it does not exist."""
+    if kind == "configmap":
         found = await objects.config_map(namespace, name)
         return None if found is None else found.get("data") or {}
     found = await objects.secret(namespace, name)

@@ -1,4 +1,4 @@
-"""The host name of a pod and the ``/etc/hosts`` that its containers see."""
+"""Host name and ``/etc/hosts`` of a pod."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def host_names(pod: Pod, cluster_domain: str) -> tuple[str, str]:
 
 
 def kernel_hostname(pod: Pod, hostname: str, domain: str) -> str:
-    """Return the name that processes of *pod* see as the machine's.
+    """Return the kernel host name of *pod*'s processes.
 
-    :raises NodeAgentError: the full name was asked for and is longer than the kernel takes.
+    :raises NodeAgentError: the FQDN is requested and exceeds the kernel's limit.
     """
     if not pod.spec.set_hostname_as_fqdn or not domain:
         return hostname
@@ -49,9 +49,9 @@ def kernel_hostname(pod: Pod, hostname: str, domain: str) -> str:
 
 
 def hosts_file(pod: Pod, ips: Sequence[str], hostname: str, domain: str, node_file: str = "") -> str:
-    """Return the content of the file.
+    """Return the content of the hosts file.
 
-    :param node_file: the node's own file, for pods in the host's network.
+    :param node_file: the node's hosts file, for pods in the host network.
     """
     aliases = _alias_lines(pod.spec.host_aliases or ())
     if pod.spec.host_network:

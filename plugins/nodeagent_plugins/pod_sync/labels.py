@@ -1,4 +1,4 @@
-"""What is written on sandboxes and containers, so that any later run of the agent can read it back."""
+"""Labels and annotations of sandboxes and containers, which are read again after a restart of the agent."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def container_hash(container: Container) -> str:
-    """Return 8 hex digits that are equal as long as the container's spec is."""
+    """Return a hash of 8 hex digits that changes with the container's spec."""
     return hashlib.blake2b(_encoder.encode(container), digest_size=4).hexdigest()
 
 
 def pod_labels(pod: Pod) -> dict[str, str]:
-    """Return the three labels by which sandboxes and containers of *pod* are found."""
+    """Return the three labels that identify sandboxes and containers of *pod*."""
     return {LABEL_POD_NAME: pod.name, LABEL_POD_NAMESPACE: pod.namespace, LABEL_POD_UID: pod.uid}
 
 
@@ -50,7 +50,7 @@ def container_labels(pod: Pod, container: Container) -> dict[str, str]:
 def container_annotations(
     pod: Pod, container: Container, attempt: int, *, sandbox_id: str, backoff_seconds: int
 ) -> dict[str, str]:
-    """Return what tells a later run how to restart, stop and report this container."""
+    """Return the annotations from which the container can be restarted, stopped and reported after a restart."""
     annotations = {
         ANNOTATION_HASH: container_hash(container),
         ANNOTATION_RESTART_COUNT: str(attempt),
@@ -71,10 +71,10 @@ def container_annotations(
     return annotations
 
 
-def noted_hash(status: RuntimeContainerStatus) -> str | None:
-    """Return the hash of the spec that *status* was made from.
+def recorded_hash(status: RuntimeContainerStatus) -> str | None:
+    """Return the hash of the spec from which *status* was created.
 
-    ``None`` when another program made it: its hashes mean nothing here, and what it started shall run on.
+    ``None`` for containers of another agent, whose hashes are different: its containers keep running.
     """
     notes = status.annotations
     return notes.get(ANNOTATION_HASH) if ANNOTATION_SANDBOX in notes else None
@@ -82,7 +82,7 @@ def noted_hash(status: RuntimeContainerStatus) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class StopRecord:
-    """How a container of a pod that nobody knows any more wants to be stopped."""
+    """Stop settings of a container whose pod is unknown."""
 
     grace_seconds: int | None = None
     pre_stop: LifecycleHandler | None = None
@@ -90,7 +90,7 @@ class StopRecord:
 
 
 def stop_record(status: RuntimeContainerStatus) -> StopRecord:
-    """Read what :func:`container_annotations` wrote; what cannot be read counts as not given."""
+    """Read the annotations of :func:`container_annotations`; invalid ones count as unset."""
     notes = status.annotations
     grace = number(notes, ANNOTATION_DELETION_GRACE)
     if grace is None:
@@ -103,11 +103,11 @@ def stop_record(status: RuntimeContainerStatus) -> StopRecord:
         if ANNOTATION_PORTS in notes:
             ports = msgspec.json.decode(notes[ANNOTATION_PORTS], type=tuple[ContainerPort, ...])
     except msgspec.DecodeError:
-        pass  # written by another program; the container is stopped without its hook
+        pass  # Written by another agent: the container is stopped without the hook.
     return StopRecord(grace, pre_stop, ports)
 
 
 def number(annotations: Mapping[str, str], key: str) -> int | None:
-    """Return a whole number that an annotation carries, or ``None``."""
+    """Return the integer in an annotation, or ``None``."""
     text = annotations.get(key, "")
     return int(text) if text.isascii() and text.isdigit() else None

@@ -1,4 +1,4 @@
-"""postStart and preStop: a command in the container, an HTTP request to it, or a pause."""
+"""Lifecycle hooks postStart and preStop: exec, HTTP or sleep."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _USER_AGENT = "kube-lifecycle/1.29"
 
 
 class HookFailure(NodeAgentError):
-    """A hook did not succeed; the text is for logs, not for events."""
+    """A hook failed; the text is for logs and not for events."""
 
     reason = "HookError"
 
 
 class LifecycleHooks:
-    """Runs hooks.
+    """Executes lifecycle hooks.
 
-    :param sleep_enabled: whether the ``sleep`` action is allowed (feature gate ``PodLifecycleSleepAction``).
+    :param sleep_enabled: allow the ``sleep`` action (feature gate ``PodLifecycleSleepAction``).
     """
 
     def __init__(self, runtime: Callable[[], ContainerRuntime], clock: Clock, *, sleep_enabled: bool) -> None:
@@ -44,11 +44,11 @@ class LifecycleHooks:
         pod_ip: str = "",
         on_fallback: Callable[[], None] = lambda: None,
     ) -> None:
-        """Run one hook to its end; the caller bounds the time.
+        """Execute one hook; the caller sets a timeout.
 
-        :param where: names container and pod in errors: ``Container "web" in Pod "a_b(uid)"``.
-        :param on_fallback: told when an HTTPS request had to be repeated as plain HTTP.
-        :raises HookFailure: it failed.
+        :param where: container and pod for error texts: ``Container "web" in Pod "a_b(uid)"``.
+        :param on_fallback: called if an HTTPS request was repeated over plain HTTP.
+        :raises HookFailure: the hook failed.
         """
         if handler.exec is not None:
             await self._exec(handler.exec.command or [], container_id, where)
@@ -60,15 +60,15 @@ class LifecycleHooks:
             raise HookFailure(f"Invalid lifecycle hook for {where}: no supported action")
 
     async def _exec(self, command: Sequence[str], container_id: str, where: str) -> None:
-        what = f"Exec lifecycle hook ([{' '.join(command)}]) for {where} failed"
+        prefix = f"Exec lifecycle hook ([{' '.join(command)}]) for {where} failed"
         try:
             result = await self._runtime().exec_sync(container_id, command, 0)
         except (RuntimeFailure, TimeoutError) as error:
-            raise HookFailure(f"{what} - error: {error}") from error
+            raise HookFailure(f"{prefix} - error: {error}") from error
         if result.exit_code != 0:
             output = (result.stdout + result.stderr)[:_MAX_MESSAGE].decode("utf-8", "replace")
             raise HookFailure(
-                f"{what} - error: command '{' '.join(command)}' exited with {result.exit_code}, message: {output!r}"
+                f"{prefix} - error: command '{' '.join(command)}' exited with {result.exit_code}, message: {output!r}"
             )
 
     async def _http(
@@ -79,7 +79,7 @@ class LifecycleHooks:
         pod_ip: str,
         on_fallback: Callable[[], None],
     ) -> None:
-        import aiohttp  # only pods with such hooks need it
+        import aiohttp  # Imported only for pods with HTTP hooks.
 
         url = _url(action, ports, pod_ip, where)
         headers = {"User-Agent": _USER_AGENT, "Accept": "*/*"}
@@ -89,7 +89,7 @@ class LifecycleHooks:
             try:
                 await _get(url, headers)
             except aiohttp.ClientConnectorSSLError as error:
-                if not url.startswith("https:") or not _is_plain_answer(error):
+                if not url.startswith("https:") or not _is_plain_response(error):
                     raise
                 plain = {name: value for name, value in headers.items() if name.lower() != "authorization"}
                 await _get("http" + url.removeprefix("https"), plain)
@@ -101,9 +101,9 @@ class LifecycleHooks:
 
 
 async def _get(url: str, headers: dict[str, str]) -> None:
-    """Request *url*, following redirects on its own host; the answer is not judged.
+    """Request *url* and follow redirects on the same host; the status of the response is ignored.
 
-    It may come late, as from a server that drains its clients first: whoever stops the container bounds the time.
+    There is no timeout, because a server may drain its clients before it responds; the stop of the container limits it.
     """
     import aiohttp
 
@@ -131,7 +131,7 @@ async def _get(url: str, headers: dict[str, str]) -> None:
 def _url(action: HttpGetAction, ports: Sequence[ContainerPort], pod_ip: str, where: str) -> str:
     host = action.host or pod_ip
     if not host:
-        raise HookFailure(f"HTTP lifecycle hook ({action.path}) for {where} failed - error: the pod has no IP")
+        raise HookFailure(f"HTTP lifecycle hook ({action.path}) for {where} failed - error: pod has no IP address")
     port = port_number(action.port, ports)
     if port is None:
         raise HookFailure(f"HTTP lifecycle hook ({action.path}) for {where} failed - error: no port {action.port!r}")
@@ -140,11 +140,11 @@ def _url(action: HttpGetAction, ports: Sequence[ContainerPort], pod_ip: str, whe
     return urlunsplit((action.scheme.lower() or "http", f"{host}:{port}", f"/{path.removeprefix('/')}", query, ""))
 
 
-def _is_plain_answer(error: BaseException) -> bool:
-    """Tell whether TLS failed because the other side speaks plain HTTP."""
+def _is_plain_response(error: BaseException) -> bool:
+    """Return whether TLS failed because the server uses plain HTTP."""
     cause: BaseException | None = error
     while cause is not None:
-        reason = getattr(cause, "reason", None)  # aiohttp's own kind of SSLError has none
+        reason = getattr(cause, "reason", None)  # aiohttp's SSLError has no reason.
         if isinstance(cause, ssl.SSLError) and reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
             return True
         cause = getattr(cause, "os_error", None) or cause.__cause__

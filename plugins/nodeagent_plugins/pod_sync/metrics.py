@@ -1,4 +1,4 @@
-"""What is counted of sandboxes and containers that are started."""
+"""Metrics of sandbox and container starts."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ CONTAINER_TYPES = {
 }
 
 STARTED_PODS = Counter("started_pods_total", "Cumulative number of pods started")
-FAILED_PODS = Counter("started_pods_errors_total", "Starts of pods that failed.")
+FAILED_PODS = Counter("started_pods_errors_total", "Cumulative number of errors when starting pods")
 STARTED_CONTAINERS = Counter("started_containers_total", "Cumulative number of containers started", ("container_type",))
 FAILED_CONTAINERS = Counter(
     "started_containers_errors_total",
-    "Starts of containers that failed.",
+    "Cumulative number of errors when starting containers",
     ("container_type", "code"),
 )
 SANDBOX_DURATIONS = Histogram(
     "run_podsandbox_duration_seconds",
-    "How long sandboxes took to be made, by handler of the runtime.",
+    "Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.",
     ("runtime_handler",),
 )
 FAILED_SANDBOXES = Counter(
     "run_podsandbox_errors_total",
-    "Sandboxes that could not be made, by handler of the runtime.",
+    "Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.",
     ("runtime_handler",),
 )
 HTTP_FALLBACKS = Counter(
     "lifecycle_handler_http_fallbacks_total",
-    "Hooks asked for over HTTPS that a plain HTTP server answered.",
+    "The number of times lifecycle handlers successfully fell back to http from https.",
 )
 CLEANED_ORPHANS = Gauge(
     "orphan_pod_cleaned_volumes",
-    "Pods without an owner whose volumes the last sweep removed.",
+    "The total number of orphaned Pods whose volumes were cleaned in the last periodic sweep.",
 )
 ORPHANS_LEFT = Gauge(
     "orphan_pod_cleaned_volumes_errors",
-    "Pods without an owner whose volumes the last sweep left.",
+    "The number of orphaned Pods whose volumes failed to be cleaned in the last periodic sweep.",
 )

@@ -1,6 +1,6 @@
-"""What is mounted into a container: volumes, the hosts file, the file for its last words.
+"""Mounts of a container: volumes, hosts file and termination message file.
 
-:func:`prepare_files` does all of a container's work on disk at once; it blocks and belongs into a thread.
+:func:`prepare_files` does all disk I/O of a container; blocking, called in a thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PROPAGATION = {
 
 @dataclass(frozen=True, slots=True)
 class VolumePart:
-    """One entry of a container's ``volumeMounts`` with its volume, before anything is done on disk."""
+    """One entry of a container's ``volumeMounts`` with its volume, before any I/O."""
 
     mount: VolumeMount
     volume: MountedVolume
@@ -40,7 +40,7 @@ class VolumePart:
 
 @dataclass(frozen=True, slots=True)
 class HostsContent:
-    """What ``/etc/hosts`` is made from."""
+    """Values for ``/etc/hosts``."""
 
     ips: Sequence[str]
     hostname: str
@@ -49,7 +49,7 @@ class HostsContent:
 
 @dataclass(frozen=True, slots=True)
 class PreparedFiles:
-    """What is on disk for a container about to be made."""
+    """Files on disk of a container that is about to be created."""
 
     attempt: int
     mounts: tuple[Mount, ...]
@@ -60,7 +60,7 @@ def volume_parts(
 ) -> list[VolumePart]:
     """Match the container's mounts with the pod's volumes.
 
-    :raises ContainerError: a volume is not there, or a sub-path is not allowed.
+    :raises ContainerError: a volume is missing, or a sub-path is invalid.
     """
     parts = []
     for mount in container.volume_mounts or ():
@@ -92,11 +92,11 @@ def prepare_files(
     first: bool,
     bind: BindMount | None = None,
 ) -> PreparedFiles:
-    """Make log directory, hosts file, message file and sub-paths, and return the mounts.
+    """Create log directory, hosts file, message file and sub-paths, and return the mounts.
 
-    :param first: no run of this container is known, so that logs of forgotten ones decide on the attempt.
-    :param hosts: ``None`` leaves the image's own hosts file.
-    :raises ContainerError: something cannot be made.
+    :param first: no run of this container is known, so the attempt is derived from existing logs.
+    :param hosts: ``None`` keeps the hosts file of the image.
+    :raises ContainerError: a file cannot be created.
     """
     try:
         paths.root.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ def _volume_mount(container: Container, index: int, part: VolumePart, paths: Pod
 
 
 def _write(path: Path, content: str, mode: int) -> None:
-    """Write in place, because running containers have the file itself mounted; the mode is exact."""
+    """Write in place, because running containers have the file mounted; sets the exact mode."""
     if content and _holds(path, content):
         return
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)

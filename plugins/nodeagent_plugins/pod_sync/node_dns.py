@@ -1,4 +1,4 @@
-"""DNS settings of pods on this node, from its configuration and its resolver file."""
+"""DNS configuration of pods on this node, from the agent's configuration and the resolver file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Stamp = tuple[str, int, int, int]
 
 
 class NodeDns:
-    """Computes DNS settings; the resolver file is read again when it changed.
+    """Computes DNS configurations; the resolver file is read again if it changed.
 
     spec: config.resolvConf, config.clusterDNS, config.clusterDomain
     """
@@ -30,9 +30,9 @@ class NodeDns:
         self._host = DnsConfig()
 
     async def of(self, pod: Pod) -> DnsConfig:
-        """Return what *pod* gets; limits and missing servers are told as events.
+        """Return the DNS configuration of *pod*; exceeded limits and missing servers are recorded as events.
 
-        :raises NodeAgentError: the resolver file cannot be read.
+        :raises NodeAgentError: the resolver file is not readable.
         """
         config, record = self._context.config, self._context.recorder.record
         cluster = ClusterDns(
@@ -44,7 +44,7 @@ class NodeDns:
         result = make_dns(pod, cluster, await self._resolver(cluster))
         if result.missing_cluster_dns:
             note = (
-                f"pod {pod.name}_{pod.namespace}({pod.uid}) asks for policy {pod.spec.dns_policy}, "
+                f"pod {pod.name}_{pod.namespace}({pod.uid}) requests policy {pod.spec.dns_policy}, "
                 "but clusterDNS is not configured on this node; it gets the policy Default"
             )
             record(pod.reference(), EventType.WARNING, "MissingClusterDNS", note)
@@ -70,7 +70,7 @@ class NodeDns:
 
 
 def _read_if_changed(path: str, known: _Stamp | None) -> tuple[_Stamp, DnsConfig | None]:
-    """Return the file's stamp, and its content unless *known* says that it is the same still."""
+    """Return the file's stamp, and its content unless the stamp equals *known*."""
     try:
         found = Path(path).stat()
     except OSError as error:

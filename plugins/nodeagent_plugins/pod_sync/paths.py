@@ -1,4 +1,4 @@
-"""Where the files of pods lie."""
+"""Paths of a pod's files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PodPaths:
     """All paths of one pod.
 
     :ivar root: ``<root>/pods/<uid>``.
-    :ivar log_root: holds ``pods/`` and the older ``containers/``.
+    :ivar log_root: contains ``pods/`` and the older ``containers/``.
     """
 
     root: Path
@@ -27,7 +27,7 @@ class PodPaths:
 
     @property
     def logs(self) -> Path:
-        """The directory that sandboxes are told."""
+        """Log directory in the sandbox configuration."""
         return self.log_root / "pods" / f"{self.namespace}_{self.name}_{self.uid}"
 
     @property
@@ -46,7 +46,7 @@ class PodPaths:
         return self.logs / log_path(container, attempt)
 
     def legacy_link(self, container: str, container_id: str) -> Path:
-        """The link by which log collectors find the log of one container."""
+        """Link by which log collectors find the log of one container."""
         stem = f"{self.name}_{self.namespace}_{container}-{container_id}"
         return self.log_root / "containers" / f"{stem[: _MAX_FILE_NAME - len('.log')]}.log"
 
@@ -57,7 +57,7 @@ def log_path(container: str, attempt: int) -> str:
 
 
 def next_attempt(directory: Path) -> int:
-    """Return the number after the highest log file in *directory*; 0 when there is none."""
+    """Return the number after the highest log file in *directory*; 0 if there is none."""
     try:
         names = [entry.name for entry in directory.iterdir()]
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the runtime is told about a pod's sandbox. Pure."""
+"""Sandbox configuration for the runtime. No I/O."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def make_sandbox_config(
 ) -> SandboxConfig:
     """Return the configuration of the sandbox.
 
-    :param hostname: left out for pods in the host's network.
-    :param cpu_period: microseconds that the quota of the runtime's own overhead refers to.
-    :raises NodeAgentError: the pod asks for what no sandbox here has.
+    :param hostname: unused for pods in the host network.
+    :param cpu_period: period in microseconds for the CPU quota of the pod overhead.
+    :raises NodeAgentError: the pod requires an unsupported feature.
     """
     spec = pod.spec
-    if spec.host_users is False:  # it relies on that to be shut in
-        raise NodeAgentError("hostUsers is false, and this node gives pods no user namespace of their own")
+    if spec.host_users is False:  # The pod relies on it for isolation.
+        raise NodeAgentError("hostUsers: false is not supported: this node has no user namespaces for pods")
     context = spec.security_context
     sysctls = (
         {normalize_sysctl(sysctl.name): sysctl.value for sysctl in context.sysctls or ()} if context is not None else {}
@@ -60,11 +60,11 @@ def make_sandbox_config(
 
 
 def _overhead(pod: Pod, cpu_period: int) -> LinuxResources:
-    """Return what the sandbox itself may use beyond its containers."""
-    wanted = pod.spec.overhead or {}
+    """Return the resource limits of the pod overhead."""
+    overhead = pod.spec.overhead or {}
     try:
-        milli = Quantity.parse(str(wanted.get("cpu", 0))).milli_value()
-        memory = Quantity.parse(str(wanted.get("memory", 0))).value()
+        milli = Quantity.parse(str(overhead.get("cpu", 0))).milli_value()
+        memory = Quantity.parse(str(overhead.get("memory", 0))).value()
     except ValueError as error:
         raise NodeAgentError(f"overhead of {pod.full_name} {error}") from error
     return LinuxResources(
@@ -76,7 +76,7 @@ def _overhead(pod: Pod, cpu_period: int) -> LinuxResources:
 
 
 def port_mappings(pod: Pod) -> tuple[PortMapping, ...]:
-    """Return the ports that the node forwards to the pod; an address and port that repeats counts once."""
+    """Return the ports to forward to the pod; repeated combinations of address and port are included once."""
     containers: list[Container] = [c for c in pod.spec.init_containers or () if c.restartable_init]
     seen: dict[tuple[str, str, int], PortMapping] = {}
     for container in [*containers, *pod.spec.containers]:

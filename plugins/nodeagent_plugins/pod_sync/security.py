@@ -1,4 +1,4 @@
-"""Security contexts of pod and container, as the runtime is told. Pure."""
+"""Security contexts of pod and container in the runtime's configuration. No I/O."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NO_CONTEXT = SecurityContext()
 
 
 def pod_namespaces(pod: Pod) -> Namespaces:
-    """Return whose namespaces the pod's sandbox and containers use."""
+    """Return the namespace modes of the pod's sandbox and containers."""
     spec = pod.spec
     if spec.host_pid:
         pid = NamespaceMode.NODE
@@ -60,7 +60,7 @@ def pod_namespaces(pod: Pod) -> Namespaces:
 
 
 def sandbox_security(pod: Pod) -> SandboxSecurity:
-    """Return the security settings of the sandbox; it is privileged if any container is."""
+    """Return the security settings of the sandbox, which is privileged if any container is."""
     own = pod.spec.security_context or _NO_POD_CONTEXT
     return SandboxSecurity(
         namespaces=pod_namespaces(pod),
@@ -83,12 +83,12 @@ def container_security(
     unmask_proc: bool = False,
     target_id: str = "",
 ) -> ContainerSecurity:
-    """Return the security settings of *container*; its own win over the pod's.
+    """Return the security settings of *container*, which take precedence over those of the pod.
 
-    :param seccomp_default: containers without a profile get the runtime's (spec: config.seccompDefault).
-    :param seccomp_root: where localhost profiles lie.
-    :param unmask_proc: whether ``procMount: Unmasked`` is allowed.
-    :param target_id: container whose processes an ephemeral container shall see.
+    :param seccomp_default: use the runtime's profile for containers without one (spec: config.seccompDefault).
+    :param seccomp_root: directory of localhost profiles.
+    :param unmask_proc: allow ``procMount: Unmasked``.
+    :param target_id: container whose process namespace an ephemeral container joins.
     :raises ContainerError: the settings contradict each other or the image.
     """
     shared = pod.spec.security_context or _NO_POD_CONTEXT
@@ -124,7 +124,7 @@ def container_security(
 
 
 def supplemental_groups(context: PodSecurityContext) -> tuple[int, ...]:
-    """Return the extra groups of a pod's processes, that of its files first."""
+    """Return the supplemental groups of a pod's processes, fsGroup first."""
     own = tuple(context.supplemental_groups or ())
     return own if context.fs_group is None else (context.fs_group, *own)
 
@@ -160,7 +160,7 @@ def _seccomp(profile: SeccompProfile | None, default: bool, root: Path) -> Secur
                 )
             if Path(name).is_absolute() or ".." in Path(name).parts:
                 raise ContainerError(
-                    f'localhostProfile "{name}" must lie below the profile directory', reason=_CONFIG_ERROR
+                    f'localhostProfile "{name}" must be a path below the profile directory', reason=_CONFIG_ERROR
                 )
             return SecurityProfile(ProfileType.LOCALHOST, str(root / name))
         case _:
@@ -168,15 +168,15 @@ def _seccomp(profile: SeccompProfile | None, default: bool, root: Path) -> Secur
 
 
 def _apparmor(pod: Pod, container: Container) -> SecurityProfile | None:
-    """Return the profile that the pod's annotation names, ``None`` without one."""
+    """Return the profile in the pod's annotation, ``None`` without one."""
     prefix = identity.current().label("", "container.apparmor.security.beta")
-    wanted = (pod.metadata.annotations or {}).get(f"{prefix}{container.name}", "")
-    if wanted == "runtime/default":
+    profile = (pod.metadata.annotations or {}).get(f"{prefix}{container.name}", "")
+    if profile == "runtime/default":
         return SecurityProfile(ProfileType.RUNTIME_DEFAULT)
-    if wanted == "unconfined":
+    if profile == "unconfined":
         return SecurityProfile(ProfileType.UNCONFINED)
-    if wanted.startswith("localhost/"):
-        return SecurityProfile(ProfileType.LOCALHOST, wanted.removeprefix("localhost/"))
+    if profile.startswith("localhost/"):
+        return SecurityProfile(ProfileType.LOCALHOST, profile.removeprefix("localhost/"))
     return None
 
 

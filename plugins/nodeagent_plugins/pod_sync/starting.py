@@ -1,4 +1,4 @@
-"""Bringing one container up: image, environment, files, configuration, create, start, postStart."""
+"""Start of a container: image, environment, files, configuration, create, start, postStart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nodeagent_plugins.pod_sync.disk import link_log
 from nodeagent_plugins.pod_sync.environment import (
     Environment,
     PodEnvironmentInputs,
-    machine_resources,
+    host_resources,
     make_environment,
 )
 from nodeagent_plugins.pod_sync.hosts import host_names
@@ -39,7 +39,7 @@ from nodeagent_plugins.pod_sync.metrics import (
 from nodeagent_plugins.pod_sync.mounts import HostsContent, prepare_files, volume_parts
 from nodeagent_plugins.pod_sync.security import container_security
 from nodeagent_plugins.pod_sync.step import Step
-from nodeagent_plugins.pod_sync.stopping import ContainerStopper, Moments, plan_stop
+from nodeagent_plugins.pod_sync.stopping import ContainerStopper, HookCaller, plan_stop
 from nodeagent_plugins.pod_sync.subpaths import BindMount
 
 CONFIG_ERROR = "CreateContainerConfigError"
@@ -48,26 +48,26 @@ _log = logging.getLogger(__name__)
 
 
 class ContainerStarter:
-    """Starts containers of pods whose sandbox stands.
+    """Starts containers of pods with a ready sandbox.
 
-    :param bind: how a sub-path is mounted; ``None`` is the kernel's way.
+    :param bind: bind-mounts sub-paths; ``None`` selects the system call.
     """
 
     def __init__(
         self,
         context: StatsContext,
-        moments: Moments,
+        hook_caller: HookCaller,
         hooks: LifecycleHooks,
         stopper: ContainerStopper,
         bind: BindMount | None = None,
     ) -> None:
-        self._context, self._moments, self._hooks, self._stopper = context, moments, hooks, stopper
+        self._context, self._hook_caller, self._hooks, self._stopper = context, hook_caller, hooks, stopper
         self._bind = bind
 
     async def start(self, step: Step, start: Start) -> bool:
-        """Start one container; what keeps it waiting is noted in *step*. Return whether it was started.
+        """Start one container; record in *step* why it is waiting. Return whether it was started.
 
-        :raises RuntimeUnavailable: the runtime cannot be reached.
+        :raises RuntimeUnavailable: the runtime is unreachable.
         """
         container, pod = start.container, step.pod
         reference = pod.reference(container_field_path(start.kind, container.name))
@@ -98,13 +98,13 @@ class ContainerStarter:
         return False
 
     def _held_back(self, step: Step, start: Start, reference: ObjectReference) -> bool:
-        """Note the back-off of a container that ended too recently."""
+        """Record the back-off of a container that exited too recently."""
         container, pod = start.container, step.pod
-        now, wanted, runs = self._now(), container_hash(container), _runs(step, container)
-        left = backoff.remaining(runs, wanted, now)
+        now, spec_hash, runs = self._now(), container_hash(container), _runs(step, container)
+        left = backoff.remaining(runs, spec_hash, now)
         if left <= 0:
             return False
-        pause = Duration.of(seconds=backoff.current_backoff(runs, wanted, now))
+        pause = Duration.of(seconds=backoff.current_backoff(runs, spec_hash, now))
         where = f"{pod.name}_{pod.namespace}({pod.uid})"
         message = f"back-off {pause} restarting failed container={container.name} pod={where}"
         step.waiting[container.name] = WaitingReason("CrashLoopBackOff", message)
@@ -114,17 +114,17 @@ class ContainerStarter:
         return True
 
     async def _create(self, step: Step, start: Start, reference: ObjectReference) -> tuple[str, int]:
-        """Create the container and return its id and attempt.
+        """Create the container and return its ID and attempt.
 
-        :raises ContainerError: it cannot be made.
+        :raises ContainerError: the container cannot be created.
         """
         context, pod, container = self._context, step.pod, start.container
         assert step.sandbox is not None
-        asked = context.clock.now()
+        requested = context.clock.now()
         try:
             image = await context.puller.ensure(pod, start.kind, container, step.sandbox)
         finally:
-            step.image_seconds += context.clock.now() - asked
+            step.image_seconds += context.clock.now() - requested
         try:
             config = await self._configure(step, start, image, reference)
         except (ContainerError, RuntimeFailure):
@@ -132,7 +132,7 @@ class ContainerStarter:
         except NodeAgentError as error:
             raise ContainerError(str(error), reason=CONFIG_ERROR) from error
         try:
-            config = await self._moments.call_chain(
+            config = await self._hook_caller.call_chain(
                 "nodeagent_mutate_container", "settings", config, pod=pod, container=container
             )
         except NodeAgentError as error:
@@ -150,7 +150,7 @@ class ContainerStarter:
     async def _configure(
         self, step: Step, start: Start, image: PulledImage, reference: ObjectReference
     ) -> ContainerConfig:
-        """Gather what the container needs and return its configuration."""
+        """Collect the inputs of the container and return its configuration."""
         context, pod, container = self._context, step.pod, start.container
         environment = await self._environment(step, container, reference)
         variables = environment.variables
@@ -191,7 +191,7 @@ class ContainerStarter:
     async def _run(self, step: Step, start: Start, container_id: str, attempt: int, reference: ObjectReference) -> None:
         """Start a created container and run its postStart hook.
 
-        :raises ContainerError: it does not start, or the hook fails.
+        :raises ContainerError: the start or the hook failed.
         """
         context, pod, container = self._context, step.pod, start.container
         step.touched.add(container_id)
@@ -200,17 +200,17 @@ class ContainerStarter:
         except RuntimeUnavailable:
             raise
         except RuntimeFailure as error:
-            # the name is the same for each try: events of one cause are counted, not repeated
+            # Uses the name, which is equal for all attempts, so that events are aggregated.
             text = str(error).replace(container_id, container.name)
             raise ContainerError(text, reason="RunContainerError") from error
         context.recorder.record(reference, EventType.NORMAL, "Started", f"Started container {container.name}")
         try:
             await asyncio.to_thread(link_log, step.paths, container.name, attempt, container_id)
         except OSError as error:
-            _log.warning(
-                "Log cannot be linked", extra={"pod": pod.full_name, "container": container.name, "err": error}
-            )
-        await self._moments.notify(
+            fields = {"path": str(step.paths.legacy_link(container.name, container_id)), "containerID": container_id}
+            log = str(step.paths.log(container.name, attempt))
+            _log.error("Failed to create legacy symbolic link", extra={**fields, "containerLogPath": log, "err": error})
+        await self._hook_caller.notify(
             "nodeagent_container_started", pod=pod, container=container, container_id=container_id
         )
         if container.lifecycle is not None and container.lifecycle.post_start is not None:
@@ -223,7 +223,7 @@ class ContainerStarter:
 
         def fell_back() -> None:
             HTTP_FALLBACKS.inc()
-            text = "PostStart hook was requested over HTTPS but the server answered in plain HTTP"
+            text = "PostStart hook was requested over HTTPS but the server responded in plain HTTP"
             self._context.recorder.record(reference, EventType.WARNING, "LifecycleHTTPFallback", text)
 
         try:
@@ -236,7 +236,16 @@ class ContainerStarter:
                 on_fallback=fell_back,
             )
         except HookFailure as error:
-            _log.error("PostStart hook failed", extra={"pod": pod.full_name, "container": container.name, "err": error})
+            _log.error(
+                "Failed to execute PostStartHook",
+                extra={
+                    "pod": pod.full_name,
+                    "podUID": pod.uid,
+                    "containerName": container.name,
+                    "containerID": container_id,
+                    "err": error,
+                },
+            )
             note = "PostStartHook failed"
             self._context.recorder.record(reference, EventType.WARNING, "FailedPostStartHook", note)
             stop = plan_stop(pod, _running(container_id, container), message="FailedPostStartHook")
@@ -254,7 +263,7 @@ class ContainerStarter:
         return environment
 
     async def _services(self, pod: Pod) -> Sequence[Mapping[str, Any]]:
-        """Return the services whose variables *pod* gets; one that did not come from the API may do without."""
+        """Return the services whose variables *pod* gets; only pods from the API require the service cache."""
         if self._context.api is None:
             return ()
         objects = self._context.objects
@@ -278,7 +287,7 @@ class ContainerStarter:
 
 
 def _runs(step: Step, container: Container) -> list[RuntimeContainerStatus]:
-    """Return the runs of *container* as observed before this step, the newest first."""
+    """Return the runs of *container* as observed before this step, latest first."""
     return [run for run in step.observed.containers if run.name == container.name and not run.start_interrupted]
 
 
@@ -291,25 +300,25 @@ def host_ips(context: StatsContext) -> Sequence[str]:
 
 def _allocatable(context: StatsContext) -> Mapping[str, Any]:
     found: Mapping[str, Any] = ((context.node() or {}).get("status") or {}).get("allocatable") or {}
-    return found or machine_resources()
+    return found or host_resources()
 
 
 def _target_id(step: Step, start: Start) -> str:
-    """Return the container whose processes an ephemeral container is to see.
+    """Return the container whose process namespace an ephemeral container joins.
 
-    :raises ContainerError: it does not run.
+    :raises ContainerError: the container is not running.
     """
     name = start.container.target_container_name
     if start.kind is not ContainerKind.EPHEMERAL or not name:
         return ""
     target = step.observed.newest(name)
     if target is None or target.state is not ContainerState.RUNNING:
-        raise ContainerError(f"target container {name!r} does not run", reason=CONFIG_ERROR)
+        raise ContainerError(f"target container {name!r} is not running", reason=CONFIG_ERROR)
     return target.id
 
 
 def _running(container_id: str, container: Container) -> RuntimeContainerStatus:
-    """Return just enough of a status to stop a container that was started a moment ago."""
+    """Return a minimal status for stopping a container that was just started."""
     return RuntimeContainerStatus(
         id=container_id,
         name=container.name,

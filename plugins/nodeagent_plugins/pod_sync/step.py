@@ -1,4 +1,4 @@
-"""What one call of the syncer works on, and what the agent remembers of a pod between calls."""
+"""State of one syncer call, and the cached state of a pod between calls."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from nodeagent_plugins.pod_sync.stopping import StopState
 
 @dataclass(slots=True)
 class PodSyncState:
-    """What need not be found out again; losing it costs a little work and nothing else."""
+    """Cached state; losing it only costs additional calls."""
 
     stops: StopState = field(default_factory=StopState)
     sandbox_configs: dict[str, SandboxConfig] = field(default_factory=dict)
     stopped_sandboxes: set[str] = field(default_factory=set)
-    refused_discards: dict[str, float] = field(default_factory=dict)
-    """When the runtime first refused to remove a container that never ran, by its id."""
+    failed_discards: dict[str, float] = field(default_factory=dict)
+    """Time of the first failed removal of a container that was never started, by container ID."""
 
 
 @dataclass(slots=True)
 class Step:
-    """One call: its input, what was found out on the way, and what becomes of it."""
+    """One call: input, intermediate state and outcome."""
 
     pod: Pod
     observed: RuntimePod
@@ -44,12 +44,12 @@ class Step:
     image_seconds: float = 0.0
 
     def fail(self, error: NodeAgentError) -> None:
-        """Note why the step has to be repeated; the first reason is kept."""
+        """Record why the step must be repeated; the first error is kept."""
         if self.error is None:
             self.error = error
 
     def retry_in(self, seconds: float) -> None:
-        """Note that something is due in *seconds*; the nearest is kept."""
+        """Record that the next sync is due in *seconds*; the minimum is kept."""
         self.retry_seconds = seconds if self.retry_seconds is None else min(self.retry_seconds, seconds)
 
     def outcome(self) -> SyncOutcome:

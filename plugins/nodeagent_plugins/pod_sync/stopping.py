@@ -1,4 +1,4 @@
-"""Stopping containers: preStop first, within the grace; sidecars after everything else, in reverse order."""
+"""Stop of containers: preStop first, within the grace period; sidecars after all others, in reverse order."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.logging import v_level
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.contracts.runtime import ContainerRuntime, ContainerState, RuntimeContainerStatus
 from nodeagent.errors import NodeAgentError
@@ -27,8 +28,8 @@ MINIMUM_GRACE_SECONDS = 2
 _log = logging.getLogger(__name__)
 
 
-class Moments(Protocol):
-    """What is needed of the plugin manager."""
+class HookCaller(Protocol):
+    """Calls of the plugin manager that are used here."""
 
     async def notify(self, hook: str, **arguments: Any) -> None: ...
 
@@ -37,7 +38,7 @@ class Moments(Protocol):
 
 @dataclass(slots=True)
 class StopState:
-    """What was already done for containers of one pod; a step that is called again does not do it twice."""
+    """Completed steps of stopping a pod's containers, which a repeated call skips."""
 
     announced: set[str] = field(default_factory=set)
     hooked: set[str] = field(default_factory=set)
@@ -45,7 +46,7 @@ class StopState:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One container to stop, with all that decides how."""
+    """A container to stop, with all parameters."""
 
     status: RuntimeContainerStatus
     kind: ContainerKind
@@ -64,10 +65,10 @@ def plan_stop(
     probe_seconds: int | None = None,
     message: str = "",
 ) -> Stop:
-    """Return how to stop *status*; what *pod* does not tell is read from the container's own annotations.
+    """Return how to stop *status*; parameters missing in *pod* are read from the container's annotations.
 
-    :param override_seconds: replaces every other grace.
-    :param probe_seconds: the grace of the probe that failed.
+    :param override_seconds: replaces all other grace periods.
+    :param probe_seconds: grace period of the failed probe.
     """
     kind, container = find_container(pod, status.name)
     record = stop_record(status)
@@ -88,28 +89,28 @@ def plan_stop(
 
 
 def find_container(pod: Pod, name: str) -> tuple[ContainerKind, Container | None]:
-    """Return the container of *pod* called *name* with its kind; unknown ones count as regular."""
+    """Return the container of *pod* with its kind; an unknown one counts as regular."""
     return next(((k, c) for k, c in pod.containers() if c.name == name), (ContainerKind.REGULAR, None))
 
 
 class ContainerStopper:
-    """Stops containers of pods, the bundled way."""
+    """Stops containers of pods."""
 
     def __init__(
         self,
         runtime: Callable[[], ContainerRuntime],
         recorder: Callable[[], EventRecorder],
         hooks: LifecycleHooks,
-        moments: Moments,
+        hook_caller: HookCaller,
         clock: Clock,
     ) -> None:
         self._runtime, self._recorder, self._hooks = runtime, recorder, hooks
-        self._moments, self._clock = moments, clock
+        self._hook_caller, self._clock = hook_caller, clock
 
     async def stop_all(
         self, pod: Pod, stops: Sequence[Stop], memory: StopState, pod_ip: str = ""
     ) -> list[NodeAgentError]:
-        """Stop all in parallel, sidecars last in reverse order; return the failures."""
+        """Stop all containers in parallel, sidecars last in reverse order; return the errors."""
         order = {c.name: n for n, c in enumerate(pod.spec.init_containers or ()) if c.restartable_init}
         sidecars = sorted((s for s in stops if s.status.name in order), key=lambda s: -order[s.status.name])
         others = [stop for stop in stops if stop.status.name not in order]
@@ -143,6 +144,8 @@ class ContainerStopper:
         if status.id not in memory.announced:
             memory.announced.add(status.id)
             self._recorder().record(reference, EventType.NORMAL, "Killing", stop.message)
+            fields = {"gracePeriod": stop.grace_seconds, "containerID": status.id}
+            _log.log(v_level(2), "Killing container with a grace period", extra=_fields(pod, status.name) | fields)
         deadline = self._clock.now() + stop.grace_seconds
         if stop.pre_stop is not None and stop.grace_seconds > 0 and status.id not in memory.hooked:
             if status.state is ContainerState.RUNNING:
@@ -155,7 +158,7 @@ class ContainerStopper:
             await self._runtime().stop_container(status.id, left)
         except NodeAgentError as error:
             return error
-        await self._moments.notify(
+        await self._hook_caller.notify(
             "nodeagent_container_stopped", pod=pod, container_name=status.name, container_id=status.id
         )
         return None
@@ -167,7 +170,7 @@ class ContainerStopper:
         assert stop.pre_stop is not None
 
         def fell_back() -> None:
-            text = "PreStop hook was requested over HTTPS but the server answered in plain HTTP"
+            text = "PreStop hook was requested over HTTPS but the server responded in plain HTTP"
             self._recorder().record(reference, EventType.WARNING, "LifecycleHTTPFallback", text)
 
         hook = self._hooks.run(
@@ -176,17 +179,15 @@ class ContainerStopper:
         try:
             ended = await self._within(hook, self._clock.now() + stop.grace_seconds)
         except HookFailure as error:
-            _log.error("PreStop hook failed", extra={"pod": pod.full_name, "container": name, "err": error})
+            _log.error("PreStop hook failed", extra=_fields(pod, name) | {"err": error})
             self._recorder().record(reference, EventType.WARNING, "FailedPreStopHook", "PreStopHook failed")
             return
         if not ended:
-            _log.warning(
-                "PreStop hook did not end within the grace period",
-                extra={"pod": pod.full_name, "container": name, "grace_seconds": stop.grace_seconds},
-            )
+            fields = {"containerID": stop.status.id, "gracePeriod": stop.grace_seconds}
+            _log.log(v_level(2), "PreStop hook not completed in grace period", extra=_fields(pod, name) | fields)
 
     async def _within(self, job: Any, deadline: float) -> bool:
-        """Await *job* until *deadline* of the clock; return whether it ended by itself."""
+        """Await *job* until *deadline* of the clock; return whether it completed."""
         task = asyncio.ensure_future(job)
         sleeper = asyncio.ensure_future(self._clock.sleep_until(deadline))
         try:
@@ -204,3 +205,7 @@ class ContainerStopper:
     async def _wait_turn(turn: Sequence[asyncio.Event]) -> None:
         for event in turn:
             await event.wait()
+
+
+def _fields(pod: Pod, container: str) -> dict[str, object]:
+    return {"pod": pod.full_name, "podUID": pod.uid, "containerName": container}

@@ -1,7 +1,7 @@
-"""Parts of volumes (``subPath``) that containers get without a way out of the volume.
+"""Sub-paths of volumes (``subPath``) that cannot leave the volume.
 
-A container that shares the volume may put a symlink anywhere in it at any time. So the part is opened step by step
-beneath the volume, and what was opened is bind-mounted on a path that no container can change; the runtime is given
+A container that shares the volume can create symbolic links in it at any time. Therefore the sub-path is opened one
+component at a time, and the open directory is bind-mounted on a path that containers cannot change; the runtime gets
 that path.
 """
 
@@ -23,13 +23,13 @@ _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 _MAX_LINKS = 40
 
 BindMount = Callable[[str, str], None]
-"""Mounts a source (it may be ``/proc/self/fd/N``) on a target; raises OSError."""
+"""Bind-mounts a source (can be ``/proc/self/fd/N``) on a target; raises OSError."""
 
 
 def check_subpath(path: str) -> None:
-    """Refuse a path that is absolute or leads upwards.
+    """Reject an absolute path and one with ``..``.
 
-    :raises ContainerError: it does.
+    :raises ContainerError: the path is invalid.
     """
     if path.startswith("/"):
         raise ContainerError(f"subPath {path!r} must not be an absolute path", reason=_CONFIG_ERROR)
@@ -38,12 +38,12 @@ def check_subpath(path: str) -> None:
 
 
 def open_beneath(root: Path, path: str, *, create: bool) -> int:
-    """Open *path* beneath *root* and return a descriptor of it that the caller closes.
+    """Open *path* under *root* and return a descriptor that the caller closes.
 
-    Symlinks count as long as they stay beneath *root*; absolute ones never do.
+    Relative symbolic links are followed if they remain under *root*; absolute ones are rejected.
 
-    :param create: make missing directories, with the mode of *root*.
-    :raises OSError: it is not there, or leads out of *root* (``EXDEV``).
+    :param create: create missing directories with the mode of *root*.
+    :raises OSError: the path is missing, or leaves *root* (``EXDEV``).
     """
     mode = stat.S_IMODE(root.stat().st_mode)
     parents = [os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]
@@ -54,7 +54,7 @@ def open_beneath(root: Path, path: str, *, create: bool) -> int:
             part = pending.pop()
             if part == "..":
                 if len(parents) == 1:
-                    raise OSError(errno.EXDEV, "leads out of the volume", path)
+                    raise OSError(errno.EXDEV, "path is outside of the volume", path)
                 os.close(parents.pop())
                 continue
             try:
@@ -71,7 +71,7 @@ def open_beneath(root: Path, path: str, *, create: bool) -> int:
                     os.close(opened)
                 links += 1
                 if target.startswith("/"):
-                    raise OSError(errno.EXDEV, "leads out of the volume", path)
+                    raise OSError(errno.EXDEV, "path is outside of the volume", path)
                 if links > _MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
                 pending.extend(step for step in reversed(target.split("/")) if step not in ("", "."))
@@ -84,9 +84,9 @@ def open_beneath(root: Path, path: str, *, create: bool) -> int:
 
 
 def bind_subpath(volume_path: str, path: str, target: Path, bind: BindMount | None = None, *, create: bool) -> str:
-    """Put the part *path* of a volume on *target* and return the path to give to the runtime; repeatable.
+    """Bind-mount a sub-path of a volume on *target* and return the path for the runtime; idempotent.
 
-    :raises ContainerError: the part cannot be had.
+    :raises ContainerError: the sub-path is unavailable.
     """
     try:
         opened = open_beneath(Path(volume_path), path, create=create)
@@ -103,9 +103,9 @@ def bind_subpath(volume_path: str, path: str, target: Path, bind: BindMount | No
 
 
 def release_subpaths(root: Path) -> None:
-    """Unmount and remove every part below *root*, ``<pod>/volume-subpaths``; repeatable.
+    """Unmount and remove all sub-paths below *root*, ``<pod>/volume-subpaths``; idempotent.
 
-    :raises VolumeError: one is still in use.
+    :raises VolumeError: a sub-path is still in use.
     """
     try:
         for volume in _entries(root):
@@ -124,7 +124,7 @@ def release_subpaths(root: Path) -> None:
 def bind_mount(source: str, target: str) -> None:
     """Bind-mount *source* on *target*.
 
-    :raises OSError: the kernel refused.
+    :raises OSError: the kernel returned an error.
     """
     if _libc().mount(source.encode(), target.encode(), None, _MS_BIND | _MS_REC, None) != 0:
         number = ctypes.get_errno()
@@ -132,19 +132,19 @@ def bind_mount(source: str, target: str) -> None:
 
 
 def unmount(target: Path) -> None:
-    """Undo every mount on *target*; nothing mounted is fine.
+    """Unmount all mounts on *target*; does nothing if there is none.
 
-    :raises OSError: the kernel refused.
+    :raises OSError: the kernel returned an error.
     """
     while _libc().umount2(str(target).encode(), _MNT_DETACH | _UMOUNT_NOFOLLOW) == 0:
         pass
     number = ctypes.get_errno()
-    if number not in (errno.EINVAL, errno.ENOENT, errno.EPERM):  # EPERM: without privilege nothing was mounted either
+    if number not in (errno.EINVAL, errno.ENOENT, errno.EPERM):  # EPERM: without privileges nothing was mounted either.
         raise OSError(number, os.strerror(number), str(target))
 
 
 def _mount_point(target: Path, *, is_directory: bool) -> None:
-    """Have an empty directory or file at *target*, whichever was there for the run before."""
+    """Create an empty directory or file at *target*, replacing the other type."""
     target.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     if target.exists() and target.is_dir() is not is_directory:
         target.rmdir() if target.is_dir() else target.unlink()
@@ -155,14 +155,14 @@ def _mount_point(target: Path, *, is_directory: bool) -> None:
 
 
 def _make_directory(name: str, mode: int, parent: int) -> None:
-    """Make a directory with exactly *mode*: containers of any user write where the volume lets them."""
+    """Create a directory with the exact *mode*, because containers of any user write where the volume allows it."""
     try:
         os.mkdir(name, mode, dir_fd=parent)
     except FileExistsError:
         return
     made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
-        os.fchmod(made, mode)  # the agent's umask has taken bits away
+        os.fchmod(made, mode)  # The umask has removed bits.
     finally:
         os.close(made)
 

@@ -1,4 +1,4 @@
-"""Brings pods to their wanted state: carries out what ``actions`` decides."""
+"""Pod syncer: executes the steps of ``actions``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace as replace_field
 
+from nodeagent.base.logging import v_level
 from nodeagent.contracts.api import RUNTIME_CLASSES
 from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.events import EventType
@@ -36,7 +37,7 @@ from nodeagent_plugins.pod_sync.paths import PodPaths
 from nodeagent_plugins.pod_sync.sandbox import make_sandbox_config
 from nodeagent_plugins.pod_sync.starting import ContainerStarter, host_ips
 from nodeagent_plugins.pod_sync.step import PodSyncState, Step
-from nodeagent_plugins.pod_sync.stopping import ContainerStopper, Moments, plan_stop
+from nodeagent_plugins.pod_sync.stopping import ContainerStopper, HookCaller, plan_stop
 from nodeagent_plugins.pod_sync.subpaths import BindMount
 
 SANDBOXES_AT_ONCE = 8
@@ -48,30 +49,30 @@ _Run = tuple[str, int]
 
 
 class BundledPodSyncer:
-    """The bundled :class:`~nodeagent.contracts.pods.PodSyncer`.
+    """Bundled implementation of :class:`~nodeagent.contracts.pods.PodSyncer`.
 
-    :param log_root: holds ``pods/`` and ``containers/``.
-    :param sandboxes_at_once: how many sandboxes are made at a time; more make a runtime slower, not faster.
-    :param bind: how a sub-path is mounted; ``None`` is the kernel's way.
+    :param log_root: contains ``pods/`` and ``containers/``.
+    :param sandboxes_at_once: limit of sandboxes created in parallel; a higher limit does not make the runtime faster.
+    :param bind: bind-mounts sub-paths; ``None`` selects the system call.
     """
 
     def __init__(
         self,
         context: StatsContext,
-        moments: Moments,
+        hook_caller: HookCaller,
         *,
         log_root: Path,
         sandboxes_at_once: int = SANDBOXES_AT_ONCE,
         bind: BindMount | None = None,
     ) -> None:
-        self._context, self._moments, self._log_root = context, moments, log_root
+        self._context, self._hook_caller, self._log_root = context, hook_caller, log_root
         hooks = LifecycleHooks(
             lambda: context.runtime, context.clock, sleep_enabled=context.gates.enabled("PodLifecycleSleepAction")
         )
         self._stopper = ContainerStopper(
-            lambda: context.runtime, lambda: context.recorder, hooks, moments, context.clock
+            lambda: context.runtime, lambda: context.recorder, hooks, hook_caller, context.clock
         )
-        self._starter = ContainerStarter(context, moments, hooks, self._stopper, bind)
+        self._starter = ContainerStarter(context, hook_caller, hooks, self._stopper, bind)
         self._cleaner = PodCleaner(context, log_root)
         self._dns = NodeDns(context)
         self._creating = asyncio.Semaphore(sandboxes_at_once)
@@ -80,13 +81,13 @@ class BundledPodSyncer:
     # --- PodSyncer ------------------------------------------------------------------------------------------
 
     async def sync_pod(self, pod: Pod, status: PodStatus, observed: RuntimePod) -> SyncOutcome:
-        """Take the next steps; see :class:`~nodeagent.contracts.pods.PodSyncer`."""
+        """Execute the next steps; see :class:`~nodeagent.contracts.pods.PodSyncer`."""
         step = self._step(pod, observed)
         self._context.objects.register_pod(pod)
         self._context.prober.add_pod(pod, observed)
         actions = compute_actions(pod, observed, self._context.prober.result)
         try:
-            await self._carry_out(step, actions)
+            await self._execute(step, actions)
         except NodeAgentError as error:
             step.fail(error)
         if not actions.stop_pod:
@@ -118,10 +119,10 @@ class BundledPodSyncer:
 
     # --- steps ----------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, step: Step, actions: PodActions) -> None:
-        """Stop what must not run, then bring up what shall.
+    async def _execute(self, step: Step, actions: PodActions) -> None:
+        """Stop containers and sandboxes that must not run, then start those that must.
 
-        :raises NodeAgentError: the step has to be repeated.
+        :raises NodeAgentError: the step must be repeated.
         """
         if actions.stop_pod:
             await self._stop_pod(step, None)
@@ -132,11 +133,11 @@ class BundledPodSyncer:
         if not actions.create_sandbox and not actions.starts:
             if not actions.stop_pod:
                 if step.observed.alive and not await self._context.cgroups.exists(step.pod):
-                    _log.warning("Pod runs outside its cgroup and is started anew", extra={"pod": step.pod.full_name})
+                    _log.warning("Pod is outside of its cgroup, restarting it", extra={"pod": step.pod.full_name})
                     await self._stop_pod(step, None)
                     return
-                await self._prepare_node(step, new=False)  # limits that an earlier run of the agent did not know
-            await self._prepare_volumes(step)  # fresh content for what runs
+                await self._prepare_node(step, new=False)  # The limits may have changed with a restart of the agent.
+            await self._prepare_volumes(step)  # Updates the content for running containers.
             return
         taken = await self._discard(step, actions.discards)
         await self._prepare_node(step, new=actions.create_sandbox)
@@ -153,27 +154,32 @@ class BundledPodSyncer:
                 break
 
     async def _discard(self, step: Step, discards: Sequence[RuntimeContainerStatus]) -> Collection[_Run]:
-        """Remove containers that never ran; return the name and attempt of each that the runtime will not give back.
+        """Remove containers that were never started; return name and attempt of those that cannot be removed.
 
-        :raises NodeAgentError: one cannot be removed yet; after some seconds the pod goes on without that.
+        :raises NodeAgentError: the removal failed and is retried for some seconds.
         """
         taken: set[_Run] = set()
-        refused, now = step.memory.refused_discards, self._context.clock.now()
+        rejected, now = step.memory.failed_discards, self._context.clock.now()
         for status in discards:
             try:
                 await self._cleaner.discard(step.paths, status)
             except RuntimeUnavailable:
                 raise
             except RuntimeFailure as error:
-                if now - refused.setdefault(status.id, now) < DISCARD_SECONDS:
+                if now - rejected.setdefault(status.id, now) < DISCARD_SECONDS:
                     raise
                 _log.warning(
-                    "Container whose start was cut off stays with the runtime",
-                    extra={"pod": step.pod.full_name, "container": status.name, "id": status.id, "err": error},
+                    "Failed to remove container of an interrupted start",
+                    extra={
+                        "pod": step.pod.full_name,
+                        "containerName": status.name,
+                        "containerID": status.id,
+                        "err": error,
+                    },
                 )
                 taken.add((status.name, status.attempt))
             else:
-                refused.pop(status.id, None)
+                rejected.pop(status.id, None)
         return taken
 
     async def _kill(self, step: Step, kills: Sequence[Kill]) -> None:
@@ -184,7 +190,7 @@ class BundledPodSyncer:
             step.fail(error)
 
     async def _stop_pod(self, step: Step, grace_seconds: int | None) -> None:
-        """Stop all containers, then all sandboxes; failures are noted in *step*."""
+        """Stop all containers, then all sandboxes; failures are recorded in *step*."""
         pod, observed, memory = step.pod, step.observed, step.memory
         alive = [c for c in observed.containers if c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
         stops = [plan_stop(pod, status, override_seconds=grace_seconds) for status in alive]
@@ -207,7 +213,7 @@ class BundledPodSyncer:
             self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedKillPod", note)
 
     async def _prepare_node(self, step: Step, *, new: bool) -> None:
-        """Make the pod's cgroup, and for a new sandbox its directories."""
+        """Create the pod's cgroup, and for a new sandbox its directories."""
         pod, record = step.pod, self._context.recorder.record
         try:
             if new:
@@ -234,8 +240,13 @@ class BundledPodSyncer:
     async def _create_sandbox(self, step: Step, actions: PodActions) -> None:
         pod, context = step.pod, self._context
         if actions.changed_sandbox:
+            _log.log(v_level(2), "Sandbox for pod has changed. Need to start a new one", extra={"pod": pod.full_name})
             note = "Pod sandbox changed, it will be killed and re-created."
             context.recorder.record(pod.reference(), EventType.NORMAL, "SandboxChanged", note)
+        else:
+            _log.log(
+                v_level(2), "No sandbox for pod can be found. Need to start a new one", extra={"pod": pod.full_name}
+            )
         STARTED_PODS.inc()
         STARTED_CONTAINERS.inc(SANDBOX)
         handler = ""
@@ -250,6 +261,7 @@ class BundledPodSyncer:
             FAILED_PODS.inc()
             FAILED_CONTAINERS.inc(SANDBOX, "CreatePodSandboxError")
             FAILED_SANDBOXES.inc(handler)
+            _log.error("Failed to create sandbox for pod", extra={"pod": pod.full_name, "err": error})
             note = f"Failed to create pod sandbox: {error}"
             context.recorder.record(pod.reference(), EventType.WARNING, "FailedCreatePodSandBox", note)
             raise
@@ -266,12 +278,12 @@ class BundledPodSyncer:
             raise
 
     async def _adopt_sandbox(self, step: Step) -> None:
-        """Use the sandbox that is there."""
+        """Use the existing sandbox."""
         newest = step.observed.sandboxes[0]
         step.sandbox_id = newest.id
         step.ips = host_ips(self._context) if step.pod.spec.host_network else newest.ips
         config = step.memory.sandbox_configs.get(newest.id)
-        if config is None:  # made by an earlier run of the agent
+        if config is None:  # Created before a restart of the agent.
             config = step.memory.sandbox_configs[newest.id] = await self._sandbox_config(step, newest.attempt)
         step.sandbox = config
 
@@ -287,19 +299,21 @@ class BundledPodSyncer:
             cgroup_parent=context.cgroups.parent_of(pod),
             resources=context.cgroups.pod_resources(_without_overhead(pod)),
         )
-        changed: SandboxConfig = await self._moments.call_chain("nodeagent_mutate_sandbox", "sandbox", config, pod=pod)
+        changed: SandboxConfig = await self._hook_caller.call_chain(
+            "nodeagent_mutate_sandbox", "sandbox", config, pod=pod
+        )
         return changed
 
     async def _runtime_handler(self, pod: Pod) -> str:
-        """Return the runtime's handler for the pod's runtime class; empty is the default.
+        """Return the runtime handler of the pod's runtime class; empty for the default.
 
-        :raises NodeAgentError: the class does not exist or cannot be read.
+        :raises NodeAgentError: the class does not exist or is not readable.
         """
         name = pod.spec.runtime_class_name
         if not name:
             return ""
         if self._context.api is None:
-            raise NodeAgentError(f'RuntimeClass "{name}" not found: there is no API server')
+            raise NodeAgentError(f'RuntimeClass "{name}" not found: no API server configured')
         try:
             found = await self._context.api.get(RUNTIME_CLASSES, name, into=dict, cached=True)
         except ApiNotFound as error:
@@ -318,15 +332,15 @@ class BundledPodSyncer:
         return PodPaths(self._context.pod_dir(pod.uid), self._log_root, pod.namespace, pod.name, pod.uid)
 
 
-def _past(start: Start, taken: Collection[_Run]) -> Start:
-    """Return *start* with the first attempt that nothing in the runtime occupies."""
-    while not start.resume_id and (start.container.name, start.attempt) in taken:
+def _past(start: Start, used: Collection[_Run]) -> Start:
+    """Return *start* with the first attempt that is not used in the runtime."""
+    while not start.resume_id and (start.container.name, start.attempt) in used:
         start = replace(start, attempt=start.attempt + 1)
     return start
 
 
 def _without_overhead(pod: Pod) -> Pod:
-    """Return what the containers alone ask for; a runtime adds the overhead itself."""
+    """Return the resources of the containers only; the runtime adds the overhead."""
     if not pod.spec.overhead:
         return pod
     return replace_field(pod, spec=replace_field(pod.spec, overhead=None))

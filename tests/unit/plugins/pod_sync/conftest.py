@@ -1,4 +1,4 @@
-"""A syncer among fakes, driven as a pod worker drives it."""
+"""Fixtures: a syncer with fakes of its dependencies, driven like a pod worker."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nodeagent.testing.context import make_context
 from nodeagent_plugins.pod_sync.syncer import BundledPodSyncer
 
 
-class Moments:
-    """Moments that nobody listens to, and a note of each announcement."""
+class HookCaller:
+    """Hooks without implementations; records each notification."""
 
     def __init__(self) -> None:
         self.announced: list[tuple[str, str]] = []
@@ -40,13 +40,13 @@ class Bench:
         self.runtime: FakeRuntime = context.runtime  # type: ignore[assignment]
         self.clock: FakeClock = context.clock  # type: ignore[assignment]
         self.log_root = tmp_path / "log"
-        self.moments = Moments()
+        self.hooks = HookCaller()
         self.binds: list[tuple[str, str]] = []
         self.restart_agent()
 
     def restart_agent(self) -> None:
-        """Forget everything that is kept in memory."""
-        self.syncer = BundledPodSyncer(self.context, self.moments, log_root=self.log_root, bind=self._bind)
+        """Drop the state in memory."""
+        self.syncer = BundledPodSyncer(self.context, self.hooks, log_root=self.log_root, bind=self._bind)
 
     def _bind(self, source: str, target: str) -> None:
         self.binds.append((source, target))
@@ -61,7 +61,7 @@ class Bench:
 
     @property
     def calls(self) -> list[str]:
-        """The names of the calls that the runtime got."""
+        """Return the names of the runtime calls."""
         return [call.method for call in self.runtime.calls]
 
     def reasons(self) -> list[str]:
@@ -71,14 +71,14 @@ class Bench:
         return [event.note for event in self.context.recorder.of(reason)]  # type: ignore[attr-defined]
 
     def made(self) -> list[ContainerConfig]:
-        """What containers were made from, in order."""
+        """Return the configurations of the created containers, in order."""
         return [call.arguments[1] for call in self.runtime.called("create_container")]
 
     def sandboxes(self) -> list[SandboxConfig]:
         return [call.arguments[0] for call in self.runtime.called("run_sandbox")]
 
     def id_of(self, pod: Pod, name: str) -> str:
-        """Return the id of the newest container called *name*."""
+        """Return the ID of the latest container with the name *name*."""
         found = self.runtime.pod(pod.uid).newest(name)
         assert found is not None, name
         return found.id

@@ -1,4 +1,4 @@
-"""The decision what a pod needs next."""
+"""Tests for the next steps of a pod."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def names(actions) -> list[str]:
     return [start.container.name for start in actions.starts]
 
 
-def test_a_new_pod_gets_a_sandbox_and_its_containers():
+def test_new_pod_gets_a_sandbox_and_its_containers():
     actions = decide(make_pod(containers=["a", "b"]), runtime_pod(sandboxes=()))
 
     assert actions.create_sandbox and not actions.stop_pod and not actions.changed_sandbox
     assert names(actions) == ["a", "b"]
 
 
-def test_a_running_pod_needs_nothing():
+def test_running_pod_needs_no_action():
     actions = decide(make_pod(), runtime_pod(seen("main")))
 
     assert not (actions.create_sandbox or actions.stop_pod or actions.kills or actions.starts)
@@ -90,21 +90,21 @@ def test_a_running_pod_needs_nothing():
     ],
     ids=["not ready", "two ready", "other network", "no address"],
 )
-def test_an_unusable_sandbox_is_replaced_after_everything_stopped(sandboxes):
+def test_unusable_sandbox_is_replaced_after_everything_is_stopped(sandboxes):
     actions = decide(make_pod(), runtime_pod(seen("main"), sandboxes=sandboxes))
 
     assert actions.stop_pod and actions.create_sandbox and actions.changed_sandbox
     assert actions.sandbox_attempt == sandboxes[0].attempt + 1
 
 
-def test_a_pod_in_the_hosts_network_needs_no_address():
+def test_pod_in_the_host_network_needs_no_address():
     own = (sandbox(ips=(), network_mode=NamespaceMode.NODE),)
 
     assert not decide(make_pod(host_network=True), runtime_pod(seen("main"), sandboxes=own)).create_sandbox
 
 
 @pytest.mark.parametrize(("policy", "code"), [("Never", 1), ("OnFailure", 0)])
-def test_a_finished_pod_gets_no_new_sandbox(policy, code):
+def test_finished_pod_gets_no_new_sandbox(policy, code):
     observed = runtime_pod(seen("main", EXITED, exit_code=code), sandboxes=(sandbox(ready=False),))
 
     actions = decide(make_pod(restart_policy=policy), observed)
@@ -131,7 +131,7 @@ def test_restart_policies(policy, code, again):
     assert names(actions) == (["b"] if again else [])
 
 
-def test_a_container_of_a_lost_sandbox_counts_for_attempt_and_policy():
+def test_container_of_a_lost_sandbox_counts_for_attempt_and_policy():
     pod = make_pod(containers=["a", "b"], restart_policy="OnFailure")
     old = [seen("a", EXITED, exit_code=1, attempt=3), seen("b", EXITED, exit_code=0)]
 
@@ -140,7 +140,7 @@ def test_a_container_of_a_lost_sandbox_counts_for_attempt_and_policy():
     assert [(start.container.name, start.attempt) for start in actions.starts] == [("a", 4)]
 
 
-def test_a_container_in_unknown_state_is_killed_and_started_again():
+def test_container_in_unknown_state_is_killed_and_restarted():
     actions = decide(make_pod(restart_policy="Never"), runtime_pod(seen("main", UNKNOWN)))
 
     assert [kill.status.name for kill in actions.kills] == ["main"]
@@ -149,7 +149,7 @@ def test_a_container_in_unknown_state_is_killed_and_started_again():
 
 @pytest.mark.parametrize("kind", [ProbeKind.LIVENESS, ProbeKind.STARTUP])
 @pytest.mark.parametrize(("policy", "again"), [("Always", True), ("Never", False)])
-def test_a_failed_probe_kills_with_its_own_grace(kind, policy, again):
+def test_failed_probe_kills_with_its_grace_period(kind, policy, again):
     probe = {"exec": {"command": ["x"]}, "terminationGracePeriodSeconds": 5}
     field = "liveness_probe" if kind is ProbeKind.LIVENESS else "startup_probe"
     pod = make_pod(containers=[make_container("main", **{field: probe}), "other"], restart_policy=policy)
@@ -161,7 +161,7 @@ def test_a_failed_probe_kills_with_its_own_grace(kind, policy, again):
     assert names(actions) == (["main"] if again else [])
 
 
-def test_a_container_that_another_program_made_runs_on():
+def test_container_of_another_agent_keeps_running():
     theirs = seen("main", annotations={ANNOTATION_HASH: "abc"})
 
     actions = decide(make_pod(), runtime_pod(theirs))
@@ -172,7 +172,7 @@ def test_a_container_that_another_program_made_runs_on():
 @pytest.mark.parametrize(
     "message", ["create task: context canceled: unknown", "start failed: : signal: killed: unknown"]
 )
-def test_a_start_that_the_agents_end_interrupted_is_made_again_with_the_same_attempt(message):
+def test_interrupted_start_is_repeated_with_the_same_attempt(message):
     broken = seen("main", EXITED, exit_code=128, started_at=0, message=message)
 
     actions = decide(make_pod(restart_policy="Never"), runtime_pod(broken))
@@ -181,7 +181,7 @@ def test_a_start_that_the_agents_end_interrupted_is_made_again_with_the_same_att
     assert [(start.container.name, start.attempt, start.after) for start in actions.starts] == [("main", 0, None)]
 
 
-def test_a_container_that_never_ran_in_a_lost_sandbox_does_not_count_as_a_run():
+def test_container_never_started_in_a_lost_sandbox_is_not_a_run():
     made = seen("main", CREATED)
     observed = runtime_pod(made)
     dead = dataclasses.replace(observed, sandboxes=[dataclasses.replace(observed.sandboxes[0], ready=False)])
@@ -198,13 +198,13 @@ SIDECAR = make_container("proxy", restart_policy="Always")
 PROBED = make_container("proxy", restart_policy="Always", startup_probe={"exec": {"command": ["x"]}})
 
 
-def test_an_init_container_comes_before_all_others():
+def test_init_container_starts_before_all_others():
     actions = decide(make_pod(init_containers=["i", "j"]), runtime_pod(sandboxes=()))
 
     assert names(actions) == ["i"]
 
 
-def test_a_failed_init_container_runs_again_or_ends_the_pod():
+def test_failed_init_container_is_restarted_or_fails_the_pod():
     failed = runtime_pod(seen("i", EXITED, exit_code=1))
 
     assert names(decide(make_pod(init_containers=["i"]), failed)) == ["i"]
@@ -212,13 +212,13 @@ def test_a_failed_init_container_runs_again_or_ends_the_pod():
     assert ended.stop_pod and not ended.starts
 
 
-def test_init_containers_do_not_run_again_once_the_pod_is_initialized():
+def test_init_containers_are_not_repeated_in_an_initialized_pod():
     actions = decide(make_pod(init_containers=["i"]), runtime_pod(seen("main", EXITED, exit_code=1)))
 
     assert names(actions) == ["main"]
 
 
-def test_a_new_sandbox_is_initialized_anew():
+def test_new_sandbox_is_initialized_again():
     old = [seen("i", EXITED), seen("main", EXITED, exit_code=1)]
 
     actions = decide(make_pod(init_containers=["i"]), runtime_pod(*old, sandboxes=(sandbox(2), sandbox(ready=False))))
@@ -226,7 +226,7 @@ def test_a_new_sandbox_is_initialized_anew():
     assert [(start.container.name, start.attempt, start.after) for start in actions.starts] == [("i", 1, None)]
 
 
-def test_sidecars_without_startup_probe_start_together_with_what_follows():
+def test_sidecars_without_startup_probe_start_with_the_next_container():
     pod = make_pod(init_containers=[SIDECAR, "i"])
 
     actions = decide(pod, runtime_pod(sandboxes=()))
@@ -234,7 +234,7 @@ def test_sidecars_without_startup_probe_start_together_with_what_follows():
     assert [(start.container.name, start.gate) for start in actions.starts] == [("proxy", True), ("i", True)]
 
 
-def test_what_follows_a_sidecar_waits_for_its_startup_probe():
+def test_startup_probe_of_a_sidecar_delays_the_next_container():
     pod = make_pod(init_containers=[PROBED])
 
     assert names(decide(pod, runtime_pod(sandboxes=()))) == ["proxy"]
@@ -244,7 +244,7 @@ def test_what_follows_a_sidecar_waits_for_its_startup_probe():
 
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
-def test_a_sidecar_runs_again_under_every_policy(policy):
+def test_sidecar_is_restarted_under_every_policy(policy):
     pod = make_pod(init_containers=[SIDECAR], restart_policy=policy)
 
     actions = decide(pod, runtime_pod(seen("main"), seen("proxy", EXITED, exit_code=0)))
@@ -263,7 +263,7 @@ def test_sidecars_of_a_finished_pod_are_stopped():
 # --- ephemeral containers -------------------------------------------------------------------------------------------
 
 
-def test_an_ephemeral_container_starts_once_and_never_again():
+def test_ephemeral_container_starts_only_once():
     pod = make_pod(ephemeral_containers=[{"name": "debug"}])
 
     assert names(decide(pod, runtime_pod(seen("main")))) == ["debug"]

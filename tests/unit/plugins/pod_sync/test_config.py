@@ -1,4 +1,4 @@
-"""What the configuration changes about pods."""
+"""Tests for configuration settings that affect pods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodeagent.testing import make_container, make_pod
 
 
 @pytest.mark.row("config.resolvConf")
-async def test_pods_with_the_nodes_dns_get_its_resolver_file(make_bench, tmp_path):
+async def test_default_dns_policy_uses_the_resolver_file(make_bench, tmp_path):
     other = tmp_path / "other.conf"
     other.write_text("nameserver 198.51.100.7\nsearch other.test\n")
 
@@ -23,7 +23,7 @@ async def test_pods_with_the_nodes_dns_get_its_resolver_file(make_bench, tmp_pat
     assert silent.sandboxes()[0].dns.servers == ("127.0.0.1",)
 
 
-async def test_a_changed_resolver_file_is_read_again(bench, resolver, clock):
+async def test_changed_resolver_file_is_read_again(bench, resolver, clock):
     await bench.sync(make_pod("a", dns_policy="Default"))
     resolver.write_text("nameserver 198.51.100.99\n")
     await clock.advance(2)
@@ -33,7 +33,7 @@ async def test_a_changed_resolver_file_is_read_again(bench, resolver, clock):
     assert bench.sandboxes()[1].dns.servers == ("198.51.100.99",)
 
 
-async def test_a_resolver_file_that_is_missing_is_named(make_bench):
+async def test_missing_resolver_file_is_reported(make_bench):
     bench = make_bench(resolv_conf="/nonexistent/resolv.conf")
 
     outcome = await bench.sync(make_pod())
@@ -43,7 +43,7 @@ async def test_a_resolver_file_that_is_missing_is_named(make_bench):
 
 
 @pytest.mark.row("config.clusterDNS")
-async def test_pods_are_given_the_clusters_servers(make_bench):
+async def test_pods_get_the_cluster_dns_servers(make_bench):
     bench = make_bench(cluster_dns=("10.96.0.10",))
 
     await bench.sync(make_pod())
@@ -52,7 +52,7 @@ async def test_pods_are_given_the_clusters_servers(make_bench):
     assert "MissingClusterDNS" not in bench.reasons()
 
 
-async def test_without_cluster_dns_pod_and_node_are_told(bench):
+async def test_missing_cluster_dns_is_recorded_for_pod_and_node(bench):
     await bench.sync(make_pod())
 
     events = bench.context.recorder.of("MissingClusterDNS")
@@ -60,7 +60,7 @@ async def test_without_cluster_dns_pod_and_node_are_told(bench):
 
 
 @pytest.mark.row("config.clusterDomain")
-async def test_the_clusters_domain_is_searched_and_part_of_full_names(make_bench):
+async def test_cluster_domain_is_searched_and_part_of_the_fqdn(make_bench):
     bench = make_bench(cluster_dns=("10.96.0.10",), cluster_domain="corp.test")
 
     await bench.sync(make_pod("web", namespace="ns", subdomain="sub"))
@@ -75,7 +75,7 @@ async def test_the_clusters_domain_is_searched_and_part_of_full_names(make_bench
 @pytest.mark.parametrize(
     ("default", "expected"), [(True, ProfileType.RUNTIME_DEFAULT), (False, ProfileType.UNCONFINED)]
 )
-async def test_containers_without_profile_get_the_runtimes_if_so_configured(make_bench, default, expected):
+async def test_seccomp_default_applies_to_containers_without_profile(make_bench, default, expected):
     bench = make_bench(seccomp_default=default)
     own = make_container("own", security_context={"seccompProfile": {"type": "Unconfined"}})
 

@@ -1,4 +1,4 @@
-"""Resolver settings of pods."""
+"""Tests for the DNS configuration of pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOST = DnsConfig(("192.0.2.1",), ("one.test",), ("ndots:2", "rotate"))
 CLUSTER = ClusterDns(("10.96.0.10",), "cluster.test")
 
 
-def test_a_resolver_file_is_read_as_resolvers_do():
+def test_resolver_file_is_parsed_like_a_resolver_does():
     text = """# a comment
 search first.test
 nameserver 192.0.2.1 ; trailing
@@ -48,7 +48,7 @@ def test_policies(policy, host_network, servers):
     assert make_dns(pod, CLUSTER, HOST).config.servers == servers
 
 
-def test_without_servers_of_the_cluster_a_pod_gets_the_nodes():
+def test_pod_uses_the_resolver_file_without_cluster_dns():
     result = make_dns(make_pod(), ClusterDns(domain="cluster.test"), HOST)
 
     assert result.missing_cluster_dns
@@ -64,7 +64,7 @@ def test_without_servers_of_the_cluster_a_pod_gets_the_nodes():
         (("fd00::5", "192.0.2.5"), ("::1", "127.0.0.1")),
     ],
 )
-def test_without_resolver_file_only_the_node_itself_is_asked(ips, servers):
+def test_local_servers_are_used_without_a_resolver_file(ips, servers):
     cluster = ClusterDns(resolver_file="", node_ips=ips)
 
     config = make_dns(make_pod(dns_policy="Default"), cluster, DnsConfig()).config
@@ -72,7 +72,7 @@ def test_without_resolver_file_only_the_node_itself_is_asked(ips, servers):
     assert config == DnsConfig(servers, (".",))
 
 
-def test_a_pods_own_settings_are_added():
+def test_dns_config_of_the_pod_is_added():
     own = {
         "nameservers": ["10.96.0.10", "8.8.8.8"],
         "searches": ["mine.test"],
@@ -86,7 +86,7 @@ def test_a_pods_own_settings_are_added():
     assert config.options == ("ndots:1", "edns0")
 
 
-def test_what_exceeds_the_limits_is_cut_and_told():
+def test_exceeded_limits_are_applied_and_reported():
     own = {"nameservers": [f"10.0.0.{n}" for n in range(5)], "searches": [f"s{n}.test" for n in range(40)]}
 
     result = make_dns(make_pod(dns_policy="None", dns_config=own), CLUSTER, HOST)
@@ -96,7 +96,7 @@ def test_what_exceeds_the_limits_is_cut_and_told():
     assert len(result.cut) == 2
 
 
-def test_a_search_line_that_is_too_long_loses_its_last_entries():
+def test_long_search_line_loses_its_last_entries():
     own = {"searches": [f"{'a' * 200}{n}.test" for n in range(20)]}
 
     result = make_dns(make_pod(dns_policy="None", dns_config=own), CLUSTER, HOST)
@@ -105,7 +105,7 @@ def test_a_search_line_that_is_too_long_loses_its_last_entries():
     assert result.config.searches[0].startswith("a")
 
 
-def test_a_full_resolver_file_is_told():
+def test_full_resolver_file_is_reported():
     full = DnsConfig((), tuple(f"s{n}" for n in range(30)))
 
     assert resolver_problems(full, with_domain=True)

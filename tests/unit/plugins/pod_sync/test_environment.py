@@ -1,4 +1,4 @@
-"""Variables of containers."""
+"""Tests for the environment of containers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def by_field(path: str) -> dict:
     return {"name": "V", "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-async def test_a_variable_sees_those_before_it(objects):
+async def test_variable_can_reference_previous_ones(objects):
     env = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(C)"}, {"name": "C", "value": "3"}]
 
     result = await variables(objects, env=env)
@@ -43,7 +43,7 @@ async def test_a_variable_sees_those_before_it(objects):
     assert dict(result.variables) == {"A": "1", "B": "1$(C)", "C": "3"}
 
 
-async def test_env_replaces_env_from_and_invalid_names_are_told(objects):
+async def test_env_overrides_env_from_and_invalid_names_are_reported(objects):
     result = await variables(
         objects,
         env_from=[{"prefix": "P_", "configMapRef": {"name": "cm"}}, {"secretRef": {"name": "sec"}}],
@@ -84,7 +84,7 @@ async def test_field_references(objects, path, value):
     assert (await variables(objects, env=[by_field(path)])).variables["V"] == value
 
 
-async def test_an_unknown_field_keeps_the_container_from_being_made(objects):
+async def test_unknown_field_is_an_error(objects):
     with pytest.raises(ContainerError) as caught:
         await variables(objects, env=[by_field("status.phase")])
 
@@ -123,7 +123,7 @@ async def test_resource_references(objects, resource, divisor, value):
         ({"secretKeyRef": {"name": "sec", "key": "k"}}, "couldn't find key k in Secret default/sec"),
     ],
 )
-async def test_what_is_missing_is_named_unless_it_is_optional(objects, source, text):
+async def test_missing_required_source_is_named(objects, source, text):
     with pytest.raises(ContainerError, match=text) as caught:
         await variables(objects, env=[{"name": "V", "valueFrom": source}])
     assert caught.value.reason == "CreateContainerConfigError"
@@ -133,7 +133,7 @@ async def test_what_is_missing_is_named_unless_it_is_optional(objects, source, t
     assert not (await variables(objects, env=[{"name": "V", "valueFrom": optional}])).variables
 
 
-async def test_a_missing_config_map_of_env_from_is_named(objects):
+async def test_missing_config_map_of_env_from_is_named(objects):
     with pytest.raises(ContainerError, match='configmap "none" not found'):
         await variables(objects, env_from=[{"configMapRef": {"name": "none"}}])
 
@@ -144,7 +144,7 @@ SERVICE = {
 }
 
 
-def test_a_service_is_described():
+def test_service_variables():
     assert service_variables([SERVICE]) == {
         "MY_WEB_SERVICE_HOST": "10.1.1.1",
         "MY_WEB_SERVICE_PORT": "80",
@@ -161,11 +161,11 @@ def test_a_service_is_described():
     }
 
 
-def test_a_headless_service_has_no_variables():
+def test_headless_service_has_no_variables():
     assert service_variables([{"metadata": {"name": "x"}, "spec": {"clusterIP": "None", "ports": [{"port": 1}]}}]) == {}
 
 
-async def test_own_variables_win_over_those_of_services(objects):
+async def test_env_overrides_service_variables(objects):
     env = [{"name": "MY_WEB_SERVICE_HOST", "value": "mine"}, {"name": "URL", "value": "$(MY_WEB_PORT)"}]
 
     result = await variables(objects, services=[SERVICE], env=env)

@@ -1,4 +1,4 @@
-"""Host names and hosts files."""
+"""Tests for host names and hosts files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from nodeagent.testing import make_pod
 from nodeagent_plugins.pod_sync.hosts import host_names, hosts_file, kernel_hostname
 
 
-def test_the_host_name_is_the_pods_cut_to_what_fits():
+def test_hostname_is_the_truncated_pod_name():
     assert host_names(make_pod("web"), "c.test") == ("web", "")
     assert host_names(make_pod("a" * 62 + "-b"), "c.test")[0] == "a" * 62
     assert host_names(make_pod("web", hostname="h", subdomain="sub"), "c.test") == ("h", "sub.default.svc.c.test")
 
 
-def test_the_full_name_must_fit_the_kernel():
+def test_fqdn_must_not_exceed_the_kernel_limit():
     pod = make_pod("web", set_hostname_as_fqdn=True)
 
     assert kernel_hostname(pod, "web", "d.test") == "web.d.test"
@@ -24,14 +24,14 @@ def test_the_full_name_must_fit_the_kernel():
         kernel_hostname(pod, "web", "d" * 61)
 
 
-def test_the_file_of_a_pod_with_two_addresses():
+def test_hosts_file_of_a_pod_with_two_addresses():
     text = hosts_file(make_pod(), ["10.0.0.1", "fd00::1"], "web", "d.test")
 
     assert text.startswith("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n")
     assert text.endswith("10.0.0.1\tweb.d.test\tweb\nfd00::1\tweb.d.test\tweb\n")
 
 
-def test_the_file_in_the_hosts_network_is_the_nodes():
+def test_hosts_file_in_the_host_network_is_that_of_the_node():
     pod = make_pod(host_network=True, host_aliases=[{"ip": "10.1.1.1", "hostnames": ["a", "b"]}])
 
     text = hosts_file(pod, ["192.0.2.1"], "web", "", "127.0.0.1 node\n")

@@ -1,4 +1,4 @@
-"""Hooks of containers."""
+"""Tests for lifecycle hooks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nodeagent.contracts.runtime import ExecResult
 from nodeagent.errors import RuntimeFailure
 from nodeagent.model.pod import ContainerPort, HttpGetAction, LifecycleHandler
 from nodeagent.testing import FakeRuntime
-from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks, _is_plain_answer, _url
+from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks, _is_plain_response, _url
 
 
 def hook(plain: dict) -> LifecycleHandler:
     return msgspec.convert(plain, LifecycleHandler)
 
 
-async def test_a_command_runs_in_the_container_without_limit(clock):
+async def test_command_runs_in_the_container_without_timeout(clock):
     runtime = FakeRuntime(clock)
     container = runtime.start("web")
 
@@ -31,7 +31,7 @@ async def test_a_command_runs_in_the_container_without_limit(clock):
 
 
 @pytest.mark.parametrize("outcome", [ExecResult(2, b"out", b"err"), RuntimeFailure("gone")])
-async def test_a_failed_command_is_a_failed_hook(clock, outcome):
+async def test_failed_command_is_a_failed_hook(clock, outcome):
     runtime = FakeRuntime(clock)
     container = runtime.start("web")
     if isinstance(outcome, Exception):
@@ -45,11 +45,11 @@ async def test_a_failed_command_is_a_failed_hook(clock, outcome):
         )
 
 
-async def test_a_request_takes_as_long_as_whoever_stops_the_container_grants(clock, monkeypatch):
-    asked = {}
+async def test_request_is_limited_only_by_the_grace_period(clock, monkeypatch):
+    requested = {}
 
     def session(**settings):
-        asked.update(settings)
+        requested.update(settings)
         raise aiohttp.ClientError("enough seen")
 
     monkeypatch.setattr(aiohttp, "ClientSession", session)
@@ -57,12 +57,12 @@ async def test_a_request_takes_as_long_as_whoever_stops_the_container_grants(clo
     with pytest.raises(HookFailure, match=r"^HTTP lifecycle hook \(/drain\) for here failed - error: enough seen$"):
         await hooks.run(hook({"httpGet": {"port": 80, "path": "/drain"}}), "id", "here", pod_ip="127.0.0.1")
 
-    assert asked["timeout"].total is None and asked["timeout"].sock_read is None
-    assert asked["timeout"].sock_connect
+    assert requested["timeout"].total is None and requested["timeout"].sock_read is None
+    assert requested["timeout"].sock_connect
 
 
 @pytest.mark.parametrize("plain", [{}, {"tcpSocket": {"port": 1}}, {"sleep": {"seconds": 1}}])
-async def test_an_action_that_is_not_supported_fails(clock, plain):
+async def test_unsupported_action_fails(clock, plain):
     hooks = LifecycleHooks(lambda: FakeRuntime(clock), clock, sleep_enabled=False)
 
     with pytest.raises(HookFailure, match="no supported action"):
@@ -78,22 +78,22 @@ async def test_an_action_that_is_not_supported_fails(clock, plain):
         (HttpGetAction(port=80, host="fd00::1", path="x"), "http://[fd00::1]:80/x"),
     ],
 )
-def test_where_a_request_goes(action, url):
+def test_url_of_a_request(action, url):
     assert _url(action, [ContainerPort(container_port=8080, name="web")], "10.0.0.1", "here") == url
 
 
-def test_a_request_needs_an_address_and_a_known_port():
+def test_request_requires_an_address_and_a_known_port():
     with pytest.raises(HookFailure, match="no IP"):
         _url(HttpGetAction(port=80), (), "", "here")
     with pytest.raises(HookFailure, match="no port 'web'"):
         _url(HttpGetAction(port="web"), (), "10.0.0.1", "here")
 
 
-def test_a_plain_answer_to_tls_is_recognized():
+def test_plain_http_response_to_tls_is_detected():
     cause = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
     cause.reason = "WRONG_VERSION_NUMBER"
     key = aiohttp.client_reqrep.ConnectionKey("h", 443, True, False, None, None, None)
     error = aiohttp.ClientConnectorSSLError(key, cause)
 
-    assert _is_plain_answer(error)
-    assert not _is_plain_answer(aiohttp.ClientConnectorError(key, OSError("refused")))
+    assert _is_plain_response(error)
+    assert not _is_plain_response(aiohttp.ClientConnectorError(key, OSError("refused")))

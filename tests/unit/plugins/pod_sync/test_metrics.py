@@ -1,4 +1,4 @@
-"""What is started, and what fails to start, is counted."""
+"""Tests for the metrics of sandbox and container starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def grown(before):
     return {name: count - before[name] for name, count in counts().items() if count != before[name]}
 
 
-async def test_a_pod_with_its_sandbox_and_container(bench):
+async def test_started_pod_is_counted(bench):
     before = counts()
 
     await bench.sync(make_pod("web"))
@@ -31,7 +31,7 @@ async def test_a_pod_with_its_sandbox_and_container(bench):
     assert grown(before) == {"pods": 1, "sandboxes": 1, "timed sandboxes": 1, "containers": 1}
 
 
-async def test_a_sandbox_that_fails(bench):
+async def test_failed_sandbox_is_counted(bench):
     before = counts()
     bench.runtime.fail("run_sandbox", RuntimeFailure("no"))
 
@@ -40,7 +40,7 @@ async def test_a_sandbox_that_fails(bench):
     assert grown(before) == {"pods": 1, "sandboxes": 1, "failed pods": 1, "failed sandboxes": 1}
 
 
-async def test_a_container_that_fails(bench):
+async def test_failed_container_is_counted(bench):
     before = counts()
     bench.runtime.fail("start_container", RuntimeFailure("no"))
 

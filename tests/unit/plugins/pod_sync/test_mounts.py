@@ -1,4 +1,4 @@
-"""Mounts of containers, and parts of volumes that lead nowhere else."""
+"""Tests for mounts and sub-paths."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def prepare(paths, volume, mount, *, readonly=False, hosts=NO_HOSTS, binds=None,
 
 
 @pytest.mark.parametrize(
-    ("wanted", "propagation"),
+    ("propagation_mode", "propagation"),
     [
         (None, MountPropagation.PRIVATE),
         ("None", MountPropagation.PRIVATE),
@@ -53,8 +53,8 @@ def prepare(paths, volume, mount, *, readonly=False, hosts=NO_HOSTS, binds=None,
         ("Bidirectional", MountPropagation.BIDIRECTIONAL),
     ],
 )
-def test_a_volume_is_mounted_with_its_propagation(paths, volume, wanted, propagation):
-    mount = {"name": "v", "mountPath": "/data", "readOnly": True, "mountPropagation": wanted}
+def test_volume_is_mounted_with_its_propagation(paths, volume, propagation_mode, propagation):
+    mount = {"name": "v", "mountPath": "/data", "readOnly": True, "mountPropagation": propagation_mode}
 
     first = prepare(paths, volume, mount)[0]
 
@@ -62,18 +62,18 @@ def test_a_volume_is_mounted_with_its_propagation(paths, volume, wanted, propaga
     assert first.propagation is propagation
 
 
-def test_a_read_only_volume_is_never_mounted_writable(paths, volume):
+def test_read_only_volume_is_never_mounted_writable(paths, volume):
     assert prepare(paths, volume, {"name": "v", "mountPath": "/data"}, readonly=True)[0].readonly
 
 
-def test_an_unknown_volume_is_named():
+def test_unknown_volume_is_named():
     container = make_container("main", volume_mounts=[{"name": "x", "mountPath": "/x"}])
 
     with pytest.raises(ContainerError, match="'x'"):
         volume_parts(container, {}, {})
 
 
-def test_a_container_that_mounts_there_itself_keeps_its_own_files(paths, volume):
+def test_mounts_of_the_container_override_the_agents_files(paths, volume):
     mount = {"name": "v", "mountPath": "/etc/hosts"}
 
     mounts = prepare(paths, volume, mount, hosts=HostsContent(("10.0.0.1",), "web", ""))
@@ -81,11 +81,11 @@ def test_a_container_that_mounts_there_itself_keeps_its_own_files(paths, volume)
     assert [m.host_path for m in mounts if m.container_path == "/etc/hosts"] == [str(volume)]
 
 
-def test_a_pod_without_address_keeps_the_images_hosts_file(paths, volume):
+def test_pod_without_address_keeps_the_hosts_file_of_the_image(paths, volume):
     assert [m.container_path for m in prepare(paths, volume, None)] == ["/dev/termination-log"]
 
 
-def test_a_sub_path_is_bound_where_no_container_can_move_it(paths, volume):
+def test_sub_path_is_bind_mounted_outside_of_the_volume(paths, volume):
     binds: list[tuple[str, str]] = []
 
     mount = prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": "a/b"}, binds=binds)[0]
@@ -95,7 +95,7 @@ def test_a_sub_path_is_bound_where_no_container_can_move_it(paths, volume):
     assert (volume / "a/b").is_dir()
 
 
-def test_a_sub_path_may_be_made_of_variables(paths, volume):
+def test_sub_path_can_contain_variables(paths, volume):
     binds: list[tuple[str, str]] = []
     mount = {"name": "v", "mountPath": "/data", "subPathExpr": "$(NAME)/x"}
 
@@ -107,23 +107,23 @@ def test_a_sub_path_may_be_made_of_variables(paths, volume):
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", ".."])
-def test_a_sub_path_cannot_lead_upwards(paths, volume, path):
+def test_sub_path_cannot_contain_parent_references(paths, volume, path):
     with pytest.raises(ContainerError) as caught:
         prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": path})
     assert caught.value.reason == "CreateContainerConfigError"
 
 
 @pytest.mark.parametrize("target", ["/etc", "../outside", "a/../../outside"])
-def test_a_symlink_cannot_lead_out_of_the_volume(paths, volume, target):
+def test_symlink_cannot_leave_the_volume(paths, volume, target):
     (volume / "a").mkdir()
     (volume.parent / "outside").mkdir()
     (volume / "link").symlink_to(target)
 
-    with pytest.raises(ContainerError, match="leads out of the volume"):
+    with pytest.raises(ContainerError, match="path is outside of the volume"):
         prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": "link"})
 
 
-def test_a_symlink_within_the_volume_is_followed(volume):
+def test_symlink_within_the_volume_is_followed(volume):
     (volume / "..data").symlink_to("..2024")
     (volume / "..2024").mkdir()
     (volume / "..2024" / "key").write_text("value")
@@ -144,7 +144,7 @@ def test_directories_of_a_new_sub_path_have_the_mode_of_the_volume(volume):
     assert [stat.S_IMODE((volume / name).stat().st_mode) for name in ("a", "a/b")] == [0o2777, 0o2777]
 
 
-def test_symlinks_in_a_circle_end(volume):
+def test_symlink_loop_is_an_error(volume):
     (volume / "a").symlink_to("b")
     (volume / "b").symlink_to("a")
 
@@ -153,13 +153,13 @@ def test_symlinks_in_a_circle_end(volume):
     assert caught.value.errno == errno.ELOOP
 
 
-def test_a_read_only_volume_gets_no_new_directories(paths, volume):
+def test_read_only_volume_gets_no_new_directories(paths, volume):
     with pytest.raises(ContainerError, match="No such file"):
         prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": "new"}, readonly=True)
     assert list(volume.iterdir()) == []
 
 
-def test_sub_paths_are_released_without_touching_the_volume(paths, volume):
+def test_sub_paths_are_released_without_changing_the_volume(paths, volume):
     (volume / "file").write_text("x")
     prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": "file"})
     prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": "dir"})

@@ -1,4 +1,4 @@
-"""The plugin as the agent sees it."""
+"""Tests for the hooks of the plugin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodeagent_plugins import pod_sync
 
 
 @pytest.fixture
-def moments():
+def hooks():
     class Silent:
         async def notify(self, hook, **arguments):
             pass
@@ -24,12 +24,12 @@ def moments():
     return Silent()
 
 
-async def test_hook_provide_pod_syncer(tmp_path: Path, clock, moments):
+async def test_hook_provide_pod_syncer(tmp_path: Path, clock, hooks):
     logs = tmp_path / "logs"
     context = make_context(tmp_path, clock=clock, plugin_settings={"pod_sync": {"log_root": str(logs)}})
     resolver_free = make_pod(dns_policy="None")
 
-    syncer: PodSyncer = pod_sync.nodeagent_provide_pod_syncer(context=context, plugins=moments)
+    syncer: PodSyncer = pod_sync.nodeagent_provide_pod_syncer(context=context, plugins=hooks)
     outcome = await syncer.sync_pod(resolver_free, resolver_free.status, context.runtime.pod(resolver_free.uid))
 
     assert outcome.error is None

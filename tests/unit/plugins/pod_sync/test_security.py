@@ -1,4 +1,4 @@
-"""Security settings of pods and containers."""
+"""Tests for security contexts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def secure(context=None, pod_context=None, image=ROOT_IMAGE, *, seccomp_default=
     )
 
 
-def test_the_containers_own_settings_win_over_the_pods():
+def test_container_settings_override_those_of_the_pod():
     pod_wide = {"runAsUser": 1, "runAsGroup": 2, "fsGroup": 5, "supplementalGroups": [6]}
 
     assert secure({"runAsUser": 10}, pod_wide).run_as_user == 10
@@ -35,7 +35,7 @@ def test_the_containers_own_settings_win_over_the_pods():
     assert (shared.run_as_user, shared.run_as_group, shared.supplemental_groups) == (1, 2, (5, 6))
 
 
-def test_without_a_user_the_images_is_taken():
+def test_image_user_is_the_default():
     assert secure(image=Image("i", uid=7)).run_as_user == 7
     named = secure(image=Image("i", username="web"))
     assert (named.run_as_user, named.run_as_username) == (None, "web")
@@ -49,13 +49,13 @@ def test_without_a_user_the_images_is_taken():
         ({"runAsNonRoot": True}, Image("i", username="web"), "non-numeric user"),
     ],
 )
-def test_root_is_refused_where_it_is_ruled_out(context, image, text):
+def test_root_is_rejected_with_run_as_non_root(context, image, text):
     with pytest.raises(ContainerError, match=text) as caught:
         secure(context, image=image)
     assert caught.value.reason == "CreateContainerConfigError"
 
 
-def test_non_root_is_let_through():
+def test_non_root_user_is_accepted():
     assert secure({"runAsNonRoot": True}, image=Image("i", uid=5)).run_as_user == 5
     assert secure({"runAsNonRoot": False}, {"runAsNonRoot": True}).run_as_user == 0
 
@@ -86,7 +86,7 @@ def test_seccomp_profiles(own, pod_wide, default, expected):
 
 
 @pytest.mark.parametrize("name", ["", "../escape", "/etc/passwd"])
-def test_a_localhost_profile_lies_below_its_directory(name):
+def test_localhost_profile_must_be_below_its_directory(name):
     with pytest.raises(ContainerError):
         secure({"seccompProfile": {"type": "Localhost", "localhostProfile": name}})
 
@@ -99,7 +99,7 @@ def test_a_localhost_profile_lies_below_its_directory(name):
         ("localhost/mine", (ProfileType.LOCALHOST, "mine")),
     ],
 )
-def test_the_apparmor_annotation(value, expected):
+def test_apparmor_annotation(value, expected):
     result = secure(annotations={"container.apparmor.security.beta.kubernetes.io/main": value})
 
     assert result.apparmor is not None
@@ -107,7 +107,7 @@ def test_the_apparmor_annotation(value, expected):
     assert secure().apparmor is None
 
 
-def test_proc_is_masked_unless_that_is_switched_off():
+def test_proc_is_masked_by_default():
     assert secure({"procMount": "Unmasked"}).masked_paths == MASKED_PATHS
     assert secure().readonly_paths == READONLY_PATHS
     assert secure({"procMount": "Unmasked"}, unmask_proc=True).masked_paths == ()
@@ -127,7 +127,7 @@ def test_privileges():
     assert (result.capabilities_add, result.capabilities_drop) == (("NET_ADMIN",), ("ALL",))
 
 
-def test_an_ephemeral_container_sees_its_target():
+def test_ephemeral_container_joins_its_target():
     namespaces = secure(target_id="abc").namespaces
 
     assert (namespaces.pid, namespaces.target_id) == (NamespaceMode.TARGET, "abc")
@@ -149,7 +149,7 @@ def test_namespaces(spec, expected):
     assert (namespaces.network, namespaces.pid, namespaces.ipc) == expected
 
 
-def test_the_sandbox_is_privileged_if_any_container_is():
+def test_sandbox_is_privileged_if_any_container_is():
     pod = make_pod(containers=["a", make_container("b", security_context={"privileged": True})])
 
     assert sandbox_security(pod).privileged

@@ -1,4 +1,4 @@
-"""Where containers get their surroundings from, and what keeps them from being made."""
+"""Tests for the start of containers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def env_names(bench) -> set[str]:
         (False, {"KUBERNETES_SERVICE_HOST"}),
     ],
 )
-async def test_services_of_the_namespace_are_described_if_wanted(make_bench, links, expected):
+async def test_service_variables_are_set_if_enabled(make_bench, links, expected):
     bench = make_bench(context={"api": FakeApi()})
     bench.context.objects.service_list = [KUBERNETES, OTHER]
 
@@ -44,7 +44,7 @@ async def test_services_of_the_namespace_are_described_if_wanted(make_bench, lin
     assert env_names(bench) == expected
 
 
-async def test_pods_of_the_api_wait_for_services_and_static_ones_do_not(make_bench):
+async def test_only_api_pods_wait_for_the_service_cache(make_bench):
     bench = make_bench(context={"api": FakeApi()})
     bench.context.objects.fail("services", ApiUnavailable("not listed yet"), times=None)
 
@@ -55,7 +55,7 @@ async def test_pods_of_the_api_wait_for_services_and_static_ones_do_not(make_ben
     assert static.error is None
 
 
-async def test_commands_are_expanded_and_limits_are_those_of_the_node(make_bench):
+async def test_commands_are_expanded_and_limits_default_to_the_node(make_bench):
     bench = make_bench(context={"node": NODE})
     env = [
         {"name": "HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
@@ -69,7 +69,7 @@ async def test_commands_are_expanded_and_limits_are_those_of_the_node(make_bench
     assert bench.made()[0].args == ["3", "$(CPU)"]
 
 
-async def test_a_pod_in_the_hosts_network_costs_no_look_at_its_address(make_bench):
+async def test_pod_in_the_host_network_needs_no_sandbox_status(make_bench):
     bench = make_bench(context={"node": NODE})
 
     await bench.sync(make_pod(host_network=True))
@@ -80,7 +80,7 @@ async def test_a_pod_in_the_hosts_network_costs_no_look_at_its_address(make_benc
     assert "/etc/hosts" in {mount.container_path for mount in bench.made()[0].mounts}
 
 
-async def test_the_sandbox_says_what_the_pod_asks_for(bench):
+async def test_sandbox_configuration_follows_the_pod(bench):
     port = {"containerPort": 80, "hostPort": 8080, "hostIP": "192.0.2.5"}
     pod = make_pod(
         containers=[make_container("main", ports=[port, {"containerPort": 81}])],
@@ -96,7 +96,7 @@ async def test_the_sandbox_says_what_the_pod_asks_for(bench):
     config = bench.sandboxes()[0]
     assert [(p.container_port, p.host_port, p.host_ip) for p in config.port_mappings] == [(80, 8080, "192.0.2.5")]
     assert config.labels["app"] == "web" and config.annotations == {"a": "b"}
-    assert config.sysctls == {"net.x": "1", "net.ipv4.y": "2"}  # runtimes know the form with dots
+    assert config.sysctls == {"net.x": "1", "net.ipv4.y": "2"}  # Runtimes expect dots.
     assert config.cgroup_parent == "/pods/uid-web"
     assert config.overhead == LinuxResources(
         cpu_period=100_000, cpu_quota=10_000, cpu_shares=102, memory_limit_bytes=64 << 20
@@ -104,17 +104,17 @@ async def test_the_sandbox_says_what_the_pod_asks_for(bench):
     assert config.resources == LinuxResources(cpu_shares=10)  # a runtime adds the overhead itself
 
 
-@pytest.mark.parametrize(("wanted", "runs"), [(None, True), (True, True), (False, False)])
-async def test_a_pod_that_wants_users_of_its_own_does_not_run_without(bench, wanted, runs):
-    outcome = await bench.sync(make_pod(host_users=wanted))
+@pytest.mark.parametrize(("host_users", "runs"), [(None, True), (True, True), (False, False)])
+async def test_pod_with_user_namespace_is_rejected(bench, host_users, runs):
+    outcome = await bench.sync(make_pod(host_users=host_users))
 
     assert bool(bench.sandboxes()) is runs and (outcome.error is None) is runs
     if not runs:
         [note] = bench.notes("FailedCreatePodSandBox")
-        assert note.startswith("Failed to create pod sandbox: hostUsers is false")
+        assert note.startswith("Failed to create pod sandbox: hostUsers: false is not supported")
 
 
-async def test_a_runtime_class_chooses_the_handler(make_bench):
+async def test_runtime_class_selects_the_handler(make_bench):
     api = FakeApi()
     api.put(RUNTIME_CLASSES, {"metadata": {"name": "fast"}, "handler": "crun"})
     bench = make_bench(context={"api": api})
@@ -127,7 +127,7 @@ async def test_a_runtime_class_chooses_the_handler(make_bench):
     assert len(bench.runtime.called("run_sandbox")) == 1
 
 
-async def test_an_ephemeral_container_joins_its_target(bench):
+async def test_ephemeral_container_joins_its_target(bench):
     await bench.sync(make_pod())
     debug = {"name": "debug", "image": "i", "targetContainerName": "main"}
 
@@ -137,7 +137,7 @@ async def test_an_ephemeral_container_joins_its_target(bench):
     assert (namespaces.pid, namespaces.target_id) == (NamespaceMode.TARGET, bench.id_of(make_pod(), "main"))
 
 
-async def test_an_interrupted_start_is_made_again_as_if_it_had_not_been(bench):
+async def test_interrupted_start_is_repeated_with_the_same_attempt(bench):
     pod = make_pod(restart_policy="Never")
     await bench.sync(pod)
     observed = bench.runtime.pod(pod.uid)
@@ -157,7 +157,7 @@ async def test_an_interrupted_start_is_made_again_as_if_it_had_not_been(bench):
     assert bench.runtime.running() == ["web/main"]
 
 
-async def test_a_start_that_was_cut_off_and_cannot_be_removed_does_not_hold_up_the_pod(bench, clock):
+async def test_container_of_an_interrupted_start_does_not_block_the_next(bench, clock):
     pod = make_pod(restart_policy="Never")
     await bench.sync(pod)
     observed = bench.runtime.pod(pod.uid)
@@ -167,29 +167,29 @@ async def test_a_start_that_was_cut_off_and_cannot_be_removed_does_not_hold_up_t
         stuck, state=ContainerState.EXITED, started_at=0, exit_code=128, message="failed: context canceled: unknown"
     )
     observed = replace(observed, containers=[broken])
-    refusal = RuntimeFailure("cannot delete running task")
+    rejection = RuntimeFailure("cannot delete running task")
     log = bench.log_root / "pods" / "default_web_uid-web" / "main" / "0.log"
     log.touch()
 
-    bench.runtime.fail("remove_container", refusal)
+    bench.runtime.fail("remove_container", rejection)
     first = await bench.syncer.sync_pod(pod, pod.status, observed)
-    assert first.error is refusal
+    assert first.error is rejection
     assert not log.exists(), "a log without a container would count as a run"
     assert [config.attempt for config in bench.made()] == [0]
 
     await clock.advance(5)
-    bench.runtime.fail("remove_container", refusal)
+    bench.runtime.fail("remove_container", rejection)
     second = await bench.syncer.sync_pod(pod, pod.status, observed)
     assert second.error is None
     assert [config.attempt for config in bench.made()] == [0, 1]
     assert bench.runtime.running() == ["web/main"]
 
 
-async def test_a_plugin_that_fails_keeps_the_container_from_being_made(bench):
-    def refuse(_settings):
+async def test_failed_plugin_prevents_the_container_creation(bench):
+    def reject(_settings):
         raise PluginError("gpu", "no device")
 
-    bench.moments.changes["nodeagent_mutate_container"] = refuse
+    bench.hooks.changes["nodeagent_mutate_container"] = reject
 
     outcome = await bench.sync(make_pod())
 
@@ -197,7 +197,7 @@ async def test_a_plugin_that_fails_keeps_the_container_from_being_made(bench):
     assert "create_container" not in bench.calls
 
 
-async def test_a_cgroup_that_cannot_be_made_is_told(bench):
+async def test_failed_cgroup_creation_is_reported(bench):
     bench.context.cgroups.fail("ensure_pod", NodeAgentError("no space"))
 
     outcome = await bench.sync(make_pod())
@@ -207,7 +207,7 @@ async def test_a_cgroup_that_cannot_be_made_is_told(bench):
     assert bench.calls == []
 
 
-async def test_a_directory_that_cannot_be_made_is_told(bench):
+async def test_failed_directory_creation_is_reported(bench):
     bench.context.root_dir.mkdir(exist_ok=True)
     (bench.context.root_dir / "pods").write_text("in the way")
 
@@ -217,7 +217,7 @@ async def test_a_directory_that_cannot_be_made_is_told(bench):
     assert "Failed" in bench.reasons()
 
 
-async def test_only_so_many_sandboxes_are_made_at_a_time(bench, clock):
+async def test_parallel_sandbox_creation_is_limited(bench, clock):
     pods = [make_pod(f"p{number}") for number in range(12)]
     bench.runtime.hang("run_sandbox")
 
@@ -230,7 +230,7 @@ async def test_only_so_many_sandboxes_are_made_at_a_time(bench, clock):
     assert len(bench.runtime.running()) == 12
 
 
-async def test_a_pod_that_cannot_be_stopped_is_told(bench):
+async def test_failed_stop_is_reported(bench):
     pod = make_pod()
     await bench.sync(pod)
     bench.runtime.fail("stop_container", RuntimeFailure("stuck"))
@@ -242,7 +242,7 @@ async def test_a_pod_that_cannot_be_stopped_is_told(bench):
     assert "stop_sandbox" in bench.calls
 
 
-async def test_a_removed_pod_costs_one_call_for_each_sandbox(bench):
+async def test_removed_pod_needs_one_call_per_sandbox(bench):
     pod = make_pod(containers=["a", "b"])
     await bench.sync(pod)
     await bench.terminate(pod)
@@ -254,7 +254,7 @@ async def test_a_removed_pod_costs_one_call_for_each_sandbox(bench):
     assert bench.calls[before:] == ["remove_sandbox"]
 
 
-async def test_a_sandbox_that_died_by_itself_gives_its_network_back(bench):
+async def test_exited_sandbox_is_stopped_to_release_its_network(bench):
     pod = make_pod()
     await bench.sync(pod)
     bench.runtime.kill_sandbox(bench.runtime.pod(pod.uid).sandboxes[0].id)
@@ -266,7 +266,7 @@ async def test_a_sandbox_that_died_by_itself_gives_its_network_back(bench):
 
 @pytest.mark.row("gate.ProcMountType")
 @pytest.mark.parametrize("on", [True, False])
-async def test_proc_is_unmasked_only_where_the_gate_is_on(make_bench, on):
+async def test_proc_is_unmasked_only_with_the_gate(make_bench, on):
     bench = make_bench(feature_gates={"ProcMountType": on})
 
     await bench.sync(make_pod(containers=[make_container("main", security_context={"procMount": "Unmasked"})]))

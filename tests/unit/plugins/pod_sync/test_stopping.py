@@ -1,4 +1,4 @@
-"""Containers are stopped in order, with their hooks, within their grace."""
+"""Tests for the stop of containers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def graces(bench) -> dict[str, int]:
         (None, None, None, None, 2),
     ],
 )
-async def test_which_grace_counts(bench, override, deletion, probe, spec, expected):
+async def test_effective_grace_period(bench, override, deletion, probe, spec, expected):
     pod = make_pod(termination_grace_period_seconds=spec, metadata={"deletion_grace_period_seconds": deletion})
     await bench.sync(pod)
     status = bench.runtime.pod(pod.uid).containers[0]
@@ -36,7 +36,7 @@ async def test_which_grace_counts(bench, override, deletion, probe, spec, expect
     assert plan_stop(pod, status, override_seconds=override, probe_seconds=probe).grace_seconds == expected
 
 
-async def test_the_runtime_always_gets_two_seconds(bench):
+async def test_runtime_always_gets_two_seconds(bench):
     pod = make_pod()
     await bench.sync(pod)
 
@@ -46,7 +46,7 @@ async def test_the_runtime_always_gets_two_seconds(bench):
 
 
 @pytest.mark.row("gate.PodLifecycleSleepAction")
-async def test_the_time_of_the_pre_stop_hook_is_deducted(make_bench, clock):
+async def test_duration_of_the_pre_stop_hook_is_deducted(make_bench, clock):
     bench = make_bench(feature_gates={"PodLifecycleSleepAction": True})
     pod = make_pod(containers=[make_container("main", lifecycle={"preStop": {"sleep": {"seconds": 12}}})])
     await bench.sync(pod)
@@ -59,7 +59,7 @@ async def test_the_time_of_the_pre_stop_hook_is_deducted(make_bench, clock):
 
 
 @pytest.mark.row("gate.PodLifecycleSleepAction")
-async def test_without_its_gate_a_sleep_is_no_action(make_bench):
+async def test_sleep_action_requires_its_gate(make_bench):
     bench = make_bench(feature_gates={"PodLifecycleSleepAction": False})
     pod = make_pod(containers=[make_container("main", lifecycle={"preStop": {"sleep": {"seconds": 12}}})])
     await bench.sync(pod)
@@ -70,7 +70,7 @@ async def test_without_its_gate_a_sleep_is_no_action(make_bench):
     assert bench.notes("FailedPreStopHook") == ["PreStopHook failed"]
 
 
-async def test_a_pre_stop_hook_that_does_not_end_is_cut_off(bench, clock):
+async def test_pre_stop_hook_times_out(bench, clock):
     pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
     await bench.sync(pod)
     bench.runtime.hang("exec_sync")
@@ -82,7 +82,7 @@ async def test_a_pre_stop_hook_that_does_not_end_is_cut_off(bench, clock):
     assert graces(bench) == {"main": 2}
 
 
-async def test_a_failed_pre_stop_hook_is_told_without_its_text(bench):
+async def test_failed_pre_stop_hook_is_an_event_without_details(bench):
     pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
     await bench.sync(pod)
     bench.runtime.on_exec("main", ExecResult(1, b"secret"))
@@ -93,7 +93,7 @@ async def test_a_failed_pre_stop_hook_is_told_without_its_text(bench):
     assert bench.runtime.running() == []
 
 
-async def test_a_repeated_stop_runs_no_hook_and_tells_nothing_twice(bench):
+async def test_repeated_stop_runs_no_hook_and_records_no_event(bench):
     from nodeagent.errors import RuntimeUnavailable
 
     pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
@@ -122,7 +122,7 @@ async def test_containers_stop_in_parallel(bench, clock):
     assert not bench.runtime.pod(pod.uid).alive
 
 
-async def test_sidecars_stop_last_in_reverse_order_within_the_grace(bench, clock):
+async def test_sidecars_stop_last_in_reverse_order_within_the_grace_period(bench, clock):
     pod = make_pod(init_containers=SIDECARS, containers=["main"])
     bench.runtime.behave("main", ignores_term=True)
     await bench.sync(pod)
@@ -137,7 +137,7 @@ async def test_sidecars_stop_last_in_reverse_order_within_the_grace(bench, clock
     assert list(graces(bench)) == ["main", "second", "first"]
 
 
-async def test_cancelling_a_stop_leaves_no_hook_behind(bench):
+async def test_cancelled_stop_cancels_its_hook(bench):
     pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
     await bench.sync(pod)
     bench.runtime.hang("exec_sync")

@@ -1,4 +1,4 @@
-"""Pods come up, restart, stop and leave nothing behind."""
+"""Tests for the pod syncer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodeagent.testing import make_container, make_pod
 from nodeagent_plugins.pod_sync.metrics import CLEANED_ORPHANS, ORPHANS_LEFT
 
 
-async def test_a_pod_is_brought_up_with_no_more_calls_than_needed(bench):
+async def test_pod_is_started_with_the_minimum_of_calls(bench):
     pod = make_pod("web", containers=["main"])
 
     outcome = await bench.sync(pod)
@@ -23,10 +23,10 @@ async def test_a_pod_is_brought_up_with_no_more_calls_than_needed(bench):
     assert outcome.touched == {bench.runtime.pod(pod.uid).sandboxes[0].id, bench.id_of(pod, "main")}
     assert bench.runtime.running() == ["web/main"]
     assert [r for r in bench.reasons() if r in ("Created", "Started")] == ["Created", "Started"]
-    assert bench.moments.announced == [("nodeagent_container_started", "main")]
+    assert bench.hooks.announced == [("nodeagent_container_started", "main")]
 
 
-async def test_a_running_pod_is_left_alone(bench):
+async def test_running_pod_needs_no_calls(bench):
     pod = make_pod("web")
     await bench.sync(pod)
     calls = len(bench.calls)
@@ -37,7 +37,7 @@ async def test_a_running_pod_is_left_alone(bench):
     assert not outcome.touched
 
 
-async def test_a_restarted_agent_adopts_what_runs(bench):
+async def test_restarted_agent_adopts_running_containers(bench):
     pod = make_pod("web", init_containers=["init"], containers=["main", "side"])
     await bench.sync(pod)
     bench.runtime.exit(bench.id_of(pod, "init"), 0)
@@ -51,7 +51,7 @@ async def test_a_restarted_agent_adopts_what_runs(bench):
     assert not outcome.touched and outcome.error is None
 
 
-async def test_a_pod_that_runs_outside_its_cgroup_is_started_anew(bench):
+async def test_pod_outside_of_its_cgroup_is_restarted(bench):
     pod = make_pod("web")
     await bench.sync(pod)
     first = bench.id_of(pod, "main")
@@ -67,7 +67,7 @@ async def test_a_pod_that_runs_outside_its_cgroup_is_started_anew(bench):
     assert bench.context.cgroups.missing == set()
 
 
-async def test_a_container_that_was_made_but_not_started_is_used(bench):
+async def test_created_container_is_reused(bench):
     pod = make_pod("web")
     bench.runtime.fail("start_container", RuntimeUnavailable("gone"))
     assert (await bench.sync(pod)).error is not None
@@ -95,7 +95,7 @@ async def test_init_containers_run_one_after_the_other(bench):
     assert bench.runtime.running() == ["web/main"]
 
 
-async def test_a_crashing_container_waits_ever_longer(bench, clock):
+async def test_crashing_container_has_an_increasing_back_off(bench, clock):
     pod = make_pod("web")
     await bench.sync(pod)
     waits = []
@@ -107,7 +107,7 @@ async def test_a_crashing_container_waits_ever_longer(bench, clock):
             assert outcome.waiting["main"].reason == "CrashLoopBackOff"
             assert outcome.error is None
             waits.append(outcome.retry_seconds)
-            bench.restart_agent()  # which forgets nothing
+            bench.restart_agent()  # The back-off persists.
             await clock.advance(outcome.retry_seconds)
             outcome = await bench.sync(pod)
 
@@ -134,7 +134,7 @@ async def test_restart_after_failed_probe_counts_from_the_exit_before(bench, clo
     assert bench.runtime.running() == ["web/main"]
 
 
-async def test_the_back_off_message_tells_the_pause(bench, clock):
+async def test_back_off_message_contains_the_delay(bench, clock):
     pod = make_pod("web")
     await bench.sync(pod)
     for _ in range(2):
@@ -145,7 +145,7 @@ async def test_the_back_off_message_tells_the_pause(bench, clock):
     assert outcome.waiting["main"].message == message
 
 
-async def test_a_failed_pull_keeps_one_container_waiting_and_starts_the_others(bench):
+async def test_failed_pull_affects_only_its_container(bench):
     pod = make_pod("web", containers=["one", "two"])
     bench.context.puller.fail("ensure", ImageError("registry answered 404"))
 
@@ -156,7 +156,7 @@ async def test_a_failed_pull_keeps_one_container_waiting_and_starts_the_others(b
     assert bench.runtime.running() == ["web/two"]
 
 
-async def test_an_image_back_off_is_no_failure_of_the_step(bench):
+async def test_image_back_off_does_not_fail_the_step(bench):
     pod = make_pod("web")
     bench.context.puller.fail("ensure", ImageError("Back-off pulling image", reason="ImagePullBackOff"))
 
@@ -166,7 +166,7 @@ async def test_an_image_back_off_is_no_failure_of_the_step(bench):
     assert outcome.error is None and outcome.retry_seconds is not None
 
 
-async def test_a_container_that_cannot_be_made_says_why(bench):
+async def test_failed_creation_has_a_reason(bench):
     pod = make_pod("web")
     bench.runtime.fail("create_container", RuntimeFailure("no space left"))
 
@@ -176,7 +176,7 @@ async def test_a_container_that_cannot_be_made_says_why(bench):
     assert bench.notes("Failed") == ["Error: no space left"]
 
 
-async def test_a_container_that_cannot_be_started_says_why(bench):
+async def test_failed_start_has_a_reason(bench):
     pod = make_pod("web")
     container_id = "container-0002-main"
     bench.runtime.fail("start_container", RuntimeFailure(f"start container {container_id}: exec: no such file"))
@@ -189,7 +189,7 @@ async def test_a_container_that_cannot_be_started_says_why(bench):
     assert outcome.error is not None
 
 
-async def test_a_changed_definition_restarts_the_container_under_every_policy(bench):
+async def test_changed_definition_restarts_the_container_under_every_policy(bench):
     pod = make_pod("web", containers=[make_container("main", args=["a"])], restart_policy="Never")
     await bench.sync(pod)
     changed = make_pod("web", containers=[make_container("main", args=["b"])], restart_policy="Never")
@@ -201,7 +201,7 @@ async def test_a_changed_definition_restarts_the_container_under_every_policy(be
     assert bench.runtime.running() == ["web/main"]
 
 
-async def test_a_dead_sandbox_is_replaced_with_all_in_it(bench, clock):
+async def test_exited_sandbox_is_replaced_with_its_containers(bench, clock):
     pod = make_pod("web", init_containers=["init"])
     await bench.sync(pod)
     bench.runtime.exit(bench.id_of(pod, "init"), 0)
@@ -216,7 +216,7 @@ async def test_a_dead_sandbox_is_replaced_with_all_in_it(bench, clock):
     assert bench.made()[-1].attempt == 1
 
 
-async def test_a_sandbox_that_cannot_be_made_is_told(bench):
+async def test_failed_sandbox_creation_is_reported(bench):
     pod = make_pod("web")
     bench.runtime.fail("run_sandbox", RuntimeFailure("network broken"))
 
@@ -226,7 +226,7 @@ async def test_a_sandbox_that_cannot_be_made_is_told(bench):
     assert bench.notes("FailedCreatePodSandBox") == ["Failed to create pod sandbox: network broken"]
 
 
-async def test_nothing_starts_while_volumes_are_missing(bench):
+async def test_nothing_starts_before_the_volumes_are_ready(bench):
     pod = make_pod("web", volumes=[{"name": "v", "secret": {"secretName": "s"}}])
     bench.context.volumes.fail("prepare", VolumeError("v: secret is missing"))
 
@@ -237,7 +237,7 @@ async def test_nothing_starts_while_volumes_are_missing(bench):
     assert bench.notes("FailedMount") == ["v: secret is missing"]
 
 
-async def test_files_of_a_container_lie_where_they_are_expected(bench):
+async def test_files_of_a_container_have_the_expected_paths(bench):
     pod = make_pod("web")
     await bench.sync(pod)
     container_id = bench.id_of(pod, "main")
@@ -255,7 +255,7 @@ async def test_files_of_a_container_lie_where_they_are_expected(bench):
     assert f"{bench.runtime.pod(pod.uid).ips[0]}\tweb\n" in Path(hosts.host_path).read_text()
 
 
-async def test_a_container_that_runs_on_after_forgotten_ones_counts_on_from_their_logs(bench):
+async def test_attempt_continues_after_the_highest_log_file(bench):
     pod = make_pod("web")
     directory = bench.log_root / "pods" / "default_web_uid-web" / "main"
     directory.mkdir(parents=True)
@@ -283,7 +283,7 @@ async def test_terminating_stops_containers_then_sandboxes(bench):
     assert pod.uid in bench.context.prober.liveness_ended
 
 
-async def test_a_terminated_pod_gives_back_what_it_held_and_keeps_its_logs(bench):
+async def test_terminated_pod_releases_its_resources_and_keeps_its_logs(bench):
     pod = make_pod("web")
     await bench.sync(pod)
     await bench.terminate(pod)
@@ -297,7 +297,7 @@ async def test_a_terminated_pod_gives_back_what_it_held_and_keeps_its_logs(bench
     assert (bench.log_root / "pods" / "default_web_uid-web").is_dir()
 
 
-async def test_a_removed_pod_leaves_nothing_behind(bench):
+async def test_removed_pod_has_no_files(bench):
     pod = make_pod("web")
     await bench.sync(pod)
     await bench.terminate(pod)
@@ -312,7 +312,7 @@ async def test_a_removed_pod_leaves_nothing_behind(bench):
     assert os.listdir(bench.log_root / "containers") == []
 
 
-async def test_a_removed_pod_keeps_unexpected_files(bench):
+async def test_removed_pod_keeps_unexpected_files(bench):
     pod = make_pod("web")
     await bench.sync(pod)
     await bench.terminate(pod)
@@ -324,7 +324,7 @@ async def test_a_removed_pod_keeps_unexpected_files(bench):
     assert stray.read_text() == "precious"
 
 
-async def test_an_orphan_is_stopped_by_its_own_annotations(bench):
+async def test_orphan_is_stopped_according_to_its_annotations(bench):
     hook = {"preStop": {"exec": {"command": ["bye"]}}}
     pod = make_pod("web", containers=[make_container("main", lifecycle=hook)], termination_grace_period_seconds=40)
     await bench.sync(pod)
@@ -337,7 +337,7 @@ async def test_an_orphan_is_stopped_by_its_own_annotations(bench):
     assert bench.runtime.called("stop_container")[0].arguments[1] == 40
 
 
-async def test_dead_containers_are_removed_but_the_newest(bench, clock):
+async def test_dead_containers_except_the_latest_are_removed(bench, clock):
     pod = make_pod("web")
     await bench.sync(pod)
     for _ in range(3):
@@ -369,7 +369,7 @@ async def test_orphaned_directories_and_cgroups_are_removed(bench):
     assert os.listdir(bench.log_root / "pods") == ["ns_web_kept"]
 
 
-async def test_the_last_sweep_tells_how_many_orphans_it_found_and_could_not_remove(bench):
+async def test_metrics_count_orphans_found_and_left(bench):
     for uid in ("one", "other"):
         bench.context.pod_dir(uid).mkdir(parents=True)
     bench.context.volumes.fail("release", VolumeError("busy"), times=1)
@@ -386,7 +386,7 @@ async def test_the_last_sweep_tells_how_many_orphans_it_found_and_could_not_remo
 # --- hooks --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_failing_post_start_hook_ends_the_container(bench):
+async def test_failed_post_start_hook_kills_the_container(bench):
     hook = {"postStart": {"exec": {"command": ["hello", "secret-word"]}}}
     pod = make_pod("web", containers=[make_container("main", lifecycle=hook)])
     bench.runtime.on_exec("main", ExecResult(3, b"", b"no"))
@@ -400,7 +400,7 @@ async def test_a_failing_post_start_hook_ends_the_container(bench):
 
 
 async def test_hook_mutate_sandbox(bench):
-    bench.moments.changes["nodeagent_mutate_sandbox"] = lambda config: replace(config, hostname="other")
+    bench.hooks.changes["nodeagent_mutate_sandbox"] = lambda config: replace(config, hostname="other")
 
     await bench.sync(make_pod("web"))
 
@@ -408,7 +408,7 @@ async def test_hook_mutate_sandbox(bench):
 
 
 async def test_hook_mutate_container(bench):
-    bench.moments.changes["nodeagent_mutate_container"] = lambda config: replace(config, working_dir="/work")
+    bench.hooks.changes["nodeagent_mutate_container"] = lambda config: replace(config, working_dir="/work")
 
     await bench.sync(make_pod("web"))
 
@@ -418,7 +418,7 @@ async def test_hook_mutate_container(bench):
 async def test_hook_container_started(bench):
     await bench.sync(make_pod("web"))
 
-    assert bench.moments.announced == [("nodeagent_container_started", "main")]
+    assert bench.hooks.announced == [("nodeagent_container_started", "main")]
 
 
 async def test_hook_container_stopped(bench):
@@ -427,10 +427,10 @@ async def test_hook_container_stopped(bench):
 
     await bench.terminate(pod)
 
-    assert bench.moments.announced[-1] == ("nodeagent_container_stopped", "main")
+    assert bench.hooks.announced[-1] == ("nodeagent_container_stopped", "main")
 
 
-async def test_a_process_that_the_runtime_has_lost_is_ended(bench, clock):
+async def test_lost_process_of_a_container_is_killed(bench, clock):
     pod = make_pod("web")
     await bench.sync(pod)
     first = bench.id_of(pod, "main")
