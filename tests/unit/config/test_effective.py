@@ -20,12 +20,12 @@ def test_flag_values_contain_fields_settings_and_unset_fields() -> None:
 
 
 def test_header_values_are_masked() -> None:
-    config = make_config(static_pod_url_header={"Authorization": ["Bearer secret"]})
+    config = make_config(static_pod_url_header={"Authorization": ["Bearer do-not-show"]})
 
     effective = Effective(config, NodeSettings())
 
-    assert "secret" not in str(effective.masked())
-    assert "secret" not in str(effective.flag_values())
+    assert "do-not-show" not in str(effective.masked())
+    assert "do-not-show" not in str(effective.flag_values())
 
 
 def test_missing_provider_file_is_a_configuration_error() -> None:
