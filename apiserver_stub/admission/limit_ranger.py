@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from apiserver_stub.admission import AdmissionPlugin, combined
-from apiserver_stub.admission import amounts as sums
-from apiserver_stub.admission.amounts import Amounts
 from apiserver_stub.admission.reading import Reader
+from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.resource_lists import Amounts
 from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
@@ -78,16 +78,21 @@ def _check_pod(spec: Object, limits: list[Object]) -> Iterator[str]:
             for member in ("containers", "initContainers"):
                 for container in spec.get(member) or ():
                     yield from _check(
-                        kind, item, sums.of_container(container, "requests"), sums.of_container(container, "limits")
+                        kind,
+                        item,
+                        resource_lists.of_container(container, "requests"),
+                        resource_lists.of_container(container, "limits"),
                     )
         elif kind == "Pod":
-            yield from _check(kind, item, sums.of_pod(spec, "requests"), sums.of_pod(spec, "limits"))
+            yield from _check(
+                kind, item, resource_lists.of_pod(spec, "requests"), resource_lists.of_pod(spec, "limits")
+            )
 
 
 def _check(kind: str, item: Object, requests: Amounts, limits: Amounts) -> Iterator[str]:
-    for name, bound in sums.read(item.get("min")).items():
+    for name, bound in resource_lists.read(item.get("min")).items():
         yield from _too_little(kind, name, bound, requests, limits)
-    for name, bound in sums.read(item.get("max")).items():
+    for name, bound in resource_lists.read(item.get("max")).items():
         request, limit = requests.get(name), limits.get(name)
         start = f"maximum {name} usage per {kind} is {bound}"
         if limit is None:
@@ -96,7 +101,7 @@ def _check(kind: str, item: Object, requests: Amounts, limits: Amounts) -> Itera
             yield f"{start}, but limit is {limit}"
         elif request is not None and request > bound:
             yield f"{start}, but request is {request}"
-    for name, bound in sums.read(item.get("maxLimitRequestRatio")).items():
+    for name, bound in resource_lists.read(item.get("maxLimitRequestRatio")).items():
         request, limit = requests.get(name), limits.get(name)
         start = f"{name} max limit to request ratio per {kind} is {bound}"
         if not request:
@@ -121,14 +126,14 @@ def _too_little(
 
 
 def _check_claim(spec: Object, limits: list[Object]) -> Iterator[str]:
-    requests = sums.read((spec.get("resources") or {}).get("requests"))
+    requests = resource_lists.read((spec.get("resources") or {}).get("requests"))
     for item in limits:
         kind = item.get("type")
         if kind != "PersistentVolumeClaim":
             continue
-        for name, bound in sums.read(item.get("min")).items():
+        for name, bound in resource_lists.read(item.get("min")).items():
             yield from _too_little(kind, name, bound, requests, {})
-        for name, bound in sums.read(item.get("max")).items():
+        for name, bound in resource_lists.read(item.get("max")).items():
             request = requests.get(name)
             start = f"maximum {name} usage per {kind} is {bound}"
             if request is None:

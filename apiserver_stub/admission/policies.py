@@ -9,14 +9,9 @@ from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.policy_evaluation import Evaluation, Failure, Policy
 from apiserver_stub.admission.reading import Reader, labels_of
 from apiserver_stub.admission.webhooks import condition_data
-from apiserver_stub.admission.webhooks.matching import (
-    matched_as,
-    namespace_matches,
-    never_asked,
-    object_matches,
-    read_selector,
-)
+from apiserver_stub.admission.webhooks.matching import matched_as, namespace_matches, never_asked, object_matches
 from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.cel import CelError
 from apiserver_stub.cel.authorization import Authorizer, Decide

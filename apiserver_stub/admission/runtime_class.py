@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from apiserver_stub.admission import AdmissionPlugin
-from apiserver_stub.admission import amounts as sums
 from apiserver_stub.admission.reading import Reader
 from apiserver_stub.admission.tolerations import merged
+from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
@@ -29,7 +29,7 @@ class RuntimeClass(AdmissionPlugin):
         found = self._class_of(call)
         overhead = (found.get("overhead") or {}).get("podFixed")
         if overhead:
-            if spec.get("overhead") and sums.read(spec["overhead"]) != sums.read(overhead):
+            if spec.get("overhead") and resource_lists.read(spec["overhead"]) != resource_lists.read(overhead):
                 raise call.refuse(_OTHER_OVERHEAD)
             spec["overhead"] = dict(overhead)
         scheduling = found.get("scheduling") or {}
@@ -48,7 +48,7 @@ class RuntimeClass(AdmissionPlugin):
     async def validate(self, call: AdmissionRequest) -> None:
         given = call.obj["spec"].get("overhead")
         overhead = (self._class_of(call).get("overhead") or {}).get("podFixed")
-        if overhead and sums.read(given) != sums.read(overhead):
+        if overhead and resource_lists.read(given) != resource_lists.read(overhead):
             raise call.refuse(_OTHER_OVERHEAD)
         if given and not overhead:
             raise call.refuse("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from apiserver_stub.admission import AdmissionPlugin
-from apiserver_stub.admission.amounts import read
 from apiserver_stub.admission.reading import Reader, annotations_of, labels_of
 from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.resource_lists import read
 from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl, unquote
 
 from apiserver_stub.apimachinery.status import ApiError, bad_request
@@ -13,7 +13,6 @@ from nodeagent.base.gointeger import IntegerError, parse_int64
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.media import Format
-    from apiserver_stub.kinds.registry import Reservation
 
 _FALSE = frozenset(["", "0", "false"])
 _REMEMBERED_LENGTH = 200
@@ -94,6 +93,19 @@ class Query:
             return parse_int64(text)
         except IntegerError as error:
             raise bad_request(str(error)) from None
+
+
+class Reservation(Protocol):
+    """Values allocated for a write that only one object may have.
+
+    A failure to release them is logged; a repair loop finds the leaked ones.
+    """
+
+    async def keep(self) -> None:
+        """Release the values that the written object no longer has."""
+
+    async def release(self) -> None:
+        """Release the allocated values after a write that was not made."""
 
 
 @dataclass(slots=True)

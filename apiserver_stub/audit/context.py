@@ -22,12 +22,11 @@ from apiserver_stub.audit import event as events
 from apiserver_stub.audit.backend import Backend
 from apiserver_stub.audit.event import Event, ObjectReference, ResponseStatus
 from apiserver_stub.audit.policy import API_VERSION, NAMES, Decision, Level, Policy
-from apiserver_stub.verbs.responses import Rendered
+from apiserver_stub.transport.rendered import Rendered
+from apiserver_stub.transport.response_writer import ID_KEY
 from nodeagent.base import identity
 
 ID_HEADER = "Audit-ID"
-ID_KEY = web.RequestKey("audit_id", str)
-"""Where a request keeps the name that its caller did not give."""
 _DECISION, _REASON = (f"{identity.current().group('authorization')}/{name}" for name in ("decision", "reason"))
 _TOTAL = identity.current().group("apiserver.latency") + "/total"
 _SLOW_NANOSECONDS = 500_000_000

@@ -11,7 +11,7 @@ from apiserver_stub.apimachinery.status import unauthorized
 from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
 from apiserver_stub.authn.jwt import decode_part
 from apiserver_stub.authn.tokens import Tokens, authenticated
-from nodeagent.base import identity
+from apiserver_stub.transport.sub_protocols import token_prefix
 
 if TYPE_CHECKING:
     from apiserver_stub.authn.certificates import ClientCertificates, PeerCertificates
@@ -100,20 +100,10 @@ def _bearer_word(header: str) -> str:
     return rest.partition(" ")[0] if scheme.lower() == "bearer" else ""
 
 
-def sub_protocols(headers: Mapping[str, str]) -> list[str]:
-    """Return the sub-protocols that a WebSocket client offers, without the one that hides its token."""
-    names = (name.strip() for name in headers.get("Sec-WebSocket-Protocol", "").split(","))
-    return [name for name in names if name and not name.startswith(_token_prefix())]
-
-
-def _token_prefix() -> str:
-    return f"base64url.bearer.{identity.current().group('authorization')}."
-
-
 def _websocket_token(protocols: str) -> str:
     """Return the token that browsers hide among the sub-protocols; it needs a real one beside it."""
     names = [name.strip() for name in protocols.split(",")]
-    prefix = _token_prefix()
+    prefix = token_prefix()
     hidden = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
     if len(hidden) != 1 or len(names) < 2:
         return ""

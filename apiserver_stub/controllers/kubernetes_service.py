@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import Reservation
 from apiserver_stub.controllers.ensure import ensure
 from apiserver_stub.kinds import endpoint_slices
-from apiserver_stub.kinds.registry import Reservation
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove, StoreRefused, StoreUnavailable
 from apiserver_stub.storage.record import without_revision
 from apiserver_stub.verbs.planned import write

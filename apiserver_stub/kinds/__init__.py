@@ -1,18 +1,17 @@
-"""The kinds that are served: a module a family, each a list of declarations."""
+"""Kinds: declarations and strategies, one module per family."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from apiserver_stub.kinds.registry import Registry, Resource
-from apiserver_stub.kinds.runtime_config import enabled
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 
-def build_registry(options: Options) -> Registry:
-    """Return every resource of this server that is switched on."""
+def bundled_resources(settings: KindSettings) -> list[Resource]:
+    """Return the resources of the bundled kinds."""
     from apiserver_stub.kinds import (
         admission,
         api_services,
@@ -60,10 +59,7 @@ def build_registry(options: Options) -> Registry:
         disruption,
         api_services,
     )
-    every = (resource for family in families for resource in family.resources(options))
-    settings = options.runtime_config
-    served = [item for item in every if enabled(settings, item.group, item.version, item.plural)]
-    return Registry(sorted(served, key=lambda item: api_services.order(item.group, item.version)))
+    return [resource for family in families for resource in family.resources(settings)]
 
 
-__all__ = ["Registry", "Resource", "build_registry"]
+__all__ = ["Registry", "Resource", "bundled_resources"]

@@ -16,7 +16,7 @@ from apiserver_stub.validation.webhook_configurations import validate_webhooks
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.gates import FeatureGates
 
 _GROUP = identity.current().group("admissionregistration")
@@ -79,7 +79,7 @@ class BindingStrategy(Strategy):
         return validate_binding(new.get("spec") or {})
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     hooks = Column("Webhooks", lambda obj: len(obj.get("webhooks") or ()), type="integer")
     found = [
         Resource(
@@ -91,12 +91,12 @@ def resources(options: Options) -> list[Resource]:
             namespaced=False,
             categories=("api-extensions",),
             metadata_rules=_METADATA_RULES,
-            strategy=WebhookConfigurationStrategy(options.gates, mutating=word == "Mutating"),
+            strategy=WebhookConfigurationStrategy(settings.gates, mutating=word == "Mutating"),
             columns=(NAME, hooks, AGE),
         )
         for word in ("Mutating", "Validating")
     ]
-    if options.gates.enabled("ValidatingAdmissionPolicy"):
+    if settings.gates.enabled("ValidatingAdmissionPolicy"):
         validations = Column("Validations", lambda obj: len(dig(obj, ("spec", "validations")) or ()), type="integer")
         found += [
             Resource(

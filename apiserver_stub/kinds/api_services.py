@@ -21,7 +21,7 @@ from nodeagent.base import identity
 from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 GROUP = "apiregistration"
 DEFAULT_PORT = 443
@@ -122,7 +122,7 @@ def order(group: str, version: str) -> tuple[int, int]:
     return -group_priority, -version_priority
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     group = identity.current().group(GROUP)
     return [
         Resource(

@@ -14,7 +14,7 @@ from apiserver_stub.validation.metadata import KIND_RULES
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 _APPROVAL, _STATUS = "approval", "status"
 
@@ -71,7 +71,7 @@ def _dated(condition: Object, known: list[Object]) -> Object:
     return found
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             identity.current().group("certificates"),

@@ -13,7 +13,7 @@ from apiserver_stub.validation.config_maps import validate_config_map, validate_
 from apiserver_stub.validation.secrets import secret_warnings, validate_secret, validate_secret_update
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 
 class ConfigMapStrategy(Strategy):
@@ -45,7 +45,7 @@ class SecretStrategy(Strategy):
         return secret_warnings(new)
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             "",

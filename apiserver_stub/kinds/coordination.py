@@ -13,7 +13,7 @@ from apiserver_stub.validation.metadata import MetadataRules
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 
 class LeaseStrategy(Strategy):
@@ -23,7 +23,7 @@ class LeaseStrategy(Strategy):
         return validate_lease(new)
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             identity.current().group("coordination"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apiserver_stub.admission.webhooks.matching import read_selector
 from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.kinds.columns import AGE, NAME, at
@@ -21,7 +21,7 @@ from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.names import path_problems
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.gates import FeatureGates
 
 BUDGETS = "policy/poddisruptionbudgets"
@@ -81,7 +81,7 @@ def set_condition(status: Object) -> None:
     status["conditions"] = [item for item in conditions if item is not old] + [new]
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             "policy",
@@ -93,7 +93,7 @@ def resources(options: Options) -> list[Resource]:
             name_problems=path_problems,
             metadata_rules=MetadataRules(whole=0, changes=0, standard_finalizers=False),
             subresource_rules=MetadataRules(whole=0, changes=0, standard_finalizers=False),
-            strategy=BudgetStrategy(options.gates),
+            strategy=BudgetStrategy(settings.gates),
             subresources=(Subresource("status"),),
             columns=(
                 NAME,

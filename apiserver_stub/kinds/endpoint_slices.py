@@ -14,7 +14,7 @@ from apiserver_stub.validation.metadata import MetadataRules
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 GROUP = identity.current().group("discovery")
 STORAGE = f"{GROUP}/endpointslices"
@@ -54,7 +54,7 @@ class EndpointSliceStrategy(Strategy):
             endpoint.pop("deprecatedTopology", None)
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             GROUP,

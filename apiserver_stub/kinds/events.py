@@ -19,7 +19,7 @@ from nodeagent.base import identity
 from nodeagent.base.names import subdomain_problems
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 GROUP = identity.current().group("events")
 _STORAGE = "core/events"
@@ -121,7 +121,7 @@ class EventStrategy(Strategy):
         return causes + validate_event_update(new, old, _CORE_FROM_NEW)
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     def declare(group: str, strategy: Strategy, fields: dict[str, tuple[str, ...]], view: Any) -> Resource:
         renamed = {"v1": _CORE_FROM_NEW} if group else {f"{GROUP}/v1": _NEW_FROM_CORE}
         return Resource(

@@ -14,7 +14,7 @@ from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.resource_quotas import validate_quota, validate_quota_status, validate_quota_update
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 
 class ResourceQuotaStrategy(Strategy):
@@ -44,7 +44,7 @@ class LimitRangeStrategy(Strategy):
         return validate_limit_range(new)
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             "",

@@ -13,7 +13,7 @@ from apiserver_stub.validation.namespaces import validate_finalizers, validate_n
 from nodeagent.base.names import label_problems
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 
 class NamespaceStrategy(Strategy):
@@ -62,7 +62,7 @@ class NamespaceStrategy(Strategy):
         obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             "",

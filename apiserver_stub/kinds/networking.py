@@ -20,7 +20,7 @@ from apiserver_stub.validation.services import validate_balancer_status
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 _GROUP = identity.current().group("networking")
 _SHOWN_HOSTS = 3
@@ -64,7 +64,7 @@ class IngressClassStrategy(Strategy):
         return validate_ingress_class_update(new, old)
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             _GROUP,

@@ -13,7 +13,7 @@ from apiserver_stub.validation.nodes import validate_node, validate_node_update
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 _ROLE = identity.current().label("", "node-role")
 
@@ -52,7 +52,7 @@ def _drop_configuration(node: Object) -> None:
     (node.get("status") or {}).pop("config", None)
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             "",

@@ -24,7 +24,7 @@ from apiserver_stub.validation.pod_warnings import pod_warnings
 from nodeagent.base.names import label_problems
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.gates import FeatureGates
 
 _IDENTITY = ("uid", "resourceVersion")
@@ -130,7 +130,7 @@ class PodStrategy(Strategy):
         return min(under_way, wanted) if requested is not None else under_way
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             "",
@@ -139,7 +139,7 @@ def resources(options: Options) -> list[Resource]:
             "pods",
             short_names=("po",),
             categories=("all",),
-            strategy=PodStrategy(options.gates, allow_privileged=options.allow_privileged),
+            strategy=PodStrategy(settings.gates, allow_privileged=settings.allow_privileged),
             subresources=(
                 Subresource("attach", ("create", "get"), "PodAttachOptions"),
                 Subresource("binding", ("create",), "Binding"),

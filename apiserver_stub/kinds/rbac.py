@@ -20,7 +20,7 @@ from apiserver_stub.validation.rbac import (
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 _GROUP = identity.current().group("rbac.authorization")
 
@@ -55,7 +55,7 @@ class BindingStrategy(Strategy):
         return self.validate(new) * 2 + validate_role_unchanged(new, old)
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     def role(kind: str, *, namespaced: bool) -> Resource:
         return Resource(
             _GROUP,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.apimachinery.objects import Object, decode, dig, encode_for_store
 from apiserver_stub.apimachinery.status import Cause
@@ -12,6 +12,7 @@ from apiserver_stub.validation.metadata import KIND_RULES, STATUS_RULES, Metadat
 from nodeagent.base.names import subdomain_problems
 
 if TYPE_CHECKING:
+    from apiserver_stub.apimachinery.request import Reservation
     from apiserver_stub.storage import Record, Store
 
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -45,19 +46,6 @@ class Subresource:
     version: str | None = None
     shows_tables: bool = True
     """Whether responses of a status subresource can be shown as tables; those of others never are."""
-
-
-class Reservation(Protocol):
-    """What a write has taken that only one object may have.
-
-    When it cannot be given back, that is logged and left to whoever compares what is taken with the objects.
-    """
-
-    async def keep(self) -> None:
-        """Give back what the object has no longer: the write was made."""
-
-    async def release(self) -> None:
-        """Give back what was taken: the write was not made."""
 
 
 class Strategy:

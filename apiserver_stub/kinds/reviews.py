@@ -8,13 +8,13 @@ from apiserver_stub.kinds.registry import Resource
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 _AUTHENTICATION = identity.current().group("authentication")
 _AUTHORIZATION = identity.current().group("authorization")
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     def review(group: str, kind: str, *, namespaced: bool = False) -> Resource:
         plural = f"{kind.lower()}s"
         return Resource(group, "v1", kind, plural, namespaced=namespaced, verbs=("create",))

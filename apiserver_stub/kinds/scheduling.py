@@ -19,7 +19,7 @@ from apiserver_stub.validation.runtime_classes import (
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 
 class PriorityClassStrategy(Strategy):
@@ -50,7 +50,7 @@ class RuntimeClassStrategy(Strategy):
         return runtime_class_warnings(new)
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             identity.current().group("scheduling"),

@@ -10,7 +10,7 @@ from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresourc
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 _GROUP = identity.current().group("authentication")
 
@@ -26,7 +26,7 @@ class ServiceAccountStrategy(Strategy):
         self.prepare_create(new)
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             "",

@@ -15,7 +15,7 @@ from apiserver_stub.validation.addresses import parse_address
 from apiserver_stub.validation.services import needs_health_port
 
 if TYPE_CHECKING:
-    from apiserver_stub.options.services import Network
+    from apiserver_stub.kinds.settings import Network
 
 _log = logging.getLogger(__name__)
 

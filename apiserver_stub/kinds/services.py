@@ -21,7 +21,7 @@ from apiserver_stub.validation.services import (
 from nodeagent.base.names import service_name_problems
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
     from apiserver_stub.storage import Store
 
 
@@ -89,8 +89,8 @@ class EndpointsStrategy(Strategy):
         return validate_subsets(new.get("subsets") or [])
 
 
-def resources(options: Options) -> list[Resource]:
-    addresses = ServiceAddresses(options.service_networks, options.service_node_port_range)
+def resources(settings: KindSettings) -> list[Resource]:
+    addresses = ServiceAddresses(settings.service_networks, settings.service_node_ports)
     return [
         Resource(
             "",

@@ -26,7 +26,7 @@ from apiserver_stub.validation.volume_attachments import validate_attachment, va
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.gates import FeatureGates
 
 _GROUP = identity.current().group("storage")
@@ -109,7 +109,7 @@ class StorageClassStrategy(Strategy):
         return storage_class_warnings(new)
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             _GROUP,
@@ -148,7 +148,7 @@ def resources(options: Options) -> list[Resource]:
             "csidrivers",
             namespaced=False,
             metadata_rules=MetadataRules(whole=0),
-            strategy=DriverStrategy(options.gates),
+            strategy=DriverStrategy(settings.gates),
             columns=(
                 NAME,
                 at("AttachRequired", "spec.attachRequired", type="boolean", default=True),

@@ -13,7 +13,7 @@ from apiserver_stub.validation.trust_bundles import validate_bundle, validate_bu
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
 
 
 class TrustBundleStrategy(Strategy):
@@ -30,8 +30,8 @@ def _name_problems(name: str, bundle: Object) -> list[str]:
     return trust_bundle_name_problems(name, dig(bundle, ("spec", "signerName")) or "")
 
 
-def resources(options: Options) -> list[Resource]:
-    if not options.gates.enabled("ClusterTrustBundle"):
+def resources(settings: KindSettings) -> list[Resource]:
+    if not settings.gates.enabled("ClusterTrustBundle"):
         return []
     return [
         Resource(

@@ -23,7 +23,7 @@ from apiserver_stub.validation.persistent_volumes import validate_volume, valida
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.options import Options
+    from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.gates import FeatureGates
 
 _CLASS, _TRANSITION_TIME = "volumeAttributesClassName", "lastPhaseTransitionTime"
@@ -114,7 +114,7 @@ class ClaimStrategy(Strategy):
         return claim_warnings(new)
 
 
-def resources(options: Options) -> list[Resource]:
+def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
             "",
@@ -124,7 +124,7 @@ def resources(options: Options) -> list[Resource]:
             namespaced=False,
             short_names=("pv",),
             metadata_rules=MetadataRules(whole=2, changes=0),
-            strategy=VolumeStrategy(options.gates),
+            strategy=VolumeStrategy(settings.gates),
             subresources=(Subresource("status"),),
             columns=(
                 NAME,
@@ -149,7 +149,7 @@ def resources(options: Options) -> list[Resource]:
             "persistentvolumeclaims",
             short_names=("pvc",),
             metadata_rules=MetadataRules(whole=2),
-            strategy=ClaimStrategy(options.gates),
+            strategy=ClaimStrategy(settings.gates),
             subresources=(Subresource("status"),),
             columns=(
                 NAME,

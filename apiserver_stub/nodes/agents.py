@@ -23,7 +23,6 @@ from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue, wr
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
 
-    from apiserver_stub.options import Options
     from apiserver_stub.storage import Store
 
 _log = logging.getLogger(__name__)
@@ -72,26 +71,44 @@ class DialFailed(Unreachable):
         self.code, self.reason, self.message = 500, "", f"error dialing backend: {why}"
 
 
-class NodeAgents:
-    """Finds agents and connects to them.
+@dataclass(frozen=True, slots=True)
+class NodeAgentSettings:
+    """Connections to node agents."""
 
-    :raises TlsError: a file for the connections is no good.
-    :raises EgressError: the file about the ways out is no good.
+    address_types: Sequence[str]
+    """Types of node addresses, most preferred first."""
+    timeout_seconds: float
+    """Limit of establishing a connection."""
+    own_authorities: Path
+    """Directory of the generated CA, for a generated client certificate."""
+    certificate_authority: Path | None = None
+    """CA bundle that verifies agents; without one they are not verified."""
+    client_certificate: Path | None = None
+    client_key: Path | None = None
+    egress_config: Path | None = None
+    """Egress selector configuration."""
+
+
+class NodeAgents:
+    """Addresses of node agents, and connections to them.
+
+    :raises TlsError: a certificate file is invalid.
+    :raises EgressError: the egress selector configuration is invalid.
     """
 
-    def __init__(self, options: Options, store: Store, dialer: Dialer | None = None) -> None:
+    def __init__(self, settings: NodeAgentSettings, store: Store, dialer: Dialer | None = None) -> None:
         self._store = store
-        self._types = options.nodeagent_preferred_address_types
-        self._seconds = options.nodeagent_timeout_seconds
+        self._types = settings.address_types
+        self._seconds = settings.timeout_seconds
         self._dialer = dialer or DirectDialer()
-        if dialer is None and options.egress_selector_config_file is not None:
-            self._dialer = egress.load(options.egress_selector_config_file)
-        authority = options.nodeagent_certificate_authority
-        certificate, key = options.nodeagent_client_certificate, options.nodeagent_client_key
+        if dialer is None and settings.egress_config is not None:
+            self._dialer = egress.load(settings.egress_config)
+        authority = settings.certificate_authority
+        certificate, key = settings.client_certificate, settings.client_key
         self.client_authority: Path | None = None
         """What an agent has to trust to know this server; ``None`` when the operator gave the certificate."""
         if certificate is None or key is None:
-            certificate, key, self.client_authority = own_pair(options.authorities)
+            certificate, key, self.client_authority = own_pair(settings.own_authorities)
         try:
             self._unverified = client_context(None, certificate, key, verify=False)
             self._trusting = client_context(authority, certificate, key) if authority is not None else self._unverified

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apiserver_stub.authn.chain import sub_protocols
 from apiserver_stub.transport import response_writer
+from apiserver_stub.transport.sub_protocols import sub_protocols
 
 if TYPE_CHECKING:
     from apiserver_stub.nodes.stream import Stream

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from apiserver_stub.nodes.stream import Stream
     from apiserver_stub.pipeline.limits import Limits
     from apiserver_stub.pipeline.stream_response import StreamResponder
-    from apiserver_stub.verbs.responses import Rendered
+    from apiserver_stub.transport.rendered import Rendered
 
 _log = logging.getLogger(__name__)
 

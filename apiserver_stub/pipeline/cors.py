@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
+from apiserver_stub.transport.rendered import Rendered
 from apiserver_stub.transport.response_writer import EXTRA_HEADERS
-from apiserver_stub.verbs.responses import Rendered
 
 _ALLOWED = {
     "Access-Control-Allow-Methods": "POST, GET, OPTIONS, PUT, DELETE, PATCH",

@@ -11,13 +11,14 @@ from apiserver_stub.apimachinery.status import method_not_allowed, no_such_resou
 from apiserver_stub.kinds import Resource
 from apiserver_stub.kinds.registry import Deprecation
 from apiserver_stub.pipeline.error_responses import PlainNotFound
+from apiserver_stub.transport.rendered import Rendered
 from apiserver_stub.verbs.create import create
 from apiserver_stub.verbs.delete import delete, delete_collection
 from apiserver_stub.verbs.get import get
 from apiserver_stub.verbs.lists import list_objects
 from apiserver_stub.verbs.patch import patch
 from apiserver_stub.verbs.reserving import reserving
-from apiserver_stub.verbs.responses import Rendered, Reply, render
+from apiserver_stub.verbs.responses import Reply, render
 from apiserver_stub.verbs.update import update
 from nodeagent.base import identity
 

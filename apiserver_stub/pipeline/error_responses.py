@@ -6,7 +6,8 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.media import PLAIN, Format
 from apiserver_stub.apimachinery.status import ApiError, bad_request, internal, unavailable
 from apiserver_stub.storage import StoreRefused, StoreUnavailable
-from apiserver_stub.verbs.responses import Rendered, render_error
+from apiserver_stub.transport.rendered import Rendered
+from apiserver_stub.verbs.responses import render_error
 
 _NOSNIFF = {"X-Content-Type-Options": "nosniff"}
 _TEXT = "text/plain; charset=utf-8"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from apiserver_stub.kinds import Resource
     from apiserver_stub.pipeline.dispatch import Dispatcher
     from apiserver_stub.pipeline.request_metrics import RequestMetrics
-    from apiserver_stub.verbs.responses import Rendered
+    from apiserver_stub.transport.rendered import Rendered
 
 MAX_BODY_BYTES = 3 << 20
 MUTATING = frozenset(["POST", "PUT", "PATCH", "DELETE"])

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from apiserver_stub.apimachinery.status import bad_request, method_not_allowed
-from apiserver_stub.authn.chain import sub_protocols
 from apiserver_stub.pipeline.dispatch import note_deprecation
 from apiserver_stub.transport import response_writer
+from apiserver_stub.transport.sub_protocols import sub_protocols
 from apiserver_stub.verbs.watch import Watch
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from apiserver_stub.admission import amounts as sums
-from apiserver_stub.admission.webhooks.matching import read_selector
+from apiserver_stub.apimachinery import resource_lists
+from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object, dig
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
@@ -151,12 +151,12 @@ def read_pod(pod: Object) -> PodInfo:
 
 def read_resources(amounts: object) -> Resources:
     """Return *amounts*, as objects hold them, in the units of the filters."""
-    return _in_units(sums.read(amounts if isinstance(amounts, dict) else None))
+    return _in_units(resource_lists.read(amounts if isinstance(amounts, dict) else None))
 
 
 def _requests(spec: Object) -> Resources:
-    total = sums.of_pod(spec, "requests")
-    sums.add(total, sums.read(spec.get("overhead")))
+    total = resource_lists.of_pod(spec, "requests")
+    resource_lists.add(total, resource_lists.read(spec.get("overhead")))
     return _in_units(total)
 
 

@@ -15,7 +15,8 @@ from apiserver_stub.apimachinery.request import ANONYMOUS, Query, Request, Reque
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.endpoints.profiling import Profiling
 from apiserver_stub.transport import response_writer
-from apiserver_stub.verbs.responses import Rendered, render, render_error
+from apiserver_stub.transport.rendered import Rendered
+from apiserver_stub.verbs.responses import render, render_error
 
 if TYPE_CHECKING:
     from nodeagent.base.profiling.profiles import Profiles

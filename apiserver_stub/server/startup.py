@@ -17,13 +17,13 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from apiserver_stub.admission.role_escalation import RoleEscalation
 from apiserver_stub.aggregation.availability import Availability
 from apiserver_stub.aggregation.extension_client import ExtensionClient
 from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.aggregation.remotes import Remotes
 from apiserver_stub.audit.context import Audit
 from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy
-from apiserver_stub.authz.escalation import RoleEscalation
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.authentication_config_map import AuthenticationConfigMap, RequestHeaderNames
 from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles, keep_aggregated
@@ -38,9 +38,8 @@ from apiserver_stub.controllers.node_certificates import sign_for_nodes
 from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.controllers.service_repair import repair_service_ranges
 from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
-from apiserver_stub.kinds import build_registry
 from apiserver_stub.lifecycle import Lifecycle
-from apiserver_stub.nodes.agents import NodeAgents
+from apiserver_stub.nodes.agents import NodeAgents, NodeAgentSettings
 from apiserver_stub.options import Options
 from apiserver_stub.options.serving import EVERYWHERE
 from apiserver_stub.pipeline.handler import RequestHandler
@@ -52,6 +51,7 @@ from apiserver_stub.server.audit import build_audit
 from apiserver_stub.server.authentication import build_authentication
 from apiserver_stub.server.authorization import build_authorization
 from apiserver_stub.server.credentials import generate_tokens, read_tokens, write_kubeconfig
+from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.server.request_pipeline import build_pipeline
 from apiserver_stub.server.serving_certificate import Certificates
 from apiserver_stub.server.storage import build_storage, health_checks, run_key_reloader, start_monitor
@@ -148,7 +148,7 @@ async def start(options: Options) -> RunningServer:
         await store.open()
         authentication = await build_authentication(options, store, tokens_file, stack)
         authorization = await build_authorization(options, store, stack)
-        agents = await asyncio.to_thread(NodeAgents, options, store)
+        agents = await asyncio.to_thread(NodeAgents, node_agent_settings(options), store)
         pair = await asyncio.to_thread(ClientPair, options.proxy_client_cert_file, options.proxy_client_key_file)
         ca_certificate = await asyncio.to_thread(certificates.authority.read_text)
         monitor, remotes = StoreMonitor(store), Remotes()
@@ -304,6 +304,19 @@ async def start(options: Options) -> RunningServer:
         )
         await asyncio.to_thread(_write_ready, data / "ready.json", running)
         return running
+
+
+def node_agent_settings(options: Options) -> NodeAgentSettings:
+    """Return the settings of connections to node agents."""
+    return NodeAgentSettings(
+        address_types=options.nodeagent_preferred_address_types,
+        timeout_seconds=options.nodeagent_timeout_seconds,
+        own_authorities=options.authorities,
+        certificate_authority=options.nodeagent_certificate_authority,
+        client_certificate=options.nodeagent_client_certificate,
+        client_key=options.nodeagent_client_key,
+        egress_config=options.egress_selector_config_file,
+    )
 
 
 def _flow_control(options: Options) -> PriorityAndFairness | None:

@@ -5,10 +5,25 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from apiserver_stub.kinds import Resource
+
+class StoredResource(Protocol):
+    """A resource, as far as its keys depend on it."""
+
+    @property
+    def plural(self) -> str: ...
+
+    @property
+    def verbs(self) -> tuple[str, ...]: ...
+
+    @property
+    def storage(self) -> str:
+        """Collection of the objects."""
+
+    @property
+    def storage_key(self) -> str:
+        """Directory of the keys, where it is not the plural."""
 
 
 class Layout:
@@ -23,7 +38,7 @@ class Layout:
         self._collections = {directory: name for name, directory in directories.items()}
 
     @classmethod
-    def of(cls, prefix: str, resources: Iterable[Resource]) -> Layout:
+    def of(cls, prefix: str, resources: Iterable[StoredResource]) -> Layout:
         """Return the layout for *resources*."""
         directories: dict[str, str] = {}
         for item in resources:

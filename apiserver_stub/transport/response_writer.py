@@ -15,9 +15,10 @@ from aiohttp.http import SERVER_SOFTWARE
 from multidict import CIMultiDict
 
 from apiserver_stub.apimachinery.objects import new_uid
-from apiserver_stub.audit.context import ID_KEY
-from apiserver_stub.verbs.responses import Rendered
+from apiserver_stub.transport.rendered import Rendered
 
+ID_KEY = web.RequestKey("audit_id", str)
+"""Audit ID of a request whose client sent none."""
 _COMPRESS_FROM_BYTES = 128 << 10
 _STREAM_FROM_BYTES = 1 << 20
 STALLED_SECONDS = 60.0

@@ -11,6 +11,7 @@ from apiserver_stub.apimachinery.media import Format
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds import tables
+from apiserver_stub.transport.rendered import Rendered
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -37,16 +38,6 @@ class Reply:
     page: Page | None = None
     body: bytes = b""
     content_type: str = media.JSON
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Rendered:
-    """Bytes for the wire, in pieces so that a long list is never held twice."""
-
-    code: int
-    content_type: str
-    pieces: list[bytes]
     headers: Mapping[str, str] = field(default_factory=dict)
 
 

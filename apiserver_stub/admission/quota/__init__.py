@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from apiserver_stub.admission import AdmissionPlugin
-from apiserver_stub.admission import amounts as sums
-from apiserver_stub.admission.amounts import Amounts
 from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, unknown_members
 from apiserver_stub.admission.quota.ledger import COLLECTION, Ledger
 from apiserver_stub.admission.quota.usage import CLAIMS, PODS, SERVICES, concerned, in_scope, not_given, scopes, usage
-from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery import objects, resource_lists
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.resource_lists import Amounts
 from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.storage import Outcome, Put, Record
@@ -121,10 +120,10 @@ class ResourceQuota(AdmissionPlugin):
 
         :raises ApiError: 403, that is more than there is.
         """
-        hard = sums.read(_hard(quota))
+        hard = resource_lists.read(_hard(quota))
         status = quota.get("status") or {}
         asked = {name: amount for name, amount in wanted.items() if name in hard}
-        used = sums.read(status.get("used"))
+        used = resource_lists.read(status.get("used"))
         exceeded = _exceeded(hard, used, asked)
         if exceeded or used.keys() != hard.keys() or status.get("hard") != _hard(quota):
             used = self._ledger.count(quota, without=wanted)  # what was kept may be out of date
@@ -132,11 +131,11 @@ class ResourceQuota(AdmissionPlugin):
         if exceeded:
             name = quota["metadata"]["name"]
             raise call.refuse(
-                f"exceeded quota: {name}, requested: {sums.shown(asked, exceeded)}, "
-                f"used: {sums.shown(used, exceeded)}, limited: {sums.shown(hard, exceeded)}"
+                f"exceeded quota: {name}, requested: {resource_lists.shown(asked, exceeded)}, "
+                f"used: {resource_lists.shown(used, exceeded)}, limited: {resource_lists.shown(hard, exceeded)}"
             )
-        sums.add(used, asked)
-        return {**quota, "status": {"hard": _hard(quota), "used": sums.write(used)}}
+        resource_lists.add(used, asked)
+        return {**quota, "status": {"hard": _hard(quota), "used": resource_lists.write(used)}}
 
     def _check_covered(
         self, call: AdmissionRequest, label: str, wanted: Amounts, quotas: list[Object], matching: list[Object]

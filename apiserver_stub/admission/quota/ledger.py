@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from apiserver_stub.admission import amounts as sums
-from apiserver_stub.admission.amounts import Amounts
 from apiserver_stub.admission.quota.usage import MEASURED, concerned, in_scope, scopes, usage
-from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery import objects, resource_lists
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.resource_lists import Amounts
 from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Store
@@ -69,7 +68,7 @@ class Ledger:
                 self._add_stored(total, names, label, resource, namespace, expressions)
         for amounts in self._reserved.get((namespace, metadata["name"]), ()):
             if amounts is not without:
-                sums.add(total, {name: amount for name, amount in amounts.items() if name in hard})
+                resource_lists.add(total, {name: amount for name, amount in amounts.items() if name in hard})
         return total
 
     def reserve(self, quota: Object, amounts: Amounts) -> None:
@@ -110,7 +109,7 @@ class Ledger:
                 raise LookupError(key)
             quota: Object = objects.decode(current.data)
             hard = (quota.get("spec") or {}).get("hard") or {}
-            status = {"hard": hard, "used": sums.write(self.count(quota))}
+            status = {"hard": hard, "used": resource_lists.write(self.count(quota))}
             if quota.get("status") == status:
                 return Keep()
             return Put(objects.encode_for_store({**quota, "status": status}))
@@ -134,12 +133,12 @@ class Ledger:
         if label not in MEASURED and expressions:
             return  # Only pods have scopes.
         if label not in MEASURED or (wanted <= {f"count/{label}"} and not expressions):
-            sums.add(total, {name: Quantity(len(records)) for name in wanted})
+            resource_lists.add(total, {name: Quantity(len(records)) for name in wanted})
             return
         for record in records:
             measured = self._measure(label, resource, record)
             if all(self._in_scope(measured, label, resource, record, expression) for expression in expressions):
-                sums.add(total, {name: measured.usage[name] for name in wanted if name in measured.usage})
+                resource_lists.add(total, {name: measured.usage[name] for name in wanted if name in measured.usage})
 
     def _measure(self, label: str, resource: Resource, record: Record) -> _Measured:
         measured = self._measured.get((resource.storage, record.key))

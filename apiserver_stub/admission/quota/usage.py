@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from apiserver_stub.admission import amounts as sums
-from apiserver_stub.admission.amounts import Amounts
 from apiserver_stub.admission.tolerations import is_extended
+from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.resource_lists import Amounts
 from apiserver_stub.validation.pod_qos import qos_class
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
@@ -52,7 +52,9 @@ def not_given(pod: Object, names: Collection[str]) -> str:
     spec = pod.get("spec") or {}
     for kind in ("containers", "initContainers"):
         for container in spec.get(kind) or ():
-            given = _compute(sums.of_container(container, "requests"), sums.of_container(container, "limits"))
+            given = _compute(
+                resource_lists.of_container(container, "requests"), resource_lists.of_container(container, "limits")
+            )
             for name in _MUST_BE_GIVEN.intersection(names) - given.keys():
                 missing.setdefault(name, []).append(container.get("name", ""))
     texts = [f"{name} for: {','.join(sorted(set(missing[name])))}" for name in sorted(missing)]
@@ -103,10 +105,10 @@ def _concerns(label: str, name: str) -> bool:
 
 
 def _of_pod(spec: Object) -> Amounts:
-    requests, limits = sums.of_pod(spec, "requests"), sums.of_pod(spec, "limits")
-    overhead = sums.read(spec.get("overhead"))
-    sums.add(requests, overhead)
-    sums.add(limits, {name: amount for name, amount in overhead.items() if name in limits})
+    requests, limits = resource_lists.of_pod(spec, "requests"), resource_lists.of_pod(spec, "limits")
+    overhead = resource_lists.read(spec.get("overhead"))
+    resource_lists.add(requests, overhead)
+    resource_lists.add(limits, {name: amount for name, amount in overhead.items() if name in limits})
     return _compute(requests, limits) | {PODS: ONE}
 
 
@@ -138,7 +140,7 @@ def _of_claim(spec: Object) -> Amounts:
     name = spec.get("storageClassName")
     if name:
         found[f"{name}{_CLASS}{CLAIMS}"] = ONE
-    size = sums.read((spec.get("resources") or {}).get("requests")).get("storage")
+    size = resource_lists.read((spec.get("resources") or {}).get("requests")).get("storage")
     if size is not None:
         found["requests.storage"] = size
         if name:

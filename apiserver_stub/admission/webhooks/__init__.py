@@ -11,16 +11,11 @@ from typing import Any
 from apiserver_stub.admission import AdmissionPlugin, own_copy
 from apiserver_stub.admission.reading import Reader
 from apiserver_stub.admission.webhooks.client import WebhookClient
-from apiserver_stub.admission.webhooks.matching import (
-    matched_as,
-    namespace_matches,
-    never_asked,
-    object_matches,
-    read_selector,
-)
+from apiserver_stub.admission.webhooks.matching import matched_as, namespace_matches, never_asked, object_matches
 from apiserver_stub.admission.webhooks.review import VERSIONS, AdmissionResponse, denial, read_answer, request_body
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.json_patch import apply_json_patch
+from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, internal
 from apiserver_stub.cel import CelError, Expression

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from apiserver_stub.admission.reading import labels_of
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
-from nodeagent.base.selectors import LabelSelector, Requirement
+from nodeagent.base.selectors import LabelSelector
 
-_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 _OWN_GROUP = identity.current().group("admissionregistration")
 _OWN = frozenset(
     [
@@ -28,16 +26,6 @@ _REVIEWS = frozenset([identity.current().group("authentication"), identity.curre
 def never_asked(resource: Resource) -> bool:
     """Return whether webhooks have no say: about themselves, so that a bad one can be taken away."""
     return resource.group == _OWN_GROUP and resource.plural in _OWN
-
-
-def read_selector(selector: Mapping[str, Any] | None) -> LabelSelector:
-    """Return a selector as objects hold it; without one everything matches."""
-    given = selector or {}
-    found = [Requirement(key, "in", frozenset([value])) for key, value in (given.get("matchLabels") or {}).items()]
-    for item in given.get("matchExpressions") or ():
-        operator = _OPERATORS.get(item.get("operator") or "", "in")
-        found.append(Requirement(item.get("key") or "", operator, frozenset(item.get("values") or ())))
-    return LabelSelector(tuple(found))
 
 
 def matched_as(

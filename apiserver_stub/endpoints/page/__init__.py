@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from apiserver_stub.verbs.responses import Rendered
+from apiserver_stub.transport.rendered import Rendered
 from nodeagent.base import page
 
 _FILES = "/ui/"

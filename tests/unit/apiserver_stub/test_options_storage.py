@@ -98,7 +98,7 @@ def test_grpc_is_imported_only_for_etcd(options: str, loaded: bool, tmp_path: Pa
 import asyncio, sys
 from apiserver_stub.server import startup
 from apiserver_stub.options import parse
-from apiserver_stub.kinds import build_registry
+from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.server.storage import build_storage
 
 async def main():

@@ -14,9 +14,9 @@ from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.authn import Authenticator
 from apiserver_stub.authn.authenticators import ApiAudienceAuthenticator, AuthenticatedUser, Rejected
 from apiserver_stub.authn.certificates import PeerCertificates
-from apiserver_stub.authn.chain import sub_protocols
 from apiserver_stub.authn.token_file import TokenFile, TokenFileError
 from apiserver_stub.authn.tokens import REMEMBERED_SECONDS, Tokens
+from apiserver_stub.transport.sub_protocols import sub_protocols
 from nodeagent.testing.clock import FakeClock
 
 API = ("https://api",)

@@ -11,8 +11,8 @@ import pytest
 
 from apiserver_stub.admission import AdmissionChain
 from apiserver_stub.apimachinery import objects
-from apiserver_stub.kinds import build_registry
 from apiserver_stub.options import parse
+from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs.context import VerbContext
 from tests.unit.apiserver_stub.authz.conftest import Memory

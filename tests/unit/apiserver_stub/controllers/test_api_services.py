@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from apiserver_stub.controllers.api_services import Registration
-from apiserver_stub.kinds import build_registry
 from apiserver_stub.options import parse
+from apiserver_stub.server.kinds import build_registry
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 SERVICES = "apiregistration.k8s.io/apiservices"

@@ -14,11 +14,11 @@ from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, Use
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings
 from apiserver_stub.endpoints.issuer_discovery import IssuerDiscovery
-from apiserver_stub.kinds import build_registry
 from apiserver_stub.options import parse
 from apiserver_stub.pipeline.dispatch import Dispatcher
+from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.subresources import Handlers
-from apiserver_stub.verbs.responses import Rendered
+from apiserver_stub.transport.rendered import Rendered
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 ISSUER = "/.well-known/openid-configuration"

@@ -14,11 +14,11 @@ from apiserver_stub.apimachinery.request import ANONYMOUS, Query, Request, Reque
 from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings
 from apiserver_stub.endpoints.health import Health, Outcomes
 from apiserver_stub.endpoints.metrics import Metrics
-from apiserver_stub.kinds import build_registry
 from apiserver_stub.lifecycle import Lifecycle
 from apiserver_stub.options import Options
 from apiserver_stub.pipeline.dispatch import Dispatcher
 from apiserver_stub.pipeline.error_responses import PlainNotFound
+from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.subresources import Handlers
 from apiserver_stub.telemetry.exposition import Choice
 

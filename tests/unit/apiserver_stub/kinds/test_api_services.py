@@ -10,9 +10,10 @@ from apiserver_stub.kinds.api_services import order, priorities, resources
 from apiserver_stub.kinds.runtime_config import complaints
 from apiserver_stub.options import parse
 from apiserver_stub.schema.shapes import of
+from apiserver_stub.server.kinds import kind_settings
 from nodeagent.base.identity import Identity
 
-(RESOURCE,) = resources(parse([]))
+(RESOURCE,) = resources(kind_settings(parse([])))
 RULES, NAMES = RESOURCE.strategy, RESOURCE.object_name_problems
 assert NAMES is not None
 ELSEWHERE = {"namespace": "n", "name": "s", "port": 443}

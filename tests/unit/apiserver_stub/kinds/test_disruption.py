@@ -8,8 +8,9 @@ import pytest
 
 from apiserver_stub.kinds.disruption import covers, resources, set_condition
 from apiserver_stub.options import parse
+from apiserver_stub.server.kinds import kind_settings
 
-(RESOURCE,) = resources(parse([]))
+(RESOURCE,) = resources(kind_settings(parse([])))
 RULES = RESOURCE.strategy
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from apiserver_stub.kinds.endpoint_slices import EndpointSliceStrategy, resources
 from apiserver_stub.options import Options
+from apiserver_stub.server.kinds import kind_settings
 
 
 def piece(addresses: Any = ("10.1.0.1",), ports: Any = ({"port": 80},), kind: str = "IPv4") -> dict[str, Any]:
@@ -66,7 +67,7 @@ def test_fqdn_addresses_are_valid_and_the_type_is_immutable() -> None:
 
 
 def test_long_lists_are_abbreviated_in_columns() -> None:
-    (slices,) = resources(Options())
+    (slices,) = resources(kind_settings(Options()))
     full = piece([f"10.1.0.{number}" for number in range(5)], [{"port": 80}, {"name": "a"}, {}])
     full["ports"][2]["name"] = ""
     cells = {column.name: column.cell(full) for column in slices.columns if column.name != "Age"}

@@ -9,6 +9,7 @@ import pytest
 from apiserver_stub.kinds import events
 from apiserver_stub.kinds.events import EventStrategy, to_core, to_new
 from apiserver_stub.options import Options
+from apiserver_stub.server.kinds import kind_settings
 
 NEW: dict[str, Any] = {
     "kind": "Event",
@@ -107,7 +108,7 @@ def test_fields_of_the_other_group_are_dropped() -> None:
 
 
 def test_events_of_both_groups_share_storage() -> None:
-    assert {resource.storage for resource in events.resources(Options())} == {"core/events"}
+    assert {resource.storage for resource in events.resources(kind_settings(Options()))} == {"core/events"}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_immutable_field_error_has_the_value_in_go_format(changes: dict[str, Any
 
 
 def test_event_without_source_is_selected_by_controller() -> None:
-    core, _ = events.resources(Options())
+    core, _ = events.resources(kind_settings(Options()))
 
     assert core.field_value(to_core(NEW), "source") == "example.com/c"
     assert core.field_value({**to_core(NEW), "source": {"component": "kubelet"}}, "source") == "kubelet"

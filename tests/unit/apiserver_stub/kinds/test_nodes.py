@@ -8,6 +8,7 @@ import pytest
 
 from apiserver_stub.kinds.nodes import NodeStrategy, resources
 from apiserver_stub.options import Options
+from apiserver_stub.server.kinds import kind_settings
 
 
 def node(**spec: Any) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def test_external_id_causes_a_warning() -> None:
 
 
 def test_empty_node_info_is_printed_as_unknown() -> None:
-    (nodes,) = resources(Options())
+    (nodes,) = resources(kind_settings(Options()))
     cells = {column.name: column.cell(node()) for column in nodes.columns if column.name != "Age"}
     assert {cells[name] for name in ("OS-Image", "Kernel-Version", "Container-Runtime")} == {"<unknown>"}
     assert cells["Version"] == ""

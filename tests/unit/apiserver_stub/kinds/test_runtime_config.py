@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_stub.kinds import build_registry
 from apiserver_stub.kinds.runtime_config import enabled
 from apiserver_stub.options import OptionsError, parse
+from apiserver_stub.server.kinds import build_registry
 
 EVENTS, LEASES = ("events.k8s.io", "v1", "events"), ("coordination.k8s.io", "v1", "leases")
 

@@ -8,6 +8,7 @@ import pytest
 
 from apiserver_stub.kinds.services import resources
 from apiserver_stub.options import parse
+from apiserver_stub.server.kinds import kind_settings
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,6 @@ from apiserver_stub.options import parse
     ],
 )
 def test_external_ip_column(spec: dict[str, Any], ingress: list[dict[str, str]], shown: str) -> None:
-    (column,) = [item for item in resources(parse([]))[0].columns if item.name == "External-IP"]
+    (column,) = [item for item in resources(kind_settings(parse([])))[0].columns if item.name == "External-IP"]
 
     assert column.cell({"spec": spec, "status": {"loadBalancer": {"ingress": ingress}}}) == shown

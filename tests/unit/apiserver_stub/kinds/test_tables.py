@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.kinds import build_registry, pod_status
+from apiserver_stub.kinds import pod_status
 from apiserver_stub.kinds.tables import short, since, table
 from apiserver_stub.options import Options
+from apiserver_stub.server.kinds import build_registry
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from apiserver_stub.nodes.agents import Endpoint, NodeAgents, Unreachable
 from apiserver_stub.nodes.dialing import DirectDialer
 from apiserver_stub.options import parse
+from apiserver_stub.server.startup import node_agent_settings
 
 
 class Silent(DirectDialer):
@@ -29,7 +30,8 @@ class Silent(DirectDialer):
 async def test_connection_attempt_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, seconds: float | None
 ) -> None:
-    agents = NodeAgents(parse([f"--nodeagent-timeout={option}", f"--data-dir={tmp_path}"]), None, Silent())  # type: ignore[arg-type]
+    settings = node_agent_settings(parse([f"--nodeagent-timeout={option}", f"--data-dir={tmp_path}"]))
+    agents = NodeAgents(settings, None, Silent())  # type: ignore[arg-type]
     place = Endpoint("192.0.2.1", 10250, agents.plain_tls)
     allowed: list[float | None] = []
     real = asyncio.timeout

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_stub.kinds import build_registry
 from apiserver_stub.options import Options
+from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.storage.layout import Layout
 
 

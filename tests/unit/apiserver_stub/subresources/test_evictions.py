@@ -11,9 +11,9 @@ from apiserver_stub.admission import AdmissionChain
 from apiserver_stub.apimachinery.media import PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.kinds import build_registry
 from apiserver_stub.kinds.disruption import BUDGETS
 from apiserver_stub.options import parse
+from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.subresources.evictions import Evictions, EvictionSettings
 from apiserver_stub.verbs.context import VerbContext
 from tests.unit.apiserver_stub.authz.conftest import Memory

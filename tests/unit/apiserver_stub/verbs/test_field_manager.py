@@ -8,8 +8,8 @@ import pytest
 
 from apiserver_stub.apimachinery.media import PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
-from apiserver_stub.kinds import build_registry
 from apiserver_stub.options import Options
+from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.verbs.field_manager import track_create
 
 

@@ -11,9 +11,9 @@ from apiserver_stub.admission import AdmissionChain, AdmissionPlugin
 from apiserver_stub.apimachinery.media import PLAIN
 from apiserver_stub.apimachinery.objects import encode
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
-from apiserver_stub.kinds import build_registry
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.options import parse
+from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.storage import Record
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.context import VerbContext

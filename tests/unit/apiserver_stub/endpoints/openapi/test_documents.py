@@ -14,8 +14,8 @@ from apiserver_stub.aggregation.remotes import Remotes
 from apiserver_stub.apimachinery.media import PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.endpoints import openapi
-from apiserver_stub.kinds import build_registry
 from apiserver_stub.options import Options
+from apiserver_stub.server.kinds import build_registry
 
 DOCUMENTS = {name: msgspec.json.decode(body) for name, body in openapi._build(build_registry(Options())).items()}
 

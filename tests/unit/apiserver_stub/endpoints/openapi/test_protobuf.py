@@ -10,8 +10,8 @@ import pytest
 from apiserver_stub.endpoints import openapi
 from apiserver_stub.endpoints.openapi import protobuf
 from apiserver_stub.endpoints.openapi.proto import v2_pb2 as pb
-from apiserver_stub.kinds import build_registry
 from apiserver_stub.options import Options
+from apiserver_stub.server.kinds import build_registry
 
 
 @pytest.fixture(scope="module")

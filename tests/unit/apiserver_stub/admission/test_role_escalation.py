@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.admission.role_escalation import RoleEscalation
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.authz import Chain, rbac
-from apiserver_stub.authz.escalation import RoleEscalation
 from apiserver_stub.authz.rbac import Rbac
-from tests.unit.apiserver_stub.authz.conftest import ALICE, rule, to, user_subject
+from tests.unit.apiserver_stub.authz.conftest import ALICE, Memory, rule, to, user_subject
 
 KINDS = {
     "roles": "Role",
@@ -24,6 +24,11 @@ KINDS = {
 NOT_HELD = (
     'user "alice" (groups=["dev" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:'
 )
+
+
+@pytest.fixture
+def store() -> Any:
+    return Memory()
 
 
 @pytest.fixture(autouse=True)

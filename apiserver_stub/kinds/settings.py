@@ -1,0 +1,22 @@
+"""Settings of the kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+
+from nodeagent.base.gates import FeatureGates
+
+Network = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class KindSettings:
+    """Settings that change which kinds are served, or their rules."""
+
+    gates: FeatureGates
+    allow_privileged: bool
+    """Whether containers may be privileged (spec: opt.allow-privileged)."""
+    service_networks: Sequence[Network]
+    service_node_ports: range
