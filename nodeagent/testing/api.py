@@ -1,4 +1,4 @@
-"""An API server in memory, seen through the client's contract."""
+"""Fake API client with an in-memory API server."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from nodeagent.testing.patches import apply_patch
 
 T = TypeVar("T")
 _JsonPatch = list[Any]
-"""The class below has a method called ``list``."""
+"""``FakeApi.list`` shadows the built-in type in annotations of that class."""
 _WITH_STATUS = {"Pod", "Node"}
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, as the server saw it."""
+    """One request, as received by the server."""
 
     verb: str
     resource: Resource
@@ -50,13 +50,14 @@ class _Change:
 
 
 class FakeApi(Faults):
-    """An :class:`~nodeagent.contracts.api.Api` with its server in memory.
+    """An :class:`~nodeagent.contracts.api.Api` with an in-memory server.
 
     Objects have resource versions, UIDs and creation times; watches resume and expire; pods are deleted gracefully.
-    Failures are ordered by verb: ``api.fail("patch", ApiConflict("changed", code=409))``.
+    Failures are injected by verb: ``api.fail("patch", ApiConflict("changed", code=409))``.
 
-    :ivar requests: every request, also those that failed.
-    :ivar outage: while ``True`` every request fails with :class:`ApiUnavailable`.
+    :ivar requests: all requests, failed ones included.
+    :ivar outage: while it is true, every request fails with :class:`ApiUnavailable`.
+    :ivar watches: the number of open watches.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -71,9 +72,9 @@ class FakeApi(Faults):
         self._uids = itertools.count(1)
         self._outage = False
         self._generation = 0
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    # --- what a test does with it -----------------------------------------------------------------------------
+    # --- controls for tests -----------------------------------------------------------------------------------
 
     @property
     def outage(self) -> bool:
@@ -82,53 +83,55 @@ class FakeApi(Faults):
     @outage.setter
     def outage(self, value: bool) -> None:
         self._outage = value
-        self._wake()
+        self._notify()
 
     def put(self, resource: Resource, obj: Any, namespace: str = "") -> dict[str, Any]:
-        """Create or replace an object, as another client would; a struct or a dict in the wire's shape."""
+        """Create or replace an object as another client would.
+
+        :param obj: a struct, or a dict in the wire format.
+        """
         plain = copy.deepcopy(dict(to_wire(obj)))
         meta = plain.setdefault("metadata", {})
         space = (namespace or meta.get("namespace", "default") or "default") if resource.namespaced else ""
-        known = self._objects.get((resource, space, meta["name"]))
-        return self._store(resource, space, plain, known)
+        return self._store(resource, space, plain, self._objects.get((resource, space, meta["name"])))
 
     def remove(self, resource: Resource, name: str, namespace: str = "default") -> None:
-        """Remove an object at once, as another client would."""
+        """Remove an object immediately, as another client would."""
         self._drop(resource, namespace if resource.namespaced else "", name)
 
     def find(self, resource: Resource, name: str, namespace: str = "default") -> dict[str, Any] | None:
-        """Return a copy of an object without a request."""
-        found = self._objects.get((resource, namespace if resource.namespaced else "", name))
-        return copy.deepcopy(found)
+        """Return a copy of an object, without recording a request."""
+        obj = self._objects.get((resource, namespace if resource.namespaced else "", name))
+        return copy.deepcopy(obj)
 
     def all(self, resource: Resource) -> Sequence[dict[str, Any]]:
-        """Return copies of all objects of a kind without a request."""
+        """Return copies of all objects of a resource, without recording a request."""
         return [copy.deepcopy(obj) for (kind, _, _), obj in self._objects.items() if kind == resource]
 
     def expire(self) -> None:
-        """Forget the past: watches from an older resource version get 410, open ones too."""
+        """Discard the history: watches from an older resource version fail with 410, open ones included."""
         self._version += 1
         self._oldest = self._version
         self._changes.clear()
         self._generation += 1
-        self._wake()
+        self._notify()
 
     def end_watches(self) -> None:
-        """End every open watch, as the server does now and then."""
+        """Close all open watches, as a server does periodically."""
         self._generation += 1
-        self._wake()
+        self._notify()
 
     def made(self, verb: str, resource: Resource | None = None) -> Sequence[Request]:
-        """Return the requests of one verb, in order."""
+        """Return the requests with *verb*, in order."""
         return [r for r in self.requests if r.verb == verb and resource in (None, r.resource)]
 
-    # --- the contract -----------------------------------------------------------------------------------------
+    # --- implementation of the contract -----------------------------------------------------------------------
 
     async def get(
         self, resource: Resource, name: str, namespace: str = "", *, into: type[T], cached: bool = False
     ) -> T:
         await self._enter(Request("get", resource, namespace, name))
-        return _convert(self._known(resource, namespace, name), into)
+        return _convert(self._existing(resource, namespace, name), into)
 
     async def list(
         self,
@@ -142,8 +145,8 @@ class FakeApi(Faults):
     ) -> Listing[T]:
         await self._enter(Request("list", resource, namespace))
         matches = _Matcher(namespace, field_selector, label_selector)
-        found = [obj for (kind, _, _), obj in self._objects.items() if kind == resource and matches(obj)]
-        return Listing([_convert(obj, into) for obj in found], str(self._version))
+        objects = [obj for (kind, _, _), obj in self._objects.items() if kind == resource and matches(obj)]
+        return Listing([_convert(obj, into) for obj in objects], str(self._version))
 
     def watch(
         self,
@@ -170,18 +173,18 @@ class FakeApi(Faults):
     ) -> dict[str, Any]:
         plain: dict[str, Any] = copy.deepcopy(dict(to_wire(obj)))
         meta = plain.setdefault("metadata", {})
-        wanted = name or meta.get("name", "")
-        await self._enter(Request("create", resource, namespace, wanted, subresource, plain))
+        new_name = name or meta.get("name", "")
+        await self._enter(Request("create", resource, namespace, new_name, subresource, plain))
         if subresource == "token":
             return self._token(resource, namespace, name, plain)
         if subresource:
             return plain
-        if not wanted and meta.get("generateName"):
-            wanted = f"{meta['generateName']}{next(self._uids):05d}"
-        meta["name"] = wanted
+        if not new_name and meta.get("generateName"):
+            new_name = f"{meta['generateName']}{next(self._uids):05d}"
+        meta["name"] = new_name
         space = namespace or meta.get("namespace", "")
-        if (resource, space, wanted) in self._objects:
-            raise ApiConflict(f"{resource.plural} {wanted!r} already exists", code=409, reason="AlreadyExists")
+        if (resource, space, new_name) in self._objects:
+            raise ApiConflict(f"{resource.plural} {new_name!r} already exists", code=409, reason="AlreadyExists")
         return self._store(resource, space, plain, None)
 
     async def update(
@@ -189,11 +192,11 @@ class FakeApi(Faults):
     ) -> dict[str, Any]:
         plain: dict[str, Any] = copy.deepcopy(dict(to_wire(obj)))
         await self._enter(Request("update", resource, namespace, name, subresource, plain))
-        known = self._known(resource, namespace, name)
+        existing = self._existing(resource, namespace, name)
         version = plain.get("metadata", {}).get("resourceVersion")
-        if version and version != known["metadata"]["resourceVersion"]:
+        if version and version != existing["metadata"]["resourceVersion"]:
             raise ApiConflict(f"{resource.plural} {name!r} has been modified", code=409)
-        return self._store(resource, namespace, _limited(resource, known, plain, subresource), known)
+        return self._store(resource, namespace, _permitted(resource, existing, plain, subresource), existing)
 
     async def patch(
         self,
@@ -207,40 +210,40 @@ class FakeApi(Faults):
         decode: bool = True,
     ) -> dict[str, Any]:
         await self._enter(Request("patch", resource, namespace, name, subresource, to_wire(patch)))
-        known = self._known(resource, namespace, name)
-        wanted_uid = to_wire(patch).get("metadata", {}).get("uid") if isinstance(patch, Mapping) else None
-        if wanted_uid and wanted_uid != known["metadata"]["uid"]:
+        existing = self._existing(resource, namespace, name)
+        expected_uid = to_wire(patch).get("metadata", {}).get("uid") if isinstance(patch, Mapping) else None
+        if expected_uid and expected_uid != existing["metadata"]["uid"]:
             raise ApiConflict(f"{resource.plural} {name!r} has another uid", code=409)
-        changed = apply_patch(known, to_wire(patch), patch_type)
-        return self._store(resource, namespace, _limited(resource, known, changed, subresource), known)
+        changed = apply_patch(existing, to_wire(patch), patch_type)
+        return self._store(resource, namespace, _permitted(resource, existing, changed, subresource), existing)
 
     async def delete(
         self, resource: Resource, name: str, namespace: str = "", *, grace_seconds: int | None = None, uid: str = ""
     ) -> None:
         await self._enter(Request("delete", resource, namespace, name, "", {"grace": grace_seconds, "uid": uid}))
-        known = self._known(resource, namespace, name)
-        if uid and uid != known["metadata"]["uid"]:
+        existing = self._existing(resource, namespace, name)
+        if uid and uid != existing["metadata"]["uid"]:
             raise ApiConflict(f"{resource.plural} {name!r} has another uid", code=409)
         grace = grace_seconds
         if grace is None:
-            grace = known.get("spec", {}).get("terminationGracePeriodSeconds", 30)
-        if resource != PODS or grace == 0 or not known.get("spec", {}).get("nodeName"):
+            grace = existing.get("spec", {}).get("terminationGracePeriodSeconds", 30)
+        if resource != PODS or grace == 0 or not existing.get("spec", {}).get("nodeName"):
             self._drop(resource, namespace, name)
             return
-        before = known["metadata"].get("deletionGracePeriodSeconds")
+        before = existing["metadata"].get("deletionGracePeriodSeconds")
         if before is None or grace < before:
-            changed = copy.deepcopy(known)
+            changed = copy.deepcopy(existing)
             changed["metadata"]["deletionGracePeriodSeconds"] = grace
             changed["metadata"]["deletionTimestamp"] = wire_time(self._clock.wall() + timedelta(seconds=grace))
-            self._store(resource, namespace, changed, known)
+            self._store(resource, namespace, changed, existing)
 
-    # --- inside -----------------------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------------------
 
     async def _enter(self, request: Request) -> None:
         self.requests.append(request)
         await self._pass(request.verb)
         if self._outage:
-            raise ApiUnavailable("the API server does not answer")
+            raise ApiUnavailable("the API server does not respond")
 
     async def _watch(
         self, resource: Resource, namespace: str, into: type[T], resource_version: str, matches: _Matcher
@@ -251,27 +254,25 @@ class FakeApi(Faults):
         try:
             while True:
                 if self._outage:
-                    raise ApiUnavailable("the watch was cut off")
+                    raise ApiUnavailable("the watch was interrupted")
                 if seen < self._oldest:
                     raise ApiGone(f"too old resource version: {seen} ({self._oldest})", code=410)
                 for change in [c for c in self._changes if c.version > seen]:
                     seen = change.version
                     event = matches.event(change) if change.resource == resource else None
                     if event is not None:
-                        shown = _convert(change.object, into)
-                        yield WatchEvent(event, shown, str(change.version))
+                        yield WatchEvent(event, _convert(change.object, into), str(change.version))
                 if generation != self._generation:
                     return
-                news = self._news
-                await news.wait()
+                await self._changed.wait()
         finally:
             self.watches -= 1
 
-    def _known(self, resource: Resource, namespace: str, name: str) -> dict[str, Any]:
-        found = self._objects.get((resource, namespace if resource.namespaced else "", name))
-        if found is None:
+    def _existing(self, resource: Resource, namespace: str, name: str) -> dict[str, Any]:
+        obj = self._objects.get((resource, namespace if resource.namespaced else "", name))
+        if obj is None:
             raise ApiNotFound(f'{resource.plural} "{name}" not found', code=404)
-        return found
+        return obj
 
     def _store(
         self, resource: Resource, namespace: str, obj: dict[str, Any], before: dict[str, Any] | None
@@ -288,29 +289,29 @@ class FakeApi(Faults):
         self._objects[resource, meta.get("namespace", ""), meta["name"]] = obj
         type_ = WatchType.MODIFIED if before else WatchType.ADDED
         self._changes.append(_Change(self._version, type_, resource, copy.deepcopy(obj), before))
-        self._wake()
+        self._notify()
         return copy.deepcopy(obj)
 
     def _drop(self, resource: Resource, namespace: str, name: str) -> None:
-        gone = copy.deepcopy(self._objects.pop((resource, namespace if resource.namespaced else "", name)))
+        deleted = copy.deepcopy(self._objects.pop((resource, namespace if resource.namespaced else "", name)))
         self._version += 1
-        gone["metadata"]["resourceVersion"] = str(self._version)
-        self._changes.append(_Change(self._version, WatchType.DELETED, resource, gone, gone))
-        self._wake()
+        deleted["metadata"]["resourceVersion"] = str(self._version)
+        self._changes.append(_Change(self._version, WatchType.DELETED, resource, deleted, deleted))
+        self._notify()
 
-    def _token(self, resource: Resource, namespace: str, name: str, asked: dict[str, Any]) -> dict[str, Any]:
-        self._known(resource, namespace, name)
-        seconds = asked.get("spec", {}).get("expirationSeconds", 3600)
-        until = wire_time(self._clock.wall() + timedelta(seconds=seconds))
-        return {**asked, "status": {"token": f"token-{next(self._uids)}", "expirationTimestamp": until}}
+    def _token(self, resource: Resource, namespace: str, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        self._existing(resource, namespace, name)
+        seconds = request.get("spec", {}).get("expirationSeconds", 3600)
+        expires_at = wire_time(self._clock.wall() + timedelta(seconds=seconds))
+        return {**request, "status": {"token": f"token-{next(self._uids)}", "expirationTimestamp": expires_at}}
 
-    def _wake(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 class _Matcher:
-    """Says whether an object belongs to a list or watch."""
+    """Selector of a list or watch: namespace, field selector and label selector."""
 
     def __init__(self, namespace: str, fields: str, labels: str) -> None:
         self._namespace = namespace
@@ -328,7 +329,7 @@ class _Matcher:
         )
 
     def event(self, change: _Change) -> WatchType | None:
-        """Return what *change* is to this watch: an object that leaves the selection counts as deleted."""
+        """Return the type of *change* for this watch; an object that no longer matches is reported as deleted."""
         matches, matched = self(change.object), change.before is not None and self(change.before)
         if change.type is WatchType.DELETED:
             return WatchType.DELETED if matches else None
@@ -343,17 +344,17 @@ def _at(obj: Any, path: str) -> str:
     return str(obj)
 
 
-def _limited(resource: Resource, known: dict[str, Any], wanted: dict[str, Any], subresource: str) -> dict[str, Any]:
-    """Return what a write may change: the status through its subresource alone, and nothing else there."""
+def _permitted(resource: Resource, existing: dict[str, Any], new: dict[str, Any], subresource: str) -> dict[str, Any]:
+    """Return *new* without changes that are not permitted: the status changes only through its subresource."""
     if resource.kind not in _WITH_STATUS:
-        return wanted
-    keep = copy.deepcopy(known)
+        return new
+    result = copy.deepcopy(existing)
     if subresource == "status":
-        keep["status"] = wanted.get("status", {})
-        meta = wanted.get("metadata", {})
-        keep["metadata"] = {**keep["metadata"], **{k: meta[k] for k in ("annotations", "labels") if k in meta}}
-        return keep
-    return {**wanted, **({"status": keep["status"]} if "status" in keep else {})}
+        result["status"] = new.get("status", {})
+        meta = new.get("metadata", {})
+        result["metadata"] = {**result["metadata"], **{k: meta[k] for k in ("annotations", "labels") if k in meta}}
+        return result
+    return {**new, **({"status": result["status"]} if "status" in result else {})}
 
 
 def _convert(obj: Any, into: type[T]) -> T:

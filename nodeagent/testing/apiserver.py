@@ -1,13 +1,13 @@
-"""The bundled API server for tests: a process of its own, spoken to over TLS like any other.
+"""The bundled API server for tests, in a separate process with HTTPS.
 
-pytest knows the fixture as soon as nodeagent is installed::
+The fixture is available in pytest once nodeagent is installed::
 
     def test_my_controller(nodeagent_apiserver):
         server = nodeagent_apiserver
-        made = server.request("POST", "/api/v1/namespaces", {"metadata": {"name": "mine"}})
+        namespace = server.request("POST", "/api/v1/namespaces", {"metadata": {"name": "mine"}})
 
-Each test gets a server of its own with an empty store; for one that several tests share, write a fixture of another
-scope around :func:`started_apiserver`.
+Each test gets a separate server with an empty store. To share a server between tests, write a fixture with another
+scope that uses :func:`started_apiserver`.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ _REQUEST_SECONDS = 30.0
 
 
 class ApiServerFailed(Exception):
-    """The server did not start; the text is what it said."""
+    """The server did not start; the message contains its output."""
 
 
 @dataclass(frozen=True)
 class ApiServerHandle:
-    """Where a server is and how to get in."""
+    """URL of a running server, with credentials."""
 
     url: str
     """``https://127.0.0.1:PORT``"""
     ca_file: Path
-    """The authority that its certificate is signed by."""
+    """CA certificate that issued the server's certificate."""
     token: str
     """Bearer token of an administrator."""
     kubeconfig: Path
-    """For kubectl and client libraries: the same administrator."""
+    """Kubeconfig of the administrator, for kubectl and client libraries."""
     node_kubeconfig: Path
-    """For a node agent."""
+    """Kubeconfig of a node agent."""
     data_dir: Path
 
     def request(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json") -> Any:
-        """Return the decoded answer to one request of the administrator; an error is a ``Status`` object.
+        """Send a request as administrator and return the decoded response; an error is a ``Status`` object.
 
-        :param body: what JSON can hold; for patches with their *content_type*.
-        :raises OSError: the server is gone.
+        :param body: JSON data; a patch needs its *content_type*.
+        :raises OSError: the server is unreachable.
         """
         parts = urlsplit(self.url)
         context = ssl.create_default_context(cafile=str(self.ca_file))
@@ -74,11 +74,11 @@ class ApiServerHandle:
 
 @contextmanager
 def started_apiserver(*options: str, data_dir: Path | None = None) -> Iterator[ApiServerHandle]:
-    """Yield a server on a free port of the loopback interface, and stop it afterwards.
+    """Start a server on a free port of the loopback interface, and stop it on exit.
 
-    :param options: of ``nodeagent-apiserver``, such as ``--event-ttl=5m``.
-    :param data_dir: where it keeps its objects; without one, they are gone afterwards.
-    :raises ApiServerFailed: it did not start.
+    :param options: command-line options of ``nodeagent-apiserver``, such as ``--event-ttl=5m``.
+    :param data_dir: directory for its data; the default is a temporary directory.
+    :raises ApiServerFailed: the server did not start.
     """
     with tempfile.TemporaryDirectory(prefix="nodeagent-apiserver-") as temporary:
         data = data_dir or Path(temporary) / "data"
@@ -101,19 +101,20 @@ def started_apiserver(*options: str, data_dir: Path | None = None) -> Iterator[A
 
 
 def usual_options(data_dir: Path, *options: str) -> list[str]:
-    """Return the command line of a server for tests, *options* last.
+    """Return the command-line options of a server for tests, *options* last.
 
-    It listens on a free port of the loopback interface, and nodes and roles decide unless *options* say who does.
+    The server listens on a free port of the loopback interface, with the authorization modes Node and RBAC unless
+    *options* contain others.
     """
-    usual = [f"--data-dir={data_dir}", "--bind-address=127.0.0.1", "--secure-port=0"]
+    defaults = [f"--data-dir={data_dir}", "--bind-address=127.0.0.1", "--secure-port=0"]
     if not any(option.startswith(("--authorization-mode", "--authorization-config")) for option in options):
-        usual.append("--authorization-mode=Node,RBAC")
-    return usual + list(options)
+        defaults.append("--authorization-mode=Node,RBAC")
+    return defaults + list(options)
 
 
 @pytest.fixture
 def nodeagent_apiserver() -> Iterator[ApiServerHandle]:
-    """A bundled API server of the test's own, empty; see :class:`nodeagent.testing.apiserver.ApiServerHandle`."""
+    """An empty API server for this test; see :class:`nodeagent.testing.apiserver.ApiServerHandle`."""
     with started_apiserver() as server:
         yield server
 
@@ -129,12 +130,12 @@ def _wait_for(ready: Path, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _handle(ready: Path, data: Path) -> ApiServerHandle:
-    found = json.loads(ready.read_text())
+    server = json.loads(ready.read_text())
     return ApiServerHandle(
-        url=found["url"],
-        ca_file=Path(found["caFile"]),
-        token=found["token"],
-        kubeconfig=Path(found["kubeconfig"]),
-        node_kubeconfig=Path(found["nodeKubeconfig"]),
+        url=server["url"],
+        ca_file=Path(server["caFile"]),
+        token=server["token"],
+        kubeconfig=Path(server["kubeconfig"]),
+        node_kubeconfig=Path(server["nodeKubeconfig"]),
         data_dir=data,
     )

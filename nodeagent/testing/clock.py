@@ -1,4 +1,4 @@
-"""A clock that stands still until a test steps it."""
+"""Fake clock, advanced by tests."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-_ROUNDS = 25
-"""Turns of the event loop after which tasks that hand on to each other are taken to have come to rest."""
+_ITERATIONS = 25
+"""Iterations of the event loop after which tasks that wait for each other are considered idle."""
 
 
 class FakeClock:
-    """Keeps the contract of ``Clock``; time passes only in :meth:`advance`.
+    """A :class:`~nodeagent.base.aio.Clock` whose time passes only in :meth:`advance` and :meth:`jump`.
 
-    Work that was given to ``asyncio.to_thread`` since the clock was made (or first used) in a running loop is waited
-    for, so that a test needs no sleep of its own.
+    :meth:`advance` also waits for work in ``asyncio.to_thread`` that was started after the clock was created, or first
+    used, in the running event loop, so that tests need no real sleep.
     """
 
     def __init__(self, now: float = 1000.0, wall: datetime = datetime(2024, 1, 2, 15, 4, 5, tzinfo=UTC)) -> None:
@@ -48,17 +48,17 @@ class FakeClock:
 
     @property
     def sleepers(self) -> int:
-        """How many tasks wait for time to pass."""
+        """The number of sleeping tasks."""
         return sum(not future.done() for _, _, future in self._sleepers)
 
     @property
     def next_due(self) -> float | None:
-        """In how many seconds the next sleeper wakes; ``None`` when nobody sleeps."""
+        """Seconds until the next sleeping task is due; ``None`` if no task sleeps."""
         due = min((due for due, _, future in self._sleepers if not future.done()), default=None)
         return None if due is None else max(0.0, due - self._now)
 
     async def advance(self, seconds: float = 0) -> None:
-        """Let *seconds* pass: wake sleepers one due time after the other and let everything run to rest after each."""
+        """Advance the time by *seconds*, one due time after the other, and :meth:`settle` after each."""
         await self.settle()
         end = self._now + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
@@ -72,23 +72,23 @@ class FakeClock:
         await self.settle()
 
     def jump(self, seconds: float) -> None:
-        """Let *seconds* pass without waking anyone, as outside an event loop."""
+        """Advance the time by *seconds* without resuming sleeping tasks, for use outside of an event loop."""
         self._now += seconds
 
     def set_wall(self, wall: datetime) -> None:
-        """Set the time of day, as an operator or a time server would; lengths of time do not notice."""
+        """Set the wall clock, as an administrator or NTP would; the monotonic time is not affected."""
         self._wall, self._start = wall, self._now
 
     async def settle(self) -> None:
-        """Let tasks and threads run until nothing more happens without time passing."""
+        """Run tasks and threads until all of them wait for the time to advance."""
         executor = self._watch_threads()
         while True:
-            for _ in range(_ROUNDS):
+            for _ in range(_ITERATIONS):
                 await asyncio.sleep(0)
-            if executor is None or executor.at_rest == executor.begun:
+            if executor is None or executor.settled == executor.submitted:
                 return
             if not executor.busy:
-                executor.at_rest = executor.begun  # its results may still be on their way to the loop
+                executor.settled = executor.submitted  # The event loop may not have received its results yet.
             await asyncio.sleep(0.001)
 
     def _watch_threads(self) -> _WatchedExecutor | None:
@@ -104,33 +104,33 @@ class FakeClock:
 
 
 class _WatchedExecutor(ThreadPoolExecutor):
-    """Knows whether work is under way."""
+    """Executor that counts submitted work and reports whether any is in progress."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(max_workers=8, thread_name_prefix="asyncio")
         self.loop = loop
-        self.begun = self.at_rest = 0
-        self._under_way: set[Future[Any]] = set()
+        self.submitted = self.settled = 0
+        self._in_progress: set[Future[Any]] = set()
 
     @property
     def busy(self) -> bool:
-        return any(not future.done() for future in set(self._under_way))
+        return any(not future.done() for future in set(self._in_progress))
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.begun += 1
+        self.submitted += 1
         future = super().submit(work, *args, **kwargs)
-        self._under_way.add(future)
-        future.add_done_callback(self._under_way.discard)
+        self._in_progress.add(future)
+        future.add_done_callback(self._in_progress.discard)
         return future
 
 
 async def eventually(condition: Callable[[], object], *, within_seconds: float = 5.0) -> None:
-    """Wait in real time, in small steps, until *condition* holds: for what the kernel or another process does.
+    """Poll *condition* in real time until it is true; for effects of the kernel or of another process.
 
-    :raises AssertionError: it did not come true in time.
+    :raises AssertionError: it is not true in time.
     """
     deadline = time.monotonic() + within_seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"did not come true within {within_seconds:g} s: {condition}")
+            raise AssertionError(f"timed out after {within_seconds:g} s waiting for {condition}")
         await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Small fakes of the remaining parts of an agent."""
+"""Fakes of other components: pod directory, objects, cgroups, volumes, image puller, prober, stats, pod source."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Kill:
 
 
 class FakePodDirectory:
-    """A :class:`~nodeagent.contracts.pods.PodDirectory` that a test fills."""
+    """A :class:`~nodeagent.contracts.pods.PodDirectory` with the pods that a test adds."""
 
     def __init__(self, *pods: Pod) -> None:
         self.pods: dict[str, Pod] = {pod.uid: pod for pod in pods}
@@ -49,7 +49,7 @@ class FakePodDirectory:
         self.kills: list[Kill] = []
 
     def add(self, pod: Pod, status: PodStatus | None = None, observed: RuntimePod | None = None) -> Pod:
-        """Add or replace a pod, with what is known of it."""
+        """Add or replace a pod, with its status and its observed state."""
         self.pods[pod.uid] = pod
         if status is not None:
             self.statuses[pod.uid] = status
@@ -82,7 +82,7 @@ class FakePodDirectory:
 
 
 class FakeObjects(Faults):
-    """An :class:`~nodeagent.contracts.objects.ObjectReader` that a test fills, by (namespace, name)."""
+    """An :class:`~nodeagent.contracts.objects.ObjectReader` with the objects that a test sets, by (namespace, name)."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__()
@@ -116,16 +116,16 @@ class FakeObjects(Faults):
     ) -> BoundToken:
         await self._pass("service_account_token")
         self.tokens.append((pod.uid, audience, expiration_seconds))
-        until = self._clock.wall() + timedelta(seconds=expiration_seconds)
-        return BoundToken(f"token-{len(self.tokens)}-{audience or 'api'}", until)
+        expires_at = self._clock.wall() + timedelta(seconds=expiration_seconds)
+        return BoundToken(f"token-{len(self.tokens)}-{audience or 'api'}", expires_at)
 
 
 class FakeCgroups(Faults):
-    """A :class:`~nodeagent.contracts.cgroups.CgroupManager` without a kernel."""
+    """A :class:`~nodeagent.contracts.cgroups.CgroupManager` in memory."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.made: dict[str, Pod] = {}
+        self.created: dict[str, Pod] = {}
         self.removed: list[str] = []
         self.killed: list[tuple[str, str]] = []
         self.missing: set[str] = set()
@@ -145,12 +145,12 @@ class FakeCgroups(Faults):
 
     async def ensure_pod(self, pod: Pod) -> None:
         await self._pass("ensure_pod")
-        self.made[pod.uid] = pod
+        self.created[pod.uid] = pod
         self.missing.discard(pod.uid)
 
     async def remove_pod(self, pod_uid: str) -> None:
         await self._pass("remove_pod")
-        self.made.pop(pod_uid, None)
+        self.created.pop(pod_uid, None)
         self.removed.append(pod_uid)
 
     async def kill_container(self, pod_uid: str, container_id: str) -> None:
@@ -159,7 +159,7 @@ class FakeCgroups(Faults):
 
     async def pods(self) -> Sequence[str]:
         await self._pass("pods")
-        return list(self.made)
+        return list(self.created)
 
     def container_resources(self, pod: Pod, container: Container) -> LinuxResources:
         return self.resources(pod, container)
@@ -169,7 +169,7 @@ class FakeCgroups(Faults):
 
 
 class FakeVolumes(Faults):
-    """A :class:`~nodeagent.contracts.volumes.VolumeManager` that names paths and makes nothing."""
+    """A :class:`~nodeagent.contracts.volumes.VolumeManager` that returns paths without creating them."""
 
     def __init__(self, root: Path = Path("/volumes")) -> None:
         super().__init__()
@@ -192,22 +192,23 @@ class FakeVolumes(Faults):
 
 
 class FakePuller(Faults):
-    """An :class:`~nodeagent.contracts.images.ImagePuller` that pulls what is absent, unless the policy is ``Never``."""
+    """An :class:`~nodeagent.contracts.images.ImagePuller` that pulls missing images, unless the policy is ``Never``."""
 
     def __init__(self, images: FakeImages | None = None) -> None:
         super().__init__()
         self.images = images or FakeImages()
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
+        """Pod UID and container name of each call."""
 
     async def ensure(
         self, pod: Pod, kind: ContainerKind, container: Container, sandbox: SandboxConfig | None = None
     ) -> PulledImage:
-        self.asked.append((pod.uid, container.name))
+        self.requests.append((pod.uid, container.name))
         await self._pass("ensure")
         image = self.images.find(container.image)
         if image is None:
             if container.image_pull_policy == "Never":
-                text = f"image {container.image} is not there and must not be pulled"
+                text = f"image {container.image} is not present with pull policy of Never"
                 raise ImageError(text, reason="ErrImageNeverPull")
             try:
                 await self.images.pull_image(container.image, None, sandbox)
@@ -215,12 +216,12 @@ class FakePuller(Faults):
                 raise ImageError(str(error)) from error
             image = self.images.find(container.image)
         if image is None:
-            raise ImageError(f"image {container.image} is not there after its pull")
+            raise ImageError(f"image {container.image} is missing after its pull")
         return PulledImage(image.id, image)
 
 
 class FakeProber:
-    """A :class:`~nodeagent.contracts.probes.Prober` whose results a test sets."""
+    """A :class:`~nodeagent.contracts.probes.Prober` with the results that a test sets."""
 
     def __init__(self) -> None:
         self.results: dict[tuple[str, ProbeKind], ProbeResult] = {}
@@ -241,32 +242,32 @@ class FakeProber:
 
 
 class FakeStats(Faults):
-    """A :class:`~nodeagent.contracts.stats.StatsProvider` whose measures a test sets."""
+    """A :class:`~nodeagent.contracts.stats.StatsProvider` with the usage that a test sets."""
 
     def __init__(self, node: NodeUsage | None = None, pods: Sequence[PodUsage] = ()) -> None:
         super().__init__()
         self.node_usage = node or NodeUsage(start_time=0)
         self.pod_usage: dict[str, PodUsage] = {pod.uid: pod for pod in pods}
-        self.asked: list[tuple[str, bool]] = []
-        """Each call: the method, and whether it asked for a fresh measure."""
+        self.calls: list[tuple[str, bool]] = []
+        """Method of each call, and whether a fresh sample was requested."""
 
     def set(self, *pods: PodUsage) -> None:
-        """Let these be the pods that use something."""
+        """Replace the usage of all pods."""
         self.pod_usage = {pod.uid: pod for pod in pods}
 
     async def node(self, *, fresh: bool = False) -> NodeUsage:
-        self.asked.append(("node", fresh))
+        self.calls.append(("node", fresh))
         await self._pass("node")
         return self.node_usage
 
     async def pods(self, *, fresh: bool = False, volumes: bool = True) -> Sequence[PodUsage]:
-        self.asked.append(("pods", fresh))
+        self.calls.append(("pods", fresh))
         await self._pass("pods")
-        found = self.pod_usage.values()
-        return list(found) if volumes else [replace(pod, volumes=()) for pod in found]
+        usage = self.pod_usage.values()
+        return list(usage) if volumes else [replace(pod, volumes=()) for pod in usage]
 
     async def memory(self) -> Sequence[PodUsage]:
-        self.asked.append(("memory", True))
+        self.calls.append(("memory", True))
         await self._pass("memory")
         return [
             PodUsage(
@@ -281,7 +282,7 @@ class FakeStats(Faults):
         ]
 
     async def measure_volumes(self) -> None:
-        self.asked.append(("measure_volumes", True))
+        self.calls.append(("measure_volumes", True))
         await self._pass("measure_volumes")
 
 
@@ -313,7 +314,7 @@ class FakeSyncer:
 
 
 class FakePodSource:
-    """A :class:`~nodeagent.contracts.pods.PodSource` that publishes what a test sets."""
+    """A :class:`~nodeagent.contracts.pods.PodSource` that publishes the pods that a test sets."""
 
     def __init__(self, name: str = "fake") -> None:
         self.name = name
@@ -321,7 +322,7 @@ class FakePodSource:
         self._changed = asyncio.Event()
 
     def set(self, *pods: Pod | str) -> None:
-        """Want these pods, given as such or by name."""
+        """Publish these pods; a name stands for a pod with default fields."""
         self._pods = [make_pod(pod, node_name="node-1") if isinstance(pod, str) else pod for pod in pods]
         self._changed.set()
 
@@ -333,7 +334,7 @@ class FakePodSource:
 
 
 class FakeVolumeKind(Faults):
-    """A :class:`~nodeagent.contracts.volumes.VolumeKind` for ``emptyDir`` that makes a plain directory."""
+    """A :class:`~nodeagent.contracts.volumes.VolumeKind` for ``emptyDir`` that creates a plain directory."""
 
     name = "test~fake"
 

@@ -1,4 +1,4 @@
-"""Failures and hangs that a test orders from a fake."""
+"""Fault injection for fakes: failing and hanging methods."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ _ALL = "*"
 
 
 class Faults:
-    """Mixed into fakes: ``fail`` and ``hang`` by the name of the method, ``*`` for all of them."""
+    """Mixin for fakes: failures and hangs by the name of the method, ``*`` for all methods."""
 
     def __init__(self) -> None:
         self._failures: dict[str, list[tuple[BaseException, int | None]]] = defaultdict(list)
         self._hangs: dict[str, asyncio.Event] = {}
 
     def fail(self, method: str, error: BaseException, times: int | None = 1) -> None:
-        """Let the next *times* calls of *method* raise *error*; ``None`` is until :meth:`recover`."""
+        """Raise *error* in the next *times* calls of *method*; ``None`` is until :meth:`recover`."""
         self._failures[method].append((error, times))
 
     def hang(self, method: str) -> None:
-        """Let calls of *method* wait until :meth:`recover`."""
+        """Block calls of *method* until :meth:`recover`."""
         self._hangs.setdefault(method, asyncio.Event())
 
     def recover(self, method: str | None = None) -> None:
-        """End the failures and hangs of *method*, or all of them; calls that hang go on."""
+        """Remove the faults of *method*, or of all methods; blocked calls continue."""
         for name in [method] if method else [*self._failures]:
             self._failures.pop(name, None)
         for name in [method] if method else [*self._hangs]:
@@ -32,15 +32,15 @@ class Faults:
                 event.set()
 
     async def _pass(self, method: str) -> None:
-        """Wait or raise as ordered; called at the start of each method."""
+        """Apply the faults of *method*; called at the start of each method of a fake."""
         for name in (method, _ALL):
             if (event := self._hangs.get(name)) is not None:
                 await event.wait()
         for name in (method, _ALL):
-            if waiting := self._failures.get(name):
-                error, times = waiting[0]
+            if failures := self._failures.get(name):
+                error, times = failures[0]
                 if times is not None and times <= 1:
-                    waiting.pop(0)
+                    failures.pop(0)
                 elif times is not None:
-                    waiting[0] = (error, times - 1)
+                    failures[0] = (error, times - 1)
                 raise error

@@ -1,4 +1,4 @@
-"""An image store in memory, with a registry behind it."""
+"""Fake image service: an in-memory image store and registry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Pull:
 class FakeImages(Faults):
     """An :class:`~nodeagent.contracts.runtime.ImageService` in memory.
 
-    :param open_registry: pulls of images that were never :meth:`serve`\\ d succeed.
+    :param open_registry: whether pulls of images that were not added with :meth:`serve` succeed.
     """
 
     def __init__(self, *, open_registry: bool = True) -> None:
@@ -36,7 +36,7 @@ class FakeImages(Faults):
     def add(
         self, ref: str, *, size_bytes: int = 1_000_000, uid: int | None = 0, username: str = "", pinned: bool = False
     ) -> Image:
-        """Put an image into the store."""
+        """Add an image to the store."""
         image = _image(ref, size_bytes, uid, username, pinned)
         self._images[image.id] = image
         return image
@@ -50,7 +50,7 @@ class FakeImages(Faults):
         uid: int | None = 0,
         username: str = "",
     ) -> None:
-        """Put an image into the registry, for everyone or for one (username, password) only."""
+        """Add an image to the registry; *credentials*, a user name and a password, are required for its pull."""
         self._registry[ref] = (_image(ref, size_bytes, uid, username, False), credentials)
 
     async def list_images(self) -> Sequence[Image]:
@@ -68,20 +68,20 @@ class FakeImages(Faults):
         await self._pass("pull_image")
         if image not in self._registry:
             if not self._open:
-                raise RuntimeFailure(f"pull {image}: registry answered 404")
+                raise RuntimeFailure(f"pull {image}: registry returned 404")
             return self.add(image).id
-        served, wanted = self._registry[image]
-        given = (credentials.username, credentials.password) if credentials else None
-        if wanted is not None and given != wanted:
-            raise RuntimeFailure(f"pull {image}: registry answered 401")
+        served, required = self._registry[image]
+        presented = (credentials.username, credentials.password) if credentials else None
+        if required is not None and presented != required:
+            raise RuntimeFailure(f"pull {image}: registry returned 401")
         self._images[served.id] = served
         return served.id
 
     async def remove_image(self, image: str) -> None:
         await self._pass("remove_image")
-        found = self.find(image)
-        if found is not None:
-            del self._images[found.id]
+        stored = self.find(image)
+        if stored is not None:
+            del self._images[stored.id]
             self.removed.append(image)
 
     async def filesystem_usage(self) -> Sequence[FilesystemUsage]:
@@ -90,20 +90,20 @@ class FakeImages(Faults):
         return (FilesystemUsage("/var/lib/images", used, 10 * len(self._images)),)
 
     def find(self, image: str) -> Image | None:
-        """Return the stored image that *image* names: an id, a tag or a digest."""
+        """Return the stored image with the ID, tag or digest *image*."""
         names = {image, normal(image)}
         return next(
             (
-                found
-                for found in self._images.values()
-                if names & {found.id, found.id.removeprefix("sha256:"), *found.repo_tags, *found.repo_digests}
+                each
+                for each in self._images.values()
+                if names & {each.id, each.id.removeprefix("sha256:"), *each.repo_tags, *each.repo_digests}
             ),
             None,
         )
 
 
 def normal(ref: str) -> str:
-    """Return *ref* as stores list it: with a tag unless it has a digest."""
+    """Return *ref* as listed by image stores: with a tag unless it has a digest."""
     return ref if "@" in ref or ":" in ref.rpartition("/")[2] else f"{ref}:latest"
 
 

@@ -1,4 +1,4 @@
-"""The three kinds of patch, as far as a fake API server needs them."""
+"""Subset of JSON patch, merge patch and strategic merge patch for the fake API server."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _MERGE_KEYS: dict[str, str] = {
     "imagePullSecrets": "name",
     "volumesAttached": "name",
 }
-"""Lists whose items the strategic patch matches by a key; all others are replaced."""
+"""Merge keys of lists in strategic merge patches; other lists are replaced."""
 
 
 def apply_patch(target: Any, patch: Mapping[str, Any] | list[Any], kind: PatchType) -> Any:
-    """Return *target* changed by *patch*; neither is touched.
+    """Return a copy of *target* with *patch* applied.
 
-    :raises ApiError: 422, a JSON patch does not fit.
+    :raises ApiError: 422, a JSON patch cannot be applied.
     """
     if kind is PatchType.JSON:
         return _json_patch(copy.deepcopy(target), list(patch))
@@ -60,14 +60,14 @@ def _merge_list(target: list[Any], patch: list[Any], by: str) -> list[Any]:
         return [copy.deepcopy(item) for item in patch if "$patch" not in item]
     result = list(target)
     for item in patch:
-        place = next((i for i, known in enumerate(result) if known.get(by) == item.get(by)), None)
+        index = next((i for i, existing in enumerate(result) if existing.get(by) == item.get(by)), None)
         if item.get("$patch") == "delete":
-            if place is not None:
-                del result[place]
-        elif place is None:
+            if index is not None:
+                del result[index]
+        elif index is None:
             result.append(copy.deepcopy(item))
         else:
-            result[place] = _merge(result[place], item, strategic=True)
+            result[index] = _merge(result[index], item, strategic=True)
     return result
 
 
@@ -83,8 +83,8 @@ def _directive(target: dict[str, Any], key: str, value: Any) -> None:
         order = [item.get(by) if isinstance(item, Mapping) else item for item in value]
 
         def rank(item: Any) -> int:
-            wanted = item.get(by) if isinstance(item, Mapping) else item
-            return order.index(wanted) if wanted in order else len(order)
+            key = item.get(by) if isinstance(item, Mapping) else item
+            return order.index(key) if key in order else len(order)
 
         target[name] = sorted(items, key=rank)
 
@@ -93,29 +93,29 @@ def _json_patch(target: Any, operations: list[Any]) -> Any:
     for operation in operations:
         *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
         try:
-            place = target
+            parent = target
             for part in parents:
-                place = place[int(part)] if isinstance(place, list) else place[part]
-            _operate(place, last, operation)
+                parent = parent[int(part)] if isinstance(parent, list) else parent[part]
+            _apply(parent, last, operation)
         except (KeyError, IndexError, ValueError) as error:
-            raise ApiError(f"patch does not fit: {operation}", code=422, reason="Invalid") from error
+            raise ApiError(f"failed to apply patch operation: {operation}", code=422, reason="Invalid") from error
     return target
 
 
-def _operate(place: Any, last: str, operation: Mapping[str, Any]) -> None:
-    key: Any = last if not isinstance(place, list) else len(place) if last == "-" else int(last)
+def _apply(parent: Any, last: str, operation: Mapping[str, Any]) -> None:
+    key: Any = last if not isinstance(parent, list) else len(parent) if last == "-" else int(last)
     match operation["op"]:
-        case "add" if isinstance(place, list):
-            place.insert(key, copy.deepcopy(operation["value"]))
+        case "add" if isinstance(parent, list):
+            parent.insert(key, copy.deepcopy(operation["value"]))
         case "add":
-            place[key] = copy.deepcopy(operation["value"])
+            parent[key] = copy.deepcopy(operation["value"])
         case "replace":
-            place[key]  # has to exist
-            place[key] = copy.deepcopy(operation["value"])
+            parent[key]  # Raises an error if it does not exist.
+            parent[key] = copy.deepcopy(operation["value"])
         case "remove":
-            del place[key]
+            del parent[key]
         case "test":
-            if place[key] != operation["value"]:
+            if parent[key] != operation["value"]:
                 raise ValueError("test failed")
         case other:
             raise ApiError(f"unknown patch operation {other!r}", code=422, reason="Invalid")

@@ -1,4 +1,4 @@
-"""Pods for tests, as short as the case at hand."""
+"""Builders of pods, containers and sandbox configurations for tests."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def make_pod(
     status: PodStatus | None = None,
     **spec: Any,
 ) -> Pod:
-    """Return a pod that the API server would accept; its UID is ``uid-<name>`` unless given.
+    """Return a valid pod with the defaults of the API; its UID defaults to ``uid-<name>``.
 
-    Containers may be names. Everything else goes into the spec, by its Python names; plain dicts in the wire's
-    spelling are turned into structs: ``make_pod(host_network=True, volumes=[{"name": "v", "emptyDir": {}}])``.
+    A container may be specified by name. Other keyword arguments are fields of the spec; values in the wire format are
+    converted to structs: ``make_pod(host_network=True, volumes=[{"name": "v", "emptyDir": {}}])``.
     """
     plain = msgspec.convert(
         {
@@ -71,7 +71,7 @@ def make_pod(
 
 
 def make_container(name: str = "main", image: str = IMAGE, **fields: Any) -> Container:
-    """Return a container with the defaults of the API; *fields* by their Python names, values structs or plain."""
+    """Return a container with the defaults of the API; *fields* are structs or values in the wire format."""
     plain = Container(
         name=name,
         image=image,
@@ -83,7 +83,7 @@ def make_container(name: str = "main", image: str = IMAGE, **fields: Any) -> Con
 
 
 def sandbox_config(pod: Pod, attempt: int = 0, **fields: Any) -> SandboxConfig:
-    """Return what a runtime is asked for *pod*, with the labels that lists are read by."""
+    """Return the sandbox configuration of *pod*, with the labels that identify its pod in lists of the runtime."""
     return SandboxConfig(
         name=pod.name,
         uid=pod.uid,
@@ -99,7 +99,7 @@ def _container(item: Container | str) -> Container:
 
 
 def _field(struct: type[msgspec.Struct], name: str, value: Any) -> Any:
-    """Turn plain data into what the field *name* of *struct* holds; structs pass."""
+    """Convert *value* to the type of the field *name* of *struct*."""
     kind = next((field.type for field in msgspec.structs.fields(struct) if field.name == name), None)
     if kind is None:
         raise TypeError(f"{struct.__name__} has no field {name}")

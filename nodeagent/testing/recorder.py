@@ -1,4 +1,4 @@
-"""A recorder that keeps what it is told."""
+"""Fake event recorder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodeagent.model.meta import ObjectReference
 
 
 class FakeRecorder:
-    """An :class:`~nodeagent.contracts.events.EventRecorder` that keeps every event, in order."""
+    """An :class:`~nodeagent.contracts.events.EventRecorder` that stores all events, in order."""
 
     def __init__(self) -> None:
         self.events: list[RecordedEvent] = []
@@ -31,7 +31,7 @@ class FakeRecorder:
         return None
 
     def reasons(self) -> list[str]:
-        """Return the reasons in the order they were recorded."""
+        """Return the reasons of the events, in order."""
         return [event.reason for event in self.events]
 
     def of(self, reason: str) -> list[RecordedEvent]:

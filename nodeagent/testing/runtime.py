@@ -1,4 +1,4 @@
-"""A container runtime in memory: nothing runs, everything is remembered."""
+"""Fake container runtime: records calls and simulates the states of sandboxes and containers in memory."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ ExecHandler = Callable[[Sequence[str]], ExecResult]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of the runtime, with its arguments in the order of the contract."""
+    """One call, with its arguments in the order of the contract."""
 
     method: str
     arguments: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Behaviour:
+class _Behavior:
     exit_code: int | None = None
     after_seconds: float = 0.0
     message: str = ""
@@ -88,11 +88,11 @@ class _Container:
 class FakeRuntime(Faults):
     """A :class:`~nodeagent.contracts.runtime.ContainerRuntime` in memory.
 
-    Containers run until :meth:`exit` or what :meth:`behave` says of their name; every call is in :attr:`calls`.
+    Containers run until :meth:`exit`, or as specified with :meth:`behave`; all calls are recorded in :attr:`calls`.
 
-    :param clock: gives the times of day and the time for :meth:`behave`.
-    :param images: when given, containers can be created from its images only.
-    :param events: whether the runtime has an event stream.
+    :param clock: clock for timestamps and for :meth:`behave`.
+    :param images: if specified, containers can be created only from its images.
+    :param events: whether the runtime supports an event stream.
     """
 
     def __init__(self, clock: Clock | None = None, *, images: FakeImages | None = None, events: bool = False) -> None:
@@ -105,24 +105,24 @@ class FakeRuntime(Faults):
         self.pod_cidr = ""
         self.driver = ""
         self.stats: dict[str, ContainerStats] = {}
-        """Usage of containers by id; others use nothing."""
+        """Stats of containers by ID; other containers have empty stats."""
         self.pod_stats: dict[str, SandboxStats] | None = None
-        """Usage of pods by UID; ``None`` is a runtime that does not count them."""
+        """Stats of sandboxes by pod UID; ``None`` if the runtime does not support them."""
         self._clock: Clock = clock or FakeClock()
         self._images = images
         self._has_events = events
         self._streams: list[asyncio.Queue[RuntimeEvent | None]] = []
         self._sandboxes: dict[str, _Sandbox] = {}
         self._containers: dict[str, _Container] = {}
-        self._behaviours: dict[str, _Behaviour] = {}
+        self._behaviors: dict[str, _Behavior] = {}
         self._exec: dict[str, ExecHandler] = {}
         self._numbers = itertools.count(1)
         self._lists: dict[tuple[str, str], tuple[Any, ...]] = {}
 
-    # --- what a test does with it -----------------------------------------------------------------------------
+    # --- controls for tests -----------------------------------------------------------------------------------
 
     def start(self, name: str, pod: Pod | None = None, **config: Any) -> str:
-        """Have a container called *name* run already, with its sandbox; return its id. Nothing is logged."""
+        """Add a running container, with its sandbox, without recording calls; return its ID."""
         pod = pod or make_pod(name, containers=[name])
         sandbox = next((s for s in self._newest_first() if s.config.uid == pod.uid and s.ready), None)
         if sandbox is None:
@@ -138,11 +138,11 @@ class FakeRuntime(Faults):
         return container.id
 
     def exit(self, container_id: str, exit_code: int = 0, *, reason: str = "", message: str = "") -> None:
-        """Let a running container end by itself."""
+        """Make a running container exit."""
         self._end(self._container(container_id), exit_code, reason, message)
 
     def kill_sandbox(self, sandbox_id: str) -> None:
-        """Let a sandbox die by itself, with all in it."""
+        """Make a sandbox exit, with all its containers."""
         self._stop_sandbox(self._sandbox(sandbox_id))
 
     def behave(
@@ -154,21 +154,21 @@ class FakeRuntime(Faults):
         message: str = "",
         ignores_term: bool = False,
     ) -> None:
-        """Set how containers called *name* act when started from now on.
+        """Set the behavior of containers with *name* that are started later.
 
-        :param exit_code: they end by themselves with this code; ``None`` is never.
-        :param after_seconds: how long they run before that; 0 ends them in the call that starts them.
+        :param exit_code: exit code; ``None`` if they run until they are stopped.
+        :param after_seconds: time until they exit; 0 is during the call that starts them.
         :param message: the termination message.
-        :param ignores_term: stopping takes the whole grace period.
+        :param ignores_term: whether they ignore SIGTERM, so that a stop lasts for the grace period.
         """
-        self._behaviours[name] = _Behaviour(exit_code, after_seconds, message, ignores_term)
+        self._behaviors[name] = _Behavior(exit_code, after_seconds, message, ignores_term)
 
-    def on_exec(self, name: str, answer: ExecResult | ExecHandler) -> None:
-        """Answer commands that are run in containers called *name*; an exception that the handler raises goes out."""
-        self._exec[name] = answer if callable(answer) else lambda _command: answer
+    def on_exec(self, name: str, result: ExecResult | ExecHandler) -> None:
+        """Set the result of commands in containers with *name*; exceptions of a handler are raised to the caller."""
+        self._exec[name] = result if callable(result) else lambda _command: result
 
     def called(self, method: str) -> list[Call]:
-        """Return the calls of one method, in order."""
+        """Return the calls of *method*, in order."""
         return [call for call in self.calls if call.method == method]
 
     def running(self) -> list[str]:
@@ -181,15 +181,15 @@ class FakeRuntime(Faults):
         )
 
     def config_of(self, container_id: str) -> ContainerConfig:
-        """Return what a container was made from."""
+        """Return the configuration of a container."""
         return self._container(container_id).config
 
     def sandbox_config_of(self, sandbox_id: str) -> SandboxConfig:
-        """Return what a sandbox was made from."""
+        """Return the configuration of a sandbox."""
         return self._sandbox(sandbox_id).config
 
     def pod(self, uid: str) -> RuntimePod:
-        """Return all the runtime has of a pod, newest first; nothing is logged."""
+        """Return the sandboxes and containers of a pod, most recent first, without recording a call."""
         self._tick()
         sandboxes = [s for s in self._newest_first() if s.config.uid == uid]
         ids = {s.id for s in sandboxes}
@@ -204,7 +204,7 @@ class FakeRuntime(Faults):
         )
 
     def end_events(self) -> None:
-        """End every open event stream, as a runtime that goes away does."""
+        """Close all open event streams, as a stopping runtime does."""
         for queue in self._streams:
             queue.put_nowait(None)
 
@@ -287,7 +287,7 @@ class FakeRuntime(Faults):
         container = self._containers.get(container_id)
         if container is None or container.state is not ContainerState.RUNNING:
             return
-        if self._behaviour(container).ignores_term:
+        if self._behavior(container).ignores_term:
             await self._clock.sleep(grace_seconds)
             self._tick()
             code = 137
@@ -325,7 +325,7 @@ class FakeRuntime(Faults):
         await self._enter("reopen_log", container_id)
         self._running(container_id).log_reopened += 1
 
-    # --- the contract: reaching in ----------------------------------------------------------------------------
+    # --- the contract: exec, streaming, stats and events ------------------------------------------------------
 
     async def exec_sync(self, container_id: str, command: Sequence[str], timeout_seconds: float) -> ExecResult:
         await self._enter("exec_sync", container_id, tuple(command), timeout_seconds)
@@ -359,14 +359,14 @@ class FakeRuntime(Faults):
     async def sandbox_stats(self) -> Sequence[SandboxStats]:
         await self._enter("sandbox_stats")
         if self.pod_stats is None:
-            raise NotImplementedError("this runtime does not count pods")
+            raise NotImplementedError("this runtime does not support sandbox stats")
         return tuple(self.pod_stats.values())
 
     def events(self) -> AsyncIterator[RuntimeEvent] | None:
         self.calls.append(Call("events"))
         return self._stream() if self._has_events else None
 
-    # --- inside -----------------------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------------------
 
     async def _enter(self, method: str, *arguments: Any) -> None:
         self.calls.append(Call(method, arguments))
@@ -383,7 +383,7 @@ class FakeRuntime(Faults):
             self._streams.remove(queue)
 
     def _tick(self) -> None:
-        """Let containers end whose time has come."""
+        """Stop the containers whose time of exit has passed."""
         now = self._clock.now()
         for container in list(self._containers.values()):
             due = container.exits_at
@@ -415,10 +415,10 @@ class FakeRuntime(Faults):
 
     def _start(self, container: _Container) -> None:
         container.state, container.started_at = ContainerState.RUNNING, self._time()
-        behaviour = self._behaviour(container)
-        if behaviour.exit_code is not None:
-            container.exits_at = self._clock.now() + behaviour.after_seconds
-            container.exits_with, container.exit_message = behaviour.exit_code, behaviour.message
+        behavior = self._behavior(container)
+        if behavior.exit_code is not None:
+            container.exits_at = self._clock.now() + behavior.after_seconds
+            container.exits_with, container.exit_message = behavior.exit_code, behavior.message
         self._changed(container.id, self._sandboxes[container.sandbox_id].config.uid, RuntimeEventType.STARTED)
         self._tick()
 
@@ -452,7 +452,7 @@ class FakeRuntime(Faults):
                     queue.put_nowait(RuntimeEvent(type_, object_id, pod_uid, pod, self._time()))
 
     def _listed(self, kind: str, pod_uid: str, make: Callable[[], Sequence[_T]]) -> Sequence[_T]:
-        """Return the same object while nothing changed, as the contract has it."""
+        """Return the same object until a change, as the contract requires."""
         key = (kind, pod_uid)
         if key not in self._lists:
             self._lists[key] = tuple(make())
@@ -461,8 +461,8 @@ class FakeRuntime(Faults):
     def _newest_first(self) -> list[_Sandbox]:
         return list(reversed(self._sandboxes.values()))
 
-    def _behaviour(self, container: _Container) -> _Behaviour:
-        return self._behaviours.get(container.config.name, _Behaviour())
+    def _behavior(self, container: _Container) -> _Behavior:
+        return self._behaviors.get(container.config.name, _Behavior())
 
     def _sandbox(self, sandbox_id: str) -> _Sandbox:
         if sandbox_id not in self._sandboxes:

@@ -126,12 +126,12 @@ class TestApiRecorder(EventRecorderContract):
         return load_plugin(event_recorder).provide("nodeagent_provide_event_recorder", context=context)
 
     @pytest.fixture
-    def told(self, api, clock):
-        async def told():
+    def emitted(self, api, clock):
+        async def emitted():
             await clock.advance(5)
             return [event["reason"] for event in api.all(CORE_EVENTS)]
 
-        return told
+        return emitted
 
 
 class TestLogRecorder(EventRecorderContract):
@@ -142,11 +142,11 @@ class TestLogRecorder(EventRecorderContract):
         return load_plugin(event_recorder).provide("nodeagent_provide_event_recorder", context=context)
 
     @pytest.fixture
-    def told(self, caplog):
-        async def told():
+    def emitted(self, caplog):
+        async def emitted():
             return [record.reason for record in caplog.records if hasattr(record, "reason")]
 
-        return told
+        return emitted
 
 
 @pytest.mark.parametrize("strategy", ["Get", "Cache", "Watch"])
@@ -434,10 +434,10 @@ class TestRoutes(RouteContract):
 
 class TestEvictionPlan(LocalQueryContract):
     @pytest.fixture
-    async def question(self, context):
-        (question,) = provided(eviction, "nodeagent_provide_local_queries", context)
-        assert question.name == PLAN_QUERY
-        return question
+    async def query(self, context):
+        (query,) = provided(eviction, "nodeagent_provide_local_queries", context)
+        assert query.name == PLAN_QUERY
+        return query
 
 
 class TestDoctor(NodeCheckContract):

@@ -1,16 +1,16 @@
-"""Contract suites: what every implementation has to do, as pytest classes to subclass.
+"""Contract tests: one pytest class per contract, to be subclassed for each implementation.
 
-Override the fixtures that a suite asks for; its tests then run on the implementation at hand::
+Override the fixtures of a suite to run its tests on an implementation::
 
     class TestMyRuntime(RuntimeContract):
         @pytest.fixture
         async def runtime(self):
             yield MyRuntime()
 
-:data:`SUITES` names the suite of each provide hook. Needs pytest and pytest-asyncio (``asyncio_mode = auto``).
+:data:`SUITES` contains the suite of each provider hook. Requires pytest and pytest-asyncio (``asyncio_mode = auto``).
 """
 
-# ruff: noqa: E402  suites tell what differs only when they are registered before they are imported
+# ruff: noqa: E402  pytest rewrites the assertions of a module only if it is registered before it is imported
 from collections.abc import Mapping
 
 import pytest
@@ -83,7 +83,7 @@ SUITES: Mapping[str, type] = {
     "nodeagent_provide_local_queries": LocalQueryContract,
     "nodeagent_provide_node_checks": NodeCheckContract,
 }
-"""The suite of each provide hook: what is provided, or each of what is provided, passes it."""
+"""Suite of each provider hook, for each provided object."""
 
 __all__ = [
     "SUITES",

@@ -1,4 +1,4 @@
-"""What every loop does that the agent runs for a plugin."""
+"""Contract tests for background loops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STOP_SECONDS = 5.0
 
 
 class BackgroundLoopContract:
-    """Fixture to provide: ``loop``, working with the fixture ``clock``."""
+    """Contract of :class:`BackgroundLoop`. Override the fixture ``loop``, which uses the fixture ``clock``."""
 
     @pytest.fixture
     async def clock(self) -> FakeClock:
@@ -22,19 +22,17 @@ class BackgroundLoopContract:
 
     @pytest.fixture
     def loop(self) -> BackgroundLoop:
-        """The implementation."""
+        """The implementation to test."""
         raise NotImplementedError
 
-    def test_has_a_name(self, loop: BackgroundLoop) -> None:
+    def test_name_is_not_empty(self, loop: BackgroundLoop) -> None:
         assert loop.name and loop.name == loop.name.strip()
 
-    async def test_runs_until_it_is_cancelled_and_can_be_started_again(
-        self, loop: BackgroundLoop, clock: FakeClock
-    ) -> None:
+    async def test_loop_runs_until_cancelled_and_can_be_restarted(self, loop: BackgroundLoop, clock: FakeClock) -> None:
         for _ in range(2):
-            running = asyncio.create_task(loop.run())
+            task = asyncio.create_task(loop.run())
             await clock.advance(1)
-            assert not running.done(), "it ended by itself"
-            running.cancel()
-            await asyncio.wait([running], timeout=_STOP_SECONDS)
-            assert running.cancelled(), "it swallowed its cancellation"
+            assert not task.done(), "the loop returned without being cancelled"
+            task.cancel()
+            await asyncio.wait([task], timeout=_STOP_SECONDS)
+            assert task.cancelled(), "the loop suppressed its cancellation"

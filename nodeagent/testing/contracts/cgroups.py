@@ -1,4 +1,4 @@
-"""What every keeper of cgroups does."""
+"""Contract tests for cgroup managers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nodeagent.testing.pods import make_container, make_pod
 
 
 class CgroupManagerContract:
-    """Fixture to provide: ``cgroups``; it knows of no pods yet."""
+    """Contract of :class:`CgroupManager`. Override the fixture ``cgroups``."""
 
     @pytest.fixture
     async def cgroups(self) -> AsyncIterator[CgroupManager]:
-        """The implementation."""
+        """The implementation to test, without pods."""
         raise NotImplementedError
         yield
 
@@ -26,7 +26,7 @@ class CgroupManagerContract:
         limits = {"limits": {"cpu": "500m", "memory": "64Mi"}}
         return make_pod("contract", containers=[make_container(resources=limits)])
 
-    async def test_a_pod_is_known_from_its_making_to_its_removal(self, cgroups: CgroupManager, pod: Pod) -> None:
+    async def test_pod_is_listed_from_creation_to_removal(self, cgroups: CgroupManager, pod: Pod) -> None:
         for _ in range(2):
             await cgroups.ensure_pod(pod)
         assert list(await cgroups.pods()) == [pod.uid]
@@ -35,15 +35,15 @@ class CgroupManagerContract:
             await cgroups.remove_pod(pod.uid)
         assert list(await cgroups.pods()) == []
 
-    async def test_the_parent_of_a_pod_stays_the_same(self, cgroups: CgroupManager, pod: Pod) -> None:
+    async def test_parent_of_a_pod_is_constant(self, cgroups: CgroupManager, pod: Pod) -> None:
         before = cgroups.parent_of(pod)
         await cgroups.ensure_pod(pod)
         assert cgroups.parent_of(pod) == before
         await cgroups.remove_pod(pod.uid)
 
-    async def test_removing_what_never_was_is_fine(self, cgroups: CgroupManager) -> None:
-        await cgroups.remove_pod("never-was")
+    async def test_removing_an_unknown_pod_does_not_raise(self, cgroups: CgroupManager) -> None:
+        await cgroups.remove_pod("unknown")
 
-    async def test_limits_need_no_cgroup(self, cgroups: CgroupManager, pod: Pod) -> None:
+    async def test_resources_are_available_without_a_cgroup(self, cgroups: CgroupManager, pod: Pod) -> None:
         cgroups.container_resources(pod, pod.spec.containers[0])
         cgroups.pod_resources(pod)

@@ -1,4 +1,4 @@
-"""What every check of a node does that ``nodeagent doctor`` runs."""
+"""Contract tests for the node checks of ``nodeagent doctor``."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _LIMIT_SECONDS = 15.0
 
 
 class NodeCheckContract:
-    """Fixture to provide: ``checks``, all that one plugin brings."""
+    """Contract of :class:`NodeCheck`. Override the fixture ``checks`` with all checks of a plugin."""
 
     @pytest.fixture
     async def checks(self) -> Sequence[NodeCheck]:
-        """The implementation."""
+        """The implementations to test."""
         raise NotImplementedError
 
-    async def test_each_has_a_name_of_its_own(self, checks: Sequence[NodeCheck]) -> None:
+    async def test_names_are_unique_and_not_empty(self, checks: Sequence[NodeCheck]) -> None:
         names = [check.name for check in checks]
         assert len(set(names)) == len(names) > 0
         assert all(name and name == name.strip() for name in names)
 
-    async def test_all_run_at_the_same_time_and_in_time(self, checks: Sequence[NodeCheck]) -> None:
+    async def test_checks_complete_in_time_when_run_concurrently(self, checks: Sequence[NodeCheck]) -> None:
         async with asyncio.timeout(_LIMIT_SECONDS):
-            answers = await asyncio.gather(*(_findings(check) for check in checks))
-        assert all(isinstance(finding, Finding) for answer in answers for finding in answer)
+            results = await asyncio.gather(*(_findings(check) for check in checks))
+        assert all(isinstance(finding, Finding) for findings in results for finding in findings)
 
-    async def test_each_finding_says_what_is_wrong_and_what_to_do(self, checks: Sequence[NodeCheck]) -> None:
+    async def test_findings_have_text_remedy_and_severity(self, checks: Sequence[NodeCheck]) -> None:
         for check in checks:
             for finding in await _findings(check):
                 assert finding.text and finding.remedy, check.name
@@ -38,7 +38,7 @@ class NodeCheckContract:
 
 
 async def _findings(check: NodeCheck) -> Sequence[Finding]:
-    """Return what *check* found; nothing when it cannot tell, as it may."""
+    """Return the findings of *check*; none if it is inconclusive, which is allowed."""
     try:
         return await check.run()
     except CheckInconclusive:

@@ -1,4 +1,4 @@
-"""What everything does that removes unused images."""
+"""Contract tests for image garbage collectors."""
 
 from __future__ import annotations
 
@@ -12,54 +12,54 @@ Stored = Callable[[], Awaitable[Collection[str]]]
 
 
 class ImageCollectorContract:
-    """Fixtures to provide: ``collector``, ``stored``, and the images ``used`` and ``unused``, both in the store."""
+    """Contract of :class:`ImageCollector`. Override the fixtures ``collector``, ``stored``, ``used`` and ``unused``."""
 
     @pytest.fixture
     async def collector(self) -> AsyncIterator[ImageCollector]:
-        """The implementation; the disk is not short of space."""
+        """The implementation to test, with sufficient disk space."""
         raise NotImplementedError
         yield
 
     @pytest.fixture
     def stored(self) -> Stored:
-        """Return a function that returns the names of the images in the store."""
+        """Function that returns the names of the images in the store."""
         raise NotImplementedError
 
     @pytest.fixture
     def used(self) -> str:
-        """An image that a container uses."""
+        """An image in the store that a container uses."""
         raise NotImplementedError
 
     @pytest.fixture
     def unused(self) -> str:
-        """An image that nobody uses, and that may go."""
+        """An image in the store that is unused and may be removed."""
         raise NotImplementedError
 
-    async def test_nothing_goes_without_need(self, collector: ImageCollector, stored: Stored) -> None:
+    async def test_no_image_is_removed_with_sufficient_space(self, collector: ImageCollector, stored: Stored) -> None:
         before = set(await stored())
         await collector.collect()
         assert set(await stored()) == before
 
-    async def test_a_dry_run_tells_and_removes_nothing(
+    async def test_dry_run_reports_images_without_removing_them(
         self, collector: ImageCollector, stored: Stored, used: str, unused: str
     ) -> None:
         before = set(await stored())
-        told = await collector.collect(everything=True, dry_run=True)
+        result = await collector.collect(everything=True, dry_run=True)
         assert set(await stored()) == before
-        assert goes(told, unused) and not goes(told, used)
+        assert is_removed(result, unused) and not is_removed(result, used)
 
-    async def test_everything_that_nobody_uses_goes_on_demand(
+    async def test_all_unused_images_are_removed_on_request(
         self, collector: ImageCollector, stored: Stored, used: str, unused: str
     ) -> None:
-        done = await collector.collect(everything=True)
+        result = await collector.collect(everything=True)
         assert used in await stored()
         assert unused not in await stored()
-        assert goes(done, unused) and not goes(done, used)
-        assert not [image.error for image in done.images if image.error]
+        assert is_removed(result, unused) and not is_removed(result, used)
+        assert not [image.error for image in result.images if image.error]
 
 
-def goes(collection: ImageCollection, name: str) -> bool:
-    """Tell whether a collection removed, or would remove, an image; it has to know it, and to say why."""
-    (image,) = [one for one in collection.images if name in one.image.repo_tags]
-    assert bool(image.removal_reason) != bool(image.retained_reason), f"{name}: one reason is told, to stay or to go"
+def is_removed(collection: ImageCollection, name: str) -> bool:
+    """Return whether a collection removed, or would remove, an image; check that it contains exactly one reason."""
+    (image,) = [each for each in collection.images if name in each.image.repo_tags]
+    assert bool(image.removal_reason) != bool(image.retained_reason), f"{name}: not exactly one reason"
     return bool(image.removal_reason)

@@ -1,4 +1,4 @@
-"""What everything that knows credentials of registries does."""
+"""Contract tests for providers of registry credentials."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from nodeagent.contracts.images import CredentialProvider
 
 
 class CredentialProviderContract:
-    """Fixtures to provide: ``provider``, and ``known``, an image that it has credentials for."""
+    """Contract of :class:`CredentialProvider`. Override the fixtures ``provider`` and ``known``."""
 
     @pytest.fixture
     async def provider(self) -> AsyncIterator[CredentialProvider]:
-        """The implementation."""
+        """The implementation to test."""
         raise NotImplementedError
         yield
 
     @pytest.fixture
     def known(self) -> str:
-        """An image whose registry the provider knows."""
+        """An image for which the provider has credentials."""
         raise NotImplementedError
 
     @pytest.fixture
     def unknown(self) -> str:
-        """An image of a registry that it does not know."""
+        """An image for which the provider has no credentials."""
         return "unknown.test/app:1"
 
-    async def test_answers_for_a_registry_that_it_knows(self, provider: CredentialProvider, known: str) -> None:
-        found = await provider.credentials(known)
-        assert found
-        assert list(await provider.credentials(known)) == list(found)
+    async def test_credentials_of_a_known_registry_are_returned(self, provider: CredentialProvider, known: str) -> None:
+        credentials = await provider.credentials(known)
+        assert credentials
+        assert list(await provider.credentials(known)) == list(credentials)
 
-    async def test_secrets_do_not_show_when_printed(self, provider: CredentialProvider, known: str) -> None:
-        for one in await provider.credentials(known):
-            assert not one.password or one.password not in repr(one)
+    async def test_repr_does_not_contain_secrets(self, provider: CredentialProvider, known: str) -> None:
+        for credentials in await provider.credentials(known):
+            assert not credentials.password or credentials.password not in repr(credentials)
 
-    async def test_is_silent_about_others(self, provider: CredentialProvider, unknown: str) -> None:
+    async def test_no_credentials_for_an_unknown_registry(self, provider: CredentialProvider, unknown: str) -> None:
         assert not await provider.credentials(unknown)
 
     @pytest.mark.parametrize("image", ["", ":", "@", "a/b/c/d@sha256:0", "REG.test:99999/x", "x" * 5000])
-    async def test_never_raises_whatever_the_image(self, provider: CredentialProvider, image: str) -> None:
+    async def test_invalid_image_name_does_not_raise(self, provider: CredentialProvider, image: str) -> None:
         await provider.credentials(image)

@@ -1,4 +1,4 @@
-"""What everything that records events does."""
+"""Contract tests for event recorders."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.model.meta import ObjectReference
 from nodeagent.testing.pods import make_pod
 
-Told = Callable[[], Awaitable[Sequence[str]]]
+EmittedReasons = Callable[[], Awaitable[Sequence[str]]]
 _FLUSH_SECONDS = 5.0
 
 
 class EventRecorderContract:
-    """Fixtures to provide: ``recorder`` and ``told``."""
+    """Contract of :class:`EventRecorder`. Override the fixtures ``recorder`` and ``emitted``."""
 
     @pytest.fixture
     async def recorder(self) -> AsyncIterator[EventRecorder]:
-        """The implementation; nothing is recorded yet."""
+        """The implementation to test, without recorded events."""
         raise NotImplementedError
         yield
 
     @pytest.fixture
-    def told(self) -> Told:
-        """Return a function that lets the recorder do its work, then returns the reasons of what came out."""
+    def emitted(self) -> EmittedReasons:
+        """Function that waits until the recorder is idle, then returns the reasons of all emitted events."""
         raise NotImplementedError
 
     @pytest.fixture
     def pod(self) -> ObjectReference:
-        """What the events are about."""
+        """The object that the events regard."""
         return make_pod("contract").reference()
 
-    async def test_what_is_recorded_comes_out_in_order(
-        self, recorder: EventRecorder, told: Told, pod: ObjectReference
+    async def test_events_are_emitted_in_order(
+        self, recorder: EventRecorder, emitted: EmittedReasons, pod: ObjectReference
     ) -> None:
         recorder.record(pod, EventType.NORMAL, "Started", "started", action="Starting")
         recorder.record(pod, EventType.WARNING, "Failed", "failed", related=pod, annotations={"a": "b"})
-        assert list(await told()) == ["Started", "Failed"]
+        assert list(await emitted()) == ["Started", "Failed"]
 
-    async def test_flushing_is_possible_at_any_time(
-        self, recorder: EventRecorder, told: Told, pod: ObjectReference
+    async def test_flush_is_possible_at_any_time(
+        self, recorder: EventRecorder, emitted: EmittedReasons, pod: ObjectReference
     ) -> None:
         await recorder.flush(_FLUSH_SECONDS)
         recorder.record(pod, EventType.NORMAL, "Started", "started")
-        assert list(await told()) == ["Started"]
+        assert list(await emitted()) == ["Started"]
         await recorder.flush(_FLUSH_SECONDS)
-        assert list(await told()) == ["Started"]
+        assert list(await emitted()) == ["Started"]
 
-    async def test_recording_never_raises_whatever_is_recorded(
-        self, recorder: EventRecorder, told: Told, pod: ObjectReference
+    async def test_recording_unusual_events_does_not_raise(
+        self, recorder: EventRecorder, emitted: EmittedReasons, pod: ObjectReference
     ) -> None:
         recorder.record(ObjectReference(), EventType.NORMAL, "Odd", "")
         recorder.record(pod, EventType.WARNING, "Odd", "x" * 100_000)
         for number in range(1000):
             recorder.record(pod, EventType.NORMAL, "Many", f"note {number}")
-        await told()
+        await emitted()

@@ -1,4 +1,4 @@
-"""What everything that reads objects for pods does."""
+"""Contract tests for readers of the objects that pods refer to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Put = Callable[[str, dict[str, Any]], None]
 
 
 class ObjectReaderContract:
-    """Fixtures to provide: ``objects``, working with the fixture ``clock``, and ``put``."""
+    """Contract of :class:`ObjectReader`. Override the fixtures ``objects``, which uses ``clock``, and ``put``."""
 
     @pytest.fixture
     async def clock(self) -> Clock:
@@ -26,19 +26,18 @@ class ObjectReaderContract:
 
     @pytest.fixture
     async def objects(self) -> AsyncIterator[ObjectReader]:
-        """The implementation; there are no objects yet."""
+        """The implementation to test, without objects."""
         raise NotImplementedError
         yield
 
     @pytest.fixture
     def put(self) -> Put:
-        """Return a function that makes an object of a kind (``ConfigMap``, ``Secret``) exist in its namespace."""
+        """Function that creates an object of a kind (``ConfigMap``, ``Secret``) in its namespace."""
         raise NotImplementedError
 
     @pytest.fixture
     def pod(self, put: Put) -> Pod:
-        """A pod that refers to the config map ``settings`` and the secret ``password``, and to one of each that are
-        not there."""
+        """A pod that refers to the ConfigMap ``settings``, the Secret ``password`` and a missing one of each."""
         for kind, name in (("ConfigMap", "settings"), ("Secret", "password")):
             metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
             put(kind, {"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": {"key": "dmFsdWU="}})
@@ -53,7 +52,7 @@ class ObjectReaderContract:
             ],
         )
 
-    async def test_what_a_pod_refers_to_is_read(self, objects: ObjectReader, pod: Pod) -> None:
+    async def test_referenced_objects_are_returned(self, objects: ObjectReader, pod: Pod) -> None:
         objects.register_pod(pod)
         config_map = await objects.config_map("default", "settings")
         secret = await objects.secret("default", "password")
@@ -61,22 +60,20 @@ class ObjectReaderContract:
         assert secret is not None and secret["data"] == {"key": "dmFsdWU="}
         objects.unregister_pod(pod.uid)
 
-    async def test_what_is_not_there_is_none(self, objects: ObjectReader, pod: Pod) -> None:
+    async def test_missing_object_returns_none(self, objects: ObjectReader, pod: Pod) -> None:
         objects.register_pod(pod)
         assert await objects.config_map("default", "absent") is None
         assert await objects.secret("default", "absent") is None
         objects.unregister_pod(pod.uid)
 
-    async def test_registering_can_be_repeated_and_undone_for_unknown_pods(
-        self, objects: ObjectReader, pod: Pod
-    ) -> None:
+    async def test_registering_and_unregistering_are_idempotent(self, objects: ObjectReader, pod: Pod) -> None:
         for _ in range(2):
             objects.register_pod(pod)
         for _ in range(2):
             objects.unregister_pod(pod.uid)
-        objects.unregister_pod("never-was")
+        objects.unregister_pod("unknown")
 
-    async def test_a_token_is_for_its_audience_and_expires_later(
+    async def test_token_is_specific_to_its_audience_and_expires_later(
         self, objects: ObjectReader, pod: Pod, clock: Clock
     ) -> None:
         objects.register_pod(pod)

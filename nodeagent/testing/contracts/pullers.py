@@ -1,4 +1,4 @@
-"""What everything does that gets images onto the node."""
+"""Contract tests for image pullers."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ from nodeagent.testing.pods import make_container, make_pod
 
 
 class ImagePullerContract:
-    """Fixtures to provide: ``puller``, ``present`` in the store, ``pullable`` from a registry, ``absent`` nowhere."""
+    """Contract of :class:`ImagePuller`. Override the fixtures ``puller``, ``present`` and ``pullable``."""
 
     @pytest.fixture
     async def puller(self) -> AsyncIterator[ImagePuller]:
-        """The implementation."""
+        """The implementation to test."""
         raise NotImplementedError
         yield
 
     @pytest.fixture
     def present(self) -> str:
-        """An image that is in the store."""
+        """An image in the store."""
         raise NotImplementedError
 
     @pytest.fixture
     def pullable(self) -> str:
-        """An image that a registry has and the store has not."""
+        """An image in a registry, but not in the store."""
         raise NotImplementedError
 
     @pytest.fixture
     def absent(self) -> str:
-        """An image that is nowhere."""
+        """An image that cannot be pulled."""
         return "127.0.0.1:1/no/such:image"
 
     @pytest.mark.parametrize("policy", ["Never", "IfNotPresent"])
-    async def test_an_image_of_the_store_is_used(self, puller: ImagePuller, present: str, policy: str) -> None:
+    async def test_present_image_is_used(self, puller: ImagePuller, present: str, policy: str) -> None:
         container = make_container("main", image=present, image_pull_policy=policy)
-        found = await puller.ensure(make_pod(containers=[container]), ContainerKind.REGULAR, container)
-        assert found.ref
-        assert present in found.image.repo_tags
+        pulled = await puller.ensure(make_pod(containers=[container]), ContainerKind.REGULAR, container)
+        assert pulled.ref
+        assert present in pulled.image.repo_tags
 
-    async def test_an_image_of_a_registry_is_pulled_once_for_many(self, puller: ImagePuller, pullable: str) -> None:
+    async def test_concurrent_pulls_return_the_same_image(self, puller: ImagePuller, pullable: str) -> None:
         container = make_container("main", image=pullable, image_pull_policy="IfNotPresent")
         pods = [make_pod(name, containers=[container]) for name in ("a", "b", "c")]
-        found = await asyncio.gather(*(puller.ensure(pod, ContainerKind.REGULAR, container) for pod in pods))
-        assert len({one.image.id for one in found}) == 1
+        pulled = await asyncio.gather(*(puller.ensure(pod, ContainerKind.REGULAR, container) for pod in pods))
+        assert len({each.image.id for each in pulled}) == 1
 
-    async def test_without_leave_to_pull_it_says_so(self, puller: ImagePuller, pullable: str) -> None:
+    async def test_policy_never_raises_for_a_missing_image(self, puller: ImagePuller, pullable: str) -> None:
         container = make_container("main", image=pullable, image_pull_policy="Never")
         with pytest.raises(ImageError) as caught:
             await puller.ensure(make_pod(containers=[container]), ContainerKind.REGULAR, container)
         assert caught.value.reason == "ErrImageNeverPull"
 
-    async def test_a_failed_pull_has_a_reason_and_names_the_image(self, puller: ImagePuller, absent: str) -> None:
+    async def test_error_of_a_failed_pull_has_reason_and_image(self, puller: ImagePuller, absent: str) -> None:
         container = make_container("main", image=absent, image_pull_policy="IfNotPresent")
         with pytest.raises(ImageError) as caught:
             await puller.ensure(make_pod(containers=[container]), ContainerKind.REGULAR, container)

@@ -1,4 +1,4 @@
-"""What every container runtime does."""
+"""Contract tests for container runtimes."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ _names = itertools.count(1)
 
 
 class RuntimeContract:
-    """Fixtures to provide: ``runtime``, and ``command`` where containers really run something."""
+    """Contract of :class:`ContainerRuntime`. Override the fixtures ``runtime`` and ``command``."""
 
     @pytest.fixture
     async def runtime(self) -> AsyncIterator[ContainerRuntime]:
-        """The implementation."""
+        """The implementation to test."""
         raise NotImplementedError
         yield
 
     @pytest.fixture
     def command(self, runtime: ContainerRuntime) -> Callable[[str, int | None], dict[str, Any]]:
-        """Return fields of a container that ends with an exit code, or runs until it is stopped for ``None``.
+        """Function that returns the fields of a container with an exit code, or ``None`` to run until it is stopped.
 
-        May prepare the runtime for a container of the given name.
+        It is called with the container's name, so that it may prepare the runtime for it.
         """
         raise NotImplementedError
 
     @pytest.fixture
     def log_directory(self) -> str:
-        """Where containers write their logs."""
+        """The directory for the logs of containers."""
         return ""
 
     @pytest.fixture
     async def sandbox(self, runtime: ContainerRuntime, log_directory: str) -> AsyncIterator[SandboxConfig]:
-        """What is asked for a pod of this test alone; what was made of it is removed afterwards."""
+        """A sandbox configuration for this test; its sandboxes are removed afterwards."""
         name = f"contract-{next(_names)}"
         uid = str(uuid.uuid4())
         yield sandbox_config(make_pod(name, uid=uid), log_directory=log_directory)
-        for made in await runtime.list_sandboxes(uid):
-            await runtime.stop_sandbox(made.id)
-            await runtime.remove_sandbox(made.id)
+        for sandbox in await runtime.list_sandboxes(uid):
+            await runtime.stop_sandbox(sandbox.id)
+            await runtime.remove_sandbox(sandbox.id)
 
     @pytest.fixture
     def container(self, command: Callable[[str, int | None], dict[str, Any]], sandbox: SandboxConfig) -> MakeContainer:
-        """Return a container's settings by name, attempt and exit code."""
+        """Function that returns the configuration of a container by name, attempt and exit code."""
 
         def make(name: str = "main", *, attempt: int = 0, exit_code: int | None = None) -> ContainerConfig:
             labels = {**sandbox.labels, LABEL_CONTAINER_NAME: name}
@@ -73,12 +73,12 @@ class RuntimeContract:
 
         return make
 
-    async def test_tells_its_version_and_readiness(self, runtime: ContainerRuntime) -> None:
+    async def test_version_and_conditions_are_reported(self, runtime: ContainerRuntime) -> None:
         assert (await runtime.version()).name
         conditions = {condition.type: condition.status for condition in await runtime.status()}
         assert conditions["RuntimeReady"] and conditions["NetworkReady"]
 
-    async def test_a_sandbox_is_listed_with_what_it_was_made_from(
+    async def test_sandbox_is_listed_with_its_configuration(
         self, runtime: ContainerRuntime, sandbox: SandboxConfig
     ) -> None:
         sandbox_id = await runtime.run_sandbox(sandbox)
@@ -87,24 +87,24 @@ class RuntimeContract:
         status = await runtime.sandbox_status(sandbox_id)
 
         assert (listed.id, listed.ready, listed.created_at > 0) == (sandbox_id, True, True)
-        for seen in (listed, status):
-            assert (seen.name, seen.uid, seen.namespace, seen.attempt) == (
+        for reported in (listed, status):
+            assert (reported.name, reported.uid, reported.namespace, reported.attempt) == (
                 sandbox.name,
                 sandbox.uid,
                 sandbox.namespace,
                 sandbox.attempt,
             )
-            assert dict(seen.labels) == dict(sandbox.labels)
+            assert dict(reported.labels) == dict(sandbox.labels)
         assert status.ips
 
-    async def test_a_sandbox_on_the_nodes_network_has_no_address(
+    async def test_sandbox_on_the_host_network_has_no_address(
         self, runtime: ContainerRuntime, sandbox: SandboxConfig
     ) -> None:
         security = SandboxSecurity(namespaces=Namespaces(network=NamespaceMode.NODE))
         status = await runtime.sandbox_status(await runtime.run_sandbox(replace(sandbox, security=security)))
         assert (status.network_mode, list(status.ips)) == (NamespaceMode.NODE, [])
 
-    async def test_a_sandbox_stops_and_goes_and_each_step_can_be_repeated(
+    async def test_stopping_and_removing_a_sandbox_is_idempotent(
         self, runtime: ContainerRuntime, sandbox: SandboxConfig
     ) -> None:
         sandbox_id = await runtime.run_sandbox(sandbox)
@@ -117,7 +117,7 @@ class RuntimeContract:
         with pytest.raises(NotFound):
             await runtime.sandbox_status(sandbox_id)
 
-    async def test_a_container_goes_from_created_to_running_to_exited(
+    async def test_container_is_created_then_running_then_exited(
         self, runtime: ContainerRuntime, sandbox: SandboxConfig, container: MakeContainer
     ) -> None:
         sandbox_id = await runtime.run_sandbox(sandbox)
@@ -138,7 +138,7 @@ class RuntimeContract:
         assert exited.finished_at >= exited.started_at > 0
         assert exited.exit_code != 0
 
-    async def test_an_exit_code_is_told(
+    async def test_exit_code_and_reason_are_reported(
         self, runtime: ContainerRuntime, sandbox: SandboxConfig, container: MakeContainer
     ) -> None:
         sandbox_id = await runtime.run_sandbox(sandbox)
@@ -148,7 +148,7 @@ class RuntimeContract:
             status = await exited(runtime, container_id)
             assert (status.exit_code, status.reason) == (code, "Error" if code else "Completed")
 
-    async def test_a_listed_container_shows_its_sandbox_attempt_and_labels(
+    async def test_container_is_listed_with_sandbox_attempt_and_labels(
         self, runtime: ContainerRuntime, sandbox: SandboxConfig, container: MakeContainer
     ) -> None:
         sandbox_id = await runtime.run_sandbox(sandbox)
@@ -159,16 +159,16 @@ class RuntimeContract:
         assert (listed.id, listed.sandbox_id, listed.name, listed.attempt) == (container_id, sandbox_id, "main", 4)
         assert listed.labels[LABEL_CONTAINER_NAME] == "main"
         assert listed.state is ContainerState.CREATED
-        assert container_id in {one.id for one in await runtime.list_containers()}
+        assert container_id in {each.id for each in await runtime.list_containers()}
 
-    async def test_lists_are_the_same_object_while_nothing_changed(
+    async def test_lists_are_the_same_object_until_a_change(
         self, runtime: ContainerRuntime, sandbox: SandboxConfig
     ) -> None:
         await runtime.run_sandbox(sandbox)
         assert await runtime.list_sandboxes() is await runtime.list_sandboxes()
         assert await runtime.list_containers() is await runtime.list_containers()
 
-    async def test_one_name_and_attempt_exists_once(
+    async def test_duplicate_name_and_attempt_is_rejected(
         self, runtime: ContainerRuntime, sandbox: SandboxConfig, container: MakeContainer
     ) -> None:
         sandbox_id = await runtime.run_sandbox(sandbox)
@@ -177,7 +177,7 @@ class RuntimeContract:
             await runtime.create_container(sandbox_id, container(), sandbox)
         await runtime.create_container(sandbox_id, container(attempt=1), sandbox)
 
-    async def test_stopping_a_sandbox_ends_its_containers(
+    async def test_stopping_a_sandbox_stops_its_containers(
         self, runtime: ContainerRuntime, sandbox: SandboxConfig, container: MakeContainer
     ) -> None:
         sandbox_id = await runtime.run_sandbox(sandbox)
@@ -186,7 +186,7 @@ class RuntimeContract:
         await runtime.stop_sandbox(sandbox_id)
         assert (await runtime.container_status(container_id)).state is ContainerState.EXITED
 
-    async def test_what_is_unknown_is_not_found_or_already_gone(
+    async def test_unknown_ids_raise_not_found_or_are_ignored(
         self, runtime: ContainerRuntime, sandbox: SandboxConfig, container: MakeContainer
     ) -> None:
         unknown = "0123456789abcdef" * 4
@@ -203,7 +203,7 @@ class RuntimeContract:
         await runtime.stop_container(unknown, 0)
         await runtime.remove_container(unknown)
 
-    async def test_a_container_is_removed_and_removing_can_be_repeated(
+    async def test_removing_a_container_is_idempotent(
         self, runtime: ContainerRuntime, sandbox: SandboxConfig, container: MakeContainer
     ) -> None:
         sandbox_id = await runtime.run_sandbox(sandbox)
@@ -216,7 +216,7 @@ class RuntimeContract:
             await runtime.container_status(container_id)
         assert list(await runtime.list_containers(sandbox.uid)) == []
 
-    async def test_a_command_runs_in_a_running_container(
+    async def test_command_is_executed_in_a_running_container(
         self, runtime: ContainerRuntime, sandbox: SandboxConfig, container: MakeContainer
     ) -> None:
         sandbox_id = await runtime.run_sandbox(sandbox)
@@ -226,7 +226,7 @@ class RuntimeContract:
 
 
 async def exited(runtime: ContainerRuntime, container_id: str) -> RuntimeContainerStatus:
-    """Wait until a container has ended and return its status."""
+    """Wait until a container has exited and return its status."""
     async with asyncio.timeout(_EXIT_SECONDS):
         while True:
             status = await runtime.container_status(container_id)

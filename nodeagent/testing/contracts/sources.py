@@ -1,4 +1,4 @@
-"""What every pod source does."""
+"""Contract tests for pod sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STEP_SECONDS = 30.0
 
 
 class PodSourceContract:
-    """Fixtures to provide: ``source``, working with the fixture ``clock``, and ``set_pods``."""
+    """Contract of :class:`PodSource`. Override the fixtures ``source``, which uses ``clock``, and ``set_pods``."""
 
     @pytest.fixture
     async def clock(self) -> FakeClock:
@@ -26,17 +26,17 @@ class PodSourceContract:
 
     @pytest.fixture
     async def source(self) -> PodSource:
-        """The implementation; it wants no pods yet."""
+        """The implementation to test, without pods."""
         raise NotImplementedError
 
     @pytest.fixture
     async def set_pods(self) -> SetPods:
-        """Return a function that makes pods of these names the wanted ones, one container each."""
+        """Function that replaces the pods of the source with pods of these names, each with one container."""
         raise NotImplementedError
 
     @pytest.fixture
     async def published(self, source: PodSource, clock: FakeClock) -> AsyncIterator[list[list[Pod]]]:
-        """The sets that the running source has published so far."""
+        """The sets of pods that the running source has published."""
         sets: list[list[Pod]] = []
         task = asyncio.create_task(_run(source, sets))
         yield sets
@@ -44,22 +44,22 @@ class PodSourceContract:
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
-    def test_has_a_name(self, source: PodSource) -> None:
+    def test_name_is_not_empty(self, source: PodSource) -> None:
         assert source.name
 
-    async def test_an_empty_set_counts(self, published: list[list[Pod]], clock: FakeClock) -> None:
+    async def test_empty_set_is_published(self, published: list[list[Pod]], clock: FakeClock) -> None:
         await clock.advance(_STEP_SECONDS)
         assert published == [[]]
 
-    async def test_each_change_is_published_as_a_whole_set(
+    async def test_complete_set_is_published_on_each_change(
         self, published: list[list[Pod]], clock: FakeClock, set_pods: SetPods
     ) -> None:
-        for wanted in (["a"], ["a", "b"], ["b"], []):
-            await set_pods(wanted)
+        for names in (["a"], ["a", "b"], ["b"], []):
+            await set_pods(names)
             await clock.advance(_STEP_SECONDS)
-            assert [pod.name.partition("-")[0] for pod in published[-1]] == wanted
+            assert [pod.name.partition("-")[0] for pod in published[-1]] == names
 
-    async def test_nothing_is_published_while_nothing_changes(
+    async def test_unchanged_set_is_not_published_again(
         self, published: list[list[Pod]], clock: FakeClock, set_pods: SetPods
     ) -> None:
         await set_pods(["a"])
@@ -68,7 +68,7 @@ class PodSourceContract:
         await clock.advance(10 * _STEP_SECONDS)
         assert len(published) == before
 
-    async def test_pods_are_complete(self, published: list[list[Pod]], clock: FakeClock, set_pods: SetPods) -> None:
+    async def test_pods_have_defaults(self, published: list[list[Pod]], clock: FakeClock, set_pods: SetPods) -> None:
         await set_pods(["a"])
         await clock.advance(_STEP_SECONDS)
         (pod,) = published[-1]
@@ -77,14 +77,14 @@ class PodSourceContract:
 
 
 class FalliblePodSourceContract(PodSourceContract):
-    """For sources whose origin can fail; one more fixture to provide: ``break_source``."""
+    """Contract of pod sources whose origin can fail. Override the fixture ``break_source``, too."""
 
     @pytest.fixture
     async def break_source(self) -> Callable[[], Awaitable[None]]:
-        """Return a function that makes what the source reads unusable, until pods are set again."""
+        """Function that makes the origin of the pods unusable, until pods are set again."""
         raise NotImplementedError
 
-    async def test_a_fault_leaves_the_pods_and_is_survived(
+    async def test_pods_are_kept_during_a_failure_and_updated_after_it(
         self,
         published: list[list[Pod]],
         clock: FakeClock,

@@ -1,4 +1,4 @@
-"""What everything that measures use does."""
+"""Contract tests for stats providers."""
 
 from __future__ import annotations
 
@@ -10,45 +10,43 @@ from nodeagent.contracts.stats import CpuStats, FilesystemStats, StatsProvider
 
 
 class StatsProviderContract:
-    """Fixtures to provide: ``stats``, and ``running``, the UIDs of the pods that it has to find."""
+    """Contract of :class:`StatsProvider`. Override the fixtures ``stats`` and ``running``."""
 
     @pytest.fixture
     async def stats(self) -> AsyncIterator[StatsProvider]:
-        """The implementation."""
+        """The implementation to test."""
         raise NotImplementedError
         yield
 
     @pytest.fixture
     def running(self) -> Sequence[str]:
-        """UIDs of pods that have a running container."""
+        """UIDs of the pods with a running container."""
         return ()
 
-    async def test_a_fresh_measure_of_the_node_is_never_older_than_one_before(self, stats: StatsProvider) -> None:
+    async def test_fresh_node_stats_are_not_older_than_cached_ones(self, stats: StatsProvider) -> None:
         before, after = await stats.node(), await stats.node(fresh=True)
         assert after.start_time == before.start_time
         assert _time(after.cpu) >= _time(before.cpu)
         assert _time(after.filesystem) >= _time(before.filesystem)
 
-    async def test_a_file_system_holds_no_more_than_its_size(self, stats: StatsProvider) -> None:
+    async def test_available_bytes_do_not_exceed_the_capacity(self, stats: StatsProvider) -> None:
         node = await stats.node()
         for system in filter(None, (node.filesystem, node.image_filesystem, node.container_filesystem)):
             if system.capacity_bytes is not None:
                 assert 0 <= (system.available_bytes or 0) <= system.capacity_bytes
 
-    async def test_each_running_pod_is_there_once(self, stats: StatsProvider, running: Sequence[str]) -> None:
-        found = [pod.uid for pod in await stats.pods(fresh=True)]
-        assert sorted(found) == sorted(running)
+    async def test_each_running_pod_is_reported_once(self, stats: StatsProvider, running: Sequence[str]) -> None:
+        uids = [pod.uid for pod in await stats.pods(fresh=True)]
+        assert sorted(uids) == sorted(running)
 
-    async def test_volumes_are_left_out_on_demand(self, stats: StatsProvider) -> None:
+    async def test_volumes_are_omitted_on_request(self, stats: StatsProvider) -> None:
         assert not any(pod.volumes for pod in await stats.pods(volumes=False))
 
-    async def test_the_memory_of_each_running_pod_is_told_alone(
-        self, stats: StatsProvider, running: Sequence[str]
-    ) -> None:
-        found = await stats.memory()
-        assert sorted(pod.uid for pod in found) == sorted(running)
+    async def test_memory_of_each_running_pod_is_reported(self, stats: StatsProvider, running: Sequence[str]) -> None:
+        usage = await stats.memory()
+        assert sorted(pod.uid for pod in usage) == sorted(running)
 
-    async def test_measuring_volumes_changes_which_pods_are_there_as_little(
+    async def test_measuring_volumes_does_not_change_the_reported_pods(
         self, stats: StatsProvider, running: Sequence[str]
     ) -> None:
         await stats.measure_volumes()

@@ -1,4 +1,4 @@
-"""The fake API server answers as a real one does: versions, conflicts, watches, graceful deletion."""
+"""Tests for the fake API client: versions, conflicts, patches, watches, graceful deletion, outages."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ async def watch(api, clock):
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_objects_are_created_read_changed_and_deleted(api):
-    made = await api.create(CONFIG_MAPS, config_map("a", k="1"), "default")
-    assert made["metadata"]["uid"] and made["metadata"]["namespace"] == "default"
+async def test_objects_are_created_read_updated_and_deleted(api):
+    created = await api.create(CONFIG_MAPS, config_map("a", k="1"), "default")
+    assert created["metadata"]["uid"] and created["metadata"]["namespace"] == "default"
     with pytest.raises(ApiConflict):
         await api.create(CONFIG_MAPS, config_map("a"), "default")
 
-    made["data"]["k"] = "2"
-    changed = await api.update(CONFIG_MAPS, "a", made, "default")
+    created["data"]["k"] = "2"
+    updated = await api.update(CONFIG_MAPS, "a", created, "default")
     with pytest.raises(ApiConflict):
-        await api.update(CONFIG_MAPS, "a", made, "default")
-    assert int(changed["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
+        await api.update(CONFIG_MAPS, "a", created, "default")
+    assert int(updated["metadata"]["resourceVersion"]) > int(created["metadata"]["resourceVersion"])
 
     with pytest.raises(ApiConflict):
         await api.delete(CONFIG_MAPS, "a", "default", uid="another")
@@ -64,13 +64,13 @@ async def test_objects_are_created_read_changed_and_deleted(api):
         await api.get(CONFIG_MAPS, "a", "default", into=dict)
 
 
-async def test_structs_come_back_as_structs(api):
+async def test_objects_are_converted_to_the_requested_type(api):
     api.put(PODS, make_pod("web", labels={"app": "x"}))
     pod = await api.get(PODS, "web", "default", into=Pod)
     assert (pod.name, pod.uid) == ("web", "uid-web")
 
 
-async def test_lists_select_by_field_and_label(api):
+async def test_list_supports_field_and_label_selectors(api):
     for name, node in (("a", "n1"), ("b", "n2")):
         api.put(PODS, make_pod(name, node_name=node, labels={"app": name}))
     by_field = await api.list(PODS, into=Pod, field_selector="spec.nodeName=n1")
@@ -101,15 +101,15 @@ async def test_strategic_patches_merge_lists_by_key(api):
     ]
 
 
-async def test_merge_and_json_patches(api):
-    api.put(CONFIG_MAPS, config_map("a", k="1", gone="x"))
-    await api.patch(CONFIG_MAPS, "a", {"data": {"gone": None}}, "default", patch_type=PatchType.MERGE)
+async def test_merge_and_json_patches_are_applied(api):
+    api.put(CONFIG_MAPS, config_map("a", k="1", removed="x"))
+    await api.patch(CONFIG_MAPS, "a", {"data": {"removed": None}}, "default", patch_type=PatchType.MERGE)
     operations = [{"op": "replace", "path": "/data/k", "value": "2"}]
     await api.patch(CONFIG_MAPS, "a", operations, "default", patch_type=PatchType.JSON)
     assert api.find(CONFIG_MAPS, "a")["data"] == {"k": "2"}
 
 
-async def test_a_bound_pod_is_deleted_in_two_steps(api):
+async def test_bound_pod_is_deleted_gracefully(api):
     api.put(PODS, make_pod("web", node_name="n"))
     await api.delete(PODS, "web", "default", grace_seconds=10)
     meta = api.find(PODS, "web")["metadata"]
@@ -118,7 +118,7 @@ async def test_a_bound_pod_is_deleted_in_two_steps(api):
     assert api.find(PODS, "web") is None
 
 
-async def test_a_watch_tells_what_enters_and_leaves_its_selection(api, clock, watch):
+async def test_watch_reports_objects_that_start_or_stop_to_match(api, clock, watch):
     seen, _ = await watch(PODS, field_selector="spec.nodeName=n1")
     api.put(PODS, make_pod("a", node_name="n1"))
     api.put(PODS, make_pod("b", node_name="n2"))
@@ -134,7 +134,7 @@ async def test_a_watch_tells_what_enters_and_leaves_its_selection(api, clock, wa
     ]
 
 
-async def test_a_watch_resumes_expires_and_ends(api, clock, watch):
+async def test_watch_resumes_closes_and_expires(api, clock, watch):
     first = api.put(CONFIG_MAPS, config_map("a"))["metadata"]["resourceVersion"]
     api.put(CONFIG_MAPS, config_map("b"))
     seen, task = await watch(CONFIG_MAPS, resource_version=first)
@@ -149,7 +149,7 @@ async def test_a_watch_resumes_expires_and_ends(api, clock, watch):
     assert isinstance(task.exception(), ApiGone)
 
 
-async def test_an_outage_fails_requests_and_cuts_watches(api, clock, watch):
+async def test_outage_fails_requests_and_interrupts_watches(api, clock, watch):
     _, task = await watch(PODS)
     api.outage = True
     await clock.advance(0)
@@ -161,7 +161,7 @@ async def test_an_outage_fails_requests_and_cuts_watches(api, clock, watch):
     assert [r.verb for r in api.requests] == ["list", "watch", "get", "list"]
 
 
-async def test_failures_are_ordered_by_verb(api):
+async def test_failures_are_injected_by_verb(api):
     api.fail("create", ApiConflict("not now", code=409), times=2)
     for _ in range(2):
         with pytest.raises(ApiConflict):
@@ -170,8 +170,8 @@ async def test_failures_are_ordered_by_verb(api):
     assert len(api.made("create")) == 3
 
 
-async def test_tokens_are_requested_through_the_service_account(api):
+async def test_token_subresource_returns_a_token(api):
     api.put(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}})
-    asked = {"spec": {"expirationSeconds": 600}}
-    answer = await api.create(SERVICE_ACCOUNTS, asked, "default", subresource="token", name="default")
-    assert answer["status"]["token"] and answer["status"]["expirationTimestamp"].endswith("Z")
+    request = {"spec": {"expirationSeconds": 600}}
+    response = await api.create(SERVICE_ACCOUNTS, request, "default", subresource="token", name="default")
+    assert response["status"]["token"] and response["status"]["expirationTimestamp"].endswith("Z")

@@ -1,4 +1,4 @@
-"""The stepped clock wakes sleepers in order and lets what they start come to rest."""
+"""Tests for the fake clock: order of sleeping tasks, work in threads, wall clock."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from datetime import UTC, datetime, timedelta
 from nodeagent.testing.clock import FakeClock
 
 
-async def test_wakes_sleepers_in_the_order_they_are_due(clock):
-    woken = []
+async def test_sleeping_tasks_resume_in_order_of_due_time(clock):
+    resumed = []
 
     async def sleeper(seconds):
         await clock.sleep(seconds)
-        woken.append((seconds, clock.now()))
+        resumed.append((seconds, clock.now()))
 
     start = clock.now()
     tasks = [asyncio.create_task(sleeper(seconds)) for seconds in (3, 1, 2, 9)]
     await clock.advance(5)
 
-    assert woken == [(1, start + 1), (2, start + 2), (3, start + 3)]
+    assert resumed == [(1, start + 1), (2, start + 2), (3, start + 3)]
     assert (clock.now(), clock.sleepers) == (start + 5, 1)
     await clock.advance(4)
     await asyncio.gather(*tasks)
 
 
-async def test_a_loop_sleeps_again_within_one_step(clock):
+async def test_loop_sleeps_repeatedly_within_one_advance(clock):
     ticks = []
 
     async def loop():
@@ -43,7 +43,7 @@ async def test_a_loop_sleeps_again_within_one_step(clock):
     assert clock.sleepers == 0
 
 
-async def test_waits_for_work_in_threads(clock):
+async def test_advance_waits_for_work_in_threads(clock):
     done = []
 
     async def work():
@@ -59,12 +59,12 @@ async def test_waits_for_work_in_threads(clock):
     await task
 
 
-async def test_bounds_on_the_machines_clock_are_not_stepped(clock):
+async def test_asyncio_timeouts_are_not_affected(clock):
     async with asyncio.timeout(60):
         await clock.advance(3600)
 
 
-def test_the_time_of_day_follows_and_can_be_set():
+def test_setting_the_wall_clock_does_not_change_the_monotonic_time():
     clock = FakeClock(wall=datetime(2024, 1, 1, tzinfo=UTC))
     before = clock.now()
 

@@ -1,4 +1,4 @@
-"""The fakes keep the contracts that they stand in for."""
+"""Contract tests for the fakes."""
 
 from __future__ import annotations
 
@@ -113,11 +113,11 @@ class TestFakeRecorder(EventRecorderContract):
         return FakeRecorder()
 
     @pytest.fixture
-    def told(self, recorder):
-        async def told():
+    def emitted(self, recorder):
+        async def emitted():
             return recorder.reasons()
 
-        return told
+        return emitted
 
 
 class TestFakeObjects(ObjectReaderContract):
@@ -128,8 +128,8 @@ class TestFakeObjects(ObjectReaderContract):
     @pytest.fixture
     def put(self, objects):
         def put(kind, obj):
-            place = objects.secrets if kind == "Secret" else objects.config_maps
-            place[(obj["metadata"]["namespace"], obj["metadata"]["name"])] = obj
+            stored = objects.secrets if kind == "Secret" else objects.config_maps
+            stored[(obj["metadata"]["namespace"], obj["metadata"]["name"])] = obj
 
         return put
 

@@ -1,4 +1,4 @@
-"""The fake runtime does what a test orders, and remembers what it was asked."""
+"""Tests for the fake runtime and the fake images: controls for tests, recorded calls, events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def runtime(clock):
     return FakeRuntime(clock)
 
 
-async def test_a_container_can_run_already(runtime):
+async def test_running_container_is_added_and_exits(runtime):
     web = runtime.start("web")
     assert runtime.running() == ["web/web"]
     runtime.exit(web, 3)
@@ -24,7 +24,7 @@ async def test_a_container_can_run_already(runtime):
     assert (status.state, status.exit_code, status.reason) == (ContainerState.EXITED, 3, "Error")
 
 
-async def test_containers_end_by_themselves_when_told_so(runtime, clock):
+async def test_container_exits_after_the_specified_time(runtime, clock):
     runtime.behave("job", exit_code=0, after_seconds=5, message="done")
     job = runtime.start("job")
     await clock.advance(4)
@@ -35,7 +35,7 @@ async def test_containers_end_by_themselves_when_told_so(runtime, clock):
     assert status.finished_at - status.started_at == 5 * 10**9
 
 
-async def test_a_container_that_ignores_its_signal_takes_the_grace_period(runtime, clock):
+async def test_container_that_ignores_sigterm_uses_its_grace_period(runtime, clock):
     runtime.behave("slow", ignores_term=True)
     slow = runtime.start("slow")
     stopping = asyncio.create_task(runtime.stop_container(slow, 10))
@@ -45,7 +45,7 @@ async def test_a_container_that_ignores_its_signal_takes_the_grace_period(runtim
     assert (await runtime.container_status(slow)).exit_code == 137
 
 
-async def test_calls_fail_hang_and_recover_as_ordered(runtime, clock):
+async def test_injected_failures_and_hangs_recover(runtime, clock):
     runtime.fail("*", RuntimeUnavailable("down"), times=None)
     with pytest.raises(RuntimeUnavailable):
         await runtime.list_containers()
@@ -59,13 +59,13 @@ async def test_calls_fail_hang_and_recover_as_ordered(runtime, clock):
     assert [call.method for call in runtime.calls] == ["list_containers", "list_sandboxes"]
 
 
-async def test_commands_answer_as_scripted(runtime):
+async def test_exec_returns_the_result_of_the_handler(runtime):
     web = runtime.start("web")
     runtime.on_exec("web", lambda command: ExecResult(1, command[0].encode()))
     assert await runtime.exec_sync(web, ["probe"], 1) == ExecResult(1, b"probe")
 
 
-async def test_the_event_stream_tells_changes_with_the_pods_state(clock):
+async def test_event_stream_reports_changes_with_the_state_of_the_pod(clock):
     assert FakeRuntime(clock).events() is None
     runtime = FakeRuntime(clock, events=True)
     stream = runtime.events()
@@ -85,7 +85,7 @@ async def test_the_event_stream_tells_changes_with_the_pods_state(clock):
         await anext(stream)
 
 
-async def test_containers_need_an_image_of_the_store(clock):
+async def test_container_requires_an_image_in_the_store(clock):
     images = FakeImages()
     runtime = FakeRuntime(clock, images=images)
     pod = make_pod("web")
@@ -98,7 +98,7 @@ async def test_containers_need_an_image_of_the_store(clock):
     await runtime.create_container(sandbox_id, config, sandbox_config(pod))
 
 
-async def test_private_images_open_to_the_right_credentials_alone():
+async def test_private_image_requires_valid_credentials():
     images = FakeImages()
     images.serve("registry.test/private:1", ("user", "secret"))
     for wrong in (None, Credentials("user", "guess")):

@@ -246,12 +246,12 @@ async def test_pass_runs_every_ten_seconds_or_when_triggered(make_node: MakeNode
     node.context.tasks.start(node.manager.run(), "rounds")
 
     await clock.advance(9.9)
-    assert len(node.stats.asked) == 1
+    assert len(node.stats.calls) == 1
     await clock.advance(0.2)
-    assert len(node.stats.asked) == 2
+    assert len(node.stats.calls) == 2
     node.manager.wake()
     await clock.settle()
-    assert node.stats.asked[2:] == [("node", True)]
+    assert node.stats.calls[2:] == [("node", True)]
     await node.context.tasks.close()
 
 
@@ -261,7 +261,7 @@ async def test_nothing_is_measured_without_thresholds(make_node: MakeNode, clock
 
     await clock.advance(60)
 
-    assert node.stats.asked == []
+    assert node.stats.calls == []
     await node.context.tasks.close()
 
 
@@ -270,12 +270,12 @@ async def test_pods_are_measured_only_when_needed(make_node: MakeNode) -> None:
     node.has("plain", memory=MI)
     node.shows()
     await node.manager.synchronize()
-    assert node.stats.asked == [("node", True)]
+    assert node.stats.calls == [("node", True)]
 
     node.has("limited", spec={"containers": [make_container(resources={"limits": {"ephemeral-storage": "1Gi"}})]})
     node.shows()
     await node.manager.synchronize()
-    assert node.stats.asked[1:] == [("node", True), ("pods", True)]
+    assert node.stats.calls[1:] == [("node", True), ("pods", True)]
 
 
 async def test_memory_pressure_is_handled_without_the_runtime(make_node: MakeNode, clock: FakeClock) -> None:
@@ -288,14 +288,14 @@ async def test_memory_pressure_is_handled_without_the_runtime(make_node: MakeNod
     async with TaskOwner("test") as tasks:
         tasks.start(node.manager.run(), "rounds")
         await clock.advance(1)
-        node.stats.asked.clear()
+        node.stats.calls.clear()
         node.stats.fail("node", RuntimeFailure("slow"), times=None)
         node.stats.fail("pods", RuntimeFailure("slow"), times=None)
 
         node.manager.memory_threshold_crossed()
         await clock.advance(0)
 
-        assert node.stats.asked == [("memory", True)]
+        assert node.stats.calls == [("memory", True)]
         assert node.evicted() == ["big"]
         assert node.manager.conditions == {Condition.MEMORY}
         assert "available: 900Mi. Container main was using 300Mi" in node.pods.kills[0].message

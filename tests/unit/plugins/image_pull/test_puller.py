@@ -152,15 +152,15 @@ async def test_failed_pull_backs_off_from_10_to_300_seconds(
 
     reason, text = await rejection(puller, pod)
 
-    assert (reason, text) == ("ErrImagePull", f"pull {APP}: registry answered 404")
+    assert (reason, text) == ("ErrImagePull", f"pull {APP}: registry returned 404")
     assert reported(recorder) == [
         ("Normal", "Pulling", f'Pulling image "{APP}"'),
-        ("Warning", "Failed", f'Failed to pull image "{APP}": pull {APP}: registry answered 404'),
+        ("Warning", "Failed", f'Failed to pull image "{APP}": pull {APP}: registry returned 404'),
         ("Warning", "Failed", "Error: ErrImagePull"),
     ]
     for pause in (10, 20, 40, 80, 160, 300, 300):
         await clock.advance(pause - 1)
-        cause = f'Back-off pulling image "{APP}": ErrImagePull: pull {APP}: registry answered 404'
+        cause = f'Back-off pulling image "{APP}": ErrImagePull: pull {APP}: registry returned 404'
         assert await rejection(puller, pod) == ("ImagePullBackOff", cause)
         assert reported(recorder) == [
             ("Normal", "BackOff", f'Back-off pulling image "{APP}"'),
@@ -387,7 +387,7 @@ async def test_pods_do_not_share_a_pull_with_another_secret(
     images.recover()
 
     assert (await owner).image.repo_tags == (APP,)
-    assert (await other)[1] == f"pull {APP}: registry answered 401"
+    assert (await other)[1] == f"pull {APP}: registry returned 401"
 
 
 async def test_pull_is_cancelled_with_its_last_waiter(

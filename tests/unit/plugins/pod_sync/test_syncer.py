@@ -360,7 +360,7 @@ async def test_orphaned_directories_and_cgroups_are_removed(bench):
         (directory / "containers" / "main").mkdir(parents=True)
     (bench.log_root / "pods" / "ns_web_gone").mkdir(parents=True)
     (bench.log_root / "pods" / "ns_web_kept").mkdir(parents=True)
-    bench.context.cgroups.made = {"gone": make_pod("x"), "kept": make_pod("y")}
+    bench.context.cgroups.created = {"gone": make_pod("x"), "kept": make_pod("y")}
 
     await bench.syncer.remove_orphans(frozenset({"kept"}), frozenset())
 
