@@ -1,4 +1,4 @@
-"""First access to the API server: credentials just good enough to ask for a client certificate (TLS bootstrap).
+"""TLS bootstrap: kubeconfig for the first client certificate request.
 
 spec: flag.bootstrap-kubeconfig, config.rotateCertificates
 """
@@ -21,14 +21,14 @@ _log = logging.getLogger(__name__)
 
 
 def prepare_kubeconfig(path: str, bootstrap: str, pair: Path, now: datetime) -> bool:
-    """Write the kubeconfig *path* from *bootstrap* unless it is good already; return whether it was written.
+    """Write the kubeconfig *path* from *bootstrap* unless it is usable already; return whether it was written.
 
-    It leads to *pair*, which may not be there yet. Blocks for a moment.
+    The kubeconfig references *pair*, which may not exist yet. Blocks briefly.
 
-    :raises ConfigError: the bootstrap kubeconfig is needed and of no use, or *path* cannot be written.
+    :raises ConfigError: the bootstrap kubeconfig is required but unusable, or *path* cannot be written.
     """
     if not path:
-        rule = "must be given beside --bootstrap-kubeconfig: it is the file that is written"
+        rule = "is required with --bootstrap-kubeconfig: the path of the generated kubeconfig"
         raise ConfigError([Problem("--kubeconfig", "", None, rule)])
     if _good(Path(path), now):
         return False
@@ -41,14 +41,14 @@ def prepare_kubeconfig(path: str, bootstrap: str, pair: Path, now: datetime) -> 
     try:
         write_private(Path(path), yaml.safe_dump(_document(base, pair), sort_keys=False).encode())
     except OSError as error:
-        rule = f"cannot be written: {error.strerror or error}"
+        rule = f"failed to write: {error.strerror or error}"
         raise ConfigError([Problem("--kubeconfig", "", path, rule)]) from error
-    _log.info("Kubeconfig is written for a certificate that is requested", extra={"file": path})
+    _log.info("Wrote kubeconfig for the client certificate to be requested", extra={"path": path})
     return True
 
 
 def client_pair(config: Kubeconfig) -> bytes:
-    """Return the certificate and key that *config* holds or names, empty without or when unreadable. Reads the disk."""
+    """Return the certificate and key of *config*, empty if missing or unreadable. Reads the disk."""
     if not config.client_certificate:
         return b""
     try:
@@ -58,7 +58,7 @@ def client_pair(config: Kubeconfig) -> bytes:
 
 
 def _good(path: Path, now: datetime) -> bool:
-    """Whether the kubeconfig is there, with credentials that have not ended."""
+    """Return whether the kubeconfig exists and has credentials that have not expired."""
     try:
         found = kubeconfig.load(path)
     except KubeconfigError:

@@ -1,4 +1,4 @@
-"""The certificates API: post a request, wait until somebody approved and signed it."""
+"""Certificates API: create a certificate signing request and wait for the certificate."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 from nodeagent.base.aio import Clock
 from nodeagent.contracts.api import Api, Resource, WatchType
 from nodeagent.errors import ApiConflict, ApiError, ApiUnavailable
-from nodeagent_plugins.certificates.pairs import CertificateError, Request, Wanted
+from nodeagent_plugins.certificates.pairs import CertificateError, CertificateSpec, Request
 
 AGAIN_SECONDS = 2.0
-"""How soon an API server that went away is asked again."""
+"""Interval of retries while the API server is unavailable."""
 REQUESTS = Resource("certificates", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False)
 
 
-class Refused(CertificateError):
-    """Somebody denied the request, or it cannot be signed; another one may fare better."""
+class RequestRejectedError(CertificateError):
+    """The request was denied, failed or deleted; another request may succeed."""
 
     reason = "CertificateRefused"
 
 
-async def post(api: Api, request: Request, wanted: Wanted, *, named: bool) -> tuple[str, str]:
+async def post(api: Api, request: Request, desired: CertificateSpec, *, named: bool) -> tuple[str, str]:
     """Create the request and return its name and UID.
 
-    :param named: by the digest of its content: one that is there already is taken up instead.
+    :param named: the name is the digest of the content, so an existing request is reused.
     """
     spec = {
         "request": base64.b64encode(request.text.encode()).decode(),
-        "signerName": wanted.signer,
-        "usages": list(wanted.usages),
+        "signerName": desired.signer,
+        "usages": list(desired.usages),
     }
     meta = {"name": request.name} if named else {"generateName": "csr-"}
     try:
@@ -38,16 +38,16 @@ async def post(api: Api, request: Request, wanted: Wanted, *, named: bool) -> tu
         if not named:
             raise
         made = await api.get(REQUESTS, request.name, into=dict)
-        if made["spec"].get("signerName") != wanted.signer:
-            raise CertificateError(f"certificate request {request.name} is there already and is another one") from None
+        if made["spec"].get("signerName") != desired.signer:
+            raise CertificateError(f"certificate signing request {request.name} has other content") from None
     return made["metadata"]["name"], made["metadata"]["uid"]
 
 
 async def issued(api: Api, clock: Clock, name: str, uid: str) -> str:
-    """Return the certificate (PEM) once the request *name* has one; an API server that is away is waited for.
+    """Return the certificate (PEM) of the request *name* once issued; an unavailable API server is retried.
 
-    :raises Refused: it was denied or failed, or is gone.
-    :raises ApiError: the API server does not let us look.
+    :raises RequestRejectedError: the request was denied, failed or deleted.
+    :raises ApiError: the API server does not permit reading the request.
     """
     while True:
         try:
@@ -62,29 +62,29 @@ async def _follow(api: Api, name: str, uid: str) -> str:
     selector = f"metadata.name={name}"
     listing = await api.list(REQUESTS, into=dict, field_selector=selector)
     if not listing.items:
-        raise Refused(f"certificate request {name} was removed")
+        raise RequestRejectedError(f"certificate signing request {name} was deleted")
     if (found := _certificate(listing.items[0], uid)) is not None:
         return found
     watch = api.watch(REQUESTS, into=dict, resource_version=listing.resource_version, field_selector=selector)
     async for event in watch:
         if event.type is WatchType.DELETED:
-            raise Refused(f"certificate request {name} was removed")
+            raise RequestRejectedError(f"certificate signing request {name} was deleted")
         if event.type is not WatchType.BOOKMARK and (found := _certificate(event.object, uid)) is not None:
             return found
     raise ApiUnavailable(f"watch certificatesigningrequests {name}: ended")
 
 
 def _certificate(request: dict[str, Any], uid: str) -> str | None:
-    """Return the certificate that *request* got, ``None`` while it waits."""
+    """Return the certificate of *request*, ``None`` while it is pending."""
     name = request["metadata"]["name"]
     if request["metadata"]["uid"] != uid:
-        raise Refused(f"certificate request {name} was replaced by another one")
+        raise RequestRejectedError(f"certificate signing request {name} was replaced by another one")
     status = request.get("status") or {}
     approved = False
     for condition in status.get("conditions") or ():
         if condition["type"] in ("Denied", "Failed"):
-            text = condition.get("message") or condition.get("reason") or "no reason is given"
-            raise Refused(f"certificate request {name} {condition['type'].lower()}: {text}")
+            text = condition.get("message") or condition.get("reason") or "no reason"
+            raise RequestRejectedError(f"certificate signing request {name} {condition['type'].lower()}: {text}")
         approved |= condition["type"] == "Approved"
     if not approved or not status.get("certificate"):
         return None

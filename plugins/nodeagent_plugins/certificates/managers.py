@@ -1,4 +1,4 @@
-"""The two certificates of a node: what each is for, and who is asked for it."""
+"""Managers of the node's client and serving certificates."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent_plugins.certificates import metrics
 from nodeagent_plugins.certificates.bootstrap import client_pair
 from nodeagent_plugins.certificates.manager import CertificateManager, borrowed
-from nodeagent_plugins.certificates.pairs import CertificateError, Wanted
+from nodeagent_plugins.certificates.pairs import CertificateError, CertificateSpec
 from nodeagent_plugins.certificates.store import PairStore
 
 NODES_GROUP = "system:nodes"
 LOOK_SECONDS = 1.0
-"""How often the node's addresses are compared with those in its certificate."""
+"""Interval of comparing the node's addresses with its certificate."""
 
 
-def client_wanted(node_name: str) -> Wanted:
-    """Return the certificate by which the API server knows this node."""
-    return Wanted(
+def client_certificate(node_name: str) -> CertificateSpec:
+    """Return the client certificate of the node."""
+    return CertificateSpec(
         signer=identity.current().client_signer,
         common_name=f"system:node:{node_name}",
         organizations=(NODES_GROUP,),
@@ -33,8 +33,8 @@ def client_wanted(node_name: str) -> Wanted:
     )
 
 
-def server_wanted(node_name: str, node: Mapping[str, Any] | None) -> Wanted | None:
-    """Return the certificate for the addresses in *node*, ``None`` while it has none."""
+def server_certificate(node_name: str, node: Mapping[str, Any] | None) -> CertificateSpec | None:
+    """Return the serving certificate for the addresses in *node*, ``None`` while it has none."""
     names: set[str] = set()
     addresses: set[str] = set()
     for entry in ((node or {}).get("status") or {}).get("addresses") or ():
@@ -45,7 +45,7 @@ def server_wanted(node_name: str, node: Mapping[str, Any] | None) -> Wanted | No
             names.add(text)
     if not names and not addresses:
         return None
-    return Wanted(
+    return CertificateSpec(
         signer=identity.current().serving_signer,
         common_name=f"system:node:{node_name}",
         organizations=(NODES_GROUP,),
@@ -59,11 +59,11 @@ def client_manager(context: AgentContext, directory: Path) -> CertificateManager
     """Return the manager of the client certificate."""
     config, settings = context.config, context.settings
     store = PairStore(directory, client_store_name())
-    wanted = client_wanted(context.node_name)
+    desired = client_certificate(context.node_name)
     return CertificateManager(
         "client certificate",
         store,
-        lambda: wanted,
+        lambda: desired,
         lambda usable: _client_api(context, usable=usable),
         context.clock,
         seed=_seed(Path(settings.kubeconfig)),
@@ -74,7 +74,7 @@ def client_manager(context: AgentContext, directory: Path) -> CertificateManager
 
 
 def server_manager(context: AgentContext, directory: Path) -> CertificateManager:
-    """Return what keeps the serving certificate."""
+    """Return the manager of the serving certificate."""
 
     def api(_usable: bool) -> AbstractAsyncContextManager[Api]:
         return _client_api(context, usable=True)
@@ -82,7 +82,7 @@ def server_manager(context: AgentContext, directory: Path) -> CertificateManager
     return CertificateManager(
         "serving certificate",
         PairStore(directory, server_store_name()),
-        lambda: server_wanted(context.node_name, context.node()),
+        lambda: server_certificate(context.node_name, context.node()),
         api,
         context.clock,
         look_seconds=LOOK_SECONDS,
@@ -93,11 +93,11 @@ def server_manager(context: AgentContext, directory: Path) -> CertificateManager
 
 @asynccontextmanager
 async def _client_api(context: AgentContext, *, usable: bool) -> AsyncIterator[Api]:
-    """Give the agent's own client, or one with the bootstrap credentials while the agent has none of its own."""
+    """Yield the agent's client, or one with the bootstrap credentials while the agent's certificate is unusable."""
     bootstrap = context.settings.bootstrap_kubeconfig
     if usable or not bootstrap:
         if context.api is None:
-            raise CertificateError("there is no API server")
+            raise CertificateError("no API server configured")
         async with borrowed(context.api) as api:
             yield api
         return
@@ -112,4 +112,4 @@ def _seed(path: Path) -> bytes:
     try:
         return client_pair(kubeconfig.load(path))
     except kubeconfig.KubeconfigError:
-        return b""  # told by who connects
+        return b""  # The connection reports it.

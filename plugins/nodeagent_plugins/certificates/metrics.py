@@ -1,4 +1,4 @@
-"""What is counted about certificates."""
+"""Certificate metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodeagent.base.metrics import Counter, Family, Gauge, Histogram
 
 
 class Remaining(Gauge):
-    """Seconds until a certificate ends, worked out when it is asked for."""
+    """Seconds until a certificate expires, computed at each scrape."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(name, text)
@@ -21,18 +21,22 @@ class Remaining(Gauge):
 
 CLIENT_TTL = Remaining(
     "certificate_manager_client_ttl_seconds",
-    "Seconds until the client certificate ends, negative afterwards; infinite without one.",
+    "Gauge of the TTL (time-to-live) of the Kubelet's client certificate. The value is in seconds until "
+    "certificate expiry (negative if already expired). If client certificate is invalid or unused, the "
+    "value will be +INF.",
 )
 SERVER_TTL = Remaining(
     "certificate_manager_server_ttl_seconds",
-    "Seconds until the requested serving certificate ends, negative afterwards; infinite without one.",
+    "Gauge of the shortest TTL (time-to-live) of the Kubelet's serving certificate. The value is in "
+    "seconds until certificate expiry (negative if already expired). If serving certificate is invalid or "
+    "unused, the value will be +INF.",
 )
 CLIENT_FAILURES = Counter(
-    "certificate_manager_client_expiration_renew_errors", "Attempts to get a client certificate that failed."
+    "certificate_manager_client_expiration_renew_errors", "Counter of certificate renewal errors."
 )
-SERVER_FAILURES = Counter("server_expiration_renew_errors", "Attempts to get a serving certificate that failed.")
+SERVER_FAILURES = Counter("server_expiration_renew_errors", "Counter of certificate renewal errors.")
 SERVER_ROTATIONS = Histogram(
     "certificate_manager_server_rotation_seconds",
-    "How long serving certificates had been in force when the next one replaced them.",
+    "Histogram of the number of seconds the previous certificate lived before being rotated.",
     bounds=tuple(seconds for hours in (1, 4, 24, 7 * 24, 30 * 24, 90 * 24, 365 * 24) for seconds in (hours * 3600.0,)),
 )

@@ -1,4 +1,4 @@
-"""What is asked for, what is held, and the program that makes and reads it."""
+"""Required and current certificates, and the helper process that creates and reads them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import Any
 from nodeagent.base.secret import Secret
 from nodeagent.errors import NodeAgentError
 
-_PROGRAM = Path(__file__).with_name("program.py")
-_PROGRAM_SECONDS = 60.0
+_HELPER = Path(__file__).with_name("helper_process.py")
+_HELPER_SECONDS = 60.0
 
 
 class CertificateError(NodeAgentError):
-    """A certificate cannot be made, read or had; the text says why."""
+    """A certificate cannot be created, read or obtained."""
 
     reason = "CertificateError"
     transient = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A certificate as it is to be issued."""
+class CertificateSpec:
+    """Content of a certificate to be issued."""
 
     signer: str
     common_name: str
@@ -40,7 +40,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a certificate says."""
+    """Content of an issued certificate."""
 
     not_before: datetime
     not_after: datetime
@@ -50,14 +50,14 @@ class Held:
     addresses: tuple[str, ...]
     usages: tuple[str, ...]
 
-    def satisfies(self, wanted: Wanted) -> bool:
-        """Return whether it is for whom and for what is *wanted*; it may be for more."""
-        extended = {usage for usage in wanted.usages if usage.endswith(" auth")}
+    def satisfies(self, desired: CertificateSpec) -> bool:
+        """Return whether the certificate covers *desired*; it may cover more."""
+        extended = {usage for usage in desired.usages if usage.endswith(" auth")}
         return (
-            self.common_name == wanted.common_name
-            and set(self.organizations) >= set(wanted.organizations)
-            and set(self.dns_names) >= set(wanted.dns_names)
-            and set(self.addresses) >= set(wanted.addresses)
+            self.common_name == desired.common_name
+            and set(self.organizations) >= set(desired.organizations)
+            and set(self.dns_names) >= set(desired.dns_names)
+            and set(self.addresses) >= set(desired.addresses)
             and set(self.usages) >= extended
         )
 
@@ -67,66 +67,66 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request with its key."""
+    """Certificate signing request with its key."""
 
     key: Secret[str]
     text: str
     name: str
-    """By which the same request of the same key is found again."""
+    """Name of the request, derived from its content and key."""
 
 
-def make_request(wanted: Wanted, key: str = "") -> Request:
-    """Make the request for what is *wanted*, with a new key unless one is given (PEM). Blocks for a moment.
+def make_request(desired: CertificateSpec, key: str = "") -> Request:
+    """Create the request for *desired*, with a new key unless *key* (PEM) is set. Blocks briefly.
 
-    :raises CertificateError: it cannot be made.
+    :raises CertificateError: the request cannot be created.
     """
     subject = {
-        "common_name": wanted.common_name,
-        "organizations": wanted.organizations,
-        "dns_names": wanted.dns_names,
-        "addresses": wanted.addresses,
+        "common_name": desired.common_name,
+        "organizations": desired.organizations,
+        "dns_names": desired.dns_names,
+        "addresses": desired.addresses,
     }
-    answer = _ask(action="make_request", key=key, **subject)
+    response = _run_helper(action="make_request", key=key, **subject)
     digest = hashlib.new("sha512_256")
-    for part in (base64.b64decode(answer["public_key"]), json.dumps(asdict(wanted), sort_keys=True).encode()):
+    for part in (base64.b64decode(response["public_key"]), json.dumps(asdict(desired), sort_keys=True).encode()):
         digest.update(base64.urlsafe_b64encode(part) + b"|")
     name = f"node-csr-{base64.urlsafe_b64encode(digest.digest()).decode().rstrip('=')}"
-    return Request(Secret(answer["key"]), answer["request"], name)
+    return Request(Secret(response["key"]), response["request"], name)
 
 
 def describe(pem: bytes) -> Held | None:
-    """Return what the pair *pem* says, ``None`` when it is none. Blocks for a moment.
+    """Return the content of the certificate *pem*, ``None`` if it is invalid. Blocks briefly.
 
-    :raises CertificateError: nobody could read it.
+    :raises CertificateError: the helper process failed.
     """
-    answer = _ask(action="describe", pem=pem.decode(errors="replace"))
-    if not answer:
+    response = _run_helper(action="describe", pem=pem.decode(errors="replace"))
+    if not response:
         return None
     return Held(
-        not_before=datetime.fromtimestamp(answer["not_before"], UTC),
-        not_after=datetime.fromtimestamp(answer["not_after"], UTC),
-        common_name=answer["common_name"],
-        organizations=tuple(answer["organizations"]),
-        dns_names=tuple(answer["dns_names"]),
-        addresses=tuple(answer["addresses"]),
-        usages=tuple(answer["usages"]),
+        not_before=datetime.fromtimestamp(response["not_before"], UTC),
+        not_after=datetime.fromtimestamp(response["not_after"], UTC),
+        common_name=response["common_name"],
+        organizations=tuple(response["organizations"]),
+        dns_names=tuple(response["dns_names"]),
+        addresses=tuple(response["addresses"]),
+        usages=tuple(response["usages"]),
     )
 
 
-def _ask(**question: Any) -> dict[str, Any]:
+def _run_helper(**request: Any) -> dict[str, Any]:
     try:
         done = subprocess.run(
-            [sys.executable, "-I", str(_PROGRAM)],
-            input=json.dumps(question),
+            [sys.executable, "-I", str(_HELPER)],
+            input=json.dumps(request),
             capture_output=True,
             text=True,
-            timeout=_PROGRAM_SECONDS,
+            timeout=_HELPER_SECONDS,
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise CertificateError(f"certificates cannot be read or made: {type(error).__name__}") from None
+        raise CertificateError(f"certificate helper failed: {type(error).__name__}") from None
     if done.returncode:
-        said = done.stderr.strip().splitlines()[-1:] or ["unknown"]
-        raise CertificateError(f"certificates cannot be read or made: {said[0]}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+        reason = done.stderr.strip().splitlines()[-1:] or ["unknown"]
+        raise CertificateError(f"certificate helper failed: {reason[0]}")
+    response: dict[str, Any] = json.loads(done.stdout)
+    return response

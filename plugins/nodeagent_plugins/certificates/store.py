@@ -1,4 +1,4 @@
-"""Pairs in files: each renewal is a new one, and a link leads to the one in force."""
+"""Certificate and key files: each renewal writes a new file, and a link refers to the current one."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from nodeagent.contracts.certificates import current_pair
 
 
 class PairStore:
-    """The pairs of one name in a directory: ``<name>-<date>.pem``, certificate first, then key."""
+    """Files of one name in a directory: ``<name>-<date>.pem`` with certificate and key."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory, self._name = directory, name
         self.current = current_pair(directory, name)
         self.pending_key = directory / f"{name}.key.tmp"
-        """The key of a request that nobody has answered yet, so that a restart asks with the same."""
+        """Key of a pending request, which is reused after a restart."""
 
     def read(self) -> bytes | None:
-        """Return the pair in force, ``None`` when there is none. Blocks."""
+        """Return the current pair, ``None`` if there is none. Blocks."""
         try:
             return self.current.read_bytes()
         except OSError:
             return None
 
     def put(self, pair: bytes, at: datetime) -> Path:
-        """Write *pair*, readable by the owner alone, and put it in force at once. Blocks.
+        """Write *pair*, readable only by the owner, and make it current. Blocks.
 
-        :raises OSError: the directory cannot be written.
+        :raises OSError: the file cannot be written.
         """
         file = self._directory / f"{self._name}-{at:%Y-%m-%d-%H-%M-%S}.pem"
         write_private(file, pair)
@@ -43,14 +43,14 @@ class PairStore:
         return file
 
     def read_pending_key(self) -> str:
-        """Return the key of a request under way, empty without one. Blocks."""
+        """Return the key of the pending request, empty if there is none. Blocks."""
         try:
             return self.pending_key.read_text(encoding="ascii")
         except (OSError, ValueError):
             return ""
 
     def keep_pending_key(self, key: str) -> None:
-        """Keep *key* until its request is answered; an empty one forgets it. Blocks."""
+        """Store the *key* of a pending request; an empty one deletes it. Blocks."""
         if key:
             write_private(self.pending_key, key.encode())
         else:

@@ -1,4 +1,4 @@
-"""The program that makes and reads certificates, without its process."""
+"""Fixture: the certificate helper without a process."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from nodeagent_plugins.certificates import pairs, program
+from nodeagent_plugins.certificates import helper_process, pairs
 
 
 @pytest.fixture(autouse=True)
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have questions answered here."""
+    """Execute the helper's requests in this process."""
 
-    def ask(action: str, **question: Any) -> dict[str, Any]:
-        return {"make_request": program.make_request, "describe": program.describe}[action](question)
+    def request(action: str, **request: Any) -> dict[str, Any]:
+        return {"make_request": helper_process.make_request, "describe": helper_process.describe}[action](request)
 
-    monkeypatch.setattr(pairs, "_ask", ask)
+    monkeypatch.setattr(pairs, "_run_helper", request)

@@ -1,4 +1,4 @@
-"""Which kubeconfig is written from which, and when the plugin has something to do."""
+"""Tests for TLS bootstrap and the plugin."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nodeagent.errors import ConfigError
 from nodeagent.testing import FakeApi, load_plugin, make_config, make_context
 from nodeagent_plugins import certificates
 from nodeagent_plugins.certificates.bootstrap import client_pair, prepare_kubeconfig
-from nodeagent_plugins.certificates.managers import client_wanted
-from tests.unit.plugins.certificates.authority import AUTHORITY, START
+from nodeagent_plugins.certificates.managers import client_certificate
+from tests.unit.plugins.certificates.signing import AUTHORITY, START
 from tests.unit.plugins.certificates.test_manager import make_pair
 
 
@@ -38,7 +38,7 @@ def write(path: Path, user: dict[str, str]) -> str:
 
 
 def with_pair() -> dict[str, str]:
-    certificate, marker, key = make_pair(client_wanted("node-1")).partition(b"-----BEGIN PRIVATE KEY")
+    certificate, marker, key = make_pair(client_certificate("node-1")).partition(b"-----BEGIN PRIVATE KEY")
     return {
         "client-certificate-data": base64.b64encode(certificate).decode(),
         "client-key-data": base64.b64encode(marker + key).decode(),
@@ -51,7 +51,7 @@ def bootstrap(tmp_path: Path) -> str:
 
 
 @pytest.mark.row("config.rotateCertificates")
-def test_the_kubeconfig_is_written_from_the_bootstrap_one(tmp_path: Path, bootstrap: str) -> None:
+def test_kubeconfig_is_written_from_the_bootstrap_kubeconfig(tmp_path: Path, bootstrap: str) -> None:
     path, pair = tmp_path / "kubeconfig", tmp_path / "pki" / "kubelet-client-current.pem"
 
     assert prepare_kubeconfig(str(path), bootstrap, pair, START)
@@ -69,9 +69,7 @@ def test_the_kubeconfig_is_written_from_the_bootstrap_one(tmp_path: Path, bootst
 
 
 @pytest.mark.parametrize("hours", [1, 11])
-def test_one_with_a_good_certificate_is_left_alone_and_an_ended_one_is_replaced(
-    tmp_path: Path, bootstrap: str, hours: int
-) -> None:
+def test_only_a_kubeconfig_without_valid_certificate_is_replaced(tmp_path: Path, bootstrap: str, hours: int) -> None:
     path = write(tmp_path / "kubeconfig", with_pair())
     before = Path(path).read_text()
 
@@ -81,19 +79,19 @@ def test_one_with_a_good_certificate_is_left_alone_and_an_ended_one_is_replaced(
     assert (Path(path).read_text() == before) != written
 
 
-def test_a_kubeconfig_with_a_token_is_left_alone(tmp_path: Path, bootstrap: str) -> None:
+def test_kubeconfig_with_a_token_is_not_replaced(tmp_path: Path, bootstrap: str) -> None:
     path = write(tmp_path / "kubeconfig", {"token": "own"})
     assert not prepare_kubeconfig(path, bootstrap, tmp_path / "current.pem", START)
 
 
 @pytest.mark.parametrize(("path", "named"), [("", "--kubeconfig"), ("kubeconfig", "bootstrap.kubeconfig")])
-def test_what_is_missing_is_named(tmp_path: Path, path: str, named: str) -> None:
+def test_missing_setting_is_named(tmp_path: Path, path: str, named: str) -> None:
     bootstrap = tmp_path / "bootstrap.kubeconfig"
     with pytest.raises(ConfigError, match=named):
         prepare_kubeconfig(str(tmp_path / path) if path else "", str(bootstrap), tmp_path / "current.pem", START)
 
 
-def test_a_named_pair_that_is_not_there_yet_is_no_seed(tmp_path: Path, bootstrap: str) -> None:
+def test_missing_certificate_file_is_not_a_seed(tmp_path: Path, bootstrap: str) -> None:
     path = tmp_path / "kubeconfig"
     prepare_kubeconfig(str(path), bootstrap, tmp_path / "current.pem", START)
     assert client_pair(kubeconfig.load(path)) == b""
@@ -103,7 +101,7 @@ def settings(tmp_path: Path, **paths: str) -> NodeSettings:
     return NodeSettings(node_name="node-1", root_dir=str(tmp_path), cert_dir=str(tmp_path / "pki"), **paths)
 
 
-async def test_without_rotation_and_bootstrap_there_is_nothing_to_do(tmp_path: Path) -> None:
+async def test_without_rotation_and_bootstrap_nothing_is_registered(tmp_path: Path) -> None:
     context = make_context(
         tmp_path,
         config=make_config(server_tls_bootstrap=True, tls_cert_file="/a", tls_private_key_file="/b"),
@@ -114,14 +112,14 @@ async def test_without_rotation_and_bootstrap_there_is_nothing_to_do(tmp_path: P
     assert len(context.tasks) == 0
 
 
-async def test_standalone_nodes_request_nothing(tmp_path: Path) -> None:
+async def test_standalone_node_requests_no_certificates(tmp_path: Path) -> None:
     config = make_config(server_tls_bootstrap=True, rotate_certificates=True)
     context = make_context(tmp_path, config=config, settings=settings(tmp_path))
     load_plugin(certificates, name="certificates", context=context)
     assert len(context.tasks) == 0
 
 
-async def test_bootstrap_without_need_leaves_the_kubeconfig_in_charge(tmp_path: Path, bootstrap: str) -> None:
+async def test_usable_kubeconfig_needs_no_bootstrap(tmp_path: Path, bootstrap: str) -> None:
     found = settings(
         tmp_path, kubeconfig=write(tmp_path / "kubeconfig", {"token": "own"}), bootstrap_kubeconfig=bootstrap
     )
@@ -130,7 +128,7 @@ async def test_bootstrap_without_need_leaves_the_kubeconfig_in_charge(tmp_path: 
     assert len(context.tasks) == 0
 
 
-async def test_both_certificates_are_kept_when_both_are_asked_for(tmp_path: Path) -> None:
+async def test_both_certificates_are_managed_if_configured(tmp_path: Path) -> None:
     context = make_context(
         tmp_path,
         config=make_config(server_tls_bootstrap=True, rotate_certificates=True),

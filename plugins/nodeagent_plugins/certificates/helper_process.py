@@ -1,7 +1,7 @@
-"""A program of its own: makes keys and certificate requests, and reads certificates.
+"""Helper process that creates keys and certificate requests, and reads certificates.
 
-The agent runs it a few times a year, so it need not hold the libraries. One question as JSON on standard input, one
-answer on standard output; nothing else of the agent is imported.
+A separate process, because the agent needs the libraries only a few times a year. Reads one JSON request from standard
+input and writes one JSON response to standard output; imports nothing else of the agent.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _EXTENDED = {ExtendedKeyUsageOID.CLIENT_AUTH: "client auth", ExtendedKeyUsageOID.SERVER_AUTH: "server auth"}
 
 
-def make_request(question: dict[str, Any]) -> dict[str, Any]:
-    """Return a request for a certificate, with a new key on P-256 unless ``key`` (PEM) is given."""
-    key: Any = load_pem_private_key(question["key"].encode(), None) if question["key"] else None
+def make_request(request: dict[str, Any]) -> dict[str, Any]:
+    """Return a certificate request, with a new P-256 key unless ``key`` (PEM) is set."""
+    key: Any = load_pem_private_key(request["key"].encode(), None) if request["key"] else None
     if key is None:
         key = ec.generate_private_key(ec.SECP256R1())
-    subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in question["organizations"]]
-    subject.append(x509.NameAttribute(NameOID.COMMON_NAME, question["common_name"]))
+    subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in request["organizations"]]
+    subject.append(x509.NameAttribute(NameOID.COMMON_NAME, request["common_name"]))
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
-    names: list[x509.GeneralName] = [x509.DNSName(name) for name in question["dns_names"]]
-    names += [x509.IPAddress(ip_address(address)) for address in question["addresses"]]
+    names: list[x509.GeneralName] = [x509.DNSName(name) for name in request["dns_names"]]
+    names += [x509.IPAddress(ip_address(address)) for address in request["addresses"]]
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -48,9 +48,9 @@ def make_request(question: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def describe(question: dict[str, Any]) -> dict[str, Any]:
-    """Return what the first certificate of ``pem`` says; empty when there is none that the key beside it fits."""
-    data = question["pem"].encode()
+def describe(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of the first certificate in ``pem``; empty if none matches the key."""
+    data = request["pem"].encode()
     try:
         certificate = x509.load_pem_x509_certificate(data)
         key = load_pem_private_key(data, None)
@@ -85,5 +85,5 @@ def _epoch(moment: datetime) -> float:
 
 
 if __name__ == "__main__":
-    asked = json.load(sys.stdin)
-    json.dump({"make_request": make_request, "describe": describe}[asked.pop("action")](asked), sys.stdout)
+    requested = json.load(sys.stdin)
+    json.dump({"make_request": make_request, "describe": describe}[requested.pop("action")](requested), sys.stdout)

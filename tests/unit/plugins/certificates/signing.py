@@ -1,4 +1,4 @@
-"""An authority that signs what tests ask for, as somebody who approves requests would."""
+"""A CA that signs the certificate requests of tests."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _USAGES = {"client auth": ExtendedKeyUsageOID.CLIENT_AUTH, "server auth": Extend
 
 def sign(request: Any, begin: datetime = START, life: timedelta = timedelta(hours=10)) -> bytes:
     """Return the certificate for a CertificateSigningRequest."""
-    asked = x509.load_pem_x509_csr(base64.b64decode(request["spec"]["request"]))
+    requested = x509.load_pem_x509_csr(base64.b64decode(request["spec"]["request"]))
     authority = x509.load_pem_x509_certificate(AUTHORITY.certificate)
     key = load_pem_private_key(AUTHORITY.key, None)
     usages = [_USAGES[usage] for usage in request["spec"]["usages"] if usage in _USAGES]
     builder = (
         x509.CertificateBuilder()
-        .subject_name(asked.subject)
+        .subject_name(requested.subject)
         .issuer_name(authority.subject)
-        .public_key(asked.public_key())
+        .public_key(requested.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(begin)
         .not_valid_after(begin + life)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
     )
-    for extension in asked.extensions:
+    for extension in requested.extensions:
         builder = builder.add_extension(extension.value, extension.critical)
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)  # type: ignore[arg-type]
 
 
 def approve(api: FakeApi, request: Any, certificate: bytes) -> None:
-    """Answer *request* with *certificate*."""
+    """Set the certificate in the status of *request*."""
     status = {
         "conditions": [{"type": "Approved", "status": "True"}],
         "certificate": base64.b64encode(certificate).decode(),
