@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import ctypes
 import fcntl
 import logging
 import os
@@ -16,9 +14,6 @@ from nodeagent.contracts.context import ConfigContext
 from nodeagent.errors import ConfigError, Problem
 
 _log = logging.getLogger(__name__)
-
-_IN_OPEN = 0x20
-_IN_DELETE_SELF = 0x400
 
 
 @hookimpl(tryfirst=True)
@@ -69,26 +64,10 @@ async def exit_on_contention(file: Path, stop: Callable[[], None]) -> None:
 
     :raises OSError: the file cannot be watched.
     """
-    watch = _watch(file)
-    loop, seen = asyncio.get_running_loop(), asyncio.Event()
-    try:
-        loop.add_reader(watch, seen.set)
-        await seen.wait()
-    finally:
-        loop.remove_reader(watch)
-        os.close(watch)
+    from asyncinotify import Inotify, Mask
+
+    with Inotify() as inotify:
+        inotify.add_watch(file, Mask.OPEN | Mask.DELETE_SELF)
+        await inotify.get()
     _log.warning("Another process wants the lock, the agent stops", extra={"file": str(file)})
     stop()
-
-
-def _watch(file: Path) -> int:
-    """Return an inotify descriptor that becomes readable when the file is opened or removed."""
-    library = ctypes.CDLL(None, use_errno=True)
-    descriptor = int(library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-    if descriptor < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(file))
-    if library.inotify_add_watch(descriptor, os.fsencode(file), _IN_OPEN | _IN_DELETE_SELF) < 0:
-        code = ctypes.get_errno()
-        os.close(descriptor)
-        raise OSError(code, os.strerror(code), str(file))
-    return descriptor

@@ -56,7 +56,7 @@ async def read_file(
                 offset += len(block)
                 yield block
             return
-        with watches.watching(directory) as news:
+        async with watches.watching(directory) as news:
             older: frozenset[str] | None = None
             while True:
                 news.clear()

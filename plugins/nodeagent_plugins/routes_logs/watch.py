@@ -4,78 +4,78 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
+import importlib
 import logging
-import os
-import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncinotify import Inotify, Watch
 
 _log = logging.getLogger(__name__)
 
-_MASK = 0x002 | 0x040 | 0x080 | 0x100 | 0x200  # IN_MODIFY, IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE and IN_DELETE.
-_EVENT = struct.Struct("iIII")
-_libc = ctypes.CDLL(None, use_errno=True)
-
 
 class Watches:
-    """Watches the directories of followed files.
+    """Watches of the directories in which a file is followed.
 
     Without a watch, for example because the system has none left, followers still poll.
     """
 
     def __init__(self) -> None:
-        self._descriptor = -1
-        self._waiting: dict[int, set[asyncio.Event]] = {}
+        self._inotify: Inotify | None = None
+        self._followers: dict[Watch, set[asyncio.Event]] = {}
 
-    @contextmanager
-    def watching(self, directory: str) -> Iterator[asyncio.Event]:
-        """Yield an event that is set at each change in *directory*."""
-        news = asyncio.Event()
-        watch = self._add(directory, news)
+    @asynccontextmanager
+    async def watching(self, directory: str) -> AsyncIterator[asyncio.Event]:
+        """Provide an event that is set at each change in *directory*."""
+        # The import looks for libc through a child process.
+        await asyncio.to_thread(importlib.import_module, "asyncinotify")
+        changed = asyncio.Event()
+        watch = self._add(directory, changed)
         try:
-            yield news
+            yield changed
         finally:
-            self._drop(watch, news)
+            if watch is not None:
+                self._drop(watch, changed)
 
-    def _add(self, directory: str, news: asyncio.Event) -> int:
-        if self._descriptor < 0:
-            self._descriptor = int(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-            if self._descriptor < 0:
-                _log.warning("Failed to watch log directory, polling", extra={"err": os.strerror(ctypes.get_errno())})
-                return -1
-            asyncio.get_running_loop().add_reader(self._descriptor, self._read)
-        watch = int(_libc.inotify_add_watch(self._descriptor, os.fsencode(directory), _MASK))
-        if watch >= 0:
-            self._waiting.setdefault(watch, set()).add(news)
-        else:
+    def _add(self, directory: str, changed: asyncio.Event) -> Watch | None:
+        from asyncinotify import Inotify, Mask
+
+        mask = Mask.MODIFY | Mask.MOVE | Mask.CREATE | Mask.DELETE
+        try:
+            if self._inotify is None:
+                self._inotify = Inotify(sync_timeout=0)
+                asyncio.get_running_loop().add_reader(self._inotify.fd, self._read, self._inotify)
+            watch = self._inotify.add_watch(directory, mask)
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):
+                _log.warning("Failed to watch log directory, polling", extra={"path": directory, "err": str(error)})
             self._close_unused()
+            return None
+        self._followers.setdefault(watch, set()).add(changed)
         return watch
 
-    def _drop(self, watch: int, news: asyncio.Event) -> None:
-        waiting = self._waiting.get(watch)
-        if waiting is None:
-            return
-        waiting.discard(news)
-        if not waiting:
-            del self._waiting[watch]
-            _libc.inotify_rm_watch(self._descriptor, watch)
+    def _drop(self, watch: Watch, changed: asyncio.Event) -> None:
+        followers = self._followers[watch]
+        followers.discard(changed)
+        if not followers:
+            del self._followers[watch]
+            if self._inotify is not None:
+                with contextlib.suppress(OSError):  # The directory was deleted, and its watch with it.
+                    self._inotify.rm_watch(watch)
             self._close_unused()
 
     def _close_unused(self) -> None:
-        if not self._waiting and self._descriptor >= 0:
-            asyncio.get_running_loop().remove_reader(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = -1
+        if not self._followers and self._inotify is not None:
+            asyncio.get_running_loop().remove_reader(self._inotify.fd)
+            self._inotify.close()
+            self._inotify = None
 
-    def _read(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            data = os.read(self._descriptor, 64 * 1024)
-            position = 0
-            while position < len(data):
-                watch, _, _, length = _EVENT.unpack_from(data, position)
-                position += _EVENT.size + length
-                # -1 means that changes were lost: notify all followers.
-                for waiting in [self._waiting.get(watch, ())] if watch >= 0 else list(self._waiting.values()):
-                    for news in waiting:
-                        news.set()
+    def _read(self, inotify: Inotify) -> None:
+        while (event := inotify.sync_get()) is not None:
+            # After an overflow of the queue, any directory may have changed.
+            affected = [self._followers.get(event.watch, ())] if event.watch else list(self._followers.values())
+            for followers in affected:
+                for changed in followers:
+                    changed.set()
