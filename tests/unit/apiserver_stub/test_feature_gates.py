@@ -88,9 +88,9 @@ def test_locked_gate_cannot_be_disabled() -> None:
 
 
 def test_gate_without_effect_is_reported() -> None:
-    told = warnings(parse(["--feature-gates=NodeSwap=true,AppArmor=true,WatchList=true,AllBeta=true"]))
+    reported = warnings(parse(["--feature-gates=NodeSwap=true,AppArmor=true,WatchList=true,AllBeta=true"]))
 
-    assert [text for text in told if "switches nothing" in text] == [
+    assert [text for text in reported if "switches nothing" in text] == [
         "feature gate NodeSwap is known and switches nothing in this server"
     ]
 
@@ -100,9 +100,9 @@ def test_used_gates_are_those_that_the_code_reads() -> None:
     texts = [path.read_text() for path in root.rglob("*.py") if path.name != "feature_gates.py"]
 
     movable = [gate.name for gate in feature_gates.KNOWN if not gate.locked]
-    asked = {name for name in movable if any(f'"{name}"' in text for text in texts)}
+    requested = {name for name in movable if any(f'"{name}"' in text for text in texts)}
 
-    assert asked == feature_gates.GATES_IN_USE
+    assert requested == feature_gates.GATES_IN_USE
 
 
 def test_alias_sets_the_same_gate() -> None:

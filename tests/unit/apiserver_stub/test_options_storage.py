@@ -86,9 +86,9 @@ def test_invalid_options_are_rejected(arguments: list[str], text: str) -> None:
 def test_etcd_options_without_servers_are_reported() -> None:
     arguments = ["--authorization-mode=RBAC", "--store-prefix=/x", "--lease-reuse-duration-seconds=5"]
 
-    told = warnings(parse(arguments))
+    reported = warnings(parse(arguments))
 
-    assert [warning.split()[0] for warning in told] == ["--store-prefix", "--lease-reuse-duration-seconds"]
+    assert [warning.split()[0] for warning in reported] == ["--store-prefix", "--lease-reuse-duration-seconds"]
     assert not warnings(parse([*arguments, "--store-servers=http://a:1"]))
 
 

@@ -106,11 +106,11 @@ async def test_default_toleration_seconds_are_configurable(call):
     plugin = DefaultTolerationSeconds(
         options.default_not_ready_toleration_seconds, options.default_unreachable_toleration_seconds
     )
-    asked = call({"spec": {"tolerations": None}})
+    requested = call({"spec": {"tolerations": None}})
 
-    await plugin.admit(asked)
+    await plugin.admit(requested)
 
-    assert [item["tolerationSeconds"] for item in asked.new["spec"]["tolerations"]] == [7, -1]
+    assert [item["tolerationSeconds"] for item in requested.new["spec"]["tolerations"]] == [7, -1]
 
 
 @pytest.mark.row("admission.EventRateLimit")
@@ -183,11 +183,11 @@ async def test_existing_external_ips_are_kept_and_new_ones_rejected(call):
 async def test_node_selector_must_be_in_the_whitelist_of_the_namespace(call):
     selectors = {"clusterDefaultNodeSelector": "pool=shared", "default": "pool=shared,zone=a"}
     admission = AdmissionChain([PodNodeSelector(Plain(), {"podNodeSelectorPluginConfig": selectors})])
-    allowed, refused = ({"metadata": {"name": "p"}, "spec": {"nodeSelector": {"zone": zone}}} for zone in "ab")
+    allowed, rejection = ({"metadata": {"name": "p"}, "spec": {"nodeSelector": {"zone": zone}}} for zone in "ab")
 
     await admission.check(call(allowed))
     with pytest.raises(ApiError) as error:
-        await admission.check(call(refused))
+        await admission.check(call(rejection))
 
     assert allowed["spec"]["nodeSelector"] == {"pool": "shared", "zone": "a"}
     assert error.value.code == 403
@@ -202,16 +202,16 @@ async def test_tolerations_must_be_in_the_cluster_whitelist(call):
     admission = AdmissionChain([PodTolerationRestriction(Plain(), {**head, "whitelist": [memory]})])
     burstable = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     plain = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
-    asking = {"metadata": {"name": "p"}, "spec": {"containers": [burstable]}}
+    requesting = {"metadata": {"name": "p"}, "spec": {"containers": [burstable]}}
     eager = {"metadata": {"name": "p"}, "spec": {"containers": [burstable], "tolerations": [gpu]}}
 
     await admission.check(call(plain))
-    await admission.check(call(asking))
+    await admission.check(call(requesting))
     with pytest.raises(ApiError) as error:
         await admission.check(call(eager))
 
     assert "tolerations" not in plain["spec"]
-    assert asking["spec"]["tolerations"] == [memory]
+    assert requesting["spec"]["tolerations"] == [memory]
     assert error.value.code == 403
     assert error.value.message.endswith("conflict with its cluster whitelist")
 
@@ -259,8 +259,8 @@ def test_quota_usage_of_objects():
     stored = {name: str(amount) for name, amount in usage("persistentvolumeclaims", claim).items()}
     served = {name: str(amount) for name, amount in usage("services", service).items()}
 
-    wanted = {"cpu": "2100m", "requests.cpu": "2100m", "limits.memory": "1Gi", "pods": "1", "count/pods": "1"}
-    assert found == wanted
+    expected = {"cpu": "2100m", "requests.cpu": "2100m", "limits.memory": "1Gi", "pods": "1", "count/pods": "1"}
+    assert found == expected
     assert stored["fast.storageclass.storage.k8s.io/requests.storage"] == "1Gi"
     assert (served["services.nodeports"], served["services.loadbalancers"]) == ("2", "1")
     assert usage("pods", {**pod, "status": {"phase": "Failed"}}).keys() == {"count/pods"}

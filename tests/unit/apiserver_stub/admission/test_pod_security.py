@@ -27,7 +27,7 @@ def secure(**context: Any) -> dict[str, Any]:
     return {"securityContext": {**GOOD["securityContext"], **context}}
 
 
-def told(level: str, made: dict[str, Any], version: str = "latest") -> list[str]:
+def reported(level: str, made: dict[str, Any], version: str = "latest") -> list[str]:
     return [str(finding) for finding in Level(level, version).findings(made)]
 
 
@@ -69,9 +69,9 @@ def told(level: str, made: dict[str, Any], version: str = "latest") -> list[str]
     ],
 )
 def test_baseline(made: dict[str, Any], text: str) -> None:
-    assert told("baseline", made) == [text]
-    assert told("baseline", pod(GOOD)) == []
-    assert told("privileged", made) == []
+    assert reported("baseline", made) == [text]
+    assert reported("baseline", pod(GOOD)) == []
+    assert reported("privileged", made) == []
 
 
 @pytest.mark.parametrize(
@@ -107,17 +107,17 @@ def test_baseline(made: dict[str, Any], text: str) -> None:
     ],
 )
 def test_restricted(made: dict[str, Any], text: str) -> None:
-    assert told("restricted", made) == [text]
-    assert told("restricted", pod(GOOD)) == []
-    assert told("baseline", made) == []
+    assert reported("restricted", made) == [text]
+    assert reported("restricted", pod(GOOD)) == []
+    assert reported("baseline", made) == []
 
 
 def test_policy_version_selects_the_checks() -> None:
     keepalive = pod(GOOD, securityContext={"sysctls": [{"name": "net.ipv4.tcp_keepalive_time"}]})
 
-    assert told("baseline", keepalive) == []
-    assert told("baseline", keepalive, "v1.28") == ["forbidden sysctls (net.ipv4.tcp_keepalive_time)"]
-    assert told("restricted", pod(secure(seccompProfile=None)), "v1.18") == []
+    assert reported("baseline", keepalive) == []
+    assert reported("baseline", keepalive, "v1.28") == ["forbidden sysctls (net.ipv4.tcp_keepalive_time)"]
+    assert reported("restricted", pod(secure(seccompProfile=None)), "v1.18") == []
 
 
 def test_namespace_labels_define_the_policy() -> None:

@@ -40,7 +40,7 @@ def rights(store: Any) -> None:
     store.bind("local", "Role/local", user_subject("alice"), namespace="a")
 
 
-async def refusal(
+async def rejection(
     store: Any, plural: str, new: Object, *, namespace: str = "", user: User = ALICE, old: Object | None = None
 ) -> str | None:
     """Return the reason why *user* is not authorized to write *new*, else ``None``."""
@@ -72,26 +72,26 @@ def grant(store: Any, verb: str, resource: str, *, names: str = "", namespace: s
 
 
 async def test_role_may_have_permissions_of_its_author(store: Any) -> None:
-    assert await refusal(store, "clusterroles", {"rules": [rule("get", "pods", names="p")]}) is None
-    assert await refusal(store, "roles", {"rules": [rule("get", "configmaps")]}, namespace="a") is None
+    assert await rejection(store, "clusterroles", {"rules": [rule("get", "pods", names="p")]}) is None
+    assert await rejection(store, "roles", {"rules": [rule("get", "configmaps")]}, namespace="a") is None
 
 
 async def test_missing_permissions_of_the_author_are_listed(store: Any) -> None:
     new = {"rules": [rule("get,watch", "pods,secrets"), rule("get", paths="/metrics")]}
 
-    assert await refusal(store, "clusterroles", new) == (
+    assert await rejection(store, "clusterroles", new) == (
         f'clusterroles.rbac.authorization.k8s.io "x" is forbidden: {NOT_HELD}\n'
         '{APIGroups:[""], Resources:["pods"], Verbs:["watch"]}\n'
         '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "watch"]}\n'
         '{NonResourceURLs:["/metrics"], Verbs:["get"]}'
     )
-    assert await refusal(store, "roles", {"rules": [rule("get", "configmaps")]}, namespace="b") is not None
+    assert await rejection(store, "roles", {"rules": [rule("get", "configmaps")]}, namespace="b") is not None
 
 
 async def test_missing_roles_are_reported(store: Any) -> None:
     store.bind("broken", "ClusterRole/gone", user_subject("alice"))
 
-    message = await refusal(store, "clusterroles", {"rules": [rule("get", "secrets")]}) or ""
+    message = await rejection(store, "clusterroles", {"rules": [rule("get", "secrets")]}) or ""
 
     assert message.endswith('; resolution errors: [clusterroles.rbac.authorization.k8s.io "gone" not found]')
 
@@ -100,10 +100,10 @@ async def test_escalate_permits_any_role(store: Any) -> None:
     grant(store, "escalate", "roles", namespace="a")
     new = {"rules": [rule("*", "*", group="*")]}
 
-    assert await refusal(store, "roles", new, namespace="a") is None
-    assert await refusal(store, "roles", new, namespace="b") is not None
-    assert await refusal(store, "clusterroles", new) is not None
-    assert await refusal(store, "clusterroles", new, user=User("root", groups=("system:masters",))) is None
+    assert await rejection(store, "roles", new, namespace="a") is None
+    assert await rejection(store, "roles", new, namespace="b") is not None
+    assert await rejection(store, "clusterroles", new) is not None
+    assert await rejection(store, "clusterroles", new, user=User("root", groups=("system:masters",))) is None
 
 
 async def test_aggregation_rule_requires_all_permissions(store: Any) -> None:
@@ -114,11 +114,11 @@ async def test_aggregation_rule_requires_all_permissions(store: Any) -> None:
     )
     old = {"metadata": {"name": "x"}, **gathering}
 
-    assert await refusal(store, "clusterroles", gathering) == message
-    assert await refusal(store, "clusterroles", {"rules": []}, old=old) == message
+    assert await rejection(store, "clusterroles", gathering) == message
+    assert await rejection(store, "clusterroles", {"rules": []}, old=old) == message
     store.role("all", rule("*", "*", group="*"), rule("*", paths="*"))
     store.bind("all", "ClusterRole/all", user_subject("alice"))
-    assert await refusal(store, "clusterroles", gathering) is None
+    assert await rejection(store, "clusterroles", gathering) is None
 
 
 def binding(kind: str, name: str) -> Object:
@@ -126,9 +126,9 @@ def binding(kind: str, name: str) -> Object:
 
 
 async def test_binding_may_grant_permissions_of_its_author(store: Any) -> None:
-    assert await refusal(store, "clusterrolebindings", binding("ClusterRole", "reader")) is None
-    assert await refusal(store, "rolebindings", binding("ClusterRole", "reader"), namespace="b") is None
-    assert await refusal(store, "rolebindings", binding("Role", "local"), namespace="a") is None
+    assert await rejection(store, "clusterrolebindings", binding("ClusterRole", "reader")) is None
+    assert await rejection(store, "rolebindings", binding("ClusterRole", "reader"), namespace="b") is None
+    assert await rejection(store, "rolebindings", binding("Role", "local"), namespace="a") is None
 
 
 async def test_binding_of_more_permissions_requires_bind(store: Any) -> None:
@@ -136,33 +136,33 @@ async def test_binding_of_more_permissions_requires_bind(store: Any) -> None:
     new = binding("ClusterRole", "big")
     lacking = f'{NOT_HELD}\n{{APIGroups:[""], Resources:["secrets"], Verbs:["*"]}}'
     for plural, namespace in (("clusterrolebindings", ""), ("rolebindings", "a")):
-        refused = await refusal(store, plural, new, namespace=namespace)
-        assert refused == f'{plural}.rbac.authorization.k8s.io "x" is forbidden: {lacking}'
+        message = await rejection(store, plural, new, namespace=namespace)
+        assert message == f'{plural}.rbac.authorization.k8s.io "x" is forbidden: {lacking}'
 
     grant(store, "bind", "clusterroles", names="big", namespace="a")
 
-    assert await refusal(store, "rolebindings", new, namespace="a") is None
-    assert await refusal(store, "clusterrolebindings", new) is not None
+    assert await rejection(store, "rolebindings", new, namespace="a") is None
+    assert await rejection(store, "clusterrolebindings", new) is not None
     store.role("bigger", rule("*", "*"))
-    assert await refusal(store, "rolebindings", binding("ClusterRole", "bigger"), namespace="a") is not None
+    assert await rejection(store, "rolebindings", binding("ClusterRole", "bigger"), namespace="a") is not None
 
 
 async def test_binding_of_a_missing_role_requires_bind(store: Any) -> None:
     new = binding("Role", "later")
     message = 'roles.rbac.authorization.k8s.io "later" not found'
-    assert await refusal(store, "rolebindings", new, namespace="a") == message
+    assert await rejection(store, "rolebindings", new, namespace="a") == message
 
     grant(store, "bind", "roles", namespace="a")
 
-    assert await refusal(store, "rolebindings", new, namespace="a") is None
+    assert await rejection(store, "rolebindings", new, namespace="a") is None
 
 
 async def test_finalizer_removal_is_not_an_escalation(store: Any) -> None:
     old = {"metadata": {"name": "x", "finalizers": ["f"], "resourceVersion": "1"}, "rules": [rule("*", "*")]}
 
-    assert await refusal(store, "clusterroles", {"rules": old["rules"]}, old=old) is None
+    assert await rejection(store, "clusterroles", {"rules": old["rules"]}, old=old) is None
     relabelled = {"metadata": {"name": "x", "labels": {"a": "b"}}, "rules": old["rules"]}
-    assert await refusal(store, "clusterroles", relabelled, old=old) is not None
+    assert await rejection(store, "clusterroles", relabelled, old=old) is not None
 
 
 def test_only_roles_and_bindings_are_checked(store: Any) -> None:

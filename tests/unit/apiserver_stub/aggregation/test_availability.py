@@ -85,9 +85,9 @@ def test_service_resolves_to_cluster_ip_or_endpoint() -> None:
     ],
 )
 def test_unresolvable_service_reports_the_reason(kept: Memory, port: int, by_endpoint: bool, problem: str) -> None:
-    with pytest.raises(Unresolved) as told:
+    with pytest.raises(Unresolved) as reported:
         resolve(kept, "n", "s", port, by_endpoint=by_endpoint)
-    assert str(told.value) == problem
+    assert str(reported.value) == problem
 
 
 def test_lost_api_service_is_counted_once_with_its_reason() -> None:

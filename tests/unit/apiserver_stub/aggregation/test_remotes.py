@@ -28,9 +28,9 @@ def test_api_service_with_a_service_is_remote_once_available() -> None:
 
     condition = {"type": "Available", "status": "True"}
     spec = {"group": "g", "version": "v1", "service": {"name": "s", "namespace": "n"}}
-    told = remote_of({"metadata": {"name": "v1.g"}, "spec": spec, "status": {"conditions": [condition]}})
-    assert told is not None
-    assert told.available
+    reported = remote_of({"metadata": {"name": "v1.g"}, "spec": spec, "status": {"conditions": [condition]}})
+    assert reported is not None
+    assert reported.available
 
 
 def test_local_and_reserved_groups_are_never_remote() -> None:

@@ -26,26 +26,26 @@ PRESENTED = PeerCertificates((b"leaf",), {})
 class Saying:
     """Authenticator with a fixed result: a user, ``None`` for no opinion, or the text of an error."""
 
-    def __init__(self, answer: User | str | None) -> None:
-        self._answer = answer
+    def __init__(self, response: User | str | None) -> None:
+        self._response = response
 
     def user_of(self, headers: Mapping[str, str], presented: PeerCertificates) -> User | None:
-        if isinstance(self._answer, str):
-            raise Rejected(self._answer)
-        return self._answer
+        if isinstance(self._response, str):
+            raise Rejected(self._response)
+        return self._response
 
 
 class Counting:
     """Token authenticator that counts its calls."""
 
-    def __init__(self, answer: AuthenticatedUser | str | None) -> None:
-        self.answer, self.asked = answer, 0
+    def __init__(self, response: AuthenticatedUser | str | None) -> None:
+        self.response, self.calls = response, 0
 
     async def authenticate(self, token: str, audiences: Sequence[str]) -> AuthenticatedUser | None:
-        self.asked += 1
-        if isinstance(self.answer, str):
-            raise Rejected(self.answer)
-        return self.answer
+        self.calls += 1
+        if isinstance(self.response, str):
+            raise Rejected(self.response)
+        return self.response
 
 
 @pytest.fixture
@@ -161,17 +161,17 @@ async def test_successful_tokens_are_cached_and_failures_are_not() -> None:
 
     for _ in range(3):
         await tokens.authenticate("t")
-    assert method.asked == 1
+    assert method.calls == 1
     await tokens.authenticate("t", ["https://api", "other"])
-    assert method.asked == 2
+    assert method.calls == 2
     await clock.advance(REMEMBERED_SECONDS + 1)
     await tokens.authenticate("t")
-    assert method.asked == 3
-    method.answer = "it has expired"
+    assert method.calls == 3
+    method.response = "it has expired"
     for _ in range(2):
         with pytest.raises(Rejected, match="it has expired"):
             await tokens.authenticate("other")
-    assert method.asked == 5
+    assert method.calls == 5
 
 
 async def test_distinct_errors_are_reported_unless_a_later_method_succeeds() -> None:
@@ -196,19 +196,19 @@ async def test_oversized_token_is_not_processed() -> None:
 
     with pytest.raises(Rejected):
         await Tokens([method], API).authenticate("x" * 100_000)
-    assert method.asked == 0
+    assert method.calls == 0
 
 
 async def test_authenticators_add_audit_annotations() -> None:
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     authenticator = Authenticator(
         Tokens([Counting(AuthenticatedUser(User("bob"), API, {"due": "yesterday"}))], API), anonymous=False
     )
 
     for _ in range(2):  # the second time from the cache
-        told.clear()
-        await authenticator.authenticate({"Authorization": "Bearer t"}, None, told)
-        assert told == {"due": "yesterday"}
+        reported.clear()
+        await authenticator.authenticate({"Authorization": "Bearer t"}, None, reported)
+        assert reported == {"due": "yesterday"}
 
 
 async def test_invalid_and_missing_credentials_are_counted_separately(tokens: Tokens) -> None:

@@ -9,19 +9,19 @@ from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authn.impersonation import NoUserNamed, impersonate, is_asked_for
 
 
-async def ask(*headers: tuple[str, str]) -> tuple[User | None, list[tuple[str, ...]]]:
-    asked: list[RequestInfo] = []
+async def send(*headers: tuple[str, str]) -> tuple[User | None, list[tuple[str, ...]]]:
+    requested: list[RequestInfo] = []
 
     async def authorize(info: RequestInfo) -> None:
-        asked.append(info)
+        requested.append(info)
 
     user = await impersonate(CIMultiDict([("Accept", "*/*"), *headers]), authorize)
-    assert all(info.verb == "impersonate" and info.version == "v1" for info in asked)
-    return user, [(info.group, info.resource, info.subresource, info.namespace, info.name) for info in asked]
+    assert all(info.verb == "impersonate" and info.version == "v1" for info in requested)
+    return user, [(info.group, info.resource, info.subresource, info.namespace, info.name) for info in requested]
 
 
 async def test_each_part_is_authorized_separately() -> None:
-    user, asked = await ask(
+    user, requested = await send(
         ("impersonate-user", "alice"),
         ("Impersonate-Group", "dev"),
         ("Impersonate-Group", "ops"),
@@ -30,7 +30,7 @@ async def test_each_part_is_authorized_separately() -> None:
     )
 
     assert user == User("alice", "u1", ("dev", "ops", "system:authenticated"), {"acme.io/team": ("a",)})
-    assert asked == [
+    assert requested == [
         ("", "users", "", "", "alice"),
         ("", "groups", "", "", "dev"),
         ("", "groups", "", "", "ops"),
@@ -41,18 +41,18 @@ async def test_each_part_is_authorized_separately() -> None:
 
 async def test_service_account_has_default_groups_unless_set() -> None:
     name = ("Impersonate-User", "system:serviceaccount:ns:sa")
-    user, asked = await ask(name)
+    user, requested = await send(name)
 
     assert user is not None
     assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated")
-    assert asked == [("", "serviceaccounts", "", "ns", "sa")]
-    user, _ = await ask(name, ("Impersonate-Group", "dev"))
+    assert requested == [("", "serviceaccounts", "", "ns", "sa")]
+    user, _ = await send(name, ("Impersonate-Group", "dev"))
     assert user is not None
     assert user.groups == ("dev", "system:authenticated")
 
 
 async def test_impersonated_anonymous_user_is_unauthenticated() -> None:
-    user, _ = await ask(("Impersonate-User", "system:anonymous"))
+    user, _ = await send(("Impersonate-User", "system:anonymous"))
 
     assert user == User("system:anonymous", groups=("system:unauthenticated",))
 
@@ -60,10 +60,10 @@ async def test_impersonated_anonymous_user_is_unauthenticated() -> None:
 @pytest.mark.parametrize("name", ["Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-a"])
 async def test_other_parts_without_a_user_are_rejected(name: str) -> None:
     with pytest.raises(NoUserNamed):
-        await ask((name, "x"))
+        await send((name, "x"))
 
 
 async def test_request_without_headers_does_not_impersonate() -> None:
     assert not is_asked_for(CIMultiDict([("Accept", "*/*"), ("Impersonator", "x")]))
     assert is_asked_for(CIMultiDict([("impersonate-uid", "x")]))
-    assert await ask() == (None, [])
+    assert await send() == (None, [])

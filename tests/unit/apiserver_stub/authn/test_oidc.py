@@ -35,7 +35,7 @@ class Provider:
     def __init__(self, tmp_path: Path) -> None:
         self._directory = tmp_path
         self.documents: dict[str, Any] = {}
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         self.describe(ISSUER)
         self.key = self.rotate("one")
 
@@ -53,7 +53,7 @@ class Provider:
         return jwt.sign(key or self.key, {name: value for name, value in full.items() if value is not None})
 
     async def fetch(self, url: str, bearer: str = "") -> bytes:
-        self.asked.append((url, bearer))
+        self.requests.append((url, bearer))
         if url not in self.documents:
             raise IssuerError(f"{url}: answered 404")
         document = self.documents[url]
@@ -74,9 +74,9 @@ async def tasks() -> AsyncIterator[TaskOwner]:
 @pytest.fixture
 def make(provider: Provider, tasks: TaskOwner, clock: FakeClock) -> Any:
     async def made(*arguments: str, config: JwtConfig | None = None) -> OidcTokens:
-        wanted = config or issuer_of(parse([*BASE, *arguments]))
-        assert wanted is not None
-        tokens = OidcTokens(wanted, provider, tasks, clock=clock, now=lambda: NOW)
+        expected = config or issuer_of(parse([*BASE, *arguments]))
+        assert expected is not None
+        tokens = OidcTokens(expected, provider, tasks, clock=clock, now=lambda: NOW)
         tokens.start()
         await clock.advance(0.1)
         return tokens
@@ -84,7 +84,7 @@ def make(provider: Provider, tasks: TaskOwner, clock: FakeClock) -> Any:
     return made
 
 
-async def refusal(tokens: OidcTokens, token: str) -> str:
+async def rejection(tokens: OidcTokens, token: str) -> str:
     with pytest.raises(Rejected) as error:
         await tokens.user_of(token)
     return str(error.value)
@@ -98,10 +98,10 @@ async def test_issuer_and_audience_must_match(provider: Provider, make: Any) -> 
     assert (await tokens.user_of(provider.token(aud=["x", "cid"]))).name == f"{ISSUER}#u1"
     assert await tokens.user_of(provider.token(iss="https://other")) is None
     assert await tokens.user_of("no token") is None
-    assert 'expected audience "cid" got ["zz"]' in await refusal(tokens, provider.token(aud=["zz"]))
-    assert "expired" in await refusal(tokens, provider.token(exp=NOW - 1))
-    assert "expired" in await refusal(tokens, provider.token(exp=None))
-    assert "not valid yet" in await refusal(tokens, provider.token(nbf=NOW + 400))
+    assert 'expected audience "cid" got ["zz"]' in await rejection(tokens, provider.token(aud=["zz"]))
+    assert "expired" in await rejection(tokens, provider.token(exp=NOW - 1))
+    assert "expired" in await rejection(tokens, provider.token(exp=None))
+    assert "not valid yet" in await rejection(tokens, provider.token(nbf=NOW + 400))
 
 
 @pytest.mark.row("opt.oidc-signing-algs")
@@ -110,7 +110,7 @@ async def test_algorithm_must_be_listed(provider: Provider, make: Any) -> None:
     assert await tokens.user_of(provider.token())  # the option extends its earlier values
 
     config = issuer_of(parse([*BASE[:2], "--oidc-signing-algs=ES384,RS256"]))
-    assert "unsupported algorithm 'ES256'" in await refusal(await make(config=config), provider.token())
+    assert "unsupported algorithm 'ES256'" in await rejection(await make(config=config), provider.token())
 
 
 @pytest.mark.row("opt.oidc-username-claim", "opt.oidc-username-prefix")
@@ -133,13 +133,13 @@ async def test_username_is_read_from_a_claim(
 async def test_missing_username_or_unverified_email_is_rejected(provider: Provider, make: Any) -> None:
     tokens = await make("--oidc-username-claim=email")
 
-    assert "claim not present" in await refusal(tokens, provider.token())
+    assert "claim not present" in await rejection(tokens, provider.token())
     for unverified in (False, "true", None):
         token = jwt.sign(
             provider.key,
             {"iss": ISSUER, "aud": "cid", "exp": NOW + 9, "email": "e@x", "email_verified": unverified},
         )
-        assert await refusal(tokens, token) == "oidc: email not verified"
+        assert await rejection(tokens, token) == "oidc: email not verified"
 
 
 @pytest.mark.row("opt.oidc-groups-claim", "opt.oidc-groups-prefix")
@@ -149,7 +149,7 @@ async def test_groups_claim_is_a_string_or_list(provider: Provider, make: Any) -
     assert (await tokens.user_of(provider.token(roles="dev"))).groups == ("idp:dev",)
     assert (await tokens.user_of(provider.token(roles=["dev", "ops"]))).groups == ("idp:dev", "idp:ops")
     assert (await tokens.user_of(provider.token())).groups == ()
-    assert "parse groups claim" in await refusal(tokens, provider.token(roles={"a": 1}))
+    assert "parse groups claim" in await rejection(tokens, provider.token(roles={"a": 1}))
     assert (await (await make()).user_of(provider.token(roles="dev"))).groups == ()
 
 
@@ -159,9 +159,9 @@ async def test_required_claims_must_be_equal(provider: Provider, make: Any) -> N
 
     assert await tokens.user_of(provider.token(hd="x", tier="1"))
     wrong = "oidc: required claim hd value does not match. Got = z, want = x"
-    assert await refusal(tokens, provider.token(hd="z", tier="1")) == wrong
-    assert "hd not present" in await refusal(tokens, provider.token(tier="1"))
-    assert "want text" in await refusal(tokens, provider.token(hd="x", tier=1))
+    assert await rejection(tokens, provider.token(hd="z", tier="1")) == wrong
+    assert "hd not present" in await rejection(tokens, provider.token(tier="1"))
+    assert "want text" in await rejection(tokens, provider.token(hd="x", tier=1))
 
 
 async def test_unknown_keys_reload_the_key_set_at_a_limited_rate(
@@ -173,12 +173,12 @@ async def test_unknown_keys_reload_the_key_set_at_a_limited_rate(
     new = provider.rotate("two")
 
     assert await tokens.user_of(provider.token(new))
-    assert "failed to verify signature" in await refusal(tokens, provider.token(old))
-    before = len(provider.asked)
+    assert "failed to verify signature" in await rejection(tokens, provider.token(old))
+    before = len(provider.requests)
     forged = provider.token(SigningKey.load_or_create(tmp_path / "forger"))
     for _ in range(100):
-        assert "failed to verify signature" in await refusal(tokens, forged)
-    assert len(provider.asked) - before <= 10
+        assert "failed to verify signature" in await rejection(tokens, forged)
+    assert len(provider.requests) - before <= 10
     await clock.advance(10)
     assert await tokens.user_of(provider.token(provider.rotate("three")))
 
@@ -189,11 +189,11 @@ async def test_provider_may_start_later_and_must_match_the_issuer(
     address = f"{ISSUER}/.well-known/openid-configuration"
     document = provider.documents.pop(address)
     tokens = await make()
-    assert await refusal(tokens, provider.token()) == "oidc: authenticator not initialized"
+    assert await rejection(tokens, provider.token()) == "oidc: authenticator not initialized"
     for wrong in ({**document, "issuer": "https://other"}, {**document, "jwks_uri": "http://id.example/keys"}, b"[]"):
         provider.documents[address] = wrong
         await clock.advance(RETRY_SECONDS + 1)
-        assert await refusal(tokens, provider.token()) == "oidc: authenticator not initialized"
+        assert await rejection(tokens, provider.token()) == "oidc: authenticator not initialized"
 
     provider.documents[address] = document
     await clock.advance(RETRY_SECONDS + 1)
@@ -206,18 +206,18 @@ async def test_distributed_groups_claim_is_resolved(provider: Provider, make: An
     other = "https://groups.example"
     provider.describe(other)
     signer = provider.rotate("groups", other)
-    answer = provider.token(signer, iss=other, groups=["dev"])
-    provider.documents[f"{other}/u1"] = answer.encode()
+    response = provider.token(signer, iss=other, groups=["dev"])
+    provider.documents[f"{other}/u1"] = response.encode()
     where = {"endpoint": f"{other}/u1", "access_token": "secret"}
     token = provider.token(_claim_names={"groups": "src"}, _claim_sources={"src": where})
 
     assert (await tokens.user_of(token)).groups == ("dev",)
-    assert (f"{other}/u1", "secret") in provider.asked
+    assert (f"{other}/u1", "secret") in provider.requests
 
     provider.documents[f"{other}/u1"] = provider.token(provider.key, iss=other, groups=["admin"]).encode()
-    assert "failed to verify" in await refusal(tokens, token)
+    assert "failed to verify" in await rejection(tokens, token)
     del provider.documents[f"{other}/u1"]
-    assert "404" in await refusal(tokens, token)
+    assert "404" in await rejection(tokens, token)
 
 
 async def test_expressions_map_and_validate_claims(provider: Provider, make: Any) -> None:
@@ -237,10 +237,10 @@ async def test_expressions_map_and_validate_claims(provider: Provider, make: Any
     user = await tokens.user_of(provider.token(aud="other", hd="x", roles="a,b", team="t"))
     assert user == User("u1@x", "u1", ("a", "b"), {"x.io/team": ("t",)})
     assert (await tokens.user_of(provider.token(hd="x", roles="a"))).extra == {}
-    assert "failed: wrong domain" in await refusal(tokens, provider.token(hd="y", roles="a"))
-    assert "failed: reserved" in await refusal(tokens, provider.token(sub="system:x", hd="x", roles="a"))
-    assert "error evaluating expression" in await refusal(tokens, provider.token(hd="x"))
-    assert "return a string" in await refusal(
+    assert "failed: wrong domain" in await rejection(tokens, provider.token(hd="y", roles="a"))
+    assert "failed: reserved" in await rejection(tokens, provider.token(sub="system:x", hd="x", roles="a"))
+    assert "error evaluating expression" in await rejection(tokens, provider.token(hd="x"))
+    assert "return a string" in await rejection(
         await make(
             config=JwtConfig(
                 ISSUER, ("cid",), Mapped(expression=Expression("claims.n", ("claims",))), algorithms=("ES256",)

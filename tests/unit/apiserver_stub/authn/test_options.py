@@ -73,7 +73,7 @@ def test_repeated_list_options_are_merged() -> None:
 
 
 def test_token_extension_beyond_the_maximum_is_a_warning() -> None:
-    asked = ["--service-account-max-token-expiration=1h", "--authorization-mode=RBAC"]
+    requested = ["--service-account-max-token-expiration=1h", "--authorization-mode=RBAC"]
 
-    assert len([text for text in warnings(parse(asked)) if "extend-token-expiration" in text]) == 2
-    assert not warnings(parse([*asked, "--service-account-extend-token-expiration=false"]))
+    assert len([text for text in warnings(parse(requested)) if "extend-token-expiration" in text]) == 2
+    assert not warnings(parse([*requested, "--service-account-extend-token-expiration=false"]))

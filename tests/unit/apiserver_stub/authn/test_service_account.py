@@ -60,7 +60,7 @@ def make(store: Objects, key: SigningKey, clock: Clock, *on: str, **options: Any
     return ServiceAccountTokens(store, key, options.pop("issuers", API), gates=switched, now=clock, **options)  # type: ignore[arg-type]
 
 
-async def refusal(tokens: ServiceAccountTokens, token: str, audiences: list[str] = API) -> str:
+async def rejection(tokens: ServiceAccountTokens, token: str, audiences: list[str] = API) -> str:
     with pytest.raises(Rejected) as error:
         await tokens.authenticate(token, audiences)
     return str(error.value)
@@ -108,7 +108,7 @@ async def test_token_must_be_signed_by_a_configured_key(
     other = SigningKey.load_or_create(tmp_path / "other")
     token = make(store, other, clock).issue(account, API, 3600, None).token
 
-    assert await refusal(make(store, key, clock), token) == "failed to verify signature"
+    assert await rejection(make(store, key, clock), token) == "failed to verify signature"
     assert await make(store, key, clock, verifying_keys=[key.public, other.public]).authenticate(token, API)
 
 
@@ -124,7 +124,7 @@ async def test_token_must_have_an_accepted_audience(
     assert known is not None
     assert known.audiences == ("b",)
     text = 'token audiences ["b" "vault"] is invalid for the target audiences ["a"]'
-    assert await refusal(tokens, token, ["a"]) == text
+    assert await rejection(tokens, token, ["a"]) == text
 
 
 async def test_validity_is_checked_with_one_minute_of_leeway(
@@ -136,7 +136,7 @@ async def test_validity_is_checked_with_one_minute_of_leeway(
     for seconds, expected in ((659, ""), (2, "service account token has expired"), (-730, "not valid yet")):
         clock.time += seconds
         if expected:
-            assert expected in await refusal(tokens, token)
+            assert expected in await rejection(tokens, token)
         else:
             assert await tokens.authenticate(token, API)
 
@@ -147,17 +147,17 @@ async def test_bound_object_must_exist(store: Objects, key: SigningKey, clock: C
     gone = "service account token has been invalidated"
 
     pod(store, uid="u-new")
-    assert await refusal(tokens, token) == "pod UID (u-new) does not match service account pod ref claim (u-web)"
+    assert await rejection(tokens, token) == "pod UID (u-new) does not match service account pod ref claim (u-web)"
     pod(store, deletionTimestamp="2020-01-01T00:00:00Z")
-    assert await refusal(tokens, token) == gone
+    assert await rejection(tokens, token) == gone
     store.remove("core/pods", "ns/web")
-    assert await refusal(tokens, token) == gone
+    assert await rejection(tokens, token) == gone
     pod(store)
     assert await tokens.authenticate(token, API)
     store.put("core/serviceaccounts", {"metadata": {"namespace": "ns", "name": "sa", "uid": "u-new"}})
-    assert "service account UID (u-new)" in await refusal(tokens, token)
+    assert "service account UID (u-new)" in await rejection(tokens, token)
     store.remove("core/serviceaccounts", "ns/sa")
-    assert await refusal(tokens, token) == 'serviceaccounts "sa" not found'
+    assert await rejection(tokens, token) == 'serviceaccounts "sa" not found'
 
 
 @pytest.mark.row("opt.service-account-max-token-expiration")
@@ -225,9 +225,9 @@ async def test_node_bound_token_requires_the_node(store: Objects, key: SigningKe
     token = tokens.issue(account, API, 3600, ("Node", store.read("core/nodes", "n1"))).token
 
     assert await tokens.authenticate(token, API)
-    assert "feature gate is disabled" in await refusal(make(store, key, clock), token)
+    assert "feature gate is disabled" in await rejection(make(store, key, clock), token)
     store.remove("core/nodes", "n1")
-    assert await refusal(tokens, token) == "service account token has been invalidated"
+    assert await rejection(tokens, token) == "service account token has been invalidated"
 
 
 # Legacy tokens of secrets.

@@ -24,12 +24,12 @@ class Service:
 
     def __init__(self, **status: Any) -> None:
         self.status: dict[str, Any] | None = status
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def post(self, body: Any) -> Any:
-        self.asked.append(body)
+        self.requests.append(body)
         await self.gate.wait()
         if self.status is None:
             raise WebhookError("answered 500")
@@ -56,7 +56,7 @@ async def test_response_authenticates_the_user(tasks: TaskOwner, clock: FakeCloc
         assert known is not None
         assert known.user == User("eve", "u", ("dev",), {"team": ("a", "b")})
         assert known.audiences == ("https://api",)
-        assert service.asked == [
+        assert service.requests == [
             {
                 "kind": "TokenReview",
                 "apiVersion": f"authentication.k8s.io/{version}",
@@ -75,17 +75,17 @@ async def test_decisions_are_cached_and_failures_are_not(tasks: TaskOwner, clock
 
         found = [await tokens.authenticate("t", API) for _ in range(2)]
         assert found[0] == found[1]
-        assert len(service.asked) == 1
+        assert len(service.requests) == 1
         await clock.advance(121)
         await tokens.authenticate("t", API)
-        assert len(service.asked) == 2
+        assert len(service.requests) == 2
     service = Service()
     service.status = None
     tokens = make(service, tasks, clock)
     for _ in range(2):
         with pytest.raises(Rejected, match="answered 500"):
             await tokens.authenticate("t", API)
-    assert len(service.asked) == 2
+    assert len(service.requests) == 2
 
 
 async def test_concurrent_requests_of_a_token_share_one_call(tasks: TaskOwner, clock: FakeClock) -> None:
@@ -100,7 +100,7 @@ async def test_concurrent_requests_of_a_token_share_one_call(tasks: TaskOwner, c
     service.gate.set()
 
     assert len({known.user.name for known in await asyncio.gather(*requests[1:]) if known}) == 1
-    assert len(service.asked) == 1
+    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,9 @@ async def test_policy_line_allows_matching_requests(
 ) -> None:
     file.write_text(f"# who may what\n\n{line(**spec)}\n")
 
-    verdict = await Abac.load(file).authorize(ALICE, info)
+    decision = await Abac.load(file).authorize(ALICE, info)
 
-    assert verdict == (("allow", "", "") if allowed else ("no-opinion", "No policy matched.", ""))
+    assert decision == (("allow", "", "") if allowed else ("no-opinion", "No policy matched.", ""))
 
 
 async def test_any_line_may_match_and_wildcard_means_authenticated(file: Path) -> None:
@@ -95,8 +95,8 @@ def test_invalid_lines_are_reported_with_their_numbers(file: Path) -> None:
     with pytest.raises(PolicyError) as caught:
         Abac.load(file)
 
-    told = str(caught.value).splitlines()
-    assert [text.split(": ", 1)[0] for text in told] == [
+    reported = str(caught.value).splitlines()
+    assert [text.split(": ", 1)[0] for text in reported] == [
         f"error reading policy file {file}, line {n}" for n in range(3, 11)
     ]
     expected = [
@@ -109,7 +109,7 @@ def test_invalid_lines_are_reported_with_their_numbers(file: Path) -> None:
         "spec: must be an object",
         'no kind "Policy" is registered for version "abac.authorization.kubernetes.io/v2"',
     ]
-    assert all(text in found for text, found in zip(expected, told, strict=True))
+    assert all(text in found for text, found in zip(expected, reported, strict=True))
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\n"], ids=["missing", "binary"])

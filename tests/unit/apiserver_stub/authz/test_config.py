@@ -93,9 +93,9 @@ def test_invalid_authorizer_reports_every_error(file: Path, authorizer: Any, pro
     with pytest.raises(AuthorizationConfigError) as caught:
         config.load(write(file, authorizer))
 
-    told = str(caught.value).splitlines()
-    assert len(told) == len(problems)
-    assert all(found.startswith(problem) for found, problem in zip(told, problems, strict=True))
+    reported = str(caught.value).splitlines()
+    assert len(reported) == len(problems)
+    assert all(found.startswith(problem) for found, problem in zip(reported, problems, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_invalid_webhook_reports_every_error(file: Path, members: Any, problem: 
     with pytest.raises(AuthorizationConfigError) as caught:
         config.load(write(file, webhook(file, **members)))
 
-    (told,) = str(caught.value).splitlines()
-    assert told.startswith(f"authorizers[0].{problem}")
+    (reported,) = str(caught.value).splitlines()
+    assert reported.startswith(f"authorizers[0].{problem}")
 
 
 @pytest.mark.parametrize(
@@ -202,9 +202,9 @@ async def test_configuration_file_defines_the_authorizers(file: Path, store: Any
 
     async with AsyncExitStack() as stack:
         built = await build_authorization(options, store, stack)
-        verdict = await built.chain.authorize(ANONYMOUS, to("get", "pods"))
+        decision = await built.chain.authorize(ANONYMOUS, to("get", "pods"))
 
-    assert verdict.reason == "Everything is forbidden."
+    assert decision.reason == "Everything is forbidden."
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ def pod(name: str = "web", node: str = "n1", *, annotations: dict[str, str] | No
 
 async def reason(store: Any, info: RequestInfo, user: User = NODE) -> str | None:
     """Return the reason why *user* is not authorized, else ``None``."""
-    verdict = await NodeAuthorizer(store).authorize(user, info)
-    return None if verdict.allowed else verdict.reason
+    decision = await NodeAuthorizer(store).authorize(user, info)
+    return None if decision.allowed else decision.reason
 
 
 @pytest.mark.row("opt.authorization-mode")

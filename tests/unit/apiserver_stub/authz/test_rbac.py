@@ -71,8 +71,8 @@ async def test_names_are_distinguished_after_one_was_allowed(store: Any) -> None
     store.bind("b", "ClusterRole/r", user_subject("alice"))
     authorizer = Rbac(store)
 
-    asked = [to("get", "secrets", "a", name) for name in ("mine", "x", "")]
-    allowed = [(await authorizer.authorize(ALICE, info)).allowed for info in asked]
+    requested = [to("get", "secrets", "a", name) for name in ("mine", "x", "")]
+    allowed = [(await authorizer.authorize(ALICE, info)).allowed for info in requested]
 
     assert allowed == [True, False, False]
 

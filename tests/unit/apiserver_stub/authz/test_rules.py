@@ -42,7 +42,7 @@ def test_rule_allows_matching_requests(given_rule: Object, info: RequestInfo, al
 
 
 @pytest.mark.parametrize(
-    ("held", "wanted", "lines"),
+    ("held", "expected", "lines"),
     [
         ([rule("get,list", "pods")], rule("get", "pods", names="a"), []),
         (
@@ -70,15 +70,15 @@ def test_rule_allows_matching_requests(given_rule: Object, info: RequestInfo, al
         ([rule("*", "*")], rule("get", "*", group="*"), ['{APIGroups:["*"], Resources:["*"], Verbs:["get"]}']),
     ],
 )
-def test_uncovered_rules_are_reported(held: list[Object], wanted: Object, lines: list[str]) -> None:
-    lacking = missing([Rule.read(item) for item in held], [Rule.read(wanted)])
+def test_uncovered_rules_are_reported(held: list[Object], expected: Object, lines: list[str]) -> None:
+    lacking = missing([Rule.read(item) for item in held], [Rule.read(expected)])
 
     assert sorted(map(str, lacking)) == lines
 
 
 WORDS = st.lists(st.sampled_from(["*", "a", "b", "a/x", "*/x"]), min_size=1, max_size=2).map(tuple)
 RULES = st.builds(Rule, WORDS, WORDS, WORDS, st.sampled_from([(), ("n",), ("n", "m")]))
-ASKED = st.builds(
+REQUESTED = st.builds(
     to,
     st.sampled_from(["a", "b", "*"]),
     st.sampled_from(["a", "b", "a/x", "b/x"]),
@@ -87,9 +87,9 @@ ASKED = st.builds(
 )
 
 
-@given(st.lists(RULES, max_size=3), RULES, ASKED)
-def test_covered_rules_allow_all_requested_actions(held: list[Rule], wanted: Rule, info: RequestInfo) -> None:
-    if not missing(held, [wanted]) and wanted.allows(info):
+@given(st.lists(RULES, max_size=3), RULES, REQUESTED)
+def test_covered_rules_allow_all_requested_actions(held: list[Rule], expected: Rule, info: RequestInfo) -> None:
+    if not missing(held, [expected]) and expected.allows(info):
         assert any(item.allows(info) for item in held)
 
 

@@ -25,18 +25,18 @@ class Service:
     """Webhook with configurable responses that records its requests."""
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
         self.status: Any = {"allowed": True}
-        self.answer: Any = None
+        self.response: Any = None
         self.gate: asyncio.Event | None = None
 
     async def post(self, body: Any) -> Any:
-        self.asked.append(body)
+        self.requests.append(body)
         if self.gate is not None:
             await self.gate.wait()
         if self.status is None:
             raise WebhookError("answered 500")
-        return self.answer or {"kind": "SubjectAccessReview", "apiVersion": body["apiVersion"], "status": self.status}
+        return self.response or {"kind": "SubjectAccessReview", "apiVersion": body["apiVersion"], "status": self.status}
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ async def test_request_contains_the_attributes(service: Service, tasks: TaskOwne
     await authorizer.authorize(USER, to("get", "pods/log", "a", "p", group="g"))
     await authorizer.authorize(User("bob"), RequestInfo("get", "/metrics"))
 
-    first, second = service.asked
+    first, second = service.requests
     assert first == {
         "kind": "SubjectAccessReview",
         "apiVersion": f"authorization.k8s.io/{version}",
@@ -85,7 +85,7 @@ async def test_request_contains_the_attributes(service: Service, tasks: TaskOwne
 
 @pytest.mark.row("opt.authorization-webhook-config-file")
 @pytest.mark.parametrize(
-    ("status", "verdict"),
+    ("status", "outcome"),
     [
         ({"allowed": True, "reason": "fine"}, ("allow", "fine", "")),
         ({"allowed": False, "reason": "not known"}, ("no-opinion", "not known", "")),
@@ -102,23 +102,23 @@ async def test_request_contains_the_attributes(service: Service, tasks: TaskOwne
     ids=str,
 )
 async def test_response_is_converted_to_a_decision(
-    service: Service, tasks: TaskOwner, status: Any, verdict: Any
+    service: Service, tasks: TaskOwner, status: Any, outcome: Any
 ) -> None:
     service.status = status
 
-    assert await WebhookAuthorizer(service, WebhookSettings(), tasks).authorize(USER, to("get", "pods")) == verdict
+    assert await WebhookAuthorizer(service, WebhookSettings(), tasks).authorize(USER, to("get", "pods")) == outcome
 
 
 async def test_response_of_another_version_is_an_error(service: Service, tasks: TaskOwner) -> None:
-    service.answer = {
+    service.response = {
         "kind": "SubjectAccessReview",
         "apiVersion": "authorization.k8s.io/v1",
         "status": {"allowed": True},
     }
 
-    verdict = await WebhookAuthorizer(service, WebhookSettings("v1beta1"), tasks).authorize(USER, to("get", "pods"))
+    outcome = await WebhookAuthorizer(service, WebhookSettings("v1beta1"), tasks).authorize(USER, to("get", "pods"))
 
-    assert verdict == ("no-opinion", "", FAILED)
+    assert outcome == ("no-opinion", "", FAILED)
 
 
 async def test_failure_denies_with_failure_policy_deny(service: Service, tasks: TaskOwner) -> None:
@@ -127,7 +127,7 @@ async def test_failure_denies_with_failure_policy_deny(service: Service, tasks: 
 
     assert await authorizer.authorize(USER, to("get", "pods")) == ("deny", "", FAILED)
     await authorizer.authorize(USER, to("get", "pods"))
-    assert len(service.asked) == 2
+    assert len(service.requests) == 2
 
 
 @pytest.mark.row("opt.authorization-webhook-cache-authorized-ttl", "opt.authorization-webhook-cache-unauthorized-ttl")
@@ -138,16 +138,16 @@ async def test_decisions_are_cached_for_their_ttl(
     service.status = {"allowed": allowed}
     authorizer = WebhookAuthorizer(service, WebhookSettings(), tasks, clock=clock)
 
-    async def asked_after(wait: float) -> int:
+    async def requests_after(wait: float) -> int:
         await clock.advance(wait)
         await authorizer.authorize(USER, to("get", "pods"))
-        return len(service.asked)
+        return len(service.requests)
 
-    assert await asked_after(0) == 1
-    assert await asked_after(seconds - 1) == 1
-    assert await asked_after(2) == 2
+    assert await requests_after(0) == 1
+    assert await requests_after(seconds - 1) == 1
+    assert await requests_after(2) == 2
     await authorizer.authorize(USER, to("get", "pods", name="other"))
-    assert len(service.asked) == 3
+    assert len(service.requests) == 3
 
 
 @pytest.mark.row("opt.authorization-webhook-cache-authorized-ttl", "opt.authorization-webhook-cache-unauthorized-ttl")
@@ -160,7 +160,7 @@ async def test_zero_ttl_disables_the_cache(service: Service, tasks: TaskOwner, a
     for _ in range(3):
         await authorizer.authorize(USER, to("get", "pods"))
 
-    assert len(service.asked) == 3
+    assert len(service.requests) == 3
 
 
 async def test_cache_is_limited_in_size(service: Service, tasks: TaskOwner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ async def test_cache_is_limited_in_size(service: Service, tasks: TaskOwner, monk
     for name in ("a", "b", "c", long, "b", "c", long, "a"):
         await authorizer.authorize(USER, to("get", "pods", name=name))
 
-    names = [review["spec"]["resourceAttributes"]["name"] for review in service.asked]
+    names = [review["spec"]["resourceAttributes"]["name"] for review in service.requests]
     assert names == ["a", "b", "c", long, long, "a"]
 
 
@@ -184,13 +184,13 @@ async def test_concurrent_identical_requests_share_one_call(service: Service, ta
     await asyncio.sleep(0)
     service.gate.set()
 
-    assert all(verdict.allowed for verdict in await asyncio.gather(*waiting))
-    assert len(service.asked) == 1
+    assert all(outcome.allowed for outcome in await asyncio.gather(*waiting))
+    assert len(service.requests) == 1
 
 
 @pytest.mark.row("opt.authorization-config")
 @pytest.mark.parametrize(
-    ("texts", "asked", "verdict"),
+    ("texts", "requested", "outcome"),
     [
         (["request.user == 'jane'"], 1, ("allow", "", "")),
         (["request.user == 'jane'", "request.resourceAttributes.namespace == 'b'"], 0, ("no-opinion", "", "")),
@@ -201,24 +201,24 @@ async def test_concurrent_identical_requests_share_one_call(service: Service, ta
     ],
 )
 async def test_match_conditions_select_requests(
-    service: Service, tasks: TaskOwner, texts: list[str], asked: int, verdict: Any
+    service: Service, tasks: TaskOwner, texts: list[str], requested: int, outcome: Any
 ) -> None:
     conditions = tuple(Expression(text, ("request",), cel.BOOL) for text in texts)
     authorizer = WebhookAuthorizer(service, WebhookSettings(on_failure="deny", conditions=conditions), tasks)
 
-    assert await authorizer.authorize(USER, to("get", "pods", "a")) == verdict
-    assert len(service.asked) == asked
+    assert await authorizer.authorize(USER, to("get", "pods", "a")) == outcome
+    assert len(service.requests) == requested
 
 
 async def test_match_condition_error_is_a_failure(service: Service, tasks: TaskOwner) -> None:
     conditions = (Expression("request.nope == 'x'", ("request",), cel.BOOL),)
     authorizer = WebhookAuthorizer(service, WebhookSettings(on_failure="deny", conditions=conditions), tasks)
 
-    verdict = await authorizer.authorize(USER, to("get", "pods"))
+    outcome = await authorizer.authorize(USER, to("get", "pods"))
 
-    assert verdict.decision == "deny"
-    assert "nope" in verdict.error
-    assert not service.asked
+    assert outcome.decision == "deny"
+    assert "nope" in outcome.error
+    assert not service.requests
 
 
 def test_rules_are_reported_as_incomplete(service: Service, tasks: TaskOwner) -> None:

@@ -55,7 +55,7 @@ def test_other_signers_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("requested", "why"),
     [
         ({"group": "system:masters"}, "organization"),
         ({"name": "admin"}, "common name"),
@@ -68,9 +68,9 @@ def test_other_signers_are_ignored() -> None:
         ({"signer": SERVING, "names": (x509.RFC822Name("a@example.com"),)}, "only host names"),
     ],
 )
-def test_request_that_is_not_of_a_node_reports_the_reason(asked: dict[str, Any], why: str) -> None:
+def test_request_that_is_not_of_a_node_reports_the_reason(requested: dict[str, Any], why: str) -> None:
     with pytest.raises(Unfit, match=why):
-        read(signing(**asked))
+        read(signing(**requested))
 
 
 def test_malformed_request_reports_the_reason() -> None:
@@ -85,10 +85,10 @@ def test_key_encipherment_may_be_requested() -> None:
 
 
 def test_certificate_contains_only_validated_attributes() -> None:
-    asked = read(signing(SERVING, names=NAMES))
-    assert asked is not None
+    requested = read(signing(SERVING, names=NAMES))
+    assert requested is not None
 
-    certificate = x509.load_pem_x509_certificate(issue(asked, generate_ca("ca"), NOW, timedelta(hours=10)))
+    certificate = x509.load_pem_x509_certificate(issue(requested, generate_ca("ca"), NOW, timedelta(hours=10)))
 
     assert certificate.subject.rfc4514_string() == "CN=system:node:node-1,O=system:nodes"
     assert certificate.not_valid_before_utc == NOW - timedelta(minutes=5)
@@ -99,10 +99,10 @@ def test_certificate_contains_only_validated_attributes() -> None:
 
 
 def test_certificate_does_not_outlive_its_ca() -> None:
-    asked, authority = read(signing()), generate_ca("ca", days=1)
-    assert asked is not None
+    requested, authority = read(signing()), generate_ca("ca", days=1)
+    assert requested is not None
 
-    certificate = x509.load_pem_x509_certificate(issue(asked, authority, datetime.now(UTC), timedelta(days=300)))
+    certificate = x509.load_pem_x509_certificate(issue(requested, authority, datetime.now(UTC), timedelta(days=300)))
 
     assert certificate.not_valid_after_utc == x509.load_pem_x509_certificate(authority.certificate).not_valid_after_utc
 

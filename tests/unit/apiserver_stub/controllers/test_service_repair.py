@@ -43,7 +43,7 @@ class World:
         bits = (await allocation.snapshot(self.store)).bits
         return [number - allocation.first + 1 for number in numbers_of(allocation.first, bits)]
 
-    def told(self) -> dict[str, tuple[str, str, int]]:
+    def reported(self) -> dict[str, tuple[str, str, int]]:
         """Return service, note and count by reason."""
         events = [objects.decode(record.data) for record in self.store.collection("core/events").select()]
         return {
@@ -72,7 +72,7 @@ async def test_first_pass_allocates_values_of_existing_services(world: World) ->
 
     assert await world.taken(world.ips) == [5]
     assert await world.taken(world.ports) == [2]
-    assert world.told() == {}
+    assert world.reported() == {}
 
 
 async def test_consistent_allocations_are_not_written(world: World) -> None:
@@ -120,7 +120,7 @@ async def test_services_that_share_an_address_get_events(world: World) -> None:
         await world.repair.once()
 
     assert await world.taken(world.ips) == [5, 7, 30]
-    assert world.told() == {
+    assert world.reported() == {
         "ClusterIPNotValid": (
             "a",
             "Cluster IP fd00::1 is of ip family that is no longer configured on cluster; please recreate service",
@@ -157,12 +157,12 @@ async def test_concurrent_allocation_is_not_lost(world: World, monkeypatch: pyte
     await world.service("a", "10.0.0.5")
     catch_up, changes = world.store.catch_up, [3, 2]
 
-    async def meanwhile(name: str, revision: int = 0) -> None:
+    async def concurrent(name: str, revision: int = 0) -> None:
         await catch_up(name, revision)
         if name == "core/services" and changes:
             await world.ips.take(world.store, world.ips.first + changes.pop())
 
-    monkeypatch.setattr(world.store, "catch_up", meanwhile)
+    monkeypatch.setattr(world.store, "catch_up", concurrent)
     await world.repair.once()
 
     assert await world.taken(world.ips) == [3, 4, 5]

@@ -28,7 +28,7 @@ def address() -> str:
     return "127.0.0.1:6443"
 
 
-async def ask(path: str, *, method: str = "GET", format_: Format = PLAIN, **headers: str) -> Rendered:
+async def send(path: str, *, method: str = "GET", format_: Format = PLAIN, **headers: str) -> Rendered:
     options = parse([])
     tokens: Any = SimpleNamespace(issuer="https://issuer.example", keys=[])
     endpoints = [
@@ -43,7 +43,7 @@ async def ask(path: str, *, method: str = "GET", format_: Format = PLAIN, **head
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis", "/apis/policy", "/apis/policy/v1"])
 async def test_lists_are_indented_for_browsers_and_curl(path: str) -> None:
-    short, long = await ask(path), await ask(path, format_=PRETTY)
+    short, long = await send(path), await send(path, format_=PRETTY)
 
     assert long.pieces[0].startswith(b'{\n  "kind": "API')
     assert json.loads(long.pieces[0]) == json.loads(short.pieces[0])
@@ -52,25 +52,25 @@ async def test_lists_are_indented_for_browsers_and_curl(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/version"])
 async def test_version_and_paths_are_always_indented(path: str) -> None:
-    assert (await ask(path)).pieces[0].startswith(b"{\n  ")
+    assert (await send(path)).pieces[0].startswith(b"{\n  ")
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis"])
 async def test_aggregated_document_is_sent_again_only_after_a_change(path: str) -> None:
-    first = await ask(path, Accept=AGGREGATED)
+    first = await send(path, Accept=AGGREGATED)
     tag = first.headers["Etag"]
 
-    again = await ask(path, Accept=AGGREGATED, If_None_Match=tag)
+    again = await send(path, Accept=AGGREGATED, If_None_Match=tag)
 
     assert (again.code, again.pieces, again.headers["Etag"]) == (304, [b""], tag)
     assert again.content_type == first.content_type  # clients then use their cached document
-    assert (await ask(path, Accept=AGGREGATED, If_None_Match='"other"')).code == 200
+    assert (await send(path, Accept=AGGREGATED, If_None_Match='"other"')).code == 200
 
 
 @pytest.mark.parametrize("method", ["DELETE", "OPTIONS", "POST"])
 @pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis", "/apis/policy", "/apis/policy/v1", "/version", ISSUER])
 async def test_discovery_rejects_writes(method: str, path: str) -> None:
     with pytest.raises(ApiError) as error:
-        await ask(path, method=method)
+        await send(path, method=method)
 
     assert (error.value.code, error.value.details) == (405, {})

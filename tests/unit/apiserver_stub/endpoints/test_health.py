@@ -49,15 +49,15 @@ def dispatcher(endpoint: Health, outcomes: Outcomes | None) -> Dispatcher:
     return Dispatcher(SimpleNamespace(), Handlers(), endpoints, SimpleNamespace())  # type: ignore[arg-type]
 
 
-def asked(path: str, query: str = "") -> Request:
+def requested(path: str, query: str = "") -> Request:
     return Request("GET", RequestInfo("get", path), Query(query), {}, b"", ANONYMOUS, PLAIN)
 
 
 async def test_checks_are_counted_by_path_and_result(endpoint: Health) -> None:
     for path, query in (("/livez", ""), ("/readyz", "exclude=etcd"), ("/livez", "exclude=etcd"), ("/livez/etcd", "")):
-        await endpoint.respond(asked(path, query))
+        await endpoint.respond(requested(path, query))
 
-    rendered = await dispatcher(endpoint, endpoint.outcomes).dispatch(asked("/metrics/slis"), None)
+    rendered = await dispatcher(endpoint, endpoint.outcomes).dispatch(requested("/metrics/slis"), None)
     text = b"".join(rendered.pieces).decode()
 
     assert rendered.content_type == "text/plain; version=0.0.4; charset=utf-8"
@@ -71,13 +71,13 @@ async def test_checks_are_counted_by_path_and_result(endpoint: Health) -> None:
 
 async def test_disabled_gate_hides_the_slis_metrics(endpoint: Health) -> None:
     with pytest.raises(PlainNotFound):
-        await dispatcher(endpoint, None).dispatch(asked("/metrics/slis"), None)
+        await dispatcher(endpoint, None).dispatch(requested("/metrics/slis"), None)
 
 
 async def test_failure_reason_is_logged_but_not_returned(endpoint: Health, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(1, logger="apiserver_stub")
 
-    reply = await endpoint.respond(asked("/readyz"))
+    reply = await endpoint.respond(requested("/readyz"))
 
     assert reply is not None and (reply.code, b"deadline" in reply.body) == (500, False)
     found = [record for record in caplog.records if record.levelno < logging.INFO]
@@ -85,7 +85,7 @@ async def test_failure_reason_is_logged_but_not_returned(endpoint: Health, caplo
 
 
 async def test_unknown_excluded_checks_are_reported_once_in_order(endpoint: Health) -> None:
-    reply = await endpoint.respond(asked("/livez", "verbose&exclude=z&exclude=a&exclude=z&exclude=etcd"))
+    reply = await endpoint.respond(requested("/livez", "verbose&exclude=z&exclude=a&exclude=z&exclude=etcd"))
 
     assert reply is not None
     assert b'warn: some health checks cannot be excluded: no matches for "a", "z"\n' in reply.body
@@ -93,6 +93,6 @@ async def test_unknown_excluded_checks_are_reported_once_in_order(endpoint: Heal
 
 async def test_trailing_slash_selects_the_same_endpoint(endpoint: Health) -> None:
     for path in ("/healthz/", "/version/", "/metrics/slis/", "/apis/"):
-        assert (await dispatcher(endpoint, endpoint.outcomes).dispatch(asked(path), None)).code == (
+        assert (await dispatcher(endpoint, endpoint.outcomes).dispatch(requested(path), None)).code == (
             500 if path == "/healthz/" else 200
         )

@@ -121,8 +121,8 @@ async def test_full_queue_rejects_requests() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
-    refused = [task for task in tasks if task.done()]
-    assert [str(task.exception()) for task in refused] == ["queue-full"]
+    rejection = [task for task in tasks if task.done()]
+    assert [str(task.exception()) for task in rejection] == ["queue-full"]
     assert fairness.rejected == {("global-default", "global-default", "queue-full"): 1}
     for task in tasks:
         task.cancel()
@@ -159,16 +159,16 @@ async def test_retry_after_grows_with_repeated_rejections(monkeypatch: pytest.Mo
     schema = fairness.sort(stranger, PODS)
     await fairness.enter(schema, stranger, PODS)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    told = []
+    reported = []
 
     for _ in range(2):
         for _ in range(5):
-            with pytest.raises(Rejected) as refused:
+            with pytest.raises(Rejected) as rejection:
                 await fairness.enter(schema, stranger, PODS)
-            told.append(refused.value.retry_seconds)
+            reported.append(rejection.value.retry_seconds)
         now[0] += 1
 
-    assert told == [1] * 5 + [2] * 5
+    assert reported == [1] * 5 + [2] * 5
     assert fairness.levels["global-default"].retry_after.seconds == 1
 
 
@@ -178,7 +178,7 @@ async def test_executing_and_queued_requests_are_counted_by_schema() -> None:
     held = await fairness.enter(schema, ALICE, PODS)
     await fairness.enter(exempt, ADMIN, PODS)
     change = info("/api/v1/namespaces/web/pods", "POST")
-    asking = [asyncio.create_task(fairness.enter(schema, ALICE, item)) for item in (PODS, change, change)]
+    requesting = [asyncio.create_task(fairness.enter(schema, ALICE, item)) for item in (PODS, change, change)]
     await asyncio.sleep(0)
     full = _page_of(fairness)
 
@@ -186,7 +186,7 @@ async def test_executing_and_queued_requests_are_counted_by_schema() -> None:
     for _ in range(4):
         fairness.leave(schema, held)
         await asyncio.sleep(0)
-    await asyncio.gather(*asking)
+    await asyncio.gather(*requesting)
     over = _page_of(fairness)
 
     labels = 'flow_schema="global-default",priority_level="global-default"'

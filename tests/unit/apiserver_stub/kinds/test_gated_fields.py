@@ -185,8 +185,8 @@ def test_variables_may_refer_to_host_ips_while_the_gate_is_enabled(on: bool) -> 
     assert any((cause.reason, cause.field) == ("FieldValueForbidden", field) for cause in causes) is not on
 
 
-def holds(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    return all(found.get(name) == value for name, value in wanted.items())
+def holds(found: dict[str, Any], expected: dict[str, Any]) -> bool:
+    return all(found.get(name) == value for name, value in expected.items())
 
 
 def test_disabled_proc_mount_becomes_the_default() -> None:

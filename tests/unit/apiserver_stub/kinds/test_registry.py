@@ -18,11 +18,11 @@ def _object(**metadata: Any) -> dict[str, Any]:
 def test_status_update_changes_metadata_and_status_only() -> None:
     old, new = _object(labels={"a": "1"}), _object(labels={"a": "2"}, ownerReferences=[{"uid": "u"}])
     new["spec"], new["status"] = {"a": 2}, {"b": 2}
-    wanted = {**new, "spec": {"a": 1}}
+    expected = {**new, "spec": {"a": 1}}
 
     Strategy().prepare_update(new, old, "status")
 
-    assert new == wanted
+    assert new == expected
 
 
 def test_status_update_keeps_declared_metadata() -> None:

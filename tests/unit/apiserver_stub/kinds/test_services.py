@@ -142,13 +142,13 @@ async def test_dry_run_allocates_nothing(store: SqliteStore) -> None:
     assert await world.taken() == ([], [])
 
 
-@pytest.mark.parametrize("wanted", ["10.0.1.1", "10.0.0.0", "10.0.0.7"])
-async def test_address_outside_the_range_is_rejected(store: SqliteStore, wanted: str) -> None:
+@pytest.mark.parametrize("expected", ["10.0.1.1", "10.0.0.0", "10.0.0.7"])
+async def test_address_outside_the_range_is_rejected(store: SqliteStore, expected: str) -> None:
     with pytest.raises(ApiError) as error:
-        await (await World(store).begin()).new(clusterIP=wanted)
+        await (await World(store).begin()).new(clusterIP=expected)
 
     assert error.value.code == 422
-    assert f'[]string{{"{wanted}"}}: failed to allocate IP {wanted}: the provided IP' in error.value.message
+    assert f'[]string{{"{expected}"}}: failed to allocate IP {expected}: the provided IP' in error.value.message
 
 
 async def test_static_range_is_reserved_for_requested_addresses(store: SqliteStore) -> None:
@@ -159,7 +159,7 @@ async def test_static_range_is_reserved_for_requested_addresses(store: SqliteSto
 
 
 @pytest.mark.parametrize(
-    ("asked", "families", "count"),
+    ("requested", "families", "count"),
     [
         ({}, ["IPv4"], 1),
         ({"ipFamilies": ["IPv6"]}, ["IPv6"], 1),
@@ -170,13 +170,13 @@ async def test_static_range_is_reserved_for_requested_addresses(store: SqliteSto
     ],
 )
 async def test_addresses_follow_the_ip_families(
-    store: SqliteStore, asked: Any, families: list[str], count: int
+    store: SqliteStore, requested: Any, families: list[str], count: int
 ) -> None:
-    spec = (await (await World(store, "10.0.0.0/24", "fd00:1::/112").begin()).new(**asked))["spec"]
+    spec = (await (await World(store, "10.0.0.0/24", "fd00:1::/112").begin()).new(**requested))["spec"]
 
     assert spec["ipFamilies"] == families
     assert len(spec["clusterIPs"]) == count
-    if asked.get("clusterIP") != "None":
+    if requested.get("clusterIP") != "None":
         assert ["IPv6" if ":" in ip else "IPv4" for ip in spec["clusterIPs"]] == families
 
 

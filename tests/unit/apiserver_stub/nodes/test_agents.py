@@ -32,7 +32,7 @@ async def test_connection_attempt_times_out(
 ) -> None:
     settings = node_agent_settings(parse([f"--nodeagent-timeout={option}", f"--data-dir={tmp_path}"]))
     agents = NodeAgents(settings, None, Silent())  # type: ignore[arg-type]
-    place = Endpoint("192.0.2.1", 10250, agents.plain_tls)
+    endpoint = Endpoint("192.0.2.1", 10250, agents.plain_tls)
     allowed: list[float | None] = []
     real = asyncio.timeout
 
@@ -42,6 +42,6 @@ async def test_connection_attempt_times_out(
 
     with monkeypatch.context() as patched, pytest.raises(Unreachable):
         patched.setattr(asyncio, "timeout", passed_at_once)
-        await agents.connect(asyncio.Protocol, place)
+        await agents.connect(asyncio.Protocol, endpoint)
 
     assert allowed == [seconds]

@@ -17,24 +17,24 @@ PODS = RequestInfo("list", "/api/v1/pods", "", "v1", "pods")
 class Saying:
     """Authorizer with a fixed decision."""
 
-    def __init__(self, verdict: AuthorizationResult) -> None:
-        self._verdict = verdict
+    def __init__(self, decision: AuthorizationResult) -> None:
+        self._decision = decision
 
     async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
-        return self._verdict
+        return self._decision
 
 
 async def test_denied_no_opinion_and_error_are_counted_separately() -> None:
     metrics = RequestMetrics()
 
-    for verdict, raised in (
+    for decision, raised in (
         (ALLOW, None),
         (NO_OPINION, ApiError),
         (AuthorizationResult("no-opinion", "RBAC: nothing"), ApiError),
         (AuthorizationResult("deny", "no"), ApiError),
         (AuthorizationResult("no-opinion", error="the service is away"), AuthorizationFailed),
     ):
-        authorization = Authorization(Saying(verdict), metrics)  # type: ignore[arg-type]
+        authorization = Authorization(Saying(decision), metrics)  # type: ignore[arg-type]
         if raised is None:
             await authorization.authorize(User("alice"), PODS, None)
         else:

@@ -155,7 +155,7 @@ def test_affinity_to_another_node_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "wanted", "free"),
+    ("used", "desired", "free"),
     [
         ({"hostPort": 80}, {"hostPort": 80}, False),
         ({"hostPort": 80}, {"hostPort": 81}, True),
@@ -166,8 +166,8 @@ def test_affinity_to_another_node_is_reported() -> None:
         ({"containerPort": 80}, {"containerPort": 80}, True),
     ],
 )
-def test_host_ports(used: dict[str, Any], wanted: dict[str, Any], *, free: bool) -> None:
-    assert fits(make_node(), make_pod(ports=[wanted]), make_pod("other", ports=[used])) is free
+def test_host_ports(used: dict[str, Any], desired: dict[str, Any], *, free: bool) -> None:
+    assert fits(make_node(), make_pod(ports=[desired]), make_pod("other", ports=[used])) is free
 
 
 def test_used_host_port_is_reported() -> None:

@@ -240,10 +240,10 @@ def test_forced_apply_is_complete_and_idempotent(first: Any, second: Any) -> Non
     assert again == live
     assert managed_fields.write(same) == managed_fields.write(entries)
     assert labels(live).items() >= labels(second).items()
-    for name, wanted in containers(second).items():
+    for name, expected in containers(second).items():
         there = containers(live)[name]
-        assert all(there[member] == wanted[member] for member in wanted if member != "ports")
-        assert all(port in there["ports"] for port in wanted.get("ports", ()))
+        assert all(there[member] == expected[member] for member in expected if member != "ports")
+        assert all(port in there["ports"] for port in expected.get("ports", ()))
 
 
 @given(_configs, _configs)

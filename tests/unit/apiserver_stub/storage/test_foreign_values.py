@@ -54,8 +54,10 @@ def test_value_encrypted_by_kube_apiserver_is_decrypted(
     head = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration"}
     encryption = Encryption(parse_config(json.dumps({**head, "resources": [entry]}).encode()))
 
-    data, sealer = StorageCodec(Layout("/registry", {}), encryption).read(name, key, base64.b64decode(WRITTEN[kind]))
+    data, transformer = StorageCodec(Layout("/registry", {}), encryption).read(
+        name, key, base64.b64decode(WRITTEN[kind])
+    )
 
     found = objects.decode(data)
     assert (found["metadata"]["name"], found[member]) == ("v", value)
-    assert sealer is encryption.writer(name)
+    assert transformer is encryption.writer(name)

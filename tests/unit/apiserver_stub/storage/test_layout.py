@@ -15,7 +15,7 @@ def layout() -> Layout:
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "place"),
+    ("name", "key", "location"),
     [
         ("core/nodes", "n1", "/registry/minions/n1"),
         ("core/pods", "ns/p", "/registry/pods/ns/p"),
@@ -27,17 +27,17 @@ def layout() -> Layout:
         ("coordination.k8s.io/leases", "ns/l", "/registry/leases/ns/l"),
     ],
 )
-def test_storage_key_of_an_object(layout: Layout, name: str, key: str, place: str) -> None:
-    assert layout.full_key(name, key) == place
-    assert layout.find(place) == (name, key)
+def test_storage_key_of_an_object(layout: Layout, name: str, key: str, location: str) -> None:
+    assert layout.full_key(name, key) == location
+    assert layout.find(location) == (name, key)
 
 
 @pytest.mark.parametrize(
-    "place",
+    "location",
     ["/registry/ranges/", "/registry/controllers/a/b", "/registry/pods/", "/other/pods/a/b", "x"],
 )
-def test_keys_of_unserved_kinds_are_ignored(layout: Layout, place: str) -> None:
-    assert layout.find(place) is None
+def test_keys_of_unserved_kinds_are_ignored(layout: Layout, location: str) -> None:
+    assert layout.find(location) is None
 
 
 @pytest.mark.parametrize("prefix", ["registry", "/registry", "/registry/"])
@@ -46,8 +46,8 @@ def test_prefix_starts_with_a_slash(prefix: str) -> None:
 
 
 def test_partial_layout_contains_only_its_resources(layout: Layout) -> None:
-    place = "/registry/events/ns/e"
+    location = "/registry/events/ns/e"
 
-    assert layout.only(["core/events"]).find(place) == ("core/events", "ns/e")
-    assert layout.without(["core/events"]).find(place) is None
+    assert layout.only(["core/events"]).find(location) == ("core/events", "ns/e")
+    assert layout.without(["core/events"]).find(location) is None
     assert layout.only(["core/events"]).find("/registry/pods/a/b") is None

@@ -19,7 +19,7 @@ class Silent:
 
 
 async def test_probe_runs_at_most_every_half_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, asked = [100.0], []
+    now, requested = [100.0], []
 
     class Time:
         @staticmethod
@@ -27,8 +27,8 @@ async def test_probe_runs_at_most_every_half_timeout(monkeypatch: pytest.MonkeyP
             return now[0]
 
     async def probe(seconds: float) -> str:
-        asked.append(seconds)
-        return "ill" if len(asked) == 1 else ""
+        requested.append(seconds)
+        return "ill" if len(requested) == 1 else ""
 
     monkeypatch.setattr(monitor, "time", Time)
     check = Check(probe, 4)
@@ -37,18 +37,18 @@ async def test_probe_runs_at_most_every_half_timeout(monkeypatch: pytest.MonkeyP
     assert await check.problem() == "ill"
     now[0] += 0.2
     assert await check.problem() == ""
-    assert asked == [4, 4]
+    assert requested == [4, 4]
 
 
 async def test_zero_timeout_means_two_seconds() -> None:
-    asked = []
+    requested = []
 
     async def probe(seconds: float) -> str:
-        asked.append(seconds)
+        requested.append(seconds)
         return ""
 
     await Check(probe, 0).problem()
-    assert asked == [2.0]
+    assert requested == [2.0]
 
 
 async def test_count_of_an_unresponsive_store_is_minus_one() -> None:

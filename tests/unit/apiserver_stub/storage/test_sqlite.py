@@ -99,12 +99,12 @@ async def test_latest_revision_survives_a_restart(tmp_path: Path) -> None:
 
 
 async def test_decision_error_writes_nothing(tmp_path: Path) -> None:
-    def refuse(current: Record | None) -> Outcome:
+    def reject(current: Record | None) -> Outcome:
         raise ValueError("no")
 
     async with opened(tmp_path) as store:
         with pytest.raises(ValueError, match="no"):
-            await store.update("c", "k", refuse)
+            await store.update("c", "k", reject)
 
         assert len(store.collection("c")) == 0
 

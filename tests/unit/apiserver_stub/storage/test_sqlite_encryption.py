@@ -65,9 +65,9 @@ async def test_encrypted_records_are_served_decrypted(tmp_path: Path) -> None:
         made = await store.update(SECRETS, KEY, put())
         await store.update("core/configmaps", KEY, put())
 
-    (sealed, clear) = rows(tmp_path)
-    assert sealed.startswith(b"k8s:enc:aesgcm:v1:a:")
-    assert b"aHVzaA==" not in sealed
+    (encrypted, clear) = rows(tmp_path)
+    assert encrypted.startswith(b"k8s:enc:aesgcm:v1:a:")
+    assert b"aHVzaA==" not in encrypted
     assert b"aHVzaA==" in clear
     async with opened(tmp_path, keys("a")) as store:
         found = store.collection(SECRETS).get(KEY)

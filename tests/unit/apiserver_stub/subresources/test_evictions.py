@@ -109,10 +109,10 @@ async def test_budget_allows_a_disruption_and_records_the_pod(store: Memory) -> 
 async def test_exhausted_budget_rejects_the_eviction(store: Memory) -> None:
     store.put(BUDGETS, budget(0, desired=2))
 
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError) as rejection:
         await eviction(store)
 
-    assert refused.value.body() == {
+    assert rejection.value.body() == {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
@@ -129,7 +129,7 @@ async def test_exhausted_budget_rejects_the_eviction(store: Memory) -> None:
         },
         "code": 429,
     }
-    assert refused.value.headers == {}
+    assert rejection.value.headers == {}
     assert not is_leaving(store)
     assert disrupted(store) == []
 
@@ -139,22 +139,22 @@ async def test_budget_with_outdated_status_requests_a_retry(store: Memory) -> No
     new["metadata"]["generation"] = 2
     store.put(BUDGETS, new)
 
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError) as rejection:
         await eviction(store)
 
-    (cause,) = (refused.value.details or {})["causes"]
+    (cause,) = (rejection.value.details or {})["causes"]
     assert cause["message"] == "The disruption budget b is still being processed by the server."
-    assert (refused.value.details or {})["retryAfterSeconds"] == 10
+    assert (rejection.value.details or {})["retryAfterSeconds"] == 10
 
 
 async def test_pod_with_two_budgets_is_not_evicted(store: Memory) -> None:
     store.put(BUDGETS, budget(1))
     store.put(BUDGETS, budget(1, name="c"))
 
-    with pytest.raises(ApiError, match="more than one PodDisruptionBudget") as refused:
+    with pytest.raises(ApiError, match="more than one PodDisruptionBudget") as rejection:
         await eviction(store)
 
-    assert refused.value.code == 500
+    assert rejection.value.code == 500
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
@@ -199,25 +199,25 @@ async def test_disabled_gate_ignores_the_unhealthy_pod_policy(store: Memory) -> 
         await eviction(store, "--feature-gates=PDBUnhealthyPodEvictionPolicy=false")
 
 
-@pytest.mark.parametrize("asked", [{"query": "dryRun=All"}, {"options": {"dryRun": ["All"]}}])
-async def test_dry_run_changes_nothing(store: Memory, asked: Any) -> None:
+@pytest.mark.parametrize("requested", [{"query": "dryRun=All"}, {"options": {"dryRun": ["All"]}}])
+async def test_dry_run_changes_nothing(store: Memory, requested: Any) -> None:
     store.put(BUDGETS, budget(1, healthy=2))
     writes = store.writes
 
-    assert await eviction(store, **asked) == 201
+    assert await eviction(store, **requested) == 201
     assert store.writes == writes
 
     store.put(BUDGETS, budget(0))
     with pytest.raises(ApiError, match="disruption budget"):
-        await eviction(store, **asked)
+        await eviction(store, **requested)
 
 
 @pytest.mark.parametrize("name", ["uid", "resourceVersion"])
 async def test_failed_precondition_leaves_the_pod_unchanged(store: Memory, name: str) -> None:
-    with pytest.raises(ApiError, match="precondition") as refused:
+    with pytest.raises(ApiError, match="precondition") as rejection:
         await eviction(store, options={"preconditions": {name: "999"}})
 
-    assert refused.value.code == 409
+    assert rejection.value.code == 409
     assert not is_leaving(store)
     assert disrupted(store) == []
 
@@ -238,9 +238,9 @@ async def test_second_eviction_keeps_the_deletion_time(store: Memory) -> None:
 
 async def test_eviction_of_a_missing_pod_is_not_found(store: Memory) -> None:
     store.remove(PODS, "n/p")
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError) as rejection:
         await eviction(store)
-    assert refused.value.code == 404
+    assert rejection.value.code == 404
 
 
 @pytest.mark.parametrize("options", [{"dryRun": ["Some"]}, {"propagationPolicy": "Sideways"}])

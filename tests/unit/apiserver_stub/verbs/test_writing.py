@@ -10,7 +10,7 @@ from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.verbs.writing import read_object
 
 TWICE = b"metadata: {name: m}\ndata:\n  a: one\n  a: two\nfoo: 1\n"
-TOLD = 'line 4: key "a" already set in map'
+REPORTED = 'line 4: key "a" already set in map'
 
 
 def post(body: bytes, query: str = "", content_type: str = YAML) -> Request:
@@ -21,8 +21,8 @@ def post(body: bytes, query: str = "", content_type: str = YAML) -> Request:
 @pytest.mark.parametrize(
     ("query", "warnings"),
     [
-        ("", [TOLD, 'unknown field "foo"']),
-        ("fieldValidation=Warn", [TOLD, 'unknown field "foo"']),
+        ("", [REPORTED, 'unknown field "foo"']),
+        ("fieldValidation=Warn", [REPORTED, 'unknown field "foo"']),
         ("fieldValidation=Ignore", []),
     ],
 )
@@ -40,7 +40,7 @@ def test_duplicate_key_is_rejected_with_strict_validation() -> None:
 
     assert error.value.code == 400
     assert error.value.message.endswith(
-        f'strict decoding error: yaml: unmarshal errors:\n  {TOLD}, unknown field "foo"'
+        f'strict decoding error: yaml: unmarshal errors:\n  {REPORTED}, unknown field "foo"'
     )
 
 

@@ -39,9 +39,9 @@ def test_references_resolve(name: str) -> None:
 
     assert found
     for reference in found:
-        place: Any = document
+        location: Any = document
         for part in reference.removeprefix("#/").split("/"):
-            place = place[part]
+            location = location[part]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -88,15 +88,15 @@ def test_lists_have_merge_annotations() -> None:
 async def test_document_requested_by_hash_is_cacheable() -> None:
     documents = openapi.OpenApi(build_registry(Options()), Remotes())
 
-    async def ask(query: str) -> Any:
+    async def send(query: str) -> Any:
         info = RequestInfo("get", "/openapi/v3/api/v1")
         return await documents.respond(Request("GET", info, Query(query), {}, b"", User("u"), PLAIN))
 
-    first = await ask("")
-    kept = await ask(f"hash={first.headers['Etag'].strip(chr(34))}")
+    first = await send("")
+    kept = await send(f"hash={first.headers['Etag'].strip(chr(34))}")
 
     assert kept.headers["Cache-Control"] == "public, immutable"
     assert parsedate_to_datetime(kept.headers["Expires"]) > datetime.now(UTC) + timedelta(days=300)
     assert "Expires" not in first.headers
-    moved = await ask("hash=OLD")
+    moved = await send("hash=OLD")
     assert (moved.code, moved.headers["Location"].partition("=")[2]) == (301, first.headers["Etag"].strip('"'))

@@ -11,7 +11,7 @@ import pytest
 
 from apiserver_stub.storage.encryption import DecryptionError, Encryption, EncryptionError, load_config, parse_config
 
-PLACE = b"/registry/secrets/default/s"
+LOCATION = b"/registry/secrets/default/s"
 IDENTITY: dict[str, Any] = {"identity": {}}
 
 
@@ -62,30 +62,30 @@ def test_first_entry_that_matches_a_resource_applies() -> None:
 
 def test_first_key_encrypts_and_all_keys_decrypt() -> None:
     old = Encryption(parse_config(config(entry(["secrets"], provider("aescbc", key("k1"))))))
-    stored = old.writer("core/secrets").encrypt(b"x", PLACE)
+    stored = old.writer("core/secrets").encrypt(b"x", LOCATION)
     new_keys = provider("aescbc", key("k2", letter="n"), key("k1"))
     both = Encryption(parse_config(config(entry(["secrets"], provider("secretbox", key("s")), new_keys, IDENTITY))))
 
-    data, sealer = both.decrypt("core/secrets", stored, PLACE)
+    data, transformer = both.decrypt("core/secrets", stored, LOCATION)
 
-    assert (data, sealer.label) == (b"x", b"k8s:enc:aescbc:v1:k1:")
-    assert both.decrypt("core/secrets", b"{}", PLACE)[0] == b"{}"
+    assert (data, transformer.label) == (b"x", b"k8s:enc:aescbc:v1:k1:")
+    assert both.decrypt("core/secrets", b"{}", LOCATION)[0] == b"{}"
     assert both.writer("core/secrets").label == b"k8s:enc:secretbox:v1:s:"
     assert both.check() == ""
     with pytest.raises(DecryptionError, match="no matching prefix found"):
-        old.decrypt("core/secrets", b"{}", PLACE)
+        old.decrypt("core/secrets", b"{}", LOCATION)
     with pytest.raises(DecryptionError, match="identity transformer tried"):
-        Encryption().decrypt("core/secrets", stored, PLACE)
+        Encryption().decrypt("core/secrets", stored, LOCATION)
 
 
 @pytest.mark.parametrize("name", ["core/ranges", "core/masterleases"])
 def test_internal_data_is_never_encrypted(name: str) -> None:
     sealing = Encryption(parse_config(config(entry(["*.*"], provider("aescbc", key("k1"))))))
-    sealed = sealing.writer("core/secrets").encrypt(b"x", PLACE)
+    encrypted = sealing.writer("core/secrets").encrypt(b"x", LOCATION)
 
     assert sealing.writer(name).label == b""
-    assert sealing.decrypt(name, b"{}", PLACE)[0] == b"{}"
-    assert sealing.decrypt(name, sealed, PLACE)[0] == b"x"
+    assert sealing.decrypt(name, b"{}", LOCATION)[0] == b"{}"
+    assert sealing.decrypt(name, encrypted, LOCATION)[0] == b"x"
 
 
 def test_invalid_configuration_reports_every_error() -> None:

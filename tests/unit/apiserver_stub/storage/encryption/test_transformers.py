@@ -7,7 +7,7 @@ import pytest
 from apiserver_stub.storage.encryption.transformers import IDENTITY, KINDS, AesCbc, AesGcm, DecryptionError, Secretbox
 from nodeagent.base.secret import Secret
 
-PLACE = b"/registry/secrets/default/s"
+LOCATION = b"/registry/secrets/default/s"
 KEY, OTHER = Secret(b"k" * 32), Secret(b"o" * 32)
 
 
@@ -15,47 +15,47 @@ KEY, OTHER = Secret(b"k" * 32), Secret(b"o" * 32)
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 5000])
 def test_value_is_decrypted_only_with_its_key(kind: str, size: int) -> None:
     make, _ = KINDS[kind]
-    data, sealer = b"x" * size, make("key1", KEY)
+    data, transformer = b"x" * size, make("key1", KEY)
 
-    stored = sealer.encrypt(data, PLACE)
+    stored = transformer.encrypt(data, LOCATION)
 
     assert stored.startswith(f"k8s:enc:{kind}:v1:key1:".encode())
-    assert sealer.encrypt(data, PLACE) != stored  # ciphertexts are unique
-    assert sealer.decrypt(stored, PLACE) == data
+    assert transformer.encrypt(data, LOCATION) != stored  # ciphertexts are unique
+    assert transformer.decrypt(stored, LOCATION) == data
     if kind != "aescbc":  # which detects a wrong key only by its padding
         with pytest.raises(DecryptionError):
-            make("key1", OTHER).decrypt(stored, PLACE)
+            make("key1", OTHER).decrypt(stored, LOCATION)
         with pytest.raises(DecryptionError):
-            sealer.decrypt(stored[:-1] + bytes([stored[-1] ^ 1]), PLACE)
+            transformer.decrypt(stored[:-1] + bytes([stored[-1] ^ 1]), LOCATION)
 
 
 def test_aesgcm_value_is_bound_to_its_storage_key() -> None:
-    sealer = AesGcm("k", KEY)
+    transformer = AesGcm("k", KEY)
 
     with pytest.raises(DecryptionError):
-        sealer.decrypt(sealer.encrypt(b"x", PLACE), b"/registry/secrets/default/other")
+        transformer.decrypt(transformer.encrypt(b"x", LOCATION), b"/registry/secrets/default/other")
 
 
 @pytest.mark.parametrize("size", [0, 16, 33])
 def test_truncated_value_is_rejected(size: int) -> None:
-    sealer = AesCbc("k", KEY)
+    transformer = AesCbc("k", KEY)
 
     with pytest.raises(DecryptionError):
-        sealer.decrypt(sealer.encrypt(b"x" * 40, PLACE)[: len(sealer.label) + size], PLACE)
+        transformer.decrypt(transformer.encrypt(b"x" * 40, LOCATION)[: len(transformer.label) + size], LOCATION)
 
 
 @pytest.mark.parametrize("make", [AesGcm, Secretbox])
 def test_empty_value_is_rejected(make: type[AesGcm] | type[Secretbox]) -> None:
-    sealer = make("k", KEY)
+    transformer = make("k", KEY)
 
     with pytest.raises(DecryptionError):
-        sealer.decrypt(sealer.label, PLACE)
+        transformer.decrypt(transformer.label, LOCATION)
 
 
 def test_identity_rejects_encrypted_values() -> None:
-    assert IDENTITY.decrypt(b"{}", PLACE) == b"{}"
+    assert IDENTITY.decrypt(b"{}", LOCATION) == b"{}"
     with pytest.raises(DecryptionError, match="identity transformer tried to read encrypted data"):
-        IDENTITY.decrypt(b"k8s:enc:aescbc:v1:k:xx", PLACE)
+        IDENTITY.decrypt(b"k8s:enc:aescbc:v1:k:xx", LOCATION)
 
 
 def test_keys_of_one_name_differ_in_identity() -> None:

@@ -85,12 +85,12 @@ class Handler(asyncio.Protocol):
         self.writing_paused = False
 
 
-class Scene:
+class Harness:
     """Client and server connection without a network."""
 
     def __init__(self, terms: Terms = PLENTY, **settings: int) -> None:
         self.handlers: list[Handler] = []
-        self.complaints: list[str] = []
+        self.protocol_errors: list[str] = []
         self.gone = 0
         self.line = Line()
         self.connection = Http2Connection(
@@ -98,7 +98,7 @@ class Scene:
             "192.0.2.1",
             self._serve,
             self._count_gone,
-            lambda it: self.complaints.append(str(it)),
+            lambda it: self.protocol_errors.append(str(it)),
             idle_seconds=90,
         )
         self.client = H2Connection(H2Configuration(header_encoding="utf-8"))
@@ -127,7 +127,7 @@ class Scene:
             if down:
                 self.events += self.client.receive_data(down)
 
-    def ask(self, method: str = "GET", path: str = "/", *fields: tuple[str, str], end: bool = True) -> int:
+    def send(self, method: str = "GET", path: str = "/", *fields: tuple[str, str], end: bool = True) -> int:
         number = int(self.client.get_next_available_stream_id())
         head = [(":method", method), (":scheme", "https"), (":authority", "api"), (":path", path), *fields]
         self.client.send_headers(number, head, end_stream=end)
@@ -144,268 +144,268 @@ class Scene:
 
 
 async def test_request_reaches_the_handler_and_the_response_the_client() -> None:
-    scene = Scene()
-    number = scene.ask("GET", "/version", ("accept", "*/*"))
-    handler = scene.handlers[0]
+    harness = Harness()
+    number = harness.send("GET", "/version", ("accept", "*/*"))
+    handler = harness.handlers[0]
     assert bytes(handler.received) == b"GET /version HTTP/1.1\r\nhost: api\r\naccept: */*\r\n\r\n"
 
     handler.transport.write(OK)
     handler.transport.close()
     await asyncio.sleep(0)
-    scene.exchange()
+    harness.exchange()
 
-    assert (":status", "200") in scene.seen(ResponseReceived, number)[0].headers
-    assert scene.body(number) == b"ok"
-    assert scene.seen(StreamEnded, number)
+    assert (":status", "200") in harness.seen(ResponseReceived, number)[0].headers
+    assert harness.body(number) == b"ok"
+    assert harness.seen(StreamEnded, number)
     assert handler.lost == [None]
-    assert scene.connection.idle
+    assert harness.connection.idle
 
 
 async def test_response_chunks_are_sent_when_written() -> None:
-    scene = Scene()
-    number = scene.ask()
-    transport = scene.handlers[0].transport
+    harness = Harness()
+    number = harness.send()
+    transport = harness.handlers[0].transport
     transport.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     for count, piece in enumerate((b"one", b"two"), 1):
         transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-        scene.exchange()
-        assert len(scene.seen(DataReceived, number)) == count
+        harness.exchange()
+        assert len(harness.seen(DataReceived, number)) == count
     transport.write(b"0\r\n\r\n")
-    scene.exchange()
-    assert scene.body(number) == b"onetwo"
-    assert scene.seen(StreamEnded, number)
+    harness.exchange()
+    assert harness.body(number) == b"onetwo"
+    assert harness.seen(StreamEnded, number)
 
 
 async def test_response_to_head_has_no_body() -> None:
-    scene = Scene()
-    number = scene.ask("HEAD")
-    scene.handlers[0].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\nsome")
-    scene.exchange()
-    assert scene.seen(StreamEnded, number)
-    assert scene.body(number) == b""
-    assert ("content-length", "200") in scene.seen(ResponseReceived, number)[0].headers
+    harness = Harness()
+    number = harness.send("HEAD")
+    harness.handlers[0].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\nsome")
+    harness.exchange()
+    assert harness.seen(StreamEnded, number)
+    assert harness.body(number) == b""
+    assert ("content-length", "200") in harness.seen(ResponseReceived, number)[0].headers
 
 
 async def test_response_without_length_ends_with_its_connection() -> None:
-    scene = Scene()
-    number = scene.ask()
-    transport = scene.handlers[0].transport
+    harness = Harness()
+    number = harness.send()
+    transport = harness.handlers[0].transport
     transport.write(b"HTTP/1.1 200 OK\r\n\r\nsome")
-    scene.exchange()
-    assert not scene.seen(StreamEnded, number)
+    harness.exchange()
+    assert not harness.seen(StreamEnded, number)
     transport.close()
-    scene.exchange()
-    assert scene.body(number) == b"some"
-    assert scene.seen(StreamEnded, number)
+    harness.exchange()
+    assert harness.body(number) == b"some"
+    assert harness.seen(StreamEnded, number)
 
 
 @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc"])
 async def test_incomplete_response_resets_the_stream(begun: bytes) -> None:
-    scene = Scene()
-    number = scene.ask()
-    scene.handlers[0].transport.writelines([begun])
-    scene.handlers[0].transport.close()
-    scene.exchange()
-    assert scene.seen(StreamReset, number)[0].error_code == ErrorCodes.INTERNAL_ERROR
-    assert scene.connection.idle
+    harness = Harness()
+    number = harness.send()
+    harness.handlers[0].transport.writelines([begun])
+    harness.handlers[0].transport.close()
+    harness.exchange()
+    assert harness.seen(StreamReset, number)[0].error_code == ErrorCodes.INTERNAL_ERROR
+    assert harness.connection.idle
 
 
 async def test_body_is_chunked_and_informational_response_is_sent() -> None:
-    scene = Scene()
-    number = scene.ask("POST", end=False)
-    handler = scene.handlers[0]
+    harness = Harness()
+    number = harness.send("POST", end=False)
+    handler = harness.handlers[0]
     handler.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    scene.exchange()
-    assert scene.seen(InformationalResponseReceived, number)
+    harness.exchange()
+    assert harness.seen(InformationalResponseReceived, number)
     handler.received.clear()
-    scene.client.send_data(number, b"hello")
-    scene.client.send_data(number, b"")
-    scene.exchange()
+    harness.client.send_data(number, b"hello")
+    harness.client.send_data(number, b"")
+    harness.exchange()
     assert bytes(handler.received) == b"5\r\nhello\r\n"
-    scene.client.send_data(number, b"!", end_stream=True)
-    scene.exchange()
+    harness.client.send_data(number, b"!", end_stream=True)
+    harness.exchange()
     assert bytes(handler.received) == b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n"
     handler.transport.write(OK)
-    scene.exchange()
-    assert scene.body(number) == b"ok"
+    harness.exchange()
+    assert harness.body(number) == b"ok"
 
 
 async def test_unread_body_is_limited_to_the_window() -> None:
-    scene = Scene()
-    number, other = scene.ask("POST", end=False), scene.ask("POST", end=False)
-    handler = scene.handlers[0]
+    harness = Harness()
+    number, other = harness.send("POST", end=False), harness.send("POST", end=False)
+    handler = harness.handlers[0]
     handler.transport.pause_reading()
     head = len(handler.received)
     sent = 0
-    while window := min(scene.client.local_flow_control_window(number), 16384):
-        scene.client.send_data(number, bytes(window))
+    while window := min(harness.client.local_flow_control_window(number), 16384):
+        harness.client.send_data(number, bytes(window))
         sent += window
-        scene.exchange()
+        harness.exchange()
     assert sent == 65535 and len(handler.received) == head
-    scene.client.send_data(other, b"others go on", end_stream=True)
-    scene.exchange()
-    assert b"others go on" in scene.handlers[1].received
+    harness.client.send_data(other, b"others go on", end_stream=True)
+    harness.exchange()
+    assert b"others go on" in harness.handlers[1].received
     handler.transport.resume_reading()
-    scene.exchange()
+    harness.exchange()
     assert len(handler.received) > head + sent
-    assert scene.client.local_flow_control_window(number) > 0
+    assert harness.client.local_flow_control_window(number) > 0
 
 
 async def test_unread_response_pauses_its_handler() -> None:
-    scene = Scene(INITIAL_WINDOW_SIZE=100)
-    number, other = scene.ask(), scene.ask()
-    handler = scene.handlers[0]
+    harness = Harness(INITIAL_WINDOW_SIZE=100)
+    number, other = harness.send(), harness.send()
+    handler = harness.handlers[0]
     body = bytes(2 * HIGH_WATER_BYTES)
     handler.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-    scene.exchange()
+    harness.exchange()
     assert handler.writing_paused
-    assert (len(scene.body(number)), handler.transport.get_write_buffer_size()) == (100, len(body) - 100)
-    scene.handlers[1].transport.write(OK)
-    scene.exchange()
-    assert scene.body(other) == b"ok"
+    assert (len(harness.body(number)), handler.transport.get_write_buffer_size()) == (100, len(body) - 100)
+    harness.handlers[1].transport.write(OK)
+    harness.exchange()
+    assert harness.body(other) == b"ok"
     handler.transport.close()
-    scene.client.increment_flow_control_window(1 << 20)
-    scene.client.increment_flow_control_window(1 << 20, number)
-    scene.exchange()
-    assert scene.body(number) == body
-    assert scene.seen(StreamEnded, number)
+    harness.client.increment_flow_control_window(1 << 20)
+    harness.client.increment_flow_control_window(1 << 20, number)
+    harness.exchange()
+    assert harness.body(number) == body
+    assert harness.seen(StreamEnded, number)
     assert not handler.writing_paused
-    assert not scene.connection._blocked
+    assert not harness.connection._blocked
 
 
 async def test_client_that_does_not_read_is_not_read_from() -> None:
-    scene = Scene()
-    number = scene.ask()
-    scene.connection.pause_writing()
-    assert scene.line.reading_paused
-    scene.handlers[0].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000))
-    assert scene.handlers[0].writing_paused
-    scene.connection.resume_writing()
-    scene.exchange()
-    assert not scene.line.reading_paused
-    assert len(scene.body(number)) == 65535
-    scene.connection.connection_lost(None)
+    harness = Harness()
+    number = harness.send()
+    harness.connection.pause_writing()
+    assert harness.line.reading_paused
+    harness.handlers[0].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000))
+    assert harness.handlers[0].writing_paused
+    harness.connection.resume_writing()
+    harness.exchange()
+    assert not harness.line.reading_paused
+    assert len(harness.body(number)) == 65535
+    harness.connection.connection_lost(None)
 
 
 async def test_client_that_never_reads_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_STALLED_SECONDS", 0)
-    scene = Scene(INITIAL_WINDOW_SIZE=1)
-    number = scene.ask()
-    scene.handlers[0].transport.write(OK)
-    scene.handlers[0].transport.close()
+    harness = Harness(INITIAL_WINDOW_SIZE=1)
+    number = harness.send()
+    harness.handlers[0].transport.write(OK)
+    harness.handlers[0].transport.close()
     await asyncio.sleep(0.01)
-    scene.exchange()
-    assert scene.seen(StreamReset, number)[0].error_code == ErrorCodes.CANCEL
-    assert scene.connection.idle
-    scene.connection.pause_writing()
+    harness.exchange()
+    assert harness.seen(StreamReset, number)[0].error_code == ErrorCodes.CANCEL
+    assert harness.connection.idle
+    harness.connection.pause_writing()
     await asyncio.sleep(0.01)
-    assert scene.line.closing
+    assert harness.line.closing
 
 
 async def test_streams_beyond_the_limit_are_rejected() -> None:
-    scene = Scene(Terms(2))
-    assert scene.client.remote_settings.max_concurrent_streams == 2
-    scene.client.remote_settings._settings[SettingCodes.MAX_CONCURRENT_STREAMS][0] = (
+    harness = Harness(Terms(2))
+    assert harness.client.remote_settings.max_concurrent_streams == 2
+    harness.client.remote_settings._settings[SettingCodes.MAX_CONCURRENT_STREAMS][0] = (
         100  # as a client that has not received the settings
     )
-    first, second, third = scene.ask(), scene.ask(), scene.ask()
-    assert scene.seen(StreamReset, third)[0].error_code == ErrorCodes.REFUSED_STREAM
-    assert not scene.seen(StreamReset, first) and not scene.seen(StreamReset, second)
-    scene.client.reset_stream(first)
-    scene.exchange()
-    assert len(scene.handlers[0].lost) == 1
-    fourth = scene.ask()
-    assert not scene.seen(StreamReset, fourth)
-    assert len(scene.handlers) == 3
+    first, second, third = harness.send(), harness.send(), harness.send()
+    assert harness.seen(StreamReset, third)[0].error_code == ErrorCodes.REFUSED_STREAM
+    assert not harness.seen(StreamReset, first) and not harness.seen(StreamReset, second)
+    harness.client.reset_stream(first)
+    harness.exchange()
+    assert len(harness.handlers[0].lost) == 1
+    fourth = harness.send()
+    assert not harness.seen(StreamReset, fourth)
+    assert len(harness.handlers) == 3
 
 
 async def test_stream_counts_until_its_response_is_sent() -> None:
-    scene = Scene(Terms(2))
+    harness = Harness(Terms(2))
     for handlers in range(4):
-        number = scene.ask()
-        assert not scene.seen(StreamReset, number)
-        scene.handlers[handlers].transport.write(OK)  # and keeps running briefly
-        scene.exchange()
-    assert scene.seen(StreamReset, scene.ask())[0].error_code == ErrorCodes.REFUSED_STREAM
-    for handler in scene.handlers:
+        number = harness.send()
+        assert not harness.seen(StreamReset, number)
+        harness.handlers[handlers].transport.write(OK)  # and keeps running briefly
+        harness.exchange()
+    assert harness.seen(StreamReset, harness.send())[0].error_code == ErrorCodes.REFUSED_STREAM
+    for handler in harness.handlers:
         handler.transport.close()
-    assert not scene.seen(StreamReset, scene.ask())
-    assert len(scene.handlers) == 5
+    assert not harness.seen(StreamReset, harness.send())
+    assert len(harness.handlers) == 5
 
 
 async def test_client_with_rapid_resets_is_disconnected() -> None:
-    scene = Scene()
+    harness = Harness()
     for _ in range(10 * module._MOST_RESETS):
-        if scene.line.closing:
+        if harness.line.closing:
             break
-        scene.client.reset_stream(scene.ask())
-        scene.exchange()
-    assert scene.seen(ConnectionTerminated)[0].error_code == ErrorCodes.ENHANCE_YOUR_CALM
-    assert scene.complaints == ["too many streams were reset"]
-    assert all(handler.lost for handler in scene.handlers)
+        harness.client.reset_stream(harness.send())
+        harness.exchange()
+    assert harness.seen(ConnectionTerminated)[0].error_code == ErrorCodes.ENHANCE_YOUR_CALM
+    assert harness.protocol_errors == ["too many streams were reset"]
+    assert all(handler.lost for handler in harness.handlers)
 
 
 async def test_goaway_is_sent_with_a_response_and_keeps_other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FAREWELL_SECONDS", 0)
     monkeypatch.setattr(module.random, "random", [0.001, 0.5].pop)
-    scene = Scene(Terms(10, goaway_chance=0.02))
-    first, second = scene.ask(), scene.ask()
-    scene.handlers[0].transport.write(OK)
-    scene.handlers[0].transport.close()
-    scene.exchange()
-    assert not scene.seen(ConnectionTerminated)
-    scene.handlers[1].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
-    (told,) = [
+    harness = Harness(Terms(10, goaway_chance=0.02))
+    first, second = harness.send(), harness.send()
+    harness.handlers[0].transport.write(OK)
+    harness.handlers[0].transport.close()
+    harness.exchange()
+    assert not harness.seen(ConnectionTerminated)
+    harness.handlers[1].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
+    (reported,) = [
         event
-        for event in scene.client.receive_data(bytes(scene.line.written))
+        for event in harness.client.receive_data(bytes(harness.line.written))
         if isinstance(event, ConnectionTerminated)
     ]
-    scene.line.written.clear()
-    assert (told.error_code, told.last_stream_id) == (ErrorCodes.NO_ERROR, second)
-    scene.handlers[1].transport.write(b"last")
-    assert b"last" in scene.line.written and not scene.line.closing
-    scene.handlers[1].transport.close()
+    harness.line.written.clear()
+    assert (reported.error_code, reported.last_stream_id) == (ErrorCodes.NO_ERROR, second)
+    harness.handlers[1].transport.write(b"last")
+    assert b"last" in harness.line.written and not harness.line.closing
+    harness.handlers[1].transport.close()
     await asyncio.sleep(0.01)
-    assert scene.line.closing
+    assert harness.line.closing
     assert first != second
 
 
 async def test_connect_is_rejected() -> None:
-    scene = Scene()
-    number = int(scene.client.get_next_available_stream_id())
-    scene.client.send_headers(number, [(":method", "CONNECT"), (":authority", "api:1")])
-    scene.exchange()
-    assert (":status", "405") in scene.seen(ResponseReceived, number)[0].headers
-    assert scene.connection.idle and not scene.handlers
+    harness = Harness()
+    number = int(harness.client.get_next_available_stream_id())
+    harness.client.send_headers(number, [(":method", "CONNECT"), (":authority", "api:1")])
+    harness.exchange()
+    assert (":status", "405") in harness.seen(ResponseReceived, number)[0].headers
+    assert harness.connection.idle and not harness.handlers
 
 
 async def test_idle_connection_gets_goaway(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FAREWELL_SECONDS", 0)
-    scene = Scene()
-    scene.connection.unused_since = 0
-    scene.connection._look_whether_idle()
-    scene.exchange()
-    assert scene.seen(ConnectionTerminated)
+    harness = Harness()
+    harness.connection.unused_since = 0
+    harness.connection._look_whether_idle()
+    harness.exchange()
+    assert harness.seen(ConnectionTerminated)
     await asyncio.sleep(0.01)
-    assert scene.line.closing
-    scene.connection.connection_lost(None)
-    assert scene.gone == 1
+    assert harness.line.closing
+    harness.connection.connection_lost(None)
+    assert harness.gone == 1
 
 
 async def test_closed_connection_closes_its_streams() -> None:
-    scene = Scene()
-    scene.ask()
-    scene.connection.connection_lost(None)
-    assert isinstance(scene.handlers[0].lost[0], ConnectionError)
-    scene.handlers[0].transport.write(OK)
-    scene.handlers[0].transport.close()
-    assert scene.gone == 1
+    harness = Harness()
+    harness.send()
+    harness.connection.connection_lost(None)
+    assert isinstance(harness.handlers[0].lost[0], ConnectionError)
+    harness.handlers[0].transport.write(OK)
+    harness.handlers[0].transport.close()
+    assert harness.gone == 1
 
 
 async def test_stream_exposes_the_peer_but_not_the_socket() -> None:
-    scene = Scene()
-    scene.ask()
-    transport = scene.handlers[0].transport
+    harness = Harness()
+    harness.send()
+    transport = harness.handlers[0].transport
     assert transport.get_extra_info("peercert") == "the peercert"
     assert transport.get_extra_info("socket") is None
 
@@ -413,7 +413,7 @@ async def test_stream_exposes_the_peer_but_not_the_socket() -> None:
 @pytest.mark.parametrize("seed", range(30))
 async def test_garbage_closes_the_connection_or_is_ignored(seed: int) -> None:
     chance = random.Random(seed)
-    scene = Scene(Terms(5))
+    harness = Harness(Terms(5))
     for _ in range(40):
         kind, flags, number = (
             chance.choice([*range(11), 77]),
@@ -421,26 +421,26 @@ async def test_garbage_closes_the_connection_or_is_ignored(seed: int) -> None:
             chance.choice([0, 1, 3, 5, 2**31]),
         )
         payload = chance.randbytes(chance.choice([0, 4, 5, 8, 20]))
-        if scene.line.closing:
+        if harness.line.closing:
             break
-        scene.connection.data_received(
+        harness.connection.data_received(
             len(payload).to_bytes(3, "big") + bytes([kind, flags]) + number.to_bytes(4, "big") + payload
         )
-    assert scene.line.closing or not scene.complaints
-    scene.connection.connection_lost(None)
-    assert scene.gone == 1
+    assert harness.line.closing or not harness.protocol_errors
+    harness.connection.connection_lost(None)
+    assert harness.gone == 1
 
 
 async def test_flipped_bits_close_the_connection_or_the_stream() -> None:
     kinds: dict[str, int] = defaultdict(int)
     for seed in range(200):
         chance = random.Random(seed)
-        scene = Scene()
-        scene.client.send_headers(1, [(":method", "GET"), (":scheme", "https"), (":path", "/a"), (":authority", "b")])
-        scene.client.send_data(1, b"some", end_stream=True)
-        data = bytearray(scene.client.data_to_send())
+        harness = Harness()
+        harness.client.send_headers(1, [(":method", "GET"), (":scheme", "https"), (":path", "/a"), (":authority", "b")])
+        harness.client.send_data(1, b"some", end_stream=True)
+        data = bytearray(harness.client.data_to_send())
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-        scene.connection.data_received(bytes(data))
-        kinds["closed" if scene.line.closing else "open"] += 1
-        scene.connection.connection_lost(None)
+        harness.connection.data_received(bytes(data))
+        kinds["closed" if harness.line.closing else "open"] += 1
+        harness.connection.connection_lost(None)
     assert kinds["closed"] and kinds["open"]
