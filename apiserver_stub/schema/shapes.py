@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.base import apiproto
-from nodeagent.base.apiproto import Presence
+from nodeagent.base.apiproto import FieldProperties, Presence
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -111,103 +111,6 @@ UNKNOWN = Shape(Form.ANY)
 KEY_DEFAULTS: Mapping[str, str] = {"protocol": "TCP"}
 """Values of list keys that may be left out."""
 
-_KEYS: Mapping[str, tuple[str, ...]] = {
-    "APIServiceStatus.conditions": ("type",),
-    "CSINodeSpec.drivers": ("name",),
-    "CertificateSigningRequestStatus.conditions": ("type",),
-    "Container.env": ("name",),
-    "Container.ports": ("containerPort", "protocol"),
-    "Container.volumeDevices": ("devicePath",),
-    "Container.volumeMounts": ("mountPath",),
-    "EphemeralContainerCommon.env": ("name",),
-    "EphemeralContainerCommon.ports": ("containerPort", "protocol"),
-    "EphemeralContainerCommon.volumeDevices": ("devicePath",),
-    "EphemeralContainerCommon.volumeMounts": ("mountPath",),
-    "MutatingWebhook.matchConditions": ("name",),
-    "MutatingWebhookConfiguration.webhooks": ("name",),
-    "NamespaceStatus.conditions": ("type",),
-    "NodeStatus.addresses": ("type",),
-    "NodeStatus.conditions": ("type",),
-    "ObjectMeta.ownerReferences": ("uid",),
-    "PersistentVolumeClaimStatus.conditions": ("type",),
-    "PodDisruptionBudgetStatus.conditions": ("type",),
-    "PodSpec.containers": ("name",),
-    "PodSpec.ephemeralContainers": ("name",),
-    "PodSpec.hostAliases": ("ip",),
-    "PodSpec.imagePullSecrets": ("name",),
-    "PodSpec.initContainers": ("name",),
-    "PodSpec.resourceClaims": ("name",),
-    "PodSpec.schedulingGates": ("name",),
-    "PodSpec.topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
-    "PodSpec.volumes": ("name",),
-    "PodStatus.conditions": ("type",),
-    "PodStatus.podIPs": ("ip",),
-    "PodStatus.resourceClaimStatuses": ("name",),
-    "ResourceRequirements.claims": ("name",),
-    "ServiceAccount.secrets": ("name",),
-    "ServiceSpec.ports": ("port", "protocol"),
-    "ServiceStatus.conditions": ("type",),
-    "ValidatingAdmissionPolicySpec.matchConditions": ("name",),
-    "ValidatingAdmissionPolicySpec.variables": ("name",),
-    "ValidatingAdmissionPolicyStatus.conditions": ("type",),
-    "ValidatingWebhook.matchConditions": ("name",),
-    "ValidatingWebhookConfiguration.webhooks": ("name",),
-}
-_SETS = frozenset(
-    [
-        "CSIDriverSpec.volumeLifecycleModes",
-        "Endpoint.addresses",
-        "NodeSpec.podCIDRs",
-        "ObjectMeta.finalizers",
-        "ValidatingAdmissionPolicyBindingSpec.validationActions",
-    ]
-)
-_NOT_PATCHED = frozenset(
-    [
-        "CSIDriverSpec.volumeLifecycleModes",
-        "CertificateSigningRequestStatus.conditions",
-        "Endpoint.addresses",
-        "ResourceRequirements.claims",
-        "ValidatingAdmissionPolicyBindingSpec.validationActions",
-        "ValidatingAdmissionPolicyStatus.conditions",
-    ]
-)
-"""Lists that merge when applied and are replaced by strategic merge patches."""
-_ONLY_PATCHED = {"PodStatus.hostIPs": "ip"}
-"""Lists that strategic merge patches merge by that field, and that are one value when applied."""
-_REPLACED = frozenset(["PodDisruptionBudgetSpec.selector"])
-_RETAIN_KEYS = frozenset(["PodSpec.resourceClaims", "PodSpec.volumes", "PodStatus.resourceClaimStatuses"])
-_ATOMIC_MAPS = frozenset(["PodSpec.nodeSelector", "Scheduling.nodeSelector", "ServiceSpec.selector"])
-_EXACT_MAPS = frozenset(["Overhead.podFixed"])
-_GRANULAR = frozenset(["PersistentVolumeSpec.claimRef"])
-"""Fields of an atomic type whose own fields have owners nevertheless."""
-_ATOMIC = frozenset(
-    [
-        "ConfigMapKeySelector",
-        "EndpointAddress",
-        "EndpointPort",
-        "LabelSelector",
-        "LocalObjectReference",
-        "MatchResources",
-        "NamedRuleWithOperations",
-        "NodeSelector",
-        "NodeSelectorTerm",
-        "ObjectFieldSelector",
-        "ObjectReference",
-        "OwnerReference",
-        "ParamKind",
-        "ParamRef",
-        "ResourceFieldSelector",
-        "RoleRef",
-        "ScopeSelector",
-        "SecretKeySelector",
-        "SecretReference",
-        "Subject",
-        "TopologySelectorTerm",
-        "TypedLocalObjectReference",
-        "Variable",
-    ]
-)
 _SPECIAL: Mapping[str, Form] = {
     "Time": Form.TIME,
     "MicroTime": Form.MICRO_TIME,
@@ -251,48 +154,50 @@ def walk(shape: Shape) -> Iterator[Shape]:
 @cache
 def _object(message: Descriptor) -> Shape:
     *_, package, version, name = message.full_name.split(".")
-    shape = Shape(Form.OBJECT, name, package, version, atomic=name in _ATOMIC)
-    fields = dict(_fields(message))
-    shape.members.update((label, _member(owner, member)) for label, (owner, member) in fields.items())
+    shape = Shape(Form.OBJECT, name, package, version, atomic=apiproto.is_atomic(message))
+    fields = {label: (member, apiproto.field_properties(member)) for label, member in _fields(message)}
+    shape.members.update((label, _member(member, properties)) for label, (member, properties) in fields.items())
     shape.replaced = frozenset(
-        label for label, (owner, member) in fields.items() if f"{owner}.{member.name}" in _REPLACED
+        label for label, (_, properties) in fields.items() if properties.patch_strategy == "replace"
     )
     shape.tracked = frozenset(
-        label for label, (_, member) in fields.items() if member.has_presence and member.message_type is None
+        label for label, (member, _) in fields.items() if member.has_presence and member.message_type is None
     )
     shape.always = {
-        label: None if presence is Presence.NULL else shape.members[label].zero()
-        for label, (_, member) in fields.items()
-        if (presence := apiproto.presence(member)) is not Presence.OPTIONAL
+        label: None if properties.presence is Presence.NULL else shape.members[label].zero()
+        for label, (_, properties) in fields.items()
+        if properties.presence is not Presence.OPTIONAL
     }
     return shape
 
 
-def _fields(message: Descriptor) -> Iterator[tuple[str, tuple[str, FieldDescriptor]]]:
-    """Yield the fields of the JSON form with the message that declares each."""
+def _fields(message: Descriptor) -> Iterator[tuple[str, FieldDescriptor]]:
+    """Yield the fields of the JSON form."""
     for member in message.fields:
         if member.name == _INLINE and member.message_type is not None:
             yield from _fields(member.message_type)
         else:
-            yield member.name, (message.name, member)
+            yield member.name, member
 
 
-def _member(owner: str, member: FieldDescriptor) -> Shape:
-    place = f"{owner}.{member.name}"
+def _member(member: FieldDescriptor, properties: FieldProperties) -> Shape:
     message = member.message_type
     if message is not None and message.GetOptions().map_entry:
         item = _value(message.fields_by_name["value"])
-        return Shape(Form.MAP, item=item, atomic=place in _ATOMIC_MAPS, exact=place in _EXACT_MAPS)
+        return Shape(Form.MAP, item=item, atomic=properties.map_type == "atomic", exact=properties.exact)
     value = _value(member)
-    if place in _GRANULAR:
+    if properties.map_type == "granular":
         return replace(value, granular=True)
     if not member.is_repeated:
         return value
-    shape = Shape(Form.LIST, item=value, keys=_KEYS.get(place, ()), is_set=place in _SETS)
-    if (not shape.leaf and place not in _NOT_PATCHED) or place in _ONLY_PATCHED:
-        shape.patch_strategy = "merge,retainKeys" if place in _RETAIN_KEYS else "merge"
-        shape.patch_merge_key = _ONLY_PATCHED.get(place) or "".join(shape.keys[:1])
-    return shape
+    return Shape(
+        Form.LIST,
+        item=value,
+        keys=properties.list_map_keys,
+        is_set=properties.list_type == "set",
+        patch_strategy=properties.patch_strategy,
+        patch_merge_key=properties.patch_merge_key,
+    )
 
 
 def _value(member: FieldDescriptor) -> Shape:

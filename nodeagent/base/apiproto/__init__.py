@@ -16,9 +16,10 @@ from nodeagent.base.apiproto.codec import (
     supports,
 )
 from nodeagent.base.apiproto.errors import ProtobufError, UnsupportedKindError
-from nodeagent.base.apiproto.presence import Presence, presence
+from nodeagent.base.apiproto.properties import FieldProperties, Presence, field_properties, is_atomic
 
 __all__ = [
+    "FieldProperties",
     "Presence",
     "ProtobufError",
     "UnsupportedKindError",
@@ -28,6 +29,7 @@ __all__ = [
     "encode",
     "encode_list",
     "encode_watch_frame",
-    "presence",
+    "field_properties",
+    "is_atomic",
     "supports",
 ]

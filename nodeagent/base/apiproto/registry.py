@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from nodeagent.base import identity
+from nodeagent.base.apiproto._proto.kinds import KINDS
 
 
 class Location(NamedTuple):
@@ -38,53 +39,6 @@ def _group_of(name: str) -> str | None:
     head, domain_found, _ = name.rpartition("." + identity.current().api_domain)
     return _QUALIFIED.get(head) if domain_found and head + "." + identity.current().api_domain == name else None
 
-
-def _with_lists(*kinds: str) -> frozenset[str]:
-    return frozenset(kinds) | {kind + "List" for kind in kinds}
-
-
-KINDS = MappingProxyType(
-    {
-        "core_v1": frozenset({"Binding", "RangeAllocation"})
-        | _with_lists(
-            "ConfigMap",
-            "Endpoints",
-            "Event",
-            "LimitRange",
-            "Namespace",
-            "Node",
-            "PersistentVolume",
-            "PersistentVolumeClaim",
-            "Pod",
-            "PodTemplate",
-            "ResourceQuota",
-            "Secret",
-            "Service",
-            "ServiceAccount",
-        ),
-        "events_v1": _with_lists("Event"),
-        "coordination_v1": _with_lists("Lease"),
-        "authentication_v1": frozenset({"SelfSubjectReview", "TokenRequest", "TokenReview"}),
-        "authorization_v1": frozenset(
-            {"LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"}
-        ),
-        "certificates_v1": _with_lists("CertificateSigningRequest"),
-        "rbac_v1": _with_lists("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
-        "scheduling_v1": _with_lists("PriorityClass"),
-        "node_v1": _with_lists("RuntimeClass"),
-        "storage_v1": _with_lists("CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment"),
-        "admissionregistration_v1": _with_lists("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
-        "policy_v1": frozenset({"Eviction"}) | _with_lists("PodDisruptionBudget"),
-        "policy_v1beta1": frozenset({"Eviction"}),
-        "apiregistration_v1": _with_lists("APIService"),
-        "apidiscovery_v2beta1": frozenset({"APIGroupDiscoveryList"}),
-        "admissionregistration_v1beta1": _with_lists("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
-        "certificates_v1alpha1": _with_lists("ClusterTrustBundle"),
-        "discovery_v1": _with_lists("EndpointSlice"),
-        "networking_v1": _with_lists("Ingress", "IngressClass"),
-    }
-)
-"""Kinds by definition file."""
 
 _SHARED = frozenset(
     {

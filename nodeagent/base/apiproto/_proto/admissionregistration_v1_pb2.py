@@ -16,7 +16,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n=nodeagent/base/apiproto/_proto/admissionregistration_v1.proto\x12&nodeagent.api.admissionregistration.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"`\n\x0eMatchCondition\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x1d\n\nexpression\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x42\x07\n\x05_nameB\r\n\x0b_expression\"\xb8\x05\n\x0fMutatingWebhook\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12W\n\x0c\x63lientConfig\x18\x02 \x01(\x0b\x32;.nodeagent.api.admissionregistration.v1.WebhookClientConfigB\x04\x88\xb5\x18\x01\x12I\n\x05rules\x18\x03 \x03(\x0b\x32:.nodeagent.api.admissionregistration.v1.RuleWithOperations\x12\x1a\n\rfailurePolicy\x18\x04 \x01(\tH\x01\x88\x01\x01\x12?\n\x11namespaceSelector\x18\x05 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12\x18\n\x0bsideEffects\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x1b\n\x0etimeoutSeconds\x18\x07 \x01(\x05H\x03\x88\x01\x01\x12%\n\x17\x61\x64missionReviewVersions\x18\x08 \x03(\tB\x04\x88\xb5\x18\x01\x12\x18\n\x0bmatchPolicy\x18\t \x01(\tH\x04\x88\x01\x01\x12\x1f\n\x12reinvocationPolicy\x18\n \x01(\tH\x05\x88\x01\x01\x12<\n\x0eobjectSelector\x18\x0b \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12O\n\x0fmatchConditions\x18\x0c \x03(\x0b\x32\x36.nodeagent.api.admissionregistration.v1.MatchConditionB\x07\n\x05_nameB\x10\n\x0e_failurePolicyB\x0e\n\x0c_sideEffectsB\x11\n\x0f_timeoutSecondsB\x0e\n\x0c_matchPolicyB\x15\n\x13_reinvocationPolicy\"\xa4\x01\n\x1cMutatingWebhookConfiguration\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12I\n\x08webhooks\x18\x02 \x03(\x0b\x32\x37.nodeagent.api.admissionregistration.v1.MutatingWebhook\"\xb6\x01\n MutatingWebhookConfigurationList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12Y\n\x05items\x18\x02 \x03(\x0b\x32\x44.nodeagent.api.admissionregistration.v1.MutatingWebhookConfigurationB\x04\x88\xb5\x18\x01\"_\n\x04Rule\x12\x11\n\tapiGroups\x18\x01 \x03(\t\x12\x13\n\x0b\x61piVersions\x18\x02 \x03(\t\x12\x11\n\tresources\x18\x03 \x03(\t\x12\x12\n\x05scope\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_scope\"f\n\x12RuleWithOperations\x12\x12\n\noperations\x18\x01 \x03(\t\x12<\n\x06inline\x18\x02 \x01(\x0b\x32,.nodeagent.api.admissionregistration.v1.Rule\"\x98\x01\n\x10ServiceReference\x12\x1c\n\tnamespace\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x17\n\x04name\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12\x11\n\x04path\x18\x03 \x01(\tH\x02\x88\x01\x01\x12\x11\n\x04port\x18\x04 \x01(\x05H\x03\x88\x01\x01\x42\x0c\n\n_namespaceB\x07\n\x05_nameB\x07\n\x05_pathB\x07\n\x05_port\"\x82\x05\n\x11ValidatingWebhook\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12W\n\x0c\x63lientConfig\x18\x02 \x01(\x0b\x32;.nodeagent.api.admissionregistration.v1.WebhookClientConfigB\x04\x88\xb5\x18\x01\x12I\n\x05rules\x18\x03 \x03(\x0b\x32:.nodeagent.api.admissionregistration.v1.RuleWithOperations\x12\x1a\n\rfailurePolicy\x18\x04 \x01(\tH\x01\x88\x01\x01\x12?\n\x11namespaceSelector\x18\x05 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12\x18\n\x0bsideEffects\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x1b\n\x0etimeoutSeconds\x18\x07 \x01(\x05H\x03\x88\x01\x01\x12%\n\x17\x61\x64missionReviewVersions\x18\x08 \x03(\tB\x04\x88\xb5\x18\x01\x12\x18\n\x0bmatchPolicy\x18\t \x01(\tH\x04\x88\x01\x01\x12<\n\x0eobjectSelector\x18\n \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12O\n\x0fmatchConditions\x18\x0b \x03(\x0b\x32\x36.nodeagent.api.admissionregistration.v1.MatchConditionB\x07\n\x05_nameB\x10\n\x0e_failurePolicyB\x0e\n\x0c_sideEffectsB\x11\n\x0f_timeoutSecondsB\x0e\n\x0c_matchPolicy\"\xa8\x01\n\x1eValidatingWebhookConfiguration\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12K\n\x08webhooks\x18\x02 \x03(\x0b\x32\x39.nodeagent.api.admissionregistration.v1.ValidatingWebhook\"\xba\x01\n\"ValidatingWebhookConfigurationList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12[\n\x05items\x18\x02 \x03(\x0b\x32\x46.nodeagent.api.admissionregistration.v1.ValidatingWebhookConfigurationB\x04\x88\xb5\x18\x01\"\x8c\x01\n\x13WebhookClientConfig\x12I\n\x07service\x18\x01 \x01(\x0b\x32\x38.nodeagent.api.admissionregistration.v1.ServiceReference\x12\x10\n\x08\x63\x61\x42undle\x18\x02 \x01(\x0c\x12\x10\n\x03url\x18\x03 \x01(\tH\x00\x88\x01\x01\x42\x06\n\x04_urlb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n=nodeagent/base/apiproto/_proto/admissionregistration_v1.proto\x12&nodeagent.api.admissionregistration.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"`\n\x0eMatchCondition\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x1d\n\nexpression\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x42\x07\n\x05_nameB\r\n\x0b_expression\"\xda\x05\n\x0fMutatingWebhook\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12W\n\x0c\x63lientConfig\x18\x02 \x01(\x0b\x32;.nodeagent.api.admissionregistration.v1.WebhookClientConfigB\x04\x88\xb5\x18\x01\x12I\n\x05rules\x18\x03 \x03(\x0b\x32:.nodeagent.api.admissionregistration.v1.RuleWithOperations\x12\x1a\n\rfailurePolicy\x18\x04 \x01(\tH\x01\x88\x01\x01\x12?\n\x11namespaceSelector\x18\x05 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12\x18\n\x0bsideEffects\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x1b\n\x0etimeoutSeconds\x18\x07 \x01(\x05H\x03\x88\x01\x01\x12%\n\x17\x61\x64missionReviewVersions\x18\x08 \x03(\tB\x04\x88\xb5\x18\x01\x12\x18\n\x0bmatchPolicy\x18\t \x01(\tH\x04\x88\x01\x01\x12\x1f\n\x12reinvocationPolicy\x18\n \x01(\tH\x05\x88\x01\x01\x12<\n\x0eobjectSelector\x18\x0b \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12q\n\x0fmatchConditions\x18\x0c \x03(\x0b\x32\x36.nodeagent.api.admissionregistration.v1.MatchConditionB \x9a\xb5\x18\x03map\xa2\xb5\x18\x04name\xb2\xb5\x18\x05merge\xba\xb5\x18\x04nameB\x07\n\x05_nameB\x10\n\x0e_failurePolicyB\x0e\n\x0c_sideEffectsB\x11\n\x0f_timeoutSecondsB\x0e\n\x0c_matchPolicyB\x15\n\x13_reinvocationPolicy\"\xcc\x01\n\x1cMutatingWebhookConfiguration\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12k\n\x08webhooks\x18\x02 \x03(\x0b\x32\x37.nodeagent.api.admissionregistration.v1.MutatingWebhookB \x9a\xb5\x18\x03map\xa2\xb5\x18\x04name\xb2\xb5\x18\x05merge\xba\xb5\x18\x04name:\x04\x88\xb5\x18\x01\"\xbc\x01\n MutatingWebhookConfigurationList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12Y\n\x05items\x18\x02 \x03(\x0b\x32\x44.nodeagent.api.admissionregistration.v1.MutatingWebhookConfigurationB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"_\n\x04Rule\x12\x11\n\tapiGroups\x18\x01 \x03(\t\x12\x13\n\x0b\x61piVersions\x18\x02 \x03(\t\x12\x11\n\tresources\x18\x03 \x03(\t\x12\x12\n\x05scope\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_scope\"f\n\x12RuleWithOperations\x12\x12\n\noperations\x18\x01 \x03(\t\x12<\n\x06inline\x18\x02 \x01(\x0b\x32,.nodeagent.api.admissionregistration.v1.Rule\"\x98\x01\n\x10ServiceReference\x12\x1c\n\tnamespace\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x17\n\x04name\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12\x11\n\x04path\x18\x03 \x01(\tH\x02\x88\x01\x01\x12\x11\n\x04port\x18\x04 \x01(\x05H\x03\x88\x01\x01\x42\x0c\n\n_namespaceB\x07\n\x05_nameB\x07\n\x05_pathB\x07\n\x05_port\"\xa4\x05\n\x11ValidatingWebhook\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12W\n\x0c\x63lientConfig\x18\x02 \x01(\x0b\x32;.nodeagent.api.admissionregistration.v1.WebhookClientConfigB\x04\x88\xb5\x18\x01\x12I\n\x05rules\x18\x03 \x03(\x0b\x32:.nodeagent.api.admissionregistration.v1.RuleWithOperations\x12\x1a\n\rfailurePolicy\x18\x04 \x01(\tH\x01\x88\x01\x01\x12?\n\x11namespaceSelector\x18\x05 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12\x18\n\x0bsideEffects\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x1b\n\x0etimeoutSeconds\x18\x07 \x01(\x05H\x03\x88\x01\x01\x12%\n\x17\x61\x64missionReviewVersions\x18\x08 \x03(\tB\x04\x88\xb5\x18\x01\x12\x18\n\x0bmatchPolicy\x18\t \x01(\tH\x04\x88\x01\x01\x12<\n\x0eobjectSelector\x18\n \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12q\n\x0fmatchConditions\x18\x0b \x03(\x0b\x32\x36.nodeagent.api.admissionregistration.v1.MatchConditionB \x9a\xb5\x18\x03map\xa2\xb5\x18\x04name\xb2\xb5\x18\x05merge\xba\xb5\x18\x04nameB\x07\n\x05_nameB\x10\n\x0e_failurePolicyB\x0e\n\x0c_sideEffectsB\x11\n\x0f_timeoutSecondsB\x0e\n\x0c_matchPolicy\"\xd0\x01\n\x1eValidatingWebhookConfiguration\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12m\n\x08webhooks\x18\x02 \x03(\x0b\x32\x39.nodeagent.api.admissionregistration.v1.ValidatingWebhookB \x9a\xb5\x18\x03map\xa2\xb5\x18\x04name\xb2\xb5\x18\x05merge\xba\xb5\x18\x04name:\x04\x88\xb5\x18\x01\"\xc0\x01\n\"ValidatingWebhookConfigurationList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12[\n\x05items\x18\x02 \x03(\x0b\x32\x46.nodeagent.api.admissionregistration.v1.ValidatingWebhookConfigurationB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\x8c\x01\n\x13WebhookClientConfig\x12I\n\x07service\x18\x01 \x01(\x0b\x32\x38.nodeagent.api.admissionregistration.v1.ServiceReference\x12\x10\n\x08\x63\x61\x42undle\x18\x02 \x01(\x0c\x12\x10\n\x03url\x18\x03 \x01(\tH\x00\x88\x01\x01\x42\x06\n\x04_urlb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,12 +33,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MUTATINGWEBHOOK'].fields_by_name['clientConfig']._serialized_options = b'\210\265\030\001'
   _globals['_MUTATINGWEBHOOK'].fields_by_name['admissionReviewVersions']._loaded_options = None
   _globals['_MUTATINGWEBHOOK'].fields_by_name['admissionReviewVersions']._serialized_options = b'\210\265\030\001'
+  _globals['_MUTATINGWEBHOOK'].fields_by_name['matchConditions']._loaded_options = None
+  _globals['_MUTATINGWEBHOOK'].fields_by_name['matchConditions']._serialized_options = b'\232\265\030\003map\242\265\030\004name\262\265\030\005merge\272\265\030\004name'
   _globals['_MUTATINGWEBHOOKCONFIGURATION'].fields_by_name['metadata']._loaded_options = None
   _globals['_MUTATINGWEBHOOKCONFIGURATION'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_MUTATINGWEBHOOKCONFIGURATION'].fields_by_name['webhooks']._loaded_options = None
+  _globals['_MUTATINGWEBHOOKCONFIGURATION'].fields_by_name['webhooks']._serialized_options = b'\232\265\030\003map\242\265\030\004name\262\265\030\005merge\272\265\030\004name'
+  _globals['_MUTATINGWEBHOOKCONFIGURATION']._loaded_options = None
+  _globals['_MUTATINGWEBHOOKCONFIGURATION']._serialized_options = b'\210\265\030\001'
   _globals['_MUTATINGWEBHOOKCONFIGURATIONLIST'].fields_by_name['metadata']._loaded_options = None
   _globals['_MUTATINGWEBHOOKCONFIGURATIONLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_MUTATINGWEBHOOKCONFIGURATIONLIST'].fields_by_name['items']._loaded_options = None
   _globals['_MUTATINGWEBHOOKCONFIGURATIONLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_MUTATINGWEBHOOKCONFIGURATIONLIST']._loaded_options = None
+  _globals['_MUTATINGWEBHOOKCONFIGURATIONLIST']._serialized_options = b'\210\265\030\001'
   _globals['_SERVICEREFERENCE'].fields_by_name['namespace']._loaded_options = None
   _globals['_SERVICEREFERENCE'].fields_by_name['namespace']._serialized_options = b'\210\265\030\001'
   _globals['_SERVICEREFERENCE'].fields_by_name['name']._loaded_options = None
@@ -49,32 +57,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_VALIDATINGWEBHOOK'].fields_by_name['clientConfig']._serialized_options = b'\210\265\030\001'
   _globals['_VALIDATINGWEBHOOK'].fields_by_name['admissionReviewVersions']._loaded_options = None
   _globals['_VALIDATINGWEBHOOK'].fields_by_name['admissionReviewVersions']._serialized_options = b'\210\265\030\001'
+  _globals['_VALIDATINGWEBHOOK'].fields_by_name['matchConditions']._loaded_options = None
+  _globals['_VALIDATINGWEBHOOK'].fields_by_name['matchConditions']._serialized_options = b'\232\265\030\003map\242\265\030\004name\262\265\030\005merge\272\265\030\004name'
   _globals['_VALIDATINGWEBHOOKCONFIGURATION'].fields_by_name['metadata']._loaded_options = None
   _globals['_VALIDATINGWEBHOOKCONFIGURATION'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_VALIDATINGWEBHOOKCONFIGURATION'].fields_by_name['webhooks']._loaded_options = None
+  _globals['_VALIDATINGWEBHOOKCONFIGURATION'].fields_by_name['webhooks']._serialized_options = b'\232\265\030\003map\242\265\030\004name\262\265\030\005merge\272\265\030\004name'
+  _globals['_VALIDATINGWEBHOOKCONFIGURATION']._loaded_options = None
+  _globals['_VALIDATINGWEBHOOKCONFIGURATION']._serialized_options = b'\210\265\030\001'
   _globals['_VALIDATINGWEBHOOKCONFIGURATIONLIST'].fields_by_name['metadata']._loaded_options = None
   _globals['_VALIDATINGWEBHOOKCONFIGURATIONLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_VALIDATINGWEBHOOKCONFIGURATIONLIST'].fields_by_name['items']._loaded_options = None
   _globals['_VALIDATINGWEBHOOKCONFIGURATIONLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_VALIDATINGWEBHOOKCONFIGURATIONLIST']._loaded_options = None
+  _globals['_VALIDATINGWEBHOOKCONFIGURATIONLIST']._serialized_options = b'\210\265\030\001'
   _globals['_MATCHCONDITION']._serialized_start=197
   _globals['_MATCHCONDITION']._serialized_end=293
   _globals['_MUTATINGWEBHOOK']._serialized_start=296
-  _globals['_MUTATINGWEBHOOK']._serialized_end=992
-  _globals['_MUTATINGWEBHOOKCONFIGURATION']._serialized_start=995
-  _globals['_MUTATINGWEBHOOKCONFIGURATION']._serialized_end=1159
-  _globals['_MUTATINGWEBHOOKCONFIGURATIONLIST']._serialized_start=1162
-  _globals['_MUTATINGWEBHOOKCONFIGURATIONLIST']._serialized_end=1344
-  _globals['_RULE']._serialized_start=1346
-  _globals['_RULE']._serialized_end=1441
-  _globals['_RULEWITHOPERATIONS']._serialized_start=1443
-  _globals['_RULEWITHOPERATIONS']._serialized_end=1545
-  _globals['_SERVICEREFERENCE']._serialized_start=1548
-  _globals['_SERVICEREFERENCE']._serialized_end=1700
-  _globals['_VALIDATINGWEBHOOK']._serialized_start=1703
-  _globals['_VALIDATINGWEBHOOK']._serialized_end=2345
-  _globals['_VALIDATINGWEBHOOKCONFIGURATION']._serialized_start=2348
-  _globals['_VALIDATINGWEBHOOKCONFIGURATION']._serialized_end=2516
-  _globals['_VALIDATINGWEBHOOKCONFIGURATIONLIST']._serialized_start=2519
-  _globals['_VALIDATINGWEBHOOKCONFIGURATIONLIST']._serialized_end=2705
-  _globals['_WEBHOOKCLIENTCONFIG']._serialized_start=2708
-  _globals['_WEBHOOKCLIENTCONFIG']._serialized_end=2848
+  _globals['_MUTATINGWEBHOOK']._serialized_end=1026
+  _globals['_MUTATINGWEBHOOKCONFIGURATION']._serialized_start=1029
+  _globals['_MUTATINGWEBHOOKCONFIGURATION']._serialized_end=1233
+  _globals['_MUTATINGWEBHOOKCONFIGURATIONLIST']._serialized_start=1236
+  _globals['_MUTATINGWEBHOOKCONFIGURATIONLIST']._serialized_end=1424
+  _globals['_RULE']._serialized_start=1426
+  _globals['_RULE']._serialized_end=1521
+  _globals['_RULEWITHOPERATIONS']._serialized_start=1523
+  _globals['_RULEWITHOPERATIONS']._serialized_end=1625
+  _globals['_SERVICEREFERENCE']._serialized_start=1628
+  _globals['_SERVICEREFERENCE']._serialized_end=1780
+  _globals['_VALIDATINGWEBHOOK']._serialized_start=1783
+  _globals['_VALIDATINGWEBHOOK']._serialized_end=2459
+  _globals['_VALIDATINGWEBHOOKCONFIGURATION']._serialized_start=2462
+  _globals['_VALIDATINGWEBHOOKCONFIGURATION']._serialized_end=2670
+  _globals['_VALIDATINGWEBHOOKCONFIGURATIONLIST']._serialized_start=2673
+  _globals['_VALIDATINGWEBHOOKCONFIGURATIONLIST']._serialized_end=2865
+  _globals['_WEBHOOKCLIENTCONFIG']._serialized_start=2868
+  _globals['_WEBHOOKCLIENTCONFIG']._serialized_end=3008
 # @@protoc_insertion_point(module_scope)

@@ -16,7 +16,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n9nodeagent/base/apiproto/_proto/apidiscovery_v2beta1.proto\x12\"nodeagent.api.apidiscovery.v2beta1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x99\x01\n\x11\x41PIGroupDiscovery\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12I\n\x08versions\x18\x02 \x03(\x0b\x32\x37.nodeagent.api.apidiscovery.v2beta1.APIVersionDiscovery\"\x9c\x01\n\x15\x41PIGroupDiscoveryList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12J\n\x05items\x18\x02 \x03(\x0b\x32\x35.nodeagent.api.apidiscovery.v2beta1.APIGroupDiscoveryB\x04\x88\xb5\x18\x01\"\xed\x02\n\x14\x41PIResourceDiscovery\x12\x1b\n\x08resource\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12=\n\x0cresponseKind\x18\x02 \x01(\x0b\x32\'.nodeagent.api.meta.v1.GroupVersionKind\x12\x18\n\x05scope\x18\x03 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12#\n\x10singularResource\x18\x04 \x01(\tB\x04\x88\xb5\x18\x01H\x02\x88\x01\x01\x12\x13\n\x05verbs\x18\x05 \x03(\tB\x04\x88\xb5\x18\x01\x12\x12\n\nshortNames\x18\x06 \x03(\t\x12\x12\n\ncategories\x18\x07 \x03(\t\x12Q\n\x0csubresources\x18\x08 \x03(\x0b\x32;.nodeagent.api.apidiscovery.v2beta1.APISubresourceDiscoveryB\x0b\n\t_resourceB\x08\n\x06_scopeB\x13\n\x11_singularResource\"\xdd\x01\n\x17\x41PISubresourceDiscovery\x12\x1e\n\x0bsubresource\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12=\n\x0cresponseKind\x18\x02 \x01(\x0b\x32\'.nodeagent.api.meta.v1.GroupVersionKind\x12>\n\racceptedTypes\x18\x03 \x03(\x0b\x32\'.nodeagent.api.meta.v1.GroupVersionKind\x12\x13\n\x05verbs\x18\x04 \x03(\tB\x04\x88\xb5\x18\x01\x42\x0e\n\x0c_subresource\"\x9d\x01\n\x13\x41PIVersionDiscovery\x12\x1a\n\x07version\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12K\n\tresources\x18\x02 \x03(\x0b\x32\x38.nodeagent.api.apidiscovery.v2beta1.APIResourceDiscovery\x12\x11\n\tfreshness\x18\x03 \x01(\tB\n\n\x08_versionb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n9nodeagent/base/apiproto/_proto/apidiscovery_v2beta1.proto\x12\"nodeagent.api.apidiscovery.v2beta1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x99\x01\n\x11\x41PIGroupDiscovery\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12I\n\x08versions\x18\x02 \x03(\x0b\x32\x37.nodeagent.api.apidiscovery.v2beta1.APIVersionDiscovery\"\xa2\x01\n\x15\x41PIGroupDiscoveryList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12J\n\x05items\x18\x02 \x03(\x0b\x32\x35.nodeagent.api.apidiscovery.v2beta1.APIGroupDiscoveryB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xed\x02\n\x14\x41PIResourceDiscovery\x12\x1b\n\x08resource\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12=\n\x0cresponseKind\x18\x02 \x01(\x0b\x32\'.nodeagent.api.meta.v1.GroupVersionKind\x12\x18\n\x05scope\x18\x03 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12#\n\x10singularResource\x18\x04 \x01(\tB\x04\x88\xb5\x18\x01H\x02\x88\x01\x01\x12\x13\n\x05verbs\x18\x05 \x03(\tB\x04\x88\xb5\x18\x01\x12\x12\n\nshortNames\x18\x06 \x03(\t\x12\x12\n\ncategories\x18\x07 \x03(\t\x12Q\n\x0csubresources\x18\x08 \x03(\x0b\x32;.nodeagent.api.apidiscovery.v2beta1.APISubresourceDiscoveryB\x0b\n\t_resourceB\x08\n\x06_scopeB\x13\n\x11_singularResource\"\xdd\x01\n\x17\x41PISubresourceDiscovery\x12\x1e\n\x0bsubresource\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12=\n\x0cresponseKind\x18\x02 \x01(\x0b\x32\'.nodeagent.api.meta.v1.GroupVersionKind\x12>\n\racceptedTypes\x18\x03 \x03(\x0b\x32\'.nodeagent.api.meta.v1.GroupVersionKind\x12\x13\n\x05verbs\x18\x04 \x03(\tB\x04\x88\xb5\x18\x01\x42\x0e\n\x0c_subresource\"\x9d\x01\n\x13\x41PIVersionDiscovery\x12\x1a\n\x07version\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12K\n\tresources\x18\x02 \x03(\x0b\x32\x38.nodeagent.api.apidiscovery.v2beta1.APIResourceDiscovery\x12\x11\n\tfreshness\x18\x03 \x01(\tB\n\n\x08_versionb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -29,6 +29,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_APIGROUPDISCOVERYLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_APIGROUPDISCOVERYLIST'].fields_by_name['items']._loaded_options = None
   _globals['_APIGROUPDISCOVERYLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_APIGROUPDISCOVERYLIST']._loaded_options = None
+  _globals['_APIGROUPDISCOVERYLIST']._serialized_options = b'\210\265\030\001'
   _globals['_APIRESOURCEDISCOVERY'].fields_by_name['resource']._loaded_options = None
   _globals['_APIRESOURCEDISCOVERY'].fields_by_name['resource']._serialized_options = b'\210\265\030\001'
   _globals['_APIRESOURCEDISCOVERY'].fields_by_name['scope']._loaded_options = None
@@ -46,11 +48,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_APIGROUPDISCOVERY']._serialized_start=190
   _globals['_APIGROUPDISCOVERY']._serialized_end=343
   _globals['_APIGROUPDISCOVERYLIST']._serialized_start=346
-  _globals['_APIGROUPDISCOVERYLIST']._serialized_end=502
-  _globals['_APIRESOURCEDISCOVERY']._serialized_start=505
-  _globals['_APIRESOURCEDISCOVERY']._serialized_end=870
-  _globals['_APISUBRESOURCEDISCOVERY']._serialized_start=873
-  _globals['_APISUBRESOURCEDISCOVERY']._serialized_end=1094
-  _globals['_APIVERSIONDISCOVERY']._serialized_start=1097
-  _globals['_APIVERSIONDISCOVERY']._serialized_end=1254
+  _globals['_APIGROUPDISCOVERYLIST']._serialized_end=508
+  _globals['_APIRESOURCEDISCOVERY']._serialized_start=511
+  _globals['_APIRESOURCEDISCOVERY']._serialized_end=876
+  _globals['_APISUBRESOURCEDISCOVERY']._serialized_start=879
+  _globals['_APISUBRESOURCEDISCOVERY']._serialized_end=1100
+  _globals['_APIVERSIONDISCOVERY']._serialized_start=1103
+  _globals['_APIVERSIONDISCOVERY']._serialized_end=1260
 # @@protoc_insertion_point(module_scope)

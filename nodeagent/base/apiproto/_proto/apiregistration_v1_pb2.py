@@ -16,7 +16,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n7nodeagent/base/apiproto/_proto/apiregistration_v1.proto\x12 nodeagent.api.apiregistration.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xd7\x01\n\nAPIService\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x44\n\x04spec\x18\x02 \x01(\x0b\x32\x30.nodeagent.api.apiregistration.v1.APIServiceSpecB\x04\x88\xb5\x18\x01\x12H\n\x06status\x18\x03 \x01(\x0b\x32\x32.nodeagent.api.apiregistration.v1.APIServiceStatusB\x04\x88\xb5\x18\x01\"\xbd\x01\n\x13\x41PIServiceCondition\x12\x17\n\x04type\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x19\n\x06status\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12=\n\x12lastTransitionTime\x18\x03 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.TimeB\x04\x88\xb5\x18\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\tB\x07\n\x05_typeB\t\n\x07_status\"\x8c\x01\n\x0e\x41PIServiceList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x41\n\x05items\x18\x02 \x03(\x0b\x32,.nodeagent.api.apiregistration.v1.APIServiceB\x04\x88\xb5\x18\x01\"\xa0\x02\n\x0e\x41PIServiceSpec\x12\x43\n\x07service\x18\x01 \x01(\x0b\x32\x32.nodeagent.api.apiregistration.v1.ServiceReference\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x1d\n\x15insecureSkipTLSVerify\x18\x04 \x01(\x08\x12\x10\n\x08\x63\x61\x42undle\x18\x05 \x01(\x0c\x12\'\n\x14groupPriorityMinimum\x18\x07 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\"\n\x0fversionPriority\x18\x08 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x42\x17\n\x15_groupPriorityMinimumB\x12\n\x10_versionPriority\"]\n\x10\x41PIServiceStatus\x12I\n\nconditions\x18\x01 \x03(\x0b\x32\x35.nodeagent.api.apiregistration.v1.APIServiceCondition\"O\n\x10ServiceReference\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\x04port\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x07\n\x05_portb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n7nodeagent/base/apiproto/_proto/apiregistration_v1.proto\x12 nodeagent.api.apiregistration.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xdd\x01\n\nAPIService\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x44\n\x04spec\x18\x02 \x01(\x0b\x32\x30.nodeagent.api.apiregistration.v1.APIServiceSpecB\x04\x88\xb5\x18\x01\x12H\n\x06status\x18\x03 \x01(\x0b\x32\x32.nodeagent.api.apiregistration.v1.APIServiceStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xbd\x01\n\x13\x41PIServiceCondition\x12\x17\n\x04type\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x19\n\x06status\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12=\n\x12lastTransitionTime\x18\x03 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.TimeB\x04\x88\xb5\x18\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\tB\x07\n\x05_typeB\t\n\x07_status\"\x92\x01\n\x0e\x41PIServiceList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x41\n\x05items\x18\x02 \x03(\x0b\x32,.nodeagent.api.apiregistration.v1.APIServiceB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xa0\x02\n\x0e\x41PIServiceSpec\x12\x43\n\x07service\x18\x01 \x01(\x0b\x32\x32.nodeagent.api.apiregistration.v1.ServiceReference\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x1d\n\x15insecureSkipTLSVerify\x18\x04 \x01(\x08\x12\x10\n\x08\x63\x61\x42undle\x18\x05 \x01(\x0c\x12\'\n\x14groupPriorityMinimum\x18\x07 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\"\n\x0fversionPriority\x18\x08 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x42\x17\n\x15_groupPriorityMinimumB\x12\n\x10_versionPriority\"\x7f\n\x10\x41PIServiceStatus\x12k\n\nconditions\x18\x01 \x03(\x0b\x32\x35.nodeagent.api.apiregistration.v1.APIServiceConditionB \x9a\xb5\x18\x03map\xa2\xb5\x18\x04type\xb2\xb5\x18\x05merge\xba\xb5\x18\x04type\"O\n\x10ServiceReference\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\x04port\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x07\n\x05_portb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -29,6 +29,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_APISERVICE'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
   _globals['_APISERVICE'].fields_by_name['status']._loaded_options = None
   _globals['_APISERVICE'].fields_by_name['status']._serialized_options = b'\210\265\030\001'
+  _globals['_APISERVICE']._loaded_options = None
+  _globals['_APISERVICE']._serialized_options = b'\210\265\030\001'
   _globals['_APISERVICECONDITION'].fields_by_name['type']._loaded_options = None
   _globals['_APISERVICECONDITION'].fields_by_name['type']._serialized_options = b'\210\265\030\001'
   _globals['_APISERVICECONDITION'].fields_by_name['status']._loaded_options = None
@@ -39,20 +41,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_APISERVICELIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_APISERVICELIST'].fields_by_name['items']._loaded_options = None
   _globals['_APISERVICELIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_APISERVICELIST']._loaded_options = None
+  _globals['_APISERVICELIST']._serialized_options = b'\210\265\030\001'
   _globals['_APISERVICESPEC'].fields_by_name['groupPriorityMinimum']._loaded_options = None
   _globals['_APISERVICESPEC'].fields_by_name['groupPriorityMinimum']._serialized_options = b'\210\265\030\001'
   _globals['_APISERVICESPEC'].fields_by_name['versionPriority']._loaded_options = None
   _globals['_APISERVICESPEC'].fields_by_name['versionPriority']._serialized_options = b'\210\265\030\001'
+  _globals['_APISERVICESTATUS'].fields_by_name['conditions']._loaded_options = None
+  _globals['_APISERVICESTATUS'].fields_by_name['conditions']._serialized_options = b'\232\265\030\003map\242\265\030\004type\262\265\030\005merge\272\265\030\004type'
   _globals['_APISERVICE']._serialized_start=186
-  _globals['_APISERVICE']._serialized_end=401
-  _globals['_APISERVICECONDITION']._serialized_start=404
-  _globals['_APISERVICECONDITION']._serialized_end=593
-  _globals['_APISERVICELIST']._serialized_start=596
-  _globals['_APISERVICELIST']._serialized_end=736
-  _globals['_APISERVICESPEC']._serialized_start=739
-  _globals['_APISERVICESPEC']._serialized_end=1027
-  _globals['_APISERVICESTATUS']._serialized_start=1029
-  _globals['_APISERVICESTATUS']._serialized_end=1122
-  _globals['_SERVICEREFERENCE']._serialized_start=1124
-  _globals['_SERVICEREFERENCE']._serialized_end=1203
+  _globals['_APISERVICE']._serialized_end=407
+  _globals['_APISERVICECONDITION']._serialized_start=410
+  _globals['_APISERVICECONDITION']._serialized_end=599
+  _globals['_APISERVICELIST']._serialized_start=602
+  _globals['_APISERVICELIST']._serialized_end=748
+  _globals['_APISERVICESPEC']._serialized_start=751
+  _globals['_APISERVICESPEC']._serialized_end=1039
+  _globals['_APISERVICESTATUS']._serialized_start=1041
+  _globals['_APISERVICESTATUS']._serialized_end=1168
+  _globals['_SERVICEREFERENCE']._serialized_start=1170
+  _globals['_SERVICEREFERENCE']._serialized_end=1249
 # @@protoc_insertion_point(module_scope)

@@ -16,7 +16,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n6nodeagent/base/apiproto/_proto/authentication_v1.proto\x12\x1fnodeagent.api.authentication.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"S\n\x14\x42oundObjectReference\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x12\n\napiVersion\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x04 \x01(\t\"\x1b\n\nExtraValue\x12\r\n\x05items\x18\x01 \x03(\t\"\x9e\x01\n\x11SelfSubjectReview\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12N\n\x06status\x18\x02 \x01(\x0b\x32\x38.nodeagent.api.authentication.v1.SelfSubjectReviewStatusB\x04\x88\xb5\x18\x01\"\\\n\x17SelfSubjectReviewStatus\x12\x41\n\x08userInfo\x18\x01 \x01(\x0b\x32).nodeagent.api.authentication.v1.UserInfoB\x04\x88\xb5\x18\x01\"\xdb\x01\n\x0cTokenRequest\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x45\n\x04spec\x18\x02 \x01(\x0b\x32\x31.nodeagent.api.authentication.v1.TokenRequestSpecB\x04\x88\xb5\x18\x01\x12I\n\x06status\x18\x03 \x01(\x0b\x32\x33.nodeagent.api.authentication.v1.TokenRequestStatusB\x04\x88\xb5\x18\x01\"\xba\x01\n\x10TokenRequestSpec\x12\x17\n\taudiences\x18\x01 \x03(\tB\x04\x88\xb5\x18\x01\x12W\n\x0e\x62oundObjectRef\x18\x03 \x01(\x0b\x32\x35.nodeagent.api.authentication.v1.BoundObjectReferenceB\x08\x88\xb5\x18\x01\x90\xb5\x18\x01\x12\x1e\n\x11\x65xpirationSeconds\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x14\n\x12_expirationSeconds\"x\n\x12TokenRequestStatus\x12\x18\n\x05token\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12>\n\x13\x65xpirationTimestamp\x18\x02 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.TimeB\x04\x88\xb5\x18\x01\x42\x08\n\x06_token\"\xd8\x01\n\x0bTokenReview\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x44\n\x04spec\x18\x02 \x01(\x0b\x32\x30.nodeagent.api.authentication.v1.TokenReviewSpecB\x04\x88\xb5\x18\x01\x12H\n\x06status\x18\x03 \x01(\x0b\x32\x32.nodeagent.api.authentication.v1.TokenReviewStatusB\x04\x88\xb5\x18\x01\"3\n\x0fTokenReviewSpec\x12\r\n\x05token\x18\x01 \x01(\t\x12\x11\n\taudiences\x18\x02 \x03(\t\"\x8b\x01\n\x11TokenReviewStatus\x12\x15\n\rauthenticated\x18\x01 \x01(\x08\x12=\n\x04user\x18\x02 \x01(\x0b\x32).nodeagent.api.authentication.v1.UserInfoB\x04\x88\xb5\x18\x01\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x11\n\taudiences\x18\x04 \x03(\t\"\xd9\x01\n\x08UserInfo\x12\x10\n\x08username\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x0e\n\x06groups\x18\x03 \x03(\t\x12\x43\n\x05\x65xtra\x18\x04 \x03(\x0b\x32\x34.nodeagent.api.authentication.v1.UserInfo.ExtraEntry\x1aY\n\nExtraEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12:\n\x05value\x18\x02 \x01(\x0b\x32+.nodeagent.api.authentication.v1.ExtraValue:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n6nodeagent/base/apiproto/_proto/authentication_v1.proto\x12\x1fnodeagent.api.authentication.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"S\n\x14\x42oundObjectReference\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x12\n\napiVersion\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x04 \x01(\t\"\x1b\n\nExtraValue\x12\r\n\x05items\x18\x01 \x03(\t\"\xa4\x01\n\x11SelfSubjectReview\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12N\n\x06status\x18\x02 \x01(\x0b\x32\x38.nodeagent.api.authentication.v1.SelfSubjectReviewStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\\\n\x17SelfSubjectReviewStatus\x12\x41\n\x08userInfo\x18\x01 \x01(\x0b\x32).nodeagent.api.authentication.v1.UserInfoB\x04\x88\xb5\x18\x01\"\xe1\x01\n\x0cTokenRequest\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x45\n\x04spec\x18\x02 \x01(\x0b\x32\x31.nodeagent.api.authentication.v1.TokenRequestSpecB\x04\x88\xb5\x18\x01\x12I\n\x06status\x18\x03 \x01(\x0b\x32\x33.nodeagent.api.authentication.v1.TokenRequestStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xba\x01\n\x10TokenRequestSpec\x12\x17\n\taudiences\x18\x01 \x03(\tB\x04\x88\xb5\x18\x01\x12W\n\x0e\x62oundObjectRef\x18\x03 \x01(\x0b\x32\x35.nodeagent.api.authentication.v1.BoundObjectReferenceB\x08\x88\xb5\x18\x01\x90\xb5\x18\x01\x12\x1e\n\x11\x65xpirationSeconds\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x14\n\x12_expirationSeconds\"x\n\x12TokenRequestStatus\x12\x18\n\x05token\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12>\n\x13\x65xpirationTimestamp\x18\x02 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.TimeB\x04\x88\xb5\x18\x01\x42\x08\n\x06_token\"\xde\x01\n\x0bTokenReview\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x44\n\x04spec\x18\x02 \x01(\x0b\x32\x30.nodeagent.api.authentication.v1.TokenReviewSpecB\x04\x88\xb5\x18\x01\x12H\n\x06status\x18\x03 \x01(\x0b\x32\x32.nodeagent.api.authentication.v1.TokenReviewStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"3\n\x0fTokenReviewSpec\x12\r\n\x05token\x18\x01 \x01(\t\x12\x11\n\taudiences\x18\x02 \x03(\t\"\x8b\x01\n\x11TokenReviewStatus\x12\x15\n\rauthenticated\x18\x01 \x01(\x08\x12=\n\x04user\x18\x02 \x01(\x0b\x32).nodeagent.api.authentication.v1.UserInfoB\x04\x88\xb5\x18\x01\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x11\n\taudiences\x18\x04 \x03(\t\"\xd9\x01\n\x08UserInfo\x12\x10\n\x08username\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x0e\n\x06groups\x18\x03 \x03(\t\x12\x43\n\x05\x65xtra\x18\x04 \x03(\x0b\x32\x34.nodeagent.api.authentication.v1.UserInfo.ExtraEntry\x1aY\n\nExtraEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12:\n\x05value\x18\x02 \x01(\x0b\x32+.nodeagent.api.authentication.v1.ExtraValue:\x02\x38\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -27,6 +27,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SELFSUBJECTREVIEW'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_SELFSUBJECTREVIEW'].fields_by_name['status']._loaded_options = None
   _globals['_SELFSUBJECTREVIEW'].fields_by_name['status']._serialized_options = b'\210\265\030\001'
+  _globals['_SELFSUBJECTREVIEW']._loaded_options = None
+  _globals['_SELFSUBJECTREVIEW']._serialized_options = b'\210\265\030\001'
   _globals['_SELFSUBJECTREVIEWSTATUS'].fields_by_name['userInfo']._loaded_options = None
   _globals['_SELFSUBJECTREVIEWSTATUS'].fields_by_name['userInfo']._serialized_options = b'\210\265\030\001'
   _globals['_TOKENREQUEST'].fields_by_name['metadata']._loaded_options = None
@@ -35,6 +37,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOKENREQUEST'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
   _globals['_TOKENREQUEST'].fields_by_name['status']._loaded_options = None
   _globals['_TOKENREQUEST'].fields_by_name['status']._serialized_options = b'\210\265\030\001'
+  _globals['_TOKENREQUEST']._loaded_options = None
+  _globals['_TOKENREQUEST']._serialized_options = b'\210\265\030\001'
   _globals['_TOKENREQUESTSPEC'].fields_by_name['audiences']._loaded_options = None
   _globals['_TOKENREQUESTSPEC'].fields_by_name['audiences']._serialized_options = b'\210\265\030\001'
   _globals['_TOKENREQUESTSPEC'].fields_by_name['boundObjectRef']._loaded_options = None
@@ -49,6 +53,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOKENREVIEW'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
   _globals['_TOKENREVIEW'].fields_by_name['status']._loaded_options = None
   _globals['_TOKENREVIEW'].fields_by_name['status']._serialized_options = b'\210\265\030\001'
+  _globals['_TOKENREVIEW']._loaded_options = None
+  _globals['_TOKENREVIEW']._serialized_options = b'\210\265\030\001'
   _globals['_TOKENREVIEWSTATUS'].fields_by_name['user']._loaded_options = None
   _globals['_TOKENREVIEWSTATUS'].fields_by_name['user']._serialized_options = b'\210\265\030\001'
   _globals['_USERINFO_EXTRAENTRY']._loaded_options = None
@@ -58,23 +64,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXTRAVALUE']._serialized_start=268
   _globals['_EXTRAVALUE']._serialized_end=295
   _globals['_SELFSUBJECTREVIEW']._serialized_start=298
-  _globals['_SELFSUBJECTREVIEW']._serialized_end=456
-  _globals['_SELFSUBJECTREVIEWSTATUS']._serialized_start=458
-  _globals['_SELFSUBJECTREVIEWSTATUS']._serialized_end=550
-  _globals['_TOKENREQUEST']._serialized_start=553
-  _globals['_TOKENREQUEST']._serialized_end=772
-  _globals['_TOKENREQUESTSPEC']._serialized_start=775
-  _globals['_TOKENREQUESTSPEC']._serialized_end=961
-  _globals['_TOKENREQUESTSTATUS']._serialized_start=963
-  _globals['_TOKENREQUESTSTATUS']._serialized_end=1083
-  _globals['_TOKENREVIEW']._serialized_start=1086
-  _globals['_TOKENREVIEW']._serialized_end=1302
-  _globals['_TOKENREVIEWSPEC']._serialized_start=1304
-  _globals['_TOKENREVIEWSPEC']._serialized_end=1355
-  _globals['_TOKENREVIEWSTATUS']._serialized_start=1358
-  _globals['_TOKENREVIEWSTATUS']._serialized_end=1497
-  _globals['_USERINFO']._serialized_start=1500
-  _globals['_USERINFO']._serialized_end=1717
-  _globals['_USERINFO_EXTRAENTRY']._serialized_start=1628
-  _globals['_USERINFO_EXTRAENTRY']._serialized_end=1717
+  _globals['_SELFSUBJECTREVIEW']._serialized_end=462
+  _globals['_SELFSUBJECTREVIEWSTATUS']._serialized_start=464
+  _globals['_SELFSUBJECTREVIEWSTATUS']._serialized_end=556
+  _globals['_TOKENREQUEST']._serialized_start=559
+  _globals['_TOKENREQUEST']._serialized_end=784
+  _globals['_TOKENREQUESTSPEC']._serialized_start=787
+  _globals['_TOKENREQUESTSPEC']._serialized_end=973
+  _globals['_TOKENREQUESTSTATUS']._serialized_start=975
+  _globals['_TOKENREQUESTSTATUS']._serialized_end=1095
+  _globals['_TOKENREVIEW']._serialized_start=1098
+  _globals['_TOKENREVIEW']._serialized_end=1320
+  _globals['_TOKENREVIEWSPEC']._serialized_start=1322
+  _globals['_TOKENREVIEWSPEC']._serialized_end=1373
+  _globals['_TOKENREVIEWSTATUS']._serialized_start=1376
+  _globals['_TOKENREVIEWSTATUS']._serialized_end=1515
+  _globals['_USERINFO']._serialized_start=1518
+  _globals['_USERINFO']._serialized_end=1735
+  _globals['_USERINFO_EXTRAENTRY']._serialized_start=1646
+  _globals['_USERINFO_EXTRAENTRY']._serialized_end=1735
 # @@protoc_insertion_point(module_scope)

@@ -16,7 +16,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n4nodeagent/base/apiproto/_proto/certificates_v1.proto\x12\x1dnodeagent.api.certificates.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xfe\x01\n\x19\x43\x65rtificateSigningRequest\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12P\n\x04spec\x18\x02 \x01(\x0b\x32<.nodeagent.api.certificates.v1.CertificateSigningRequestSpecB\x04\x88\xb5\x18\x01\x12T\n\x06status\x18\x03 \x01(\x0b\x32>.nodeagent.api.certificates.v1.CertificateSigningRequestStatusB\x04\x88\xb5\x18\x01\"\x87\x02\n\"CertificateSigningRequestCondition\x12\x17\n\x04type\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x39\n\x0elastUpdateTime\x18\x04 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.TimeB\x04\x88\xb5\x18\x01\x12=\n\x12lastTransitionTime\x18\x05 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.TimeB\x04\x88\xb5\x18\x01\x12\x19\n\x06status\x18\x06 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x42\x07\n\x05_typeB\t\n\x07_status\"\xa7\x01\n\x1d\x43\x65rtificateSigningRequestList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12M\n\x05items\x18\x02 \x03(\x0b\x32\x38.nodeagent.api.certificates.v1.CertificateSigningRequestB\x04\x88\xb5\x18\x01\"\x8a\x03\n\x1d\x43\x65rtificateSigningRequestSpec\x12\x15\n\x07request\x18\x01 \x01(\x0c\x42\x04\x88\xb5\x18\x01\x12\x10\n\x08username\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x0e\n\x06groups\x18\x04 \x03(\t\x12\x0e\n\x06usages\x18\x05 \x03(\t\x12V\n\x05\x65xtra\x18\x06 \x03(\x0b\x32G.nodeagent.api.certificates.v1.CertificateSigningRequestSpec.ExtraEntry\x12\x1d\n\nsignerName\x18\x07 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x1e\n\x11\x65xpirationSeconds\x18\x08 \x01(\x05H\x01\x88\x01\x01\x1aW\n\nExtraEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x38\n\x05value\x18\x02 \x01(\x0b\x32).nodeagent.api.certificates.v1.ExtraValue:\x02\x38\x01\x42\r\n\x0b_signerNameB\x14\n\x12_expirationSeconds\"\x8d\x01\n\x1f\x43\x65rtificateSigningRequestStatus\x12U\n\nconditions\x18\x01 \x03(\x0b\x32\x41.nodeagent.api.certificates.v1.CertificateSigningRequestCondition\x12\x13\n\x0b\x63\x65rtificate\x18\x02 \x01(\x0c\"\x1b\n\nExtraValue\x12\r\n\x05items\x18\x01 \x03(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n4nodeagent/base/apiproto/_proto/certificates_v1.proto\x12\x1dnodeagent.api.certificates.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x84\x02\n\x19\x43\x65rtificateSigningRequest\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12P\n\x04spec\x18\x02 \x01(\x0b\x32<.nodeagent.api.certificates.v1.CertificateSigningRequestSpecB\x04\x88\xb5\x18\x01\x12T\n\x06status\x18\x03 \x01(\x0b\x32>.nodeagent.api.certificates.v1.CertificateSigningRequestStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\x87\x02\n\"CertificateSigningRequestCondition\x12\x17\n\x04type\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x39\n\x0elastUpdateTime\x18\x04 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.TimeB\x04\x88\xb5\x18\x01\x12=\n\x12lastTransitionTime\x18\x05 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.TimeB\x04\x88\xb5\x18\x01\x12\x19\n\x06status\x18\x06 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x42\x07\n\x05_typeB\t\n\x07_status\"\xad\x01\n\x1d\x43\x65rtificateSigningRequestList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12M\n\x05items\x18\x02 \x03(\x0b\x32\x38.nodeagent.api.certificates.v1.CertificateSigningRequestB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\x8a\x03\n\x1d\x43\x65rtificateSigningRequestSpec\x12\x15\n\x07request\x18\x01 \x01(\x0c\x42\x04\x88\xb5\x18\x01\x12\x10\n\x08username\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x0e\n\x06groups\x18\x04 \x03(\t\x12\x0e\n\x06usages\x18\x05 \x03(\t\x12V\n\x05\x65xtra\x18\x06 \x03(\x0b\x32G.nodeagent.api.certificates.v1.CertificateSigningRequestSpec.ExtraEntry\x12\x1d\n\nsignerName\x18\x07 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x1e\n\x11\x65xpirationSeconds\x18\x08 \x01(\x05H\x01\x88\x01\x01\x1aW\n\nExtraEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x38\n\x05value\x18\x02 \x01(\x0b\x32).nodeagent.api.certificates.v1.ExtraValue:\x02\x38\x01\x42\r\n\x0b_signerNameB\x14\n\x12_expirationSeconds\"\x9e\x01\n\x1f\x43\x65rtificateSigningRequestStatus\x12\x66\n\nconditions\x18\x01 \x03(\x0b\x32\x41.nodeagent.api.certificates.v1.CertificateSigningRequestConditionB\x0f\x9a\xb5\x18\x03map\xa2\xb5\x18\x04type\x12\x13\n\x0b\x63\x65rtificate\x18\x02 \x01(\x0c\"\x1b\n\nExtraValue\x12\r\n\x05items\x18\x01 \x03(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -29,6 +29,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CERTIFICATESIGNINGREQUEST'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
   _globals['_CERTIFICATESIGNINGREQUEST'].fields_by_name['status']._loaded_options = None
   _globals['_CERTIFICATESIGNINGREQUEST'].fields_by_name['status']._serialized_options = b'\210\265\030\001'
+  _globals['_CERTIFICATESIGNINGREQUEST']._loaded_options = None
+  _globals['_CERTIFICATESIGNINGREQUEST']._serialized_options = b'\210\265\030\001'
   _globals['_CERTIFICATESIGNINGREQUESTCONDITION'].fields_by_name['type']._loaded_options = None
   _globals['_CERTIFICATESIGNINGREQUESTCONDITION'].fields_by_name['type']._serialized_options = b'\210\265\030\001'
   _globals['_CERTIFICATESIGNINGREQUESTCONDITION'].fields_by_name['lastUpdateTime']._loaded_options = None
@@ -41,24 +43,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CERTIFICATESIGNINGREQUESTLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_CERTIFICATESIGNINGREQUESTLIST'].fields_by_name['items']._loaded_options = None
   _globals['_CERTIFICATESIGNINGREQUESTLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_CERTIFICATESIGNINGREQUESTLIST']._loaded_options = None
+  _globals['_CERTIFICATESIGNINGREQUESTLIST']._serialized_options = b'\210\265\030\001'
   _globals['_CERTIFICATESIGNINGREQUESTSPEC_EXTRAENTRY']._loaded_options = None
   _globals['_CERTIFICATESIGNINGREQUESTSPEC_EXTRAENTRY']._serialized_options = b'8\001'
   _globals['_CERTIFICATESIGNINGREQUESTSPEC'].fields_by_name['request']._loaded_options = None
   _globals['_CERTIFICATESIGNINGREQUESTSPEC'].fields_by_name['request']._serialized_options = b'\210\265\030\001'
   _globals['_CERTIFICATESIGNINGREQUESTSPEC'].fields_by_name['signerName']._loaded_options = None
   _globals['_CERTIFICATESIGNINGREQUESTSPEC'].fields_by_name['signerName']._serialized_options = b'\210\265\030\001'
+  _globals['_CERTIFICATESIGNINGREQUESTSTATUS'].fields_by_name['conditions']._loaded_options = None
+  _globals['_CERTIFICATESIGNINGREQUESTSTATUS'].fields_by_name['conditions']._serialized_options = b'\232\265\030\003map\242\265\030\004type'
   _globals['_CERTIFICATESIGNINGREQUEST']._serialized_start=180
-  _globals['_CERTIFICATESIGNINGREQUEST']._serialized_end=434
-  _globals['_CERTIFICATESIGNINGREQUESTCONDITION']._serialized_start=437
-  _globals['_CERTIFICATESIGNINGREQUESTCONDITION']._serialized_end=700
-  _globals['_CERTIFICATESIGNINGREQUESTLIST']._serialized_start=703
-  _globals['_CERTIFICATESIGNINGREQUESTLIST']._serialized_end=870
-  _globals['_CERTIFICATESIGNINGREQUESTSPEC']._serialized_start=873
-  _globals['_CERTIFICATESIGNINGREQUESTSPEC']._serialized_end=1267
-  _globals['_CERTIFICATESIGNINGREQUESTSPEC_EXTRAENTRY']._serialized_start=1143
-  _globals['_CERTIFICATESIGNINGREQUESTSPEC_EXTRAENTRY']._serialized_end=1230
-  _globals['_CERTIFICATESIGNINGREQUESTSTATUS']._serialized_start=1270
-  _globals['_CERTIFICATESIGNINGREQUESTSTATUS']._serialized_end=1411
-  _globals['_EXTRAVALUE']._serialized_start=1413
-  _globals['_EXTRAVALUE']._serialized_end=1440
+  _globals['_CERTIFICATESIGNINGREQUEST']._serialized_end=440
+  _globals['_CERTIFICATESIGNINGREQUESTCONDITION']._serialized_start=443
+  _globals['_CERTIFICATESIGNINGREQUESTCONDITION']._serialized_end=706
+  _globals['_CERTIFICATESIGNINGREQUESTLIST']._serialized_start=709
+  _globals['_CERTIFICATESIGNINGREQUESTLIST']._serialized_end=882
+  _globals['_CERTIFICATESIGNINGREQUESTSPEC']._serialized_start=885
+  _globals['_CERTIFICATESIGNINGREQUESTSPEC']._serialized_end=1279
+  _globals['_CERTIFICATESIGNINGREQUESTSPEC_EXTRAENTRY']._serialized_start=1155
+  _globals['_CERTIFICATESIGNINGREQUESTSPEC_EXTRAENTRY']._serialized_end=1242
+  _globals['_CERTIFICATESIGNINGREQUESTSTATUS']._serialized_start=1282
+  _globals['_CERTIFICATESIGNINGREQUESTSTATUS']._serialized_end=1440
+  _globals['_EXTRAVALUE']._serialized_start=1442
+  _globals['_EXTRAVALUE']._serialized_end=1469
 # @@protoc_insertion_point(module_scope)

@@ -16,7 +16,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n:nodeagent/base/apiproto/_proto/certificates_v1alpha1.proto\x12#nodeagent.api.certificates.v1alpha1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xa0\x01\n\x12\x43lusterTrustBundle\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12O\n\x04spec\x18\x02 \x01(\x0b\x32;.nodeagent.api.certificates.v1alpha1.ClusterTrustBundleSpecB\x04\x88\xb5\x18\x01\"\x9f\x01\n\x16\x43lusterTrustBundleList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12L\n\x05items\x18\x02 \x03(\x0b\x32\x37.nodeagent.api.certificates.v1alpha1.ClusterTrustBundleB\x04\x88\xb5\x18\x01\"\\\n\x16\x43lusterTrustBundleSpec\x12\x12\n\nsignerName\x18\x01 \x01(\t\x12\x1e\n\x0btrustBundle\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x42\x0e\n\x0c_trustBundleb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n:nodeagent/base/apiproto/_proto/certificates_v1alpha1.proto\x12#nodeagent.api.certificates.v1alpha1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xa6\x01\n\x12\x43lusterTrustBundle\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12O\n\x04spec\x18\x02 \x01(\x0b\x32;.nodeagent.api.certificates.v1alpha1.ClusterTrustBundleSpecB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xa5\x01\n\x16\x43lusterTrustBundleList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12L\n\x05items\x18\x02 \x03(\x0b\x32\x37.nodeagent.api.certificates.v1alpha1.ClusterTrustBundleB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\\\n\x16\x43lusterTrustBundleSpec\x12\x12\n\nsignerName\x18\x01 \x01(\t\x12\x1e\n\x0btrustBundle\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x42\x0e\n\x0c_trustBundleb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -27,16 +27,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLUSTERTRUSTBUNDLE'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_CLUSTERTRUSTBUNDLE'].fields_by_name['spec']._loaded_options = None
   _globals['_CLUSTERTRUSTBUNDLE'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
+  _globals['_CLUSTERTRUSTBUNDLE']._loaded_options = None
+  _globals['_CLUSTERTRUSTBUNDLE']._serialized_options = b'\210\265\030\001'
   _globals['_CLUSTERTRUSTBUNDLELIST'].fields_by_name['metadata']._loaded_options = None
   _globals['_CLUSTERTRUSTBUNDLELIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_CLUSTERTRUSTBUNDLELIST'].fields_by_name['items']._loaded_options = None
   _globals['_CLUSTERTRUSTBUNDLELIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_CLUSTERTRUSTBUNDLELIST']._loaded_options = None
+  _globals['_CLUSTERTRUSTBUNDLELIST']._serialized_options = b'\210\265\030\001'
   _globals['_CLUSTERTRUSTBUNDLESPEC'].fields_by_name['trustBundle']._loaded_options = None
   _globals['_CLUSTERTRUSTBUNDLESPEC'].fields_by_name['trustBundle']._serialized_options = b'\210\265\030\001'
   _globals['_CLUSTERTRUSTBUNDLE']._serialized_start=192
-  _globals['_CLUSTERTRUSTBUNDLE']._serialized_end=352
-  _globals['_CLUSTERTRUSTBUNDLELIST']._serialized_start=355
-  _globals['_CLUSTERTRUSTBUNDLELIST']._serialized_end=514
-  _globals['_CLUSTERTRUSTBUNDLESPEC']._serialized_start=516
-  _globals['_CLUSTERTRUSTBUNDLESPEC']._serialized_end=608
+  _globals['_CLUSTERTRUSTBUNDLE']._serialized_end=358
+  _globals['_CLUSTERTRUSTBUNDLELIST']._serialized_start=361
+  _globals['_CLUSTERTRUSTBUNDLELIST']._serialized_end=526
+  _globals['_CLUSTERTRUSTBUNDLESPEC']._serialized_start=528
+  _globals['_CLUSTERTRUSTBUNDLESPEC']._serialized_end=620
 # @@protoc_insertion_point(module_scope)

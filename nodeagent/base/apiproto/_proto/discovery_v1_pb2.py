@@ -17,7 +17,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1nodeagent/base/apiproto/_proto/discovery_v1.proto\x12\x1anodeagent.api.discovery.v1\x1a,nodeagent/base/apiproto/_proto/core_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xdb\x03\n\x08\x45ndpoint\x12\x17\n\taddresses\x18\x01 \x03(\tB\x04\x88\xb5\x18\x01\x12H\n\nconditions\x18\x02 \x01(\x0b\x32..nodeagent.api.discovery.v1.EndpointConditionsB\x04\x88\xb5\x18\x01\x12\x15\n\x08hostname\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x39\n\ttargetRef\x18\x04 \x01(\x0b\x32&.nodeagent.api.core.v1.ObjectReference\x12X\n\x12\x64\x65precatedTopology\x18\x05 \x03(\x0b\x32<.nodeagent.api.discovery.v1.Endpoint.DeprecatedTopologyEntry\x12\x15\n\x08nodeName\x18\x06 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04zone\x18\x07 \x01(\tH\x02\x88\x01\x01\x12\x38\n\x05hints\x18\x08 \x01(\x0b\x32).nodeagent.api.discovery.v1.EndpointHints\x1a\x39\n\x17\x44\x65precatedTopologyEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_hostnameB\x0b\n\t_nodeNameB\x07\n\x05_zone\"~\n\x12\x45ndpointConditions\x12\x12\n\x05ready\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x14\n\x07serving\x18\x02 \x01(\x08H\x01\x88\x01\x01\x12\x18\n\x0bterminating\x18\x03 \x01(\x08H\x02\x88\x01\x01\x42\x08\n\x06_readyB\n\n\x08_servingB\x0e\n\x0c_terminating\"F\n\rEndpointHints\x12\x35\n\x08\x66orZones\x18\x01 \x03(\x0b\x32#.nodeagent.api.discovery.v1.ForZone\"\x94\x01\n\x0c\x45ndpointPort\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08protocol\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04port\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x18\n\x0b\x61ppProtocol\x18\x04 \x01(\tH\x03\x88\x01\x01\x42\x07\n\x05_nameB\x0b\n\t_protocolB\x07\n\x05_portB\x0e\n\x0c_appProtocol\"\xf8\x01\n\rEndpointSlice\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12=\n\tendpoints\x18\x02 \x03(\x0b\x32$.nodeagent.api.discovery.v1.EndpointB\x04\x88\xb5\x18\x01\x12=\n\x05ports\x18\x03 \x03(\x0b\x32(.nodeagent.api.discovery.v1.EndpointPortB\x04\x88\xb5\x18\x01\x12\x1e\n\x0b\x61\x64\x64ressType\x18\x04 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x42\x0e\n\x0c_addressType\"\x8c\x01\n\x11\x45ndpointSliceList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12>\n\x05items\x18\x02 \x03(\x0b\x32).nodeagent.api.discovery.v1.EndpointSliceB\x04\x88\xb5\x18\x01\"+\n\x07\x46orZone\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x42\x07\n\x05_nameb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1nodeagent/base/apiproto/_proto/discovery_v1.proto\x12\x1anodeagent.api.discovery.v1\x1a,nodeagent/base/apiproto/_proto/core_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xe2\x03\n\x08\x45ndpoint\x12\x1e\n\taddresses\x18\x01 \x03(\tB\x0b\x88\xb5\x18\x01\x9a\xb5\x18\x03set\x12H\n\nconditions\x18\x02 \x01(\x0b\x32..nodeagent.api.discovery.v1.EndpointConditionsB\x04\x88\xb5\x18\x01\x12\x15\n\x08hostname\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x39\n\ttargetRef\x18\x04 \x01(\x0b\x32&.nodeagent.api.core.v1.ObjectReference\x12X\n\x12\x64\x65precatedTopology\x18\x05 \x03(\x0b\x32<.nodeagent.api.discovery.v1.Endpoint.DeprecatedTopologyEntry\x12\x15\n\x08nodeName\x18\x06 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04zone\x18\x07 \x01(\tH\x02\x88\x01\x01\x12\x38\n\x05hints\x18\x08 \x01(\x0b\x32).nodeagent.api.discovery.v1.EndpointHints\x1a\x39\n\x17\x44\x65precatedTopologyEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_hostnameB\x0b\n\t_nodeNameB\x07\n\x05_zone\"~\n\x12\x45ndpointConditions\x12\x12\n\x05ready\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x14\n\x07serving\x18\x02 \x01(\x08H\x01\x88\x01\x01\x12\x18\n\x0bterminating\x18\x03 \x01(\x08H\x02\x88\x01\x01\x42\x08\n\x06_readyB\n\n\x08_servingB\x0e\n\x0c_terminating\"F\n\rEndpointHints\x12\x35\n\x08\x66orZones\x18\x01 \x03(\x0b\x32#.nodeagent.api.discovery.v1.ForZone\"\xa0\x01\n\x0c\x45ndpointPort\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08protocol\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04port\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x18\n\x0b\x61ppProtocol\x18\x04 \x01(\tH\x03\x88\x01\x01:\n\x92\xb5\x18\x06\x61tomicB\x07\n\x05_nameB\x0b\n\t_protocolB\x07\n\x05_portB\x0e\n\x0c_appProtocol\"\xfe\x01\n\rEndpointSlice\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12=\n\tendpoints\x18\x02 \x03(\x0b\x32$.nodeagent.api.discovery.v1.EndpointB\x04\x88\xb5\x18\x01\x12=\n\x05ports\x18\x03 \x03(\x0b\x32(.nodeagent.api.discovery.v1.EndpointPortB\x04\x88\xb5\x18\x01\x12\x1e\n\x0b\x61\x64\x64ressType\x18\x04 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01:\x04\x88\xb5\x18\x01\x42\x0e\n\x0c_addressType\"\x92\x01\n\x11\x45ndpointSliceList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12>\n\x05items\x18\x02 \x03(\x0b\x32).nodeagent.api.discovery.v1.EndpointSliceB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"+\n\x07\x46orZone\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x42\x07\n\x05_nameb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -27,9 +27,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENDPOINT_DEPRECATEDTOPOLOGYENTRY']._loaded_options = None
   _globals['_ENDPOINT_DEPRECATEDTOPOLOGYENTRY']._serialized_options = b'8\001'
   _globals['_ENDPOINT'].fields_by_name['addresses']._loaded_options = None
-  _globals['_ENDPOINT'].fields_by_name['addresses']._serialized_options = b'\210\265\030\001'
+  _globals['_ENDPOINT'].fields_by_name['addresses']._serialized_options = b'\210\265\030\001\232\265\030\003set'
   _globals['_ENDPOINT'].fields_by_name['conditions']._loaded_options = None
   _globals['_ENDPOINT'].fields_by_name['conditions']._serialized_options = b'\210\265\030\001'
+  _globals['_ENDPOINTPORT']._loaded_options = None
+  _globals['_ENDPOINTPORT']._serialized_options = b'\222\265\030\006atomic'
   _globals['_ENDPOINTSLICE'].fields_by_name['metadata']._loaded_options = None
   _globals['_ENDPOINTSLICE'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_ENDPOINTSLICE'].fields_by_name['endpoints']._loaded_options = None
@@ -38,26 +40,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENDPOINTSLICE'].fields_by_name['ports']._serialized_options = b'\210\265\030\001'
   _globals['_ENDPOINTSLICE'].fields_by_name['addressType']._loaded_options = None
   _globals['_ENDPOINTSLICE'].fields_by_name['addressType']._serialized_options = b'\210\265\030\001'
+  _globals['_ENDPOINTSLICE']._loaded_options = None
+  _globals['_ENDPOINTSLICE']._serialized_options = b'\210\265\030\001'
   _globals['_ENDPOINTSLICELIST'].fields_by_name['metadata']._loaded_options = None
   _globals['_ENDPOINTSLICELIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_ENDPOINTSLICELIST'].fields_by_name['items']._loaded_options = None
   _globals['_ENDPOINTSLICELIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_ENDPOINTSLICELIST']._loaded_options = None
+  _globals['_ENDPOINTSLICELIST']._serialized_options = b'\210\265\030\001'
   _globals['_FORZONE'].fields_by_name['name']._loaded_options = None
   _globals['_FORZONE'].fields_by_name['name']._serialized_options = b'\210\265\030\001'
   _globals['_ENDPOINT']._serialized_start=220
-  _globals['_ENDPOINT']._serialized_end=695
-  _globals['_ENDPOINT_DEPRECATEDTOPOLOGYENTRY']._serialized_start=603
-  _globals['_ENDPOINT_DEPRECATEDTOPOLOGYENTRY']._serialized_end=660
-  _globals['_ENDPOINTCONDITIONS']._serialized_start=697
-  _globals['_ENDPOINTCONDITIONS']._serialized_end=823
-  _globals['_ENDPOINTHINTS']._serialized_start=825
-  _globals['_ENDPOINTHINTS']._serialized_end=895
-  _globals['_ENDPOINTPORT']._serialized_start=898
-  _globals['_ENDPOINTPORT']._serialized_end=1046
-  _globals['_ENDPOINTSLICE']._serialized_start=1049
-  _globals['_ENDPOINTSLICE']._serialized_end=1297
-  _globals['_ENDPOINTSLICELIST']._serialized_start=1300
-  _globals['_ENDPOINTSLICELIST']._serialized_end=1440
-  _globals['_FORZONE']._serialized_start=1442
-  _globals['_FORZONE']._serialized_end=1485
+  _globals['_ENDPOINT']._serialized_end=702
+  _globals['_ENDPOINT_DEPRECATEDTOPOLOGYENTRY']._serialized_start=610
+  _globals['_ENDPOINT_DEPRECATEDTOPOLOGYENTRY']._serialized_end=667
+  _globals['_ENDPOINTCONDITIONS']._serialized_start=704
+  _globals['_ENDPOINTCONDITIONS']._serialized_end=830
+  _globals['_ENDPOINTHINTS']._serialized_start=832
+  _globals['_ENDPOINTHINTS']._serialized_end=902
+  _globals['_ENDPOINTPORT']._serialized_start=905
+  _globals['_ENDPOINTPORT']._serialized_end=1065
+  _globals['_ENDPOINTSLICE']._serialized_start=1068
+  _globals['_ENDPOINTSLICE']._serialized_end=1322
+  _globals['_ENDPOINTSLICELIST']._serialized_start=1325
+  _globals['_ENDPOINTSLICELIST']._serialized_end=1471
+  _globals['_FORZONE']._serialized_start=1473
+  _globals['_FORZONE']._serialized_end=1516
 # @@protoc_insertion_point(module_scope)

@@ -17,7 +17,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.nodeagent/base/apiproto/_proto/events_v1.proto\x12\x17nodeagent.api.events.v1\x1a,nodeagent/base/apiproto/_proto/core_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x87\x05\n\x05\x45vent\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x39\n\teventTime\x18\x02 \x01(\x0b\x32 .nodeagent.api.meta.v1.MicroTimeB\x04\x88\xb5\x18\x01\x12\x34\n\x06series\x18\x03 \x01(\x0b\x32$.nodeagent.api.events.v1.EventSeries\x12\x1b\n\x13reportingController\x18\x04 \x01(\t\x12\x19\n\x11reportingInstance\x18\x05 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12?\n\tregarding\x18\x08 \x01(\x0b\x32&.nodeagent.api.core.v1.ObjectReferenceB\x04\x88\xb5\x18\x01\x12\x37\n\x07related\x18\t \x01(\x0b\x32&.nodeagent.api.core.v1.ObjectReference\x12\x0c\n\x04note\x18\n \x01(\t\x12\x0c\n\x04type\x18\x0b \x01(\t\x12\x42\n\x10\x64\x65precatedSource\x18\x0c \x01(\x0b\x32\".nodeagent.api.core.v1.EventSourceB\x04\x88\xb5\x18\x01\x12\x43\n\x18\x64\x65precatedFirstTimestamp\x18\r \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.TimeB\x04\x88\xb5\x18\x01\x12\x42\n\x17\x64\x65precatedLastTimestamp\x18\x0e \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.TimeB\x04\x88\xb5\x18\x01\x12\x17\n\x0f\x64\x65precatedCount\x18\x0f \x01(\x05\"y\n\tEventList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x33\n\x05items\x18\x02 \x03(\x0b\x32\x1e.nodeagent.api.events.v1.EventB\x04\x88\xb5\x18\x01\"s\n\x0b\x45ventSeries\x12\x18\n\x05\x63ount\x18\x01 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12@\n\x10lastObservedTime\x18\x02 \x01(\x0b\x32 .nodeagent.api.meta.v1.MicroTimeB\x04\x88\xb5\x18\x01\x42\x08\n\x06_countb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.nodeagent/base/apiproto/_proto/events_v1.proto\x12\x17nodeagent.api.events.v1\x1a,nodeagent/base/apiproto/_proto/core_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x8d\x05\n\x05\x45vent\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x39\n\teventTime\x18\x02 \x01(\x0b\x32 .nodeagent.api.meta.v1.MicroTimeB\x04\x88\xb5\x18\x01\x12\x34\n\x06series\x18\x03 \x01(\x0b\x32$.nodeagent.api.events.v1.EventSeries\x12\x1b\n\x13reportingController\x18\x04 \x01(\t\x12\x19\n\x11reportingInstance\x18\x05 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12?\n\tregarding\x18\x08 \x01(\x0b\x32&.nodeagent.api.core.v1.ObjectReferenceB\x04\x88\xb5\x18\x01\x12\x37\n\x07related\x18\t \x01(\x0b\x32&.nodeagent.api.core.v1.ObjectReference\x12\x0c\n\x04note\x18\n \x01(\t\x12\x0c\n\x04type\x18\x0b \x01(\t\x12\x42\n\x10\x64\x65precatedSource\x18\x0c \x01(\x0b\x32\".nodeagent.api.core.v1.EventSourceB\x04\x88\xb5\x18\x01\x12\x43\n\x18\x64\x65precatedFirstTimestamp\x18\r \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.TimeB\x04\x88\xb5\x18\x01\x12\x42\n\x17\x64\x65precatedLastTimestamp\x18\x0e \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.TimeB\x04\x88\xb5\x18\x01\x12\x17\n\x0f\x64\x65precatedCount\x18\x0f \x01(\x05:\x04\x88\xb5\x18\x01\"\x7f\n\tEventList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x33\n\x05items\x18\x02 \x03(\x0b\x32\x1e.nodeagent.api.events.v1.EventB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"s\n\x0b\x45ventSeries\x12\x18\n\x05\x63ount\x18\x01 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12@\n\x10lastObservedTime\x18\x02 \x01(\x0b\x32 .nodeagent.api.meta.v1.MicroTimeB\x04\x88\xb5\x18\x01\x42\x08\n\x06_countb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,18 +36,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EVENT'].fields_by_name['deprecatedFirstTimestamp']._serialized_options = b'\210\265\030\001'
   _globals['_EVENT'].fields_by_name['deprecatedLastTimestamp']._loaded_options = None
   _globals['_EVENT'].fields_by_name['deprecatedLastTimestamp']._serialized_options = b'\210\265\030\001'
+  _globals['_EVENT']._loaded_options = None
+  _globals['_EVENT']._serialized_options = b'\210\265\030\001'
   _globals['_EVENTLIST'].fields_by_name['metadata']._loaded_options = None
   _globals['_EVENTLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_EVENTLIST'].fields_by_name['items']._loaded_options = None
   _globals['_EVENTLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_EVENTLIST']._loaded_options = None
+  _globals['_EVENTLIST']._serialized_options = b'\210\265\030\001'
   _globals['_EVENTSERIES'].fields_by_name['count']._loaded_options = None
   _globals['_EVENTSERIES'].fields_by_name['count']._serialized_options = b'\210\265\030\001'
   _globals['_EVENTSERIES'].fields_by_name['lastObservedTime']._loaded_options = None
   _globals['_EVENTSERIES'].fields_by_name['lastObservedTime']._serialized_options = b'\210\265\030\001'
   _globals['_EVENT']._serialized_start=214
-  _globals['_EVENT']._serialized_end=861
-  _globals['_EVENTLIST']._serialized_start=863
-  _globals['_EVENTLIST']._serialized_end=984
-  _globals['_EVENTSERIES']._serialized_start=986
-  _globals['_EVENTSERIES']._serialized_end=1101
+  _globals['_EVENT']._serialized_end=867
+  _globals['_EVENTLIST']._serialized_start=869
+  _globals['_EVENTLIST']._serialized_end=996
+  _globals['_EVENTSERIES']._serialized_start=998
+  _globals['_EVENTSERIES']._serialized_end=1113
 # @@protoc_insertion_point(module_scope)

@@ -17,7 +17,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2nodeagent/base/apiproto/_proto/networking_v1.proto\x12\x1bnodeagent.api.networking.v1\x1a,nodeagent/base/apiproto/_proto/core_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x87\x01\n\x0fHTTPIngressPath\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x42\n\x07\x62\x61\x63kend\x18\x02 \x01(\x0b\x32+.nodeagent.api.networking.v1.IngressBackendB\x04\x88\xb5\x18\x01\x12\x15\n\x08pathType\x18\x03 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_pathType\"Y\n\x14HTTPIngressRuleValue\x12\x41\n\x05paths\x18\x01 \x03(\x0b\x32,.nodeagent.api.networking.v1.HTTPIngressPathB\x04\x88\xb5\x18\x01\"\xc4\x01\n\x07Ingress\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12<\n\x04spec\x18\x02 \x01(\x0b\x32(.nodeagent.api.networking.v1.IngressSpecB\x04\x88\xb5\x18\x01\x12@\n\x06status\x18\x03 \x01(\x0b\x32*.nodeagent.api.networking.v1.IngressStatusB\x04\x88\xb5\x18\x01\"\x99\x01\n\x0eIngressBackend\x12\x42\n\x08resource\x18\x03 \x01(\x0b\x32\x30.nodeagent.api.core.v1.TypedLocalObjectReference\x12\x43\n\x07service\x18\x04 \x01(\x0b\x32\x32.nodeagent.api.networking.v1.IngressServiceBackend\"\x8c\x01\n\x0cIngressClass\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x41\n\x04spec\x18\x02 \x01(\x0b\x32-.nodeagent.api.networking.v1.IngressClassSpecB\x04\x88\xb5\x18\x01\"\x8b\x01\n\x10IngressClassList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12>\n\x05items\x18\x02 \x03(\x0b\x32).nodeagent.api.networking.v1.IngressClassB\x04\x88\xb5\x18\x01\"\xcd\x01\n\x1fIngressClassParametersReference\x12\x15\n\x08\x61piGroup\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x17\n\x04kind\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12\x17\n\x04name\x18\x03 \x01(\tB\x04\x88\xb5\x18\x01H\x02\x88\x01\x01\x12\x12\n\x05scope\x18\x04 \x01(\tH\x03\x88\x01\x01\x12\x16\n\tnamespace\x18\x05 \x01(\tH\x04\x88\x01\x01\x42\x0b\n\t_apiGroupB\x07\n\x05_kindB\x07\n\x05_nameB\x08\n\x06_scopeB\x0c\n\n_namespace\"x\n\x10IngressClassSpec\x12\x12\n\ncontroller\x18\x01 \x01(\t\x12P\n\nparameters\x18\x02 \x01(\x0b\x32<.nodeagent.api.networking.v1.IngressClassParametersReference\"\x81\x01\n\x0bIngressList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x39\n\x05items\x18\x02 \x03(\x0b\x32$.nodeagent.api.networking.v1.IngressB\x04\x88\xb5\x18\x01\"y\n\x1aIngressLoadBalancerIngress\x12\n\n\x02ip\x18\x01 \x01(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\x12=\n\x05ports\x18\x04 \x03(\x0b\x32..nodeagent.api.networking.v1.IngressPortStatus\"e\n\x19IngressLoadBalancerStatus\x12H\n\x07ingress\x18\x01 \x03(\x0b\x32\x37.nodeagent.api.networking.v1.IngressLoadBalancerIngress\"}\n\x11IngressPortStatus\x12\x17\n\x04port\x18\x01 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x1b\n\x08protocol\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12\x12\n\x05\x65rror\x18\x03 \x01(\tH\x02\x88\x01\x01\x42\x07\n\x05_portB\x0b\n\t_protocolB\x08\n\x06_error\"Z\n\x0bIngressRule\x12\x0c\n\x04host\x18\x01 \x01(\t\x12=\n\x06inline\x18\x02 \x01(\x0b\x32-.nodeagent.api.networking.v1.IngressRuleValue\"S\n\x10IngressRuleValue\x12?\n\x04http\x18\x01 \x01(\x0b\x32\x31.nodeagent.api.networking.v1.HTTPIngressRuleValue\"~\n\x15IngressServiceBackend\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x43\n\x04port\x18\x02 \x01(\x0b\x32/.nodeagent.api.networking.v1.ServiceBackendPortB\x04\x88\xb5\x18\x01\x42\x07\n\x05_name\"\xf5\x01\n\x0bIngressSpec\x12\x43\n\x0e\x64\x65\x66\x61ultBackend\x18\x01 \x01(\x0b\x32+.nodeagent.api.networking.v1.IngressBackend\x12\x34\n\x03tls\x18\x02 \x03(\x0b\x32\'.nodeagent.api.networking.v1.IngressTLS\x12\x37\n\x05rules\x18\x03 \x03(\x0b\x32(.nodeagent.api.networking.v1.IngressRule\x12\x1d\n\x10ingressClassName\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x13\n\x11_ingressClassName\"c\n\rIngressStatus\x12R\n\x0cloadBalancer\x18\x01 \x01(\x0b\x32\x36.nodeagent.api.networking.v1.IngressLoadBalancerStatusB\x04\x88\xb5\x18\x01\"/\n\nIngressTLS\x12\r\n\x05hosts\x18\x01 \x03(\t\x12\x12\n\nsecretName\x18\x02 \x01(\t\"2\n\x12ServiceBackendPort\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2nodeagent/base/apiproto/_proto/networking_v1.proto\x12\x1bnodeagent.api.networking.v1\x1a,nodeagent/base/apiproto/_proto/core_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x87\x01\n\x0fHTTPIngressPath\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x42\n\x07\x62\x61\x63kend\x18\x02 \x01(\x0b\x32+.nodeagent.api.networking.v1.IngressBackendB\x04\x88\xb5\x18\x01\x12\x15\n\x08pathType\x18\x03 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_pathType\"Y\n\x14HTTPIngressRuleValue\x12\x41\n\x05paths\x18\x01 \x03(\x0b\x32,.nodeagent.api.networking.v1.HTTPIngressPathB\x04\x88\xb5\x18\x01\"\xca\x01\n\x07Ingress\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12<\n\x04spec\x18\x02 \x01(\x0b\x32(.nodeagent.api.networking.v1.IngressSpecB\x04\x88\xb5\x18\x01\x12@\n\x06status\x18\x03 \x01(\x0b\x32*.nodeagent.api.networking.v1.IngressStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\x99\x01\n\x0eIngressBackend\x12\x42\n\x08resource\x18\x03 \x01(\x0b\x32\x30.nodeagent.api.core.v1.TypedLocalObjectReference\x12\x43\n\x07service\x18\x04 \x01(\x0b\x32\x32.nodeagent.api.networking.v1.IngressServiceBackend\"\x92\x01\n\x0cIngressClass\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x41\n\x04spec\x18\x02 \x01(\x0b\x32-.nodeagent.api.networking.v1.IngressClassSpecB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\x91\x01\n\x10IngressClassList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12>\n\x05items\x18\x02 \x03(\x0b\x32).nodeagent.api.networking.v1.IngressClassB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xcd\x01\n\x1fIngressClassParametersReference\x12\x15\n\x08\x61piGroup\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x17\n\x04kind\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12\x17\n\x04name\x18\x03 \x01(\tB\x04\x88\xb5\x18\x01H\x02\x88\x01\x01\x12\x12\n\x05scope\x18\x04 \x01(\tH\x03\x88\x01\x01\x12\x16\n\tnamespace\x18\x05 \x01(\tH\x04\x88\x01\x01\x42\x0b\n\t_apiGroupB\x07\n\x05_kindB\x07\n\x05_nameB\x08\n\x06_scopeB\x0c\n\n_namespace\"x\n\x10IngressClassSpec\x12\x12\n\ncontroller\x18\x01 \x01(\t\x12P\n\nparameters\x18\x02 \x01(\x0b\x32<.nodeagent.api.networking.v1.IngressClassParametersReference\"\x87\x01\n\x0bIngressList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x39\n\x05items\x18\x02 \x03(\x0b\x32$.nodeagent.api.networking.v1.IngressB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"y\n\x1aIngressLoadBalancerIngress\x12\n\n\x02ip\x18\x01 \x01(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\x12=\n\x05ports\x18\x04 \x03(\x0b\x32..nodeagent.api.networking.v1.IngressPortStatus\"e\n\x19IngressLoadBalancerStatus\x12H\n\x07ingress\x18\x01 \x03(\x0b\x32\x37.nodeagent.api.networking.v1.IngressLoadBalancerIngress\"}\n\x11IngressPortStatus\x12\x17\n\x04port\x18\x01 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x1b\n\x08protocol\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12\x12\n\x05\x65rror\x18\x03 \x01(\tH\x02\x88\x01\x01\x42\x07\n\x05_portB\x0b\n\t_protocolB\x08\n\x06_error\"Z\n\x0bIngressRule\x12\x0c\n\x04host\x18\x01 \x01(\t\x12=\n\x06inline\x18\x02 \x01(\x0b\x32-.nodeagent.api.networking.v1.IngressRuleValue\"S\n\x10IngressRuleValue\x12?\n\x04http\x18\x01 \x01(\x0b\x32\x31.nodeagent.api.networking.v1.HTTPIngressRuleValue\"~\n\x15IngressServiceBackend\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x43\n\x04port\x18\x02 \x01(\x0b\x32/.nodeagent.api.networking.v1.ServiceBackendPortB\x04\x88\xb5\x18\x01\x42\x07\n\x05_name\"\xf5\x01\n\x0bIngressSpec\x12\x43\n\x0e\x64\x65\x66\x61ultBackend\x18\x01 \x01(\x0b\x32+.nodeagent.api.networking.v1.IngressBackend\x12\x34\n\x03tls\x18\x02 \x03(\x0b\x32\'.nodeagent.api.networking.v1.IngressTLS\x12\x37\n\x05rules\x18\x03 \x03(\x0b\x32(.nodeagent.api.networking.v1.IngressRule\x12\x1d\n\x10ingressClassName\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x13\n\x11_ingressClassName\"c\n\rIngressStatus\x12R\n\x0cloadBalancer\x18\x01 \x01(\x0b\x32\x36.nodeagent.api.networking.v1.IngressLoadBalancerStatusB\x04\x88\xb5\x18\x01\"/\n\nIngressTLS\x12\r\n\x05hosts\x18\x01 \x03(\t\x12\x12\n\nsecretName\x18\x02 \x01(\t\"2\n\x12ServiceBackendPort\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,14 +34,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INGRESS'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
   _globals['_INGRESS'].fields_by_name['status']._loaded_options = None
   _globals['_INGRESS'].fields_by_name['status']._serialized_options = b'\210\265\030\001'
+  _globals['_INGRESS']._loaded_options = None
+  _globals['_INGRESS']._serialized_options = b'\210\265\030\001'
   _globals['_INGRESSCLASS'].fields_by_name['metadata']._loaded_options = None
   _globals['_INGRESSCLASS'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_INGRESSCLASS'].fields_by_name['spec']._loaded_options = None
   _globals['_INGRESSCLASS'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
+  _globals['_INGRESSCLASS']._loaded_options = None
+  _globals['_INGRESSCLASS']._serialized_options = b'\210\265\030\001'
   _globals['_INGRESSCLASSLIST'].fields_by_name['metadata']._loaded_options = None
   _globals['_INGRESSCLASSLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_INGRESSCLASSLIST'].fields_by_name['items']._loaded_options = None
   _globals['_INGRESSCLASSLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_INGRESSCLASSLIST']._loaded_options = None
+  _globals['_INGRESSCLASSLIST']._serialized_options = b'\210\265\030\001'
   _globals['_INGRESSCLASSPARAMETERSREFERENCE'].fields_by_name['kind']._loaded_options = None
   _globals['_INGRESSCLASSPARAMETERSREFERENCE'].fields_by_name['kind']._serialized_options = b'\210\265\030\001'
   _globals['_INGRESSCLASSPARAMETERSREFERENCE'].fields_by_name['name']._loaded_options = None
@@ -50,6 +56,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INGRESSLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_INGRESSLIST'].fields_by_name['items']._loaded_options = None
   _globals['_INGRESSLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_INGRESSLIST']._loaded_options = None
+  _globals['_INGRESSLIST']._serialized_options = b'\210\265\030\001'
   _globals['_INGRESSPORTSTATUS'].fields_by_name['port']._loaded_options = None
   _globals['_INGRESSPORTSTATUS'].fields_by_name['port']._serialized_options = b'\210\265\030\001'
   _globals['_INGRESSPORTSTATUS'].fields_by_name['protocol']._loaded_options = None
@@ -65,37 +73,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HTTPINGRESSRULEVALUE']._serialized_start=359
   _globals['_HTTPINGRESSRULEVALUE']._serialized_end=448
   _globals['_INGRESS']._serialized_start=451
-  _globals['_INGRESS']._serialized_end=647
-  _globals['_INGRESSBACKEND']._serialized_start=650
-  _globals['_INGRESSBACKEND']._serialized_end=803
-  _globals['_INGRESSCLASS']._serialized_start=806
-  _globals['_INGRESSCLASS']._serialized_end=946
-  _globals['_INGRESSCLASSLIST']._serialized_start=949
-  _globals['_INGRESSCLASSLIST']._serialized_end=1088
-  _globals['_INGRESSCLASSPARAMETERSREFERENCE']._serialized_start=1091
-  _globals['_INGRESSCLASSPARAMETERSREFERENCE']._serialized_end=1296
-  _globals['_INGRESSCLASSSPEC']._serialized_start=1298
-  _globals['_INGRESSCLASSSPEC']._serialized_end=1418
-  _globals['_INGRESSLIST']._serialized_start=1421
-  _globals['_INGRESSLIST']._serialized_end=1550
-  _globals['_INGRESSLOADBALANCERINGRESS']._serialized_start=1552
-  _globals['_INGRESSLOADBALANCERINGRESS']._serialized_end=1673
-  _globals['_INGRESSLOADBALANCERSTATUS']._serialized_start=1675
-  _globals['_INGRESSLOADBALANCERSTATUS']._serialized_end=1776
-  _globals['_INGRESSPORTSTATUS']._serialized_start=1778
-  _globals['_INGRESSPORTSTATUS']._serialized_end=1903
-  _globals['_INGRESSRULE']._serialized_start=1905
-  _globals['_INGRESSRULE']._serialized_end=1995
-  _globals['_INGRESSRULEVALUE']._serialized_start=1997
-  _globals['_INGRESSRULEVALUE']._serialized_end=2080
-  _globals['_INGRESSSERVICEBACKEND']._serialized_start=2082
-  _globals['_INGRESSSERVICEBACKEND']._serialized_end=2208
-  _globals['_INGRESSSPEC']._serialized_start=2211
-  _globals['_INGRESSSPEC']._serialized_end=2456
-  _globals['_INGRESSSTATUS']._serialized_start=2458
-  _globals['_INGRESSSTATUS']._serialized_end=2557
-  _globals['_INGRESSTLS']._serialized_start=2559
-  _globals['_INGRESSTLS']._serialized_end=2606
-  _globals['_SERVICEBACKENDPORT']._serialized_start=2608
-  _globals['_SERVICEBACKENDPORT']._serialized_end=2658
+  _globals['_INGRESS']._serialized_end=653
+  _globals['_INGRESSBACKEND']._serialized_start=656
+  _globals['_INGRESSBACKEND']._serialized_end=809
+  _globals['_INGRESSCLASS']._serialized_start=812
+  _globals['_INGRESSCLASS']._serialized_end=958
+  _globals['_INGRESSCLASSLIST']._serialized_start=961
+  _globals['_INGRESSCLASSLIST']._serialized_end=1106
+  _globals['_INGRESSCLASSPARAMETERSREFERENCE']._serialized_start=1109
+  _globals['_INGRESSCLASSPARAMETERSREFERENCE']._serialized_end=1314
+  _globals['_INGRESSCLASSSPEC']._serialized_start=1316
+  _globals['_INGRESSCLASSSPEC']._serialized_end=1436
+  _globals['_INGRESSLIST']._serialized_start=1439
+  _globals['_INGRESSLIST']._serialized_end=1574
+  _globals['_INGRESSLOADBALANCERINGRESS']._serialized_start=1576
+  _globals['_INGRESSLOADBALANCERINGRESS']._serialized_end=1697
+  _globals['_INGRESSLOADBALANCERSTATUS']._serialized_start=1699
+  _globals['_INGRESSLOADBALANCERSTATUS']._serialized_end=1800
+  _globals['_INGRESSPORTSTATUS']._serialized_start=1802
+  _globals['_INGRESSPORTSTATUS']._serialized_end=1927
+  _globals['_INGRESSRULE']._serialized_start=1929
+  _globals['_INGRESSRULE']._serialized_end=2019
+  _globals['_INGRESSRULEVALUE']._serialized_start=2021
+  _globals['_INGRESSRULEVALUE']._serialized_end=2104
+  _globals['_INGRESSSERVICEBACKEND']._serialized_start=2106
+  _globals['_INGRESSSERVICEBACKEND']._serialized_end=2232
+  _globals['_INGRESSSPEC']._serialized_start=2235
+  _globals['_INGRESSSPEC']._serialized_end=2480
+  _globals['_INGRESSSTATUS']._serialized_start=2482
+  _globals['_INGRESSSTATUS']._serialized_end=2581
+  _globals['_INGRESSTLS']._serialized_start=2583
+  _globals['_INGRESSTLS']._serialized_end=2630
+  _globals['_SERVICEBACKENDPORT']._serialized_start=2632
+  _globals['_SERVICEBACKENDPORT']._serialized_end=2682
 # @@protoc_insertion_point(module_scope)

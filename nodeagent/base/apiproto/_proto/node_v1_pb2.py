@@ -17,7 +17,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,nodeagent/base/apiproto/_proto/node_v1.proto\x12\x15nodeagent.api.node.v1\x1a,nodeagent/base/apiproto/_proto/core_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x9d\x01\n\x08Overhead\x12?\n\x08podFixed\x18\x01 \x03(\x0b\x32-.nodeagent.api.node.v1.Overhead.PodFixedEntry\x1aP\n\rPodFixedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.Quantity:\x02\x38\x01\"\xdb\x01\n\x0cRuntimeClass\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x1a\n\x07handler\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x31\n\x08overhead\x18\x03 \x01(\x0b\x32\x1f.nodeagent.api.node.v1.Overhead\x12\x35\n\nscheduling\x18\x04 \x01(\x0b\x32!.nodeagent.api.node.v1.SchedulingB\n\n\x08_handler\"\x85\x01\n\x10RuntimeClassList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x38\n\x05items\x18\x02 \x03(\x0b\x32#.nodeagent.api.node.v1.RuntimeClassB\x04\x88\xb5\x18\x01\"\xc4\x01\n\nScheduling\x12I\n\x0cnodeSelector\x18\x01 \x03(\x0b\x32\x33.nodeagent.api.node.v1.Scheduling.NodeSelectorEntry\x12\x36\n\x0btolerations\x18\x02 \x03(\x0b\x32!.nodeagent.api.core.v1.Toleration\x1a\x33\n\x11NodeSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,nodeagent/base/apiproto/_proto/node_v1.proto\x12\x15nodeagent.api.node.v1\x1a,nodeagent/base/apiproto/_proto/core_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xa3\x01\n\x08Overhead\x12\x45\n\x08podFixed\x18\x01 \x03(\x0b\x32-.nodeagent.api.node.v1.Overhead.PodFixedEntryB\x04\xc0\xb5\x18\x01\x1aP\n\rPodFixedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.Quantity:\x02\x38\x01\"\xe1\x01\n\x0cRuntimeClass\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x1a\n\x07handler\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x31\n\x08overhead\x18\x03 \x01(\x0b\x32\x1f.nodeagent.api.node.v1.Overhead\x12\x35\n\nscheduling\x18\x04 \x01(\x0b\x32!.nodeagent.api.node.v1.Scheduling:\x04\x88\xb5\x18\x01\x42\n\n\x08_handler\"\x8b\x01\n\x10RuntimeClassList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x38\n\x05items\x18\x02 \x03(\x0b\x32#.nodeagent.api.node.v1.RuntimeClassB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xd0\x01\n\nScheduling\x12U\n\x0cnodeSelector\x18\x01 \x03(\x0b\x32\x33.nodeagent.api.node.v1.Scheduling.NodeSelectorEntryB\n\xaa\xb5\x18\x06\x61tomic\x12\x36\n\x0btolerations\x18\x02 \x03(\x0b\x32!.nodeagent.api.core.v1.Toleration\x1a\x33\n\x11NodeSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -26,26 +26,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_OVERHEAD_PODFIXEDENTRY']._loaded_options = None
   _globals['_OVERHEAD_PODFIXEDENTRY']._serialized_options = b'8\001'
+  _globals['_OVERHEAD'].fields_by_name['podFixed']._loaded_options = None
+  _globals['_OVERHEAD'].fields_by_name['podFixed']._serialized_options = b'\300\265\030\001'
   _globals['_RUNTIMECLASS'].fields_by_name['metadata']._loaded_options = None
   _globals['_RUNTIMECLASS'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_RUNTIMECLASS'].fields_by_name['handler']._loaded_options = None
   _globals['_RUNTIMECLASS'].fields_by_name['handler']._serialized_options = b'\210\265\030\001'
+  _globals['_RUNTIMECLASS']._loaded_options = None
+  _globals['_RUNTIMECLASS']._serialized_options = b'\210\265\030\001'
   _globals['_RUNTIMECLASSLIST'].fields_by_name['metadata']._loaded_options = None
   _globals['_RUNTIMECLASSLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_RUNTIMECLASSLIST'].fields_by_name['items']._loaded_options = None
   _globals['_RUNTIMECLASSLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_RUNTIMECLASSLIST']._loaded_options = None
+  _globals['_RUNTIMECLASSLIST']._serialized_options = b'\210\265\030\001'
   _globals['_SCHEDULING_NODESELECTORENTRY']._loaded_options = None
   _globals['_SCHEDULING_NODESELECTORENTRY']._serialized_options = b'8\001'
+  _globals['_SCHEDULING'].fields_by_name['nodeSelector']._loaded_options = None
+  _globals['_SCHEDULING'].fields_by_name['nodeSelector']._serialized_options = b'\252\265\030\006atomic'
   _globals['_OVERHEAD']._serialized_start=210
-  _globals['_OVERHEAD']._serialized_end=367
-  _globals['_OVERHEAD_PODFIXEDENTRY']._serialized_start=287
-  _globals['_OVERHEAD_PODFIXEDENTRY']._serialized_end=367
-  _globals['_RUNTIMECLASS']._serialized_start=370
-  _globals['_RUNTIMECLASS']._serialized_end=589
-  _globals['_RUNTIMECLASSLIST']._serialized_start=592
-  _globals['_RUNTIMECLASSLIST']._serialized_end=725
-  _globals['_SCHEDULING']._serialized_start=728
-  _globals['_SCHEDULING']._serialized_end=924
-  _globals['_SCHEDULING_NODESELECTORENTRY']._serialized_start=873
-  _globals['_SCHEDULING_NODESELECTORENTRY']._serialized_end=924
+  _globals['_OVERHEAD']._serialized_end=373
+  _globals['_OVERHEAD_PODFIXEDENTRY']._serialized_start=293
+  _globals['_OVERHEAD_PODFIXEDENTRY']._serialized_end=373
+  _globals['_RUNTIMECLASS']._serialized_start=376
+  _globals['_RUNTIMECLASS']._serialized_end=601
+  _globals['_RUNTIMECLASSLIST']._serialized_start=604
+  _globals['_RUNTIMECLASSLIST']._serialized_end=743
+  _globals['_SCHEDULING']._serialized_start=746
+  _globals['_SCHEDULING']._serialized_end=954
+  _globals['_SCHEDULING_NODESELECTORENTRY']._serialized_start=903
+  _globals['_SCHEDULING_NODESELECTORENTRY']._serialized_end=954
 # @@protoc_insertion_point(module_scope)

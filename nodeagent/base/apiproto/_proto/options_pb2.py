@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,nodeagent/base/apiproto/_proto/options.proto\x12\rnodeagent.api\x1a google/protobuf/descriptor.proto:/\n\x06\x61lways\x12\x1d.google.protobuf.FieldOptions\x18\xd1\x86\x03 \x01(\x08:1\n\x08nullable\x12\x1d.google.protobuf.FieldOptions\x18\xd2\x86\x03 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,nodeagent/base/apiproto/_proto/options.proto\x12\rnodeagent.api\x1a google/protobuf/descriptor.proto:/\n\x04kind\x12\x1f.google.protobuf.MessageOptions\x18\xd1\x86\x03 \x01(\x08:6\n\x0bstruct_type\x12\x1f.google.protobuf.MessageOptions\x18\xd2\x86\x03 \x01(\t:/\n\x06\x61lways\x12\x1d.google.protobuf.FieldOptions\x18\xd1\x86\x03 \x01(\x08:1\n\x08nullable\x12\x1d.google.protobuf.FieldOptions\x18\xd2\x86\x03 \x01(\x08:2\n\tlist_type\x12\x1d.google.protobuf.FieldOptions\x18\xd3\x86\x03 \x01(\t:6\n\rlist_map_keys\x12\x1d.google.protobuf.FieldOptions\x18\xd4\x86\x03 \x03(\t:1\n\x08map_type\x12\x1d.google.protobuf.FieldOptions\x18\xd5\x86\x03 \x01(\t:7\n\x0epatch_strategy\x12\x1d.google.protobuf.FieldOptions\x18\xd6\x86\x03 \x01(\t:8\n\x0fpatch_merge_key\x12\x1d.google.protobuf.FieldOptions\x18\xd7\x86\x03 \x01(\t:.\n\x05\x65xact\x12\x1d.google.protobuf.FieldOptions\x18\xd8\x86\x03 \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)

@@ -16,7 +16,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.nodeagent/base/apiproto/_proto/policy_v1.proto\x12\x17nodeagent.api.policy.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x82\x01\n\x08\x45viction\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12;\n\rdeleteOptions\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.DeleteOptions\"\xe0\x01\n\x13PodDisruptionBudget\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x44\n\x04spec\x18\x02 \x01(\x0b\x32\x30.nodeagent.api.policy.v1.PodDisruptionBudgetSpecB\x04\x88\xb5\x18\x01\x12H\n\x06status\x18\x03 \x01(\x0b\x32\x32.nodeagent.api.policy.v1.PodDisruptionBudgetStatusB\x04\x88\xb5\x18\x01\"\x95\x01\n\x17PodDisruptionBudgetList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x41\n\x05items\x18\x02 \x03(\x0b\x32,.nodeagent.api.policy.v1.PodDisruptionBudgetB\x04\x88\xb5\x18\x01\"\x8f\x02\n\x17PodDisruptionBudgetSpec\x12\x38\n\x0cminAvailable\x18\x01 \x01(\x0b\x32\".nodeagent.api.meta.v1.IntOrString\x12\x36\n\x08selector\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12:\n\x0emaxUnavailable\x18\x03 \x01(\x0b\x32\".nodeagent.api.meta.v1.IntOrString\x12\'\n\x1aunhealthyPodEvictionPolicy\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x1d\n\x1b_unhealthyPodEvictionPolicy\"\xfa\x03\n\x19PodDisruptionBudgetStatus\x12\x1a\n\x12observedGeneration\x18\x01 \x01(\x03\x12\\\n\rdisruptedPods\x18\x02 \x03(\x0b\x32\x45.nodeagent.api.policy.v1.PodDisruptionBudgetStatus.DisruptedPodsEntry\x12%\n\x12\x64isruptionsAllowed\x18\x03 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12!\n\x0e\x63urrentHealthy\x18\x04 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12!\n\x0e\x64\x65siredHealthy\x18\x05 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x02\x88\x01\x01\x12\x1f\n\x0c\x65xpectedPods\x18\x06 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x03\x88\x01\x01\x12\x34\n\nconditions\x18\x07 \x03(\x0b\x32 .nodeagent.api.meta.v1.Condition\x1aQ\n\x12\x44isruptedPodsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.Time:\x02\x38\x01\x42\x15\n\x13_disruptionsAllowedB\x11\n\x0f_currentHealthyB\x11\n\x0f_desiredHealthyB\x0f\n\r_expectedPodsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.nodeagent/base/apiproto/_proto/policy_v1.proto\x12\x17nodeagent.api.policy.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x88\x01\n\x08\x45viction\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12;\n\rdeleteOptions\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.DeleteOptions:\x04\x88\xb5\x18\x01\"\xe6\x01\n\x13PodDisruptionBudget\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x44\n\x04spec\x18\x02 \x01(\x0b\x32\x30.nodeagent.api.policy.v1.PodDisruptionBudgetSpecB\x04\x88\xb5\x18\x01\x12H\n\x06status\x18\x03 \x01(\x0b\x32\x32.nodeagent.api.policy.v1.PodDisruptionBudgetStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\x9b\x01\n\x17PodDisruptionBudgetList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x41\n\x05items\x18\x02 \x03(\x0b\x32,.nodeagent.api.policy.v1.PodDisruptionBudgetB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\x9c\x02\n\x17PodDisruptionBudgetSpec\x12\x38\n\x0cminAvailable\x18\x01 \x01(\x0b\x32\".nodeagent.api.meta.v1.IntOrString\x12\x43\n\x08selector\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelectorB\x0b\xb2\xb5\x18\x07replace\x12:\n\x0emaxUnavailable\x18\x03 \x01(\x0b\x32\".nodeagent.api.meta.v1.IntOrString\x12\'\n\x1aunhealthyPodEvictionPolicy\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x1d\n\x1b_unhealthyPodEvictionPolicy\"\x9c\x04\n\x19PodDisruptionBudgetStatus\x12\x1a\n\x12observedGeneration\x18\x01 \x01(\x03\x12\\\n\rdisruptedPods\x18\x02 \x03(\x0b\x32\x45.nodeagent.api.policy.v1.PodDisruptionBudgetStatus.DisruptedPodsEntry\x12%\n\x12\x64isruptionsAllowed\x18\x03 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12!\n\x0e\x63urrentHealthy\x18\x04 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12!\n\x0e\x64\x65siredHealthy\x18\x05 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x02\x88\x01\x01\x12\x1f\n\x0c\x65xpectedPods\x18\x06 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x03\x88\x01\x01\x12V\n\nconditions\x18\x07 \x03(\x0b\x32 .nodeagent.api.meta.v1.ConditionB \x9a\xb5\x18\x03map\xa2\xb5\x18\x04type\xb2\xb5\x18\x05merge\xba\xb5\x18\x04type\x1aQ\n\x12\x44isruptedPodsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.Time:\x02\x38\x01\x42\x15\n\x13_disruptionsAllowedB\x11\n\x0f_currentHealthyB\x11\n\x0f_desiredHealthyB\x0f\n\r_expectedPodsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -25,16 +25,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_EVICTION'].fields_by_name['metadata']._loaded_options = None
   _globals['_EVICTION'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_EVICTION']._loaded_options = None
+  _globals['_EVICTION']._serialized_options = b'\210\265\030\001'
   _globals['_PODDISRUPTIONBUDGET'].fields_by_name['metadata']._loaded_options = None
   _globals['_PODDISRUPTIONBUDGET'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_PODDISRUPTIONBUDGET'].fields_by_name['spec']._loaded_options = None
   _globals['_PODDISRUPTIONBUDGET'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
   _globals['_PODDISRUPTIONBUDGET'].fields_by_name['status']._loaded_options = None
   _globals['_PODDISRUPTIONBUDGET'].fields_by_name['status']._serialized_options = b'\210\265\030\001'
+  _globals['_PODDISRUPTIONBUDGET']._loaded_options = None
+  _globals['_PODDISRUPTIONBUDGET']._serialized_options = b'\210\265\030\001'
   _globals['_PODDISRUPTIONBUDGETLIST'].fields_by_name['metadata']._loaded_options = None
   _globals['_PODDISRUPTIONBUDGETLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_PODDISRUPTIONBUDGETLIST'].fields_by_name['items']._loaded_options = None
   _globals['_PODDISRUPTIONBUDGETLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_PODDISRUPTIONBUDGETLIST']._loaded_options = None
+  _globals['_PODDISRUPTIONBUDGETLIST']._serialized_options = b'\210\265\030\001'
+  _globals['_PODDISRUPTIONBUDGETSPEC'].fields_by_name['selector']._loaded_options = None
+  _globals['_PODDISRUPTIONBUDGETSPEC'].fields_by_name['selector']._serialized_options = b'\262\265\030\007replace'
   _globals['_PODDISRUPTIONBUDGETSTATUS_DISRUPTEDPODSENTRY']._loaded_options = None
   _globals['_PODDISRUPTIONBUDGETSTATUS_DISRUPTEDPODSENTRY']._serialized_options = b'8\001'
   _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['disruptionsAllowed']._loaded_options = None
@@ -45,16 +53,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['desiredHealthy']._serialized_options = b'\210\265\030\001'
   _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['expectedPods']._loaded_options = None
   _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['expectedPods']._serialized_options = b'\210\265\030\001'
+  _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['conditions']._loaded_options = None
+  _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['conditions']._serialized_options = b'\232\265\030\003map\242\265\030\004type\262\265\030\005merge\272\265\030\004type'
   _globals['_EVICTION']._serialized_start=168
-  _globals['_EVICTION']._serialized_end=298
-  _globals['_PODDISRUPTIONBUDGET']._serialized_start=301
-  _globals['_PODDISRUPTIONBUDGET']._serialized_end=525
-  _globals['_PODDISRUPTIONBUDGETLIST']._serialized_start=528
-  _globals['_PODDISRUPTIONBUDGETLIST']._serialized_end=677
-  _globals['_PODDISRUPTIONBUDGETSPEC']._serialized_start=680
-  _globals['_PODDISRUPTIONBUDGETSPEC']._serialized_end=951
-  _globals['_PODDISRUPTIONBUDGETSTATUS']._serialized_start=954
-  _globals['_PODDISRUPTIONBUDGETSTATUS']._serialized_end=1460
-  _globals['_PODDISRUPTIONBUDGETSTATUS_DISRUPTEDPODSENTRY']._serialized_start=1301
-  _globals['_PODDISRUPTIONBUDGETSTATUS_DISRUPTEDPODSENTRY']._serialized_end=1382
+  _globals['_EVICTION']._serialized_end=304
+  _globals['_PODDISRUPTIONBUDGET']._serialized_start=307
+  _globals['_PODDISRUPTIONBUDGET']._serialized_end=537
+  _globals['_PODDISRUPTIONBUDGETLIST']._serialized_start=540
+  _globals['_PODDISRUPTIONBUDGETLIST']._serialized_end=695
+  _globals['_PODDISRUPTIONBUDGETSPEC']._serialized_start=698
+  _globals['_PODDISRUPTIONBUDGETSPEC']._serialized_end=982
+  _globals['_PODDISRUPTIONBUDGETSTATUS']._serialized_start=985
+  _globals['_PODDISRUPTIONBUDGETSTATUS']._serialized_end=1525
+  _globals['_PODDISRUPTIONBUDGETSTATUS_DISRUPTEDPODSENTRY']._serialized_start=1366
+  _globals['_PODDISRUPTIONBUDGETSTATUS_DISRUPTEDPODSENTRY']._serialized_end=1447
 # @@protoc_insertion_point(module_scope)

@@ -13,15 +13,18 @@ _sym_db = _symbol_database.Default()
 
 
 from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_meta__v1__pb2
+from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n3nodeagent/base/apiproto/_proto/policy_v1beta1.proto\x12\x1cnodeagent.api.policy.v1beta1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\"|\n\x08\x45viction\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMeta\x12;\n\rdeleteOptions\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.DeleteOptionsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n3nodeagent/base/apiproto/_proto/policy_v1beta1.proto\x12\x1cnodeagent.api.policy.v1beta1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x82\x01\n\x08\x45viction\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMeta\x12;\n\rdeleteOptions\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.DeleteOptions:\x04\x88\xb5\x18\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'nodeagent.base.apiproto._proto.policy_v1beta1_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EVICTION']._serialized_start=131
-  _globals['_EVICTION']._serialized_end=255
+  _globals['_EVICTION']._loaded_options = None
+  _globals['_EVICTION']._serialized_options = b'\210\265\030\001'
+  _globals['_EVICTION']._serialized_start=178
+  _globals['_EVICTION']._serialized_end=308
 # @@protoc_insertion_point(module_scope)

@@ -16,7 +16,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2nodeagent/base/apiproto/_proto/scheduling_v1.proto\x12\x1bnodeagent.api.scheduling.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xce\x01\n\rPriorityClass\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x18\n\x05value\x18\x02 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x15\n\rglobalDefault\x18\x03 \x01(\x08\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x1d\n\x10preemptionPolicy\x18\x05 \x01(\tH\x01\x88\x01\x01\x42\x08\n\x06_valueB\x13\n\x11_preemptionPolicy\"\x8d\x01\n\x11PriorityClassList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12?\n\x05items\x18\x02 \x03(\x0b\x32*.nodeagent.api.scheduling.v1.PriorityClassB\x04\x88\xb5\x18\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2nodeagent/base/apiproto/_proto/scheduling_v1.proto\x12\x1bnodeagent.api.scheduling.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xd4\x01\n\rPriorityClass\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x18\n\x05value\x18\x02 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x15\n\rglobalDefault\x18\x03 \x01(\x08\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x1d\n\x10preemptionPolicy\x18\x05 \x01(\tH\x01\x88\x01\x01:\x04\x88\xb5\x18\x01\x42\x08\n\x06_valueB\x13\n\x11_preemptionPolicy\"\x93\x01\n\x11PriorityClassList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12?\n\x05items\x18\x02 \x03(\x0b\x32*.nodeagent.api.scheduling.v1.PriorityClassB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -27,12 +27,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PRIORITYCLASS'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_PRIORITYCLASS'].fields_by_name['value']._loaded_options = None
   _globals['_PRIORITYCLASS'].fields_by_name['value']._serialized_options = b'\210\265\030\001'
+  _globals['_PRIORITYCLASS']._loaded_options = None
+  _globals['_PRIORITYCLASS']._serialized_options = b'\210\265\030\001'
   _globals['_PRIORITYCLASSLIST'].fields_by_name['metadata']._loaded_options = None
   _globals['_PRIORITYCLASSLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
   _globals['_PRIORITYCLASSLIST'].fields_by_name['items']._loaded_options = None
   _globals['_PRIORITYCLASSLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_PRIORITYCLASSLIST']._loaded_options = None
+  _globals['_PRIORITYCLASSLIST']._serialized_options = b'\210\265\030\001'
   _globals['_PRIORITYCLASS']._serialized_start=176
-  _globals['_PRIORITYCLASS']._serialized_end=382
-  _globals['_PRIORITYCLASSLIST']._serialized_start=385
-  _globals['_PRIORITYCLASSLIST']._serialized_end=526
+  _globals['_PRIORITYCLASS']._serialized_end=388
+  _globals['_PRIORITYCLASSLIST']._serialized_start=391
+  _globals['_PRIORITYCLASSLIST']._serialized_end=538
 # @@protoc_insertion_point(module_scope)
