@@ -1,4 +1,4 @@
-"""What ``nodeagent doctor`` looks at: runtime, kernel, disks, files, certificates and the API server."""
+"""Checks of ``nodeagent doctor``: runtime, kernel, disks, files, certificates and the API server."""
 
 from __future__ import annotations
 

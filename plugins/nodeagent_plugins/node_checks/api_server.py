@@ -1,4 +1,4 @@
-"""Whether the API server answers, agrees on the time, and lets the node's user do what the node does."""
+"""API server checks: availability, clock skew and permissions of the node's user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodeagent.errors import ApiError, ApiUnavailable, ConfigError
 
 PROBE_SECONDS = 8.0
 SKEW_SECONDS, LONG_SKEW_SECONDS = 2.0, 10.0
-"""Leases and tokens suffer from the longer one; the shorter one comes from slow answers too."""
+"""Limits of the clock skew: the higher one affects leases and tokens; the lower one allows for slow responses."""
 REVIEWS = Resource("authorization", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False)
 
 
@@ -25,32 +25,30 @@ def checks(context: ImageContext) -> Sequence[NodeCheck]:
         return ()
     looks = ApiChecks(context)
     return (
-        NodeCheck("API server", looks.answers),
+        NodeCheck("API server", looks.available),
         NodeCheck("clock", looks.clock),
         NodeCheck("permissions", looks.permissions),
     )
 
 
 class ApiChecks:
-    """Asks the API server with the node's own credentials."""
+    """Checks the API server with the node's credentials."""
 
     def __init__(self, context: ImageContext) -> None:
         self._context = context
 
-    async def answers(self) -> Sequence[Finding]:
+    async def available(self) -> Sequence[Finding]:
         try:
             response, _ = await self._probe()
         except ConfigError as error:
-            return [problem(f"the kubeconfig cannot be used: {error}", "correct the file that --kubeconfig names")]
+            return [problem(f"invalid kubeconfig: {error}", "correct the file in --kubeconfig")]
         except ApiUnavailable as error:
             text = f"the API server does not respond: {error}"
-            return [problem(text, "see whether this node reaches it: name, route, firewall, its certificate")]
+            return [problem(text, "check the connection from this node: name, route, firewall, server certificate")]
         if response.status == 401:
-            return [
-                problem("the API server does not know the node's user (401)", "issue a new client certificate or token")
-            ]
+            return [problem("the API server rejects the credentials (401)", "issue a new client certificate or token")]
         if response.status >= 500:
-            return [problem(f"the API server responds with {response.status}", "look at the API server")]
+            return [problem(f"the API server responds with {response.status}", "check the API server")]
         return []
 
     async def clock(self) -> Sequence[Finding]:
@@ -60,29 +58,29 @@ class ApiChecks:
             raise CheckInconclusive from error
         if response.date is None:
             raise CheckInconclusive
-        return judge_skew((ours - response.date).total_seconds())
+        return check_skew((ours - response.date).total_seconds())
 
     async def permissions(self) -> Sequence[Finding]:
         api, missing = self._context.api, []
         if api is None:
             raise CheckInconclusive
-        for verb, group, resource, name, namespace in wanted_permissions(self._context.node_name):
+        for verb, group, resource, name, namespace in required_permissions(self._context.node_name):
             group = f"{group}.{identity.current().api_domain}" if group else ""  # noqa: PLW2901
             resource, _, subresource = resource.partition("/")  # noqa: PLW2901
             attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
             spec = {"resourceAttributes": {**attributes, "name": name, "namespace": namespace}}
             try:
-                answer: Mapping[str, Any] = await api.create(REVIEWS, {"metadata": {}, "spec": spec})
+                response: Mapping[str, Any] = await api.create(REVIEWS, {"metadata": {}, "spec": spec})
             except ApiError as error:
                 if error.transient or error.code == 401:
                     raise CheckInconclusive from error
                 return [_unknown(error)]
-            if not (answer.get("status") or {}).get("allowed"):
+            if not (response.get("status") or {}).get("allowed"):
                 missing.append(f"{verb} {resource}{'/' + subresource if subresource else ''}")
         if not missing:
             return []
         remedy = "authorize the node's user: mode Node, or a binding to the role system:node"
-        return [problem(f"the node's user may not: {', '.join(missing)}", remedy)]
+        return [problem(f"the node's user is not authorized to: {', '.join(missing)}", remedy)]
 
     async def _probe(self) -> tuple[ApiProbe, datetime]:
         """Return the response, and the local time halfway between request and response."""
@@ -96,8 +94,8 @@ class ApiChecks:
             await connection.close()
 
 
-def wanted_permissions(node: str) -> Sequence[tuple[str, str, str, str, str]]:
-    """Return what the node does on the API server: verb, short group, resource, name, namespace."""
+def required_permissions(node: str) -> Sequence[tuple[str, str, str, str, str]]:
+    """Return the requests of a node: verb, short group, resource, name, namespace."""
     return (
         ("list", "", "pods", "", ""),
         ("watch", "", "pods", "", ""),
@@ -110,15 +108,15 @@ def wanted_permissions(node: str) -> Sequence[tuple[str, str, str, str, str]]:
     )
 
 
-def judge_skew(seconds: float) -> Sequence[Finding]:
-    """Return a finding when the clocks are *seconds* apart by more than answers take; positive is ahead."""
+def check_skew(seconds: float) -> Sequence[Finding]:
+    """Return a finding if the clocks differ by more than response times explain; positive *seconds* are ahead."""
     if abs(seconds) < SKEW_SECONDS:
         return []
-    way = "ahead of" if seconds > 0 else "behind"
-    text = f"this machine's clock is {abs(seconds):.0f} s {way} the API server's"
+    direction = "ahead of" if seconds > 0 else "behind"
+    text = f"the clock of this host is {abs(seconds):.0f} s {direction} the API server's"
     severe = abs(seconds) >= LONG_SKEW_SECONDS
     return [(problem if severe else warning)(text, "set up time synchronization (chrony, systemd-timesyncd)")]
 
 
 def _unknown(error: ApiError) -> Finding:
-    return warning(f"the API server does not tell what the node's user may do: {error}", "authorize it to ask")
+    return warning(f"failed to check the permissions of the node's user: {error}", "authorize selfsubjectaccessreviews")

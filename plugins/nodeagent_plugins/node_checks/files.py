@@ -1,6 +1,6 @@
-"""Who may read the node's files, and how long its certificates are good for.
+"""File checks: permissions of the node's files and expiry of its certificates.
 
-Modes and owners are those that the CIS benchmark for worker nodes asks for.
+The required modes and owners are those of the CIS benchmark for worker nodes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from nodeagent.contracts.context import ImageContext
 
 SECRET, PUBLIC = 0o600, 0o644
 SOON = timedelta(days=30)
-_Place = tuple[str, Path, int]
-"""What a file is, where it lies, and the widest mode it may have."""
+_CheckedFile = tuple[str, Path, int]
+"""Description of a file, its path, and the maximum mode."""
 
 
 def checks(context: ImageContext) -> Sequence[NodeCheck]:
@@ -36,23 +36,23 @@ def checks(context: ImageContext) -> Sequence[NodeCheck]:
     return NodeCheck("file modes", modes), NodeCheck("certificates", certificates)
 
 
-def files_of(context: ImageContext) -> Iterator[_Place]:
-    """Yield the files that the configuration names."""
+def files_of(context: ImageContext) -> Iterator[_CheckedFile]:
+    """Yield the files in the configuration."""
     config, settings = context.config, context.settings
     if settings.config:
         yield "configuration", Path(settings.config), SECRET
     if settings.config_dir:
         yield from (("configuration", file, SECRET) for file in sorted(Path(settings.config_dir).glob("*.conf")))
-    for place in filter(None, (settings.kubeconfig, settings.bootstrap_kubeconfig)):
-        yield "kubeconfig", Path(place), SECRET
+    for path in filter(None, (settings.kubeconfig, settings.bootstrap_kubeconfig)):
+        yield "kubeconfig", Path(path), SECRET
         try:
-            found = kubeconfig.load(Path(place))
+            found = kubeconfig.load(Path(path))
         except kubeconfig.KubeconfigError:
             continue
         if found.client_key.file is not None:
             yield "client key", found.client_key.file, SECRET
         if found.certificate_authority.file is not None:
-            yield "certificate authority", found.certificate_authority.file, PUBLIC
+            yield "CA certificate", found.certificate_authority.file, PUBLIC
     if config.authentication.x509.client_ca_file:
         yield "clientCAFile", Path(config.authentication.x509.client_ca_file), PUBLIC
     if config.tls_private_key_file:
@@ -62,16 +62,16 @@ def files_of(context: ImageContext) -> Iterator[_Place]:
 
 
 def certificates_of(context: ImageContext) -> Iterator[tuple[str, bytes]]:
-    """Yield the certificates in use, each with what it is and where it lies; what cannot be read is left out."""
+    """Yield the certificates in use with descriptions; unreadable ones are omitted."""
     config, settings = context.config, context.settings
     named = {
         "serving certificate": config.tls_cert_file,
         "clientCAFile": config.authentication.x509.client_ca_file,
     }
-    places = [(what, Path(file)) for what, file in named.items() if file]
+    paths = [(what, Path(file)) for what, file in named.items() if file]
     if not config.tls_cert_file:
-        places += [("serving certificate", path) for path in sorted(Path(settings.cert_dir).glob("*.crt"))]
-    for what, path in places:
+        paths += [("serving certificate", path) for path in sorted(Path(settings.cert_dir).glob("*.crt"))]
+    for what, path in paths:
         try:
             yield f"{what} {path}", path.read_bytes()
         except OSError:
@@ -81,7 +81,7 @@ def certificates_of(context: ImageContext) -> Iterator[tuple[str, bytes]]:
             found = kubeconfig.load(Path(settings.kubeconfig))
             for what, material in (
                 ("client certificate", found.client_certificate),
-                ("certificate authority", found.certificate_authority),
+                ("CA certificate", found.certificate_authority),
             ):
                 if material:
                     yield f"{what} of {material.file or settings.kubeconfig}", material.read()
@@ -89,27 +89,27 @@ def certificates_of(context: ImageContext) -> Iterator[tuple[str, bytes]]:
             return
 
 
-def check_file_modes(files: Sequence[_Place]) -> Sequence[Finding]:
-    """Return findings for files that others may read or change, or that are not root's."""
+def check_file_modes(files: Sequence[_CheckedFile]) -> Sequence[Finding]:
+    """Return findings for files with excessive permissions or an owner other than root."""
     found = []
     for what, path, widest in files:
         try:
             status = path.stat()
         except OSError as error:
-            found.append(problem(f"{what} {path}: {error.strerror}", "put it there, or correct the path"))
+            found.append(problem(f"{what} {path}: {error.strerror}", "create it, or correct the path"))
             continue
         mode = stat.S_IMODE(status.st_mode)
         if mode & ~widest:
-            text = f"{what} {path} has mode {mode:04o}; at most {widest:04o} is safe"
+            text = f"{what} {path} has mode {mode:04o}; must be at most {widest:04o}"
             found.append((problem if widest == SECRET else warning)(text, f"`chmod {widest:o} {path}`"))
         if (status.st_uid, status.st_gid) != (0, 0):
-            text = f"{what} {path} belongs to {status.st_uid}:{status.st_gid}, not to root"
+            text = f"{what} {path} is owned by {status.st_uid}:{status.st_gid}, not by root"
             found.append(warning(text, f"`chown root:root {path}`"))
     return found
 
 
 def check_certificates(certificates: Sequence[tuple[str, bytes]], now: datetime) -> Sequence[Finding]:
-    """Return findings for certificates that are over, or soon will be."""
+    """Return findings for certificates that have expired or will expire soon."""
     from nodeagent.base.tls import valid_until
 
     found = []
@@ -117,12 +117,12 @@ def check_certificates(certificates: Sequence[tuple[str, bytes]], now: datetime)
         try:
             end = valid_until(data)
         except ValueError as error:
-            found.append(problem(f"{what} cannot be read: {error}", "put a certificate in PEM form there"))
+            found.append(problem(f"{what} is invalid: {error}", "provide a certificate in PEM format"))
             continue
-        remedy = "issue a new one; rotateCertificates and serverTLSBootstrap have it done in time"
+        remedy = "issue a new one; rotateCertificates and serverTLSBootstrap automate the renewal"
         day = end.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
         if end <= now:
-            found.append(problem(f"{what} ended on {day}", remedy))
+            found.append(problem(f"{what} expired on {day}", remedy))
         elif end - now < SOON:
-            found.append(warning(f"{what} ends on {day}, in {(end - now).days} days", remedy))
+            found.append(warning(f"{what} expires on {day}, in {(end - now).days} days", remedy))
     return found

@@ -1,4 +1,4 @@
-"""Object reader: what pods refer to in the API, kept as fresh as the configuration asks.
+"""Object reader: ConfigMaps, Secrets and Services that pods reference, cached according to the configuration.
 
 spec: config.configMapAndSecretChangeDetectionStrategy
 """

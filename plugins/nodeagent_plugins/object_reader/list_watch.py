@@ -1,4 +1,4 @@
-"""List and watch: one selection of objects, followed until cancelled."""
+"""List and watch of one selection of objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 PlainObject = dict[str, Any]
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.8, 30.0
 _QUICK_SECONDS = 1.0
-"""A watch that ends sooner is followed by a pause."""
+"""A watch that ends sooner is followed by a delay."""
 
 
 async def follow(
@@ -28,9 +28,9 @@ async def follow(
     listed: Callable[[list[PlainObject]], None],
     changed: Callable[[WatchEvent[PlainObject]], None],
 ) -> None:
-    """Report the selection once, then every change to it; after a gap the whole selection again.
+    """Report the selection once, then every change; after a gap report the complete selection again.
 
-    Faults are logged once a row and tried again with growing pauses.
+    Only the first of consecutive errors is logged; retries have increasing delays.
     """
     pauses = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
     version, expired, failing = "", False, False
@@ -39,7 +39,7 @@ async def follow(
         began = clock.now()
         try:
             if not version:
-                # After "too old" the server's cache could be just as old.
+                # After "too old" the server's cache could be outdated as well.
                 listing = await api.list(
                     resource, namespace, into=dict, field_selector=field_selector, cached=not expired
                 )
@@ -52,13 +52,13 @@ async def follow(
                     changed(event)
             if failing:
                 failing = False
-                _log.info("Objects are followed again", extra=about)
+                _log.info("Resumed watch", extra=about)
         except ApiGone:
             version, expired = "", True
         except ApiError as error:
             if not failing:
                 failing = True
-                _log.warning("Cannot follow objects", extra={**about, "err": str(error)})
+                _log.warning("Failed to watch", extra={**about, "err": str(error)})
             if not error.transient:
                 version = ""
         if clock.now() - began > _QUICK_SECONDS:

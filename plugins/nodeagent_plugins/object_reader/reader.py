@@ -1,4 +1,4 @@
-"""The object reader of a node with an API server, and that of a node without."""
+"""Object readers for nodes with and without an API server."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class _Registered:
 
 
 class Reader:
-    """Keeps the contract of :class:`~nodeagent.contracts.objects.ObjectReader` with an API server.
+    """Implements :class:`~nodeagent.contracts.objects.ObjectReader` with an API server.
 
     spec: config.configMapAndSecretChangeDetectionStrategy
 
-    :raises ConfigError: there is no such strategy.
+    :raises ConfigError: the strategy is invalid.
     """
 
     def __init__(self, context: NodeContext, api: Api) -> None:
@@ -47,14 +47,14 @@ class Reader:
         self._pods: dict[str, _Registered] = {}
 
     def register_pod(self, pod: Pod) -> None:
-        """Keep what *pod* refers to fresh; nothing happens for a pod that is registered with the same spec."""
+        """Keep the references of *pod* current; does nothing if the pod is registered with the same spec."""
         before = self._pods.get(pod.uid)
         if before is not None and before.spec == pod.spec:
             return
         self._services.start()
         now = _Registered(pod.namespace, pod.spec, references(pod.spec))
         self._pods[pod.uid] = now
-        self._add(now)  # before the old ones go, so that what stays is not started anew
+        self._add(now)  # Before the old ones are removed, so that shared watches continue.
         if before is not None:
             self._remove(before)
 
@@ -92,33 +92,33 @@ class Reader:
 
 
 class StandaloneReader:
-    """Says that a node without API server has no such objects."""
+    """Reports that a node without an API server has no such objects."""
 
     def register_pod(self, pod: Pod) -> None:
-        """Nothing to keep fresh."""
+        """No cache to update."""
 
     def unregister_pod(self, pod_uid: str) -> None:
-        """Nothing was kept."""
+        """No cache to update."""
 
     async def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
-        _refuse(f'config map "{namespace}/{name}"')
+        _fail_standalone(f'config map "{namespace}/{name}"')
 
     async def secret(self, namespace: str, name: str) -> dict[str, Any] | None:
-        _refuse(f'secret "{namespace}/{name}"')
+        _fail_standalone(f'secret "{namespace}/{name}"')
 
     async def services(self, namespace: str) -> Sequence[dict[str, Any]]:
-        _refuse(f'services of namespace "{namespace}"')
+        _fail_standalone(f'services of namespace "{namespace}"')
 
     async def service_account_token(
         self, pod: Pod, *, audience: str = "", expiration_seconds: int = 3600
     ) -> BoundToken:
-        _refuse(f"a service account token for {pod.full_name}")
+        _fail_standalone(f"a service account token for {pod.full_name}")
 
 
 def make_store(context: NodeContext, api: Api, resource: Resource) -> ObjectStore:
     """Return the store of the configured strategy.
 
-    :raises ConfigError: there is no such strategy.
+    :raises ConfigError: the strategy is invalid.
     """
     config = context.config
     strategy = config.config_map_and_secret_change_detection_strategy
@@ -134,11 +134,11 @@ def make_store(context: NodeContext, api: Api, resource: Resource) -> ObjectStor
 
 
 def node_ttl_seconds(context: NodeContext) -> float:
-    """Return how long a cached object is good: what the node's annotation says, else a minute."""
+    """Return the time to live of cached objects: the value of the node's annotation, else a minute."""
     annotations = ((context.node() or {}).get("metadata") or {}).get("annotations") or {}
     text = annotations.get(identity.current().label("ttl", "node.alpha"), "")
     return float(text) if text.isdecimal() else DEFAULT_TTL_SECONDS
 
 
-def _refuse(what: str) -> NoReturn:
-    raise ApiUnavailable(f"cannot read {what}: the node runs in standalone mode, without an API server")
+def _fail_standalone(description: str) -> NoReturn:
+    raise ApiUnavailable(f"failed to read {description}: the node runs in standalone mode, without an API server")

@@ -1,4 +1,4 @@
-"""Which config maps and secrets a pod refers to. Pure."""
+"""ConfigMaps and Secrets that a pod references. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class References:
 
 
 def references(spec: PodSpec) -> References:
-    """Return what containers' environments, pull secrets and volumes of *spec* refer to."""
+    """Return the references of containers' environments, pull secrets and volumes in *spec*."""
     found = {("secret", reference.name) for reference in spec.image_pull_secrets or ()}
     for containers in (spec.init_containers, spec.containers, spec.ephemeral_containers):
         for container in containers or ():

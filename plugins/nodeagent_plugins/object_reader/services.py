@@ -1,4 +1,4 @@
-"""The services of the cluster, from which containers get environment variables."""
+"""Service cache, for the environment variables of containers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEPT = ("clusterIP", "clusterIPs", "ports", "type")
 
 
 class Services:
-    """Follows all services once the first pod needs them; keeps of each what environment variables are made from."""
+    """Watches all services from the first pod on; caches the fields for environment variables."""
 
     def __init__(self, context: NodeContext, api: Api) -> None:
         self._context, self._api = context, api
@@ -27,14 +27,14 @@ class Services:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to follow; repeatable."""
+        """Start watching; idempotent."""
         if self._task is None:
             self._task = self._context.tasks.start(self._follow(), "watch/services")
 
     async def get(self, namespace: str) -> Sequence[dict[str, Any]]:
         """Return the services of *namespace*.
 
-        :raises ApiUnavailable: they have not been listed once.
+        :raises ApiUnavailable: the first list has not completed.
         """
         self.start()
         try:

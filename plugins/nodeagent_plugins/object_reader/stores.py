@@ -1,6 +1,6 @@
-"""Where one kind of object is read from: the server itself, or a cache whose entries live for a while.
+"""Object stores for one resource: without cache, or with a cache whose entries expire.
 
-A third way, following each object, is in :mod:`nodeagent_plugins.object_reader.watching`.
+A third store, which watches each object, is in :mod:`nodeagent_plugins.object_reader.watching`.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ Key = tuple[str, str]
 
 
 class ObjectStore(Protocol):
-    """Objects of one kind; what is kept is kept only while something refers to it."""
+    """Objects of one resource; entries are cached only while a pod references them."""
 
     def add(self, key: Key) -> None:
-        """Note one more pod that refers to *key*."""
+        """Add a reference of a pod to *key*."""
         ...
 
     def remove(self, key: Key) -> None:
-        """Note one pod less."""
+        """Remove a reference of a pod to *key*."""
         ...
 
     async def get(self, key: Key) -> PlainObject | None:
-        """Return the object, or ``None`` when it does not exist.
+        """Return the object, or ``None`` if it does not exist.
 
-        :raises ApiError: it cannot be read now.
+        :raises ApiError: the object cannot be read now.
         """
         ...
 
 
 class DirectStore:
-    """Asks the server at each read."""
+    """Reads from the server each time."""
 
     def __init__(self, api: Api, resource: Resource) -> None:
         self._api, self._resource = api, resource
 
     def add(self, key: Key) -> None:
-        """Nothing is kept."""
+        """No cache to update."""
 
     def remove(self, key: Key) -> None:
-        """Nothing is kept."""
+        """No cache to update."""
 
     async def get(self, key: Key) -> PlainObject | None:
         return await fetch(self._api, self._resource, key)
@@ -63,16 +63,16 @@ class _Entry:
     object: PlainObject | None = None
     read_at: float | None = None
     known: bool = False
-    """Whether ``object`` was read from the server at all."""
+    """``object`` has been read from the server."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class CachingStore:
-    """Reads an object again when what it has is older than the time to live, or when a pod is registered anew.
+    """Reads an object again if it is older than the time to live, or if a pod was registered since.
 
-    A refresh that fails leaves the old object in use, which a ``cachetools.TTLCache`` would have evicted.
+    A failed refresh keeps the old object, which a ``cachetools.TTLCache`` would have evicted.
 
-    :param ttl_seconds: asked at each read.
+    :param ttl_seconds: called for each read.
     """
 
     def __init__(self, api: Api, resource: Resource, clock: Clock, ttl_seconds: Callable[[], float]) -> None:
@@ -99,13 +99,13 @@ class CachingStore:
             now = self._clock.now()
             if entry.read_at is None or now - entry.read_at >= self._ttl_seconds():
                 try:
-                    # A mere refresh may come from the server's cache.
+                    # The server may use its cache for a refresh.
                     entry.object = await fetch(self._api, self._resource, key, cached=entry.known)
                 except ApiError as error:
                     if not entry.known:
                         raise
                     _log.warning(
-                        "Object is not refreshed", extra={"kind": self._resource.kind, "key": key, "err": str(error)}
+                        "Failed to refresh object", extra={"kind": self._resource.kind, "key": key, "err": str(error)}
                     )
                 else:
                     entry.known, entry.read_at = True, now
@@ -113,7 +113,7 @@ class CachingStore:
 
 
 async def fetch(api: Api, resource: Resource, key: Key, *, cached: bool = False) -> PlainObject | None:
-    """Read one object; not being there is ``None``."""
+    """Read one object; ``None`` if it does not exist."""
     namespace, name = key
     try:
         return slim(await api.get(resource, name, namespace, into=dict, cached=cached))
@@ -122,7 +122,7 @@ async def fetch(api: Api, resource: Resource, key: Key, *, cached: bool = False)
 
 
 def slim(obj: PlainObject) -> PlainObject:
-    """Drop the bookkeeping that no pod reads and that can outweigh the rest."""
+    """Remove server-side metadata that pods cannot see and that can be larger than the rest."""
     metadata = obj.get("metadata")
     if isinstance(metadata, dict):
         metadata.pop("managedFields", None)

@@ -37,7 +37,7 @@ class _Key:
 class _Cached:
     token: BoundToken
     refresh_at: float
-    """Time of day in seconds."""
+    """Seconds since the epoch."""
 
 
 class Tokens:
@@ -52,7 +52,7 @@ class Tokens:
         self._failing: set[_Key] = set()
 
     async def get(self, pod: Pod, audience: str, seconds: int) -> BoundToken:
-        """Return a token for the pod's service account; a failed refresh keeps one that is still valid.
+        """Return a token for the pod's service account; a failed refresh keeps a valid one.
 
         :raises ApiError: there is no valid token.
         """
@@ -69,7 +69,7 @@ class Tokens:
                 raise
             if key not in self._failing:
                 self._failing.add(key)
-                _log.warning("Token is not refreshed", extra={"pod": pod.full_name, "err": str(error)})
+                _log.error("Couldn't update token", extra={"pod": pod.full_name, "err": str(error)})
             return cached.token
         self._failing.discard(key)
         self._cached[key] = _Cached(token, _refresh_at(token.expires_at, seconds))
@@ -81,7 +81,7 @@ class Tokens:
         self._failing = {key for key in self._failing if key.pod_uid != pod_uid}
 
     async def _request(self, key: _Key, pod: Pod) -> tuple[BoundToken, int]:
-        """Return a new token and how many seconds the server gave it, which may be fewer than were asked for."""
+        """Return a new token and its lifetime in seconds, which the server may shorten."""
         spec: dict[str, Any] = {
             "expirationSeconds": key.seconds,
             "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": pod.name, "uid": pod.uid},
@@ -93,18 +93,18 @@ class Tokens:
             "kind": "TokenRequest",
             "spec": spec,
         }
-        answer = await self._api.create(SERVICE_ACCOUNTS, body, key.namespace, subresource="token", name=key.account)
-        status = answer.get("status") or {}
+        response = await self._api.create(SERVICE_ACCOUNTS, body, key.namespace, subresource="token", name=key.account)
+        status = response.get("status") or {}
         try:
             expires_at = datetime.fromisoformat(status["expirationTimestamp"]).astimezone(UTC)
-            seconds = int((answer.get("spec") or {}).get("expirationSeconds") or key.seconds)
+            seconds = int((response.get("spec") or {}).get("expirationSeconds") or key.seconds)
             return BoundToken(status["token"], expires_at), seconds
         except (KeyError, TypeError, ValueError):
-            raise ApiError(f"token request for service account {key.account!r}: the answer has no token") from None
+            raise ApiError(f"token request for service account {key.account!r}: the response has no token") from None
 
 
 def _refresh_at(expires_at: datetime, seconds: int) -> float:
-    """Return when to ask again, a little early so that not all tokens of a node are asked for at once."""
+    """Return the time of the next refresh, with jitter so that the tokens of a node are not refreshed together."""
     issued_at = expires_at.timestamp() - seconds
     jitter = random.random() * _JITTER_SECONDS  # noqa: S311
     return issued_at + min(seconds * _USED_SHARE, _LONGEST_SECONDS) - jitter

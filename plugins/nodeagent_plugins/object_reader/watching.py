@@ -1,4 +1,4 @@
-"""Following each object that pods refer to, by a list and watch of its own."""
+"""Object store that lists and watches each referenced object."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class _Item:
     object: PlainObject | None = None
     listed: asyncio.Event = field(default_factory=asyncio.Event)
     seen: bool = False
-    """Whether ``object`` was read at all, be it long ago."""
+    """``object`` has been read, possibly long ago."""
     task: asyncio.Task[None] | None = None
     used_at: float = 0.0
     frozen: bool = False
-    """The object is immutable: what was read stays right."""
+    """The object is immutable, so it needs no watch."""
 
 
 class WatchingStore:
-    """Keeps objects current by watching each one while it is used.
+    """Store with one watch per object, which keeps the object current.
 
-    A watch that nobody reads for *idle_seconds* ends and starts anew at the next read; that of an immutable object
-    ends at once. Objects that no pod refers to are read directly.
+    A watch without reads for *idle_seconds* is stopped and restarted by the next read; that of an immutable object is
+    stopped immediately. Objects that no pod references are read directly.
     """
 
     def __init__(self, api: Api, resource: Resource, clock: Clock, tasks: TaskOwner, idle_seconds: float) -> None:
@@ -57,9 +57,9 @@ class WatchingStore:
             del self._items[key]
 
     async def get(self, key: Key) -> PlainObject | None:
-        """Return the object as last seen; a watch that just began is waited for a moment.
+        """Return the object as last observed; waits briefly for a watch that has just started.
 
-        :raises ApiUnavailable: it has never been seen.
+        :raises ApiUnavailable: the object has never been observed.
         """
         item = self._items.get(key)
         if item is None:
@@ -77,13 +77,13 @@ class WatchingStore:
 
     @property
     def watched(self) -> frozenset[Key]:
-        """The objects that are watched now."""
+        """Objects that are being watched."""
         return frozenset(key for key, item in self._items.items() if item.task is not None)
 
     def _use(self, key: Key, item: _Item) -> None:
         item.used_at = self._clock.now()
         if item.task is None and not item.frozen:
-            item.listed.clear()  # what was seen before an idle time may be old
+            item.listed.clear()  # The object may be outdated after an idle time.
             item.task = self._tasks.start(self._follow(key, item), f"watch/{self._resource.plural}/{'/'.join(key)}")
         if self._sweeper is None:
             self._sweeper = self._tasks.start(self._sweep(), f"sweep/{self._resource.plural}")
@@ -115,7 +115,7 @@ class WatchingStore:
             _stop(item)
 
     async def _sweep(self) -> None:
-        """End watches that nobody reads."""
+        """Stop watches without reads."""
         while True:
             await self._clock.sleep(_SWEEP_SECONDS)
             limit = self._clock.now() - self._idle_seconds

@@ -195,7 +195,7 @@ def test_the_doctor_sees_what_a_runtime_tells_of_its_cgroups(node: Node) -> None
     done = node.run("doctor", "--config", str(other), "--root-dir", str(node.agent.root), "-o", "json")
 
     found = {each["check"]: each for each in json.loads(done.stdout)}
-    assert "with systemd, the runtime with cgroupfs" in found["cgroup driver"]["findings"][0]["text"]
+    assert "driver systemd, the runtime cgroupfs" in found["cgroup driver"]["findings"][0]["text"]
 
 
 def test_the_log_of_a_container_is_shown(node: Node) -> None:

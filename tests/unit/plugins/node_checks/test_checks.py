@@ -1,4 +1,4 @@
-"""Each check of ``nodeagent doctor`` finds what it looks for, and nothing on a machine that is well."""
+"""Tests for the checks of ``nodeagent doctor``."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from nodeagent_plugins.node_checks.runtime import RuntimeChecks, driver_of
 PROBLEM, WARNING = Severity.PROBLEM, Severity.WARNING
 
 
-def told(findings):
+def reported(findings):
     """Return severities and texts."""
     assert all(finding.remedy for finding in findings)
     return [(finding.severity, finding.text) for finding in findings]
 
 
 def one(findings, severity, text):
-    """Whether there is one finding, as severe as said and with this in its text."""
-    [(found, words)] = told(findings)
+    """Return whether there is one finding, with the given severity and text."""
+    [(found, words)] = reported(findings)
     assert text in words
     return found is severity
 
@@ -41,30 +41,30 @@ def one(findings, severity, text):
 
 
 class Runtime:
-    """A runtime that says what a test wants."""
+    """A runtime with responses set by the test."""
 
     def __init__(self):
         self.api_version, self.driver, self.setup, self.conditions, self.away = "v1", "", {}, [], False
 
-    def _answer(self, value):
+    def _response(self, value):
         if self.away:
             raise RuntimeUnavailable("connection refused")
         return value
 
     async def version(self):
-        return self._answer(RuntimeVersion("containerd", "1.5", self.api_version))
+        return self._response(RuntimeVersion("containerd", "1.5", self.api_version))
 
     async def status(self):
-        return self._answer(self.conditions)
+        return self._response(self.conditions)
 
     async def cgroup_driver(self):
-        return self._answer(self.driver)
+        return self._response(self.driver)
 
     async def info(self):
-        return self._answer({"config": json.dumps(self.setup)})
+        return self._response({"config": json.dumps(self.setup)})
 
     async def list_sandboxes(self, pod_uid=""):
-        return self._answer([SimpleNamespace(uid="alive")])
+        return self._response([SimpleNamespace(uid="alive")])
 
 
 @pytest.fixture
@@ -82,29 +82,29 @@ def looks(context):
     return RuntimeChecks(context)
 
 
-async def test_a_runtime_that_is_well_gives_no_findings(looks):
-    assert [await looks.answers(), await looks.cgroup_driver(), await looks.network()] == [[], [], []]
+async def test_healthy_runtime_has_no_findings(looks):
+    assert [await looks.available(), await looks.cgroup_driver(), await looks.network()] == [[], [], []]
 
 
-async def test_a_runtime_that_does_not_answer_is_found_once(looks, runtime, context):
+async def test_unresponsive_runtime_is_reported_once(looks, runtime, context):
     runtime.away = True
 
-    assert one(await looks.answers(), PROBLEM, "does not answer: connection refused")
+    assert one(await looks.available(), PROBLEM, "does not respond: connection refused")
     for check in (looks.cgroup_driver, looks.network):
         with pytest.raises(CheckInconclusive):
             await check()
 
 
-async def test_a_runtime_of_another_version_is_found(looks, runtime):
+async def test_unsupported_runtime_version_is_reported(looks, runtime):
     runtime.api_version = "v1alpha2"
 
-    assert one(await looks.answers(), PROBLEM, "containerd 1.5 speaks CRI v1alpha2; the agent needs v1")
+    assert one(await looks.available(), PROBLEM, "containerd 1.5 implements CRI v1alpha2; the agent requires v1")
 
 
-async def test_a_runtime_that_is_not_ready_is_found(looks, runtime):
+async def test_runtime_that_is_not_ready_is_reported(looks, runtime):
     runtime.conditions = [RuntimeCondition("RuntimeReady", False, "Broken", "no snapshotter")]
 
-    assert one(await looks.answers(), PROBLEM, "the runtime is not ready: Broken no snapshotter")
+    assert one(await looks.available(), PROBLEM, "the runtime is not ready: Broken no snapshotter")
 
 
 SETUP = {
@@ -114,13 +114,13 @@ SETUP = {
 
 
 @pytest.mark.parametrize(("driver", "setup"), [("systemd", {}), ("", SETUP)])
-async def test_another_cgroup_driver_is_found_however_the_runtime_tells_it(looks, runtime, driver, setup):
+async def test_different_cgroup_driver_is_reported_from_either_source(looks, runtime, driver, setup):
     runtime.driver, runtime.setup = driver, setup
 
-    assert one(await looks.cgroup_driver(), PROBLEM, "the agent makes cgroups with cgroupfs, the runtime with systemd")
+    assert one(await looks.cgroup_driver(), PROBLEM, "the agent uses cgroup driver cgroupfs, the runtime systemd")
 
 
-async def test_another_cgroup_driver_is_fine_where_the_agent_asks_the_runtime_for_it(tmp_path, runtime):
+async def test_different_cgroup_driver_is_accepted_with_detection(tmp_path, runtime):
     runtime.driver = "systemd"
     gates = {"NodeAgentCgroupDriverFromCRI": True}
     config = make_config(cgroup_driver="cgroupfs", feature_gates=gates)
@@ -129,13 +129,13 @@ async def test_another_cgroup_driver_is_fine_where_the_agent_asks_the_runtime_fo
 
 
 @pytest.mark.parametrize(("options", "driver"), [({"SystemdCgroup": False}, "cgroupfs"), ({}, "")])
-def test_a_set_up_may_say_nothing_of_cgroups(options, driver):
+def test_cgroup_driver_is_optional_in_the_runtime_status(options, driver):
     setup = {"containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": {"options": options}}}}
 
     assert driver_of(setup) == driver
 
 
-async def test_a_node_without_a_network_plugin_is_found(looks, runtime):
+async def test_missing_network_plugin_is_reported(looks, runtime):
     runtime.setup = SETUP
     runtime.conditions = [
         RuntimeCondition("NetworkReady", False, "NetworkPluginNotReady", "cni plugin not initialized")
@@ -143,7 +143,7 @@ async def test_a_node_without_a_network_plugin_is_found(looks, runtime):
 
     findings = await looks.network()
 
-    assert one(findings, PROBLEM, "cni plugin not initialized; nothing is in /no/conf and /no/bin")
+    assert one(findings, PROBLEM, "cni plugin not initialized; missing in /no/conf and /no/bin")
 
 
 # --- kernel ---------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ async def test_a_node_without_a_network_plugin_is_found(looks, runtime):
 
 @pytest.fixture
 def machine(tmp_path):
-    """The files of a kernel that is well."""
+    """Files of a healthy kernel."""
     root = tmp_path / "machine"
     put(root, "proc/swaps", "Filename Type\n")
     put(root, "proc/filesystems", "nodev\tsysfs\nnodev\toverlay\n\text4\n")
@@ -168,7 +168,7 @@ def put(root: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_a_kernel_that_is_well_gives_no_findings(machine):
+def test_healthy_kernel_has_no_findings(machine):
     assert (
         kernel.check_swap(machine, True)
         == kernel.check_kernel_features(machine)
@@ -177,11 +177,11 @@ def test_a_kernel_that_is_well_gives_no_findings(machine):
     )
 
 
-@pytest.mark.parametrize(("refused", "severity"), [(True, PROBLEM), (False, WARNING)])
-def test_swap_is_found(machine, refused, severity):
+@pytest.mark.parametrize(("fail_swap_on", "severity"), [(True, PROBLEM), (False, WARNING)])
+def test_swap_is_reported(machine, fail_swap_on, severity):
     put(machine, "proc/swaps", "Filename Type\n/dev/sda2 partition 1024 0 -2\n")
 
-    assert one(kernel.check_swap(machine, refused), severity, "swap is on (/dev/sda2)")
+    assert one(kernel.check_swap(machine, fail_swap_on), severity, "swap is on (/dev/sda2)")
 
 
 @pytest.mark.parametrize(
@@ -192,19 +192,19 @@ def test_swap_is_found(machine, refused, severity):
         ("proc/sys/net/bridge/bridge-nf-call-iptables", "0\n", WARNING, "bridge-nf-call-iptables is off"),
     ],
 )
-def test_a_missing_kernel_feature_is_found(machine, file, text, severity, found):
+def test_missing_kernel_feature_is_reported(machine, file, text, severity, found):
     put(machine, file, text)
 
     assert one(kernel.check_kernel_features(machine), severity, found)
 
 
-def test_br_netfilter_that_is_not_loaded_is_found(machine):
+def test_missing_br_netfilter_is_reported(machine):
     (machine / "proc/sys/net/bridge/bridge-nf-call-iptables").unlink()
 
     assert one(kernel.check_kernel_features(machine), WARNING, "br_netfilter is not loaded")
 
 
-def test_missing_cgroup_controllers_are_found(machine):
+def test_missing_cgroup_controllers_are_reported(machine):
     put(machine, "sys/fs/cgroup/cgroup.controllers", "cpu pids\n")
     put(machine, "proc/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpuset\t4\t1\t1\nmemory\t5\t1\t0\n")
 
@@ -223,7 +223,7 @@ def test_missing_cgroup_controllers_are_found(machine):
         ((100, 50), (100, 7), WARNING, "nodefs (/x) inodes: 7% free"),
     ],
 )
-def test_a_full_disk_is_found(monkeypatch, blocks, inodes, severity, text):
+def test_full_disk_is_reported(monkeypatch, blocks, inodes, severity, text):
     full = SimpleNamespace(f_blocks=blocks[0], f_bavail=blocks[1], f_files=inodes[0], f_favail=inodes[1])
     monkeypatch.setattr(
         disks, "os", SimpleNamespace(statvfs=lambda path: full, stat=lambda path: SimpleNamespace(st_dev=1))
@@ -232,7 +232,7 @@ def test_a_full_disk_is_found(monkeypatch, blocks, inodes, severity, text):
     assert one(disks.check_disks({"nodefs": "/x", "imagefs": "/y"}), severity, text)
 
 
-async def test_volumes_of_pods_that_are_gone_are_found(tmp_path, context):
+async def test_volumes_of_deleted_pods_are_reported(tmp_path, context):
     for uid, old in (("alive", True), ("gone", True), ("just-gone", False)):
         volume = tmp_path / "pods" / uid / "volumes" / "kubernetes.io~empty-dir" / "v"
         volume.mkdir(parents=True)
@@ -242,19 +242,19 @@ async def test_volumes_of_pods_that_are_gone_are_found(tmp_path, context):
 
     check = {check.name: check for check in disks.checks(context)}["orphaned volumes"]
 
-    [(severity, text)] = told(await check.run())
+    [(severity, text)] = reported(await check.run())
     assert severity is WARNING
-    assert text.startswith("volumes are left of 1 pod that nobody here knows") and text.endswith("/pods/gone")
+    assert text.startswith("orphaned volumes of 1 pod") and text.endswith("/pods/gone")
 
 
-async def test_without_a_runtime_nobody_calls_volumes_orphaned(context, runtime):
+async def test_orphaned_volumes_are_unknown_without_a_runtime(context, runtime):
     runtime.away = True
 
     with pytest.raises(CheckInconclusive):
         await {check.name: check for check in disks.checks(context)}["orphaned volumes"].run()
 
 
-async def test_under_another_node_s_name_nobody_calls_volumes_orphaned(context):
+async def test_orphaned_volumes_are_unknown_under_another_node_name(context):
     context.api = FakeApi()
     check = {check.name: check for check in disks.checks(context)}["orphaned volumes"]
     with pytest.raises(CheckInconclusive):
@@ -271,7 +271,7 @@ async def test_under_another_node_s_name_nobody_calls_volumes_orphaned(context):
     ("mode", "widest", "severity"),
     [(0o644, files.SECRET, PROBLEM), (0o660, files.SECRET, PROBLEM), (0o666, files.PUBLIC, WARNING)],
 )
-def test_a_file_that_others_may_read_or_change_is_found(tmp_path, monkeypatch, mode, widest, severity):
+def test_file_with_excessive_permissions_is_reported(tmp_path, monkeypatch, mode, widest, severity):
     path = put(tmp_path, "f", "")
     path.chmod(mode)
     monkeypatch.setattr(Path, "stat", lambda self: SimpleNamespace(st_mode=mode, st_uid=0, st_gid=0))
@@ -279,17 +279,17 @@ def test_a_file_that_others_may_read_or_change_is_found(tmp_path, monkeypatch, m
     assert one(files.check_file_modes([("kubeconfig", path, widest)]), severity, f"has mode {mode:04o}")
 
 
-def test_a_file_that_is_not_root_s_is_found(monkeypatch):
+def test_file_not_owned_by_root_is_reported(monkeypatch):
     monkeypatch.setattr(Path, "stat", lambda self: SimpleNamespace(st_mode=0o600, st_uid=1000, st_gid=0))
 
-    assert one(files.check_file_modes([("key", Path("/k"), files.SECRET)]), WARNING, "belongs to 1000:0, not to root")
+    assert one(files.check_file_modes([("key", Path("/k"), files.SECRET)]), WARNING, "is owned by 1000:0, not by root")
 
 
-def test_a_file_that_is_not_there_is_found():
+def test_missing_file_is_reported():
     assert one(files.check_file_modes([("kubeconfig", Path("/no/where"), files.SECRET)]), PROBLEM, "No such file")
 
 
-def test_files_are_those_that_the_configuration_names(tmp_path, context):
+def test_checked_files_are_those_of_the_configuration(tmp_path, context):
     kubeconfig = put(
         tmp_path,
         "kubeconfig",
@@ -308,15 +308,15 @@ def test_files_are_those_that_the_configuration_names(tmp_path, context):
         ("configuration", "c.yaml"): 0o600,
         ("kubeconfig", "kubeconfig"): 0o600,
         ("client key", "u.key"): 0o600,
-        ("certificate authority", "ca.crt"): 0o644,
+        ("CA certificate", "ca.crt"): 0o644,
         ("key", "kubelet.key"): 0o600,
     }
 
 
 @pytest.mark.parametrize(
-    ("days", "severity", "text"), [(400, PROBLEM, "ended on"), (350, WARNING, "in 14 days"), (1, None, "")]
+    ("days", "severity", "text"), [(400, PROBLEM, "expired on"), (350, WARNING, "in 14 days"), (1, None, "")]
 )
-def test_a_certificate_that_ends_is_found(days, severity, text):
+def test_expiring_certificate_is_reported(days, severity, text):
     pair = issue(generate_ca("ca"), "node", days=365)
     now = datetime.now(UTC) + timedelta(days=days)
 
@@ -325,15 +325,15 @@ def test_a_certificate_that_ends_is_found(days, severity, text):
     assert (one(findings, severity, text)) if severity else findings == []
 
 
-def test_a_certificate_that_cannot_be_read_is_found():
-    assert one(files.check_certificates([("it", b"nonsense")], datetime.now(UTC)), PROBLEM, "cannot be read")
+def test_invalid_certificate_is_reported():
+    assert one(files.check_certificates([("it", b"nonsense")], datetime.now(UTC)), PROBLEM, "is invalid")
 
 
 # --- API server -----------------------------------------------------------------------------------------------
 
 
 class Reviews(FakeApi):
-    """Allows everything but what it is told to deny."""
+    """Allows all requests except the denied ones."""
 
     denied: frozenset[str] = frozenset()
     error: ApiError | None = None
@@ -341,8 +341,8 @@ class Reviews(FakeApi):
     async def create(self, resource, obj, *args, **kwargs):
         if self.error is not None:
             raise self.error
-        asked = obj["spec"]["resourceAttributes"]
-        return {"status": {"allowed": asked["resource"] not in self.denied}}
+        requested = obj["spec"]["resourceAttributes"]
+        return {"status": {"allowed": requested["resource"] not in self.denied}}
 
 
 @pytest.fixture
@@ -369,8 +369,8 @@ def replaced(settings, **changes):
     return dataclasses.replace(settings, **changes)
 
 
-async def test_an_api_server_that_is_well_gives_no_findings(api):
-    assert [await api.answers(), await api.clock(), await api.permissions()] == [[], [], []]
+async def test_healthy_api_server_has_no_findings(api):
+    assert [await api.available(), await api.clock(), await api.permissions()] == [[], [], []]
     assert [check.name for check in api_server.checks(api.context)] == ["API server", "clock", "permissions"]
 
 
@@ -378,21 +378,21 @@ async def test_an_api_server_that_is_well_gives_no_findings(api):
     ("response", "text"),
     [
         (ApiUnavailable("connection refused"), "does not respond: connection refused"),
-        (ConfigError([Problem("kubeconfig", "clusters", None, "is empty")]), "kubeconfig cannot be used"),
-        (ApiProbe(401), "does not know the node's user"),
+        (ConfigError([Problem("kubeconfig", "clusters", None, "is empty")]), "invalid kubeconfig"),
+        (ApiProbe(401), "rejects the credentials"),
         (ApiProbe(503), "responds with 503"),
     ],
 )
-async def test_an_api_server_that_does_not_serve_is_found(api, response, text):
+async def test_unavailable_api_server_is_reported(api, response, text):
     api.response = response
 
-    assert one(await api.answers(), PROBLEM, text)
+    assert one(await api.available(), PROBLEM, text)
 
 
 @pytest.mark.parametrize(
     ("seconds", "severity", "text"), [(1, None, ""), (-5, WARNING, "5 s behind"), (3600, PROBLEM, "3600 s ahead of")]
 )
-async def test_a_clock_that_is_off_is_found(api, seconds, severity, text):
+async def test_clock_skew_is_reported(api, seconds, severity, text):
     api.ours += timedelta(seconds=seconds)
 
     findings = await api.clock()
@@ -400,22 +400,22 @@ async def test_a_clock_that_is_off_is_found(api, seconds, severity, text):
     assert one(findings, severity, text) if severity else findings == []
 
 
-async def test_without_an_answer_the_clock_is_not_judged(api):
+async def test_clock_is_not_checked_without_a_response(api):
     api.response = ApiUnavailable("connection refused")
 
     with pytest.raises(CheckInconclusive):
         await api.clock()
 
 
-async def test_missing_permissions_are_found(api):
+async def test_missing_permissions_are_reported(api):
     api.context.api.denied = frozenset({"leases", "services"})
 
-    assert one(await api.permissions(), PROBLEM, "may not: list services, update leases")
+    assert one(await api.permissions(), PROBLEM, "is not authorized to: list services, update leases")
 
 
-async def test_a_server_that_tells_nothing_of_permissions_is_found(api):
+async def test_failed_permission_check_is_reported(api):
     api.context.api.error = ApiError("forbidden", code=403)
-    assert one(await api.permissions(), WARNING, "does not tell")
+    assert one(await api.permissions(), WARNING, "failed to check")
 
     api.context.api.error = ApiError("busy", transient=True)
     with pytest.raises(CheckInconclusive):
@@ -425,7 +425,7 @@ async def test_a_server_that_tells_nothing_of_permissions_is_found(api):
 # --- the plugin -----------------------------------------------------------------------------------------------
 
 
-def test_a_node_that_works_alone_is_not_asked_for_an_api_server(context):
+def test_standalone_node_has_no_api_server_checks(context):
     names = [check.name for check in node_checks.nodeagent_provide_node_checks(context)]
 
     assert names == [

@@ -1,4 +1,4 @@
-"""A reader in front of a fake API server."""
+"""Fixtures: an object reader with a fake API server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def api(clock: FakeClock) -> FakeApi:
 
 @pytest.fixture
 def node() -> dict[str, Any]:
-    """The node object, for tests to fill."""
+    """Return the node object, for tests to fill."""
     return {}
 
 
@@ -31,7 +31,7 @@ def node() -> dict[str, Any]:
 async def make_reader(
     tmp_path: Path, clock: FakeClock, api: FakeApi, node: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[MakeReader]:
-    """Return a function that makes a reader with a strategy."""
+    """Return a function that creates a reader with a strategy."""
     contexts: list[AgentContext] = []
     monkeypatch.setattr(watching, "FIRST_READ_SECONDS", 0.02)
     monkeypatch.setattr(services, "_FIRST_READ_SECONDS", 0.02)

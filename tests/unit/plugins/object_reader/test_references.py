@@ -1,4 +1,4 @@
-"""Everything a pod reads from config maps and secrets is found."""
+"""Tests for the references of a pod."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from nodeagent.testing import make_container, make_pod
 from nodeagent_plugins.object_reader.references import references
 
 
-def test_finds_every_reference() -> None:
+def test_every_reference_is_found() -> None:
     init = make_container("init", env_from=[{"configMapRef": {"name": "cm-from"}}, {"secretRef": {"name": "s-from"}}])
     main = make_container(
         env=[
@@ -40,7 +40,7 @@ def test_finds_every_reference() -> None:
     assert found.secrets == {"s-from", "s-env", "s-pull", "s-volume", "s-projected", "s-csi", "s-flex"}
 
 
-def test_a_plain_pod_refers_to_nothing() -> None:
+def test_plain_pod_has_no_references() -> None:
     found = references(make_pod().spec)
 
     assert not found.config_maps

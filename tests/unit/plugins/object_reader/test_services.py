@@ -1,4 +1,4 @@
-"""Services are known once they have been listed, and followed from then on."""
+"""Tests for the service cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def put(api: FakeApi, name: str, ip: str, namespace: str = "default") -> None:
     api.put(SERVICES, {"metadata": {"name": name, "namespace": namespace, "labels": {"a": "b"}}, "spec": spec})
 
 
-async def test_services_are_followed(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+async def test_services_are_listed_and_watched(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
     reader = make_reader()
     put(api, "web", "10.0.0.1")
     put(api, "away", "10.0.0.9", "other")
@@ -41,7 +41,9 @@ async def test_services_are_followed(make_reader: MakeReader, api: FakeApi, cloc
     assert len(api.made("list", SERVICES)) == len(api.made("watch", SERVICES)) == 1
 
 
-async def test_nothing_is_said_before_the_first_list(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+async def test_services_are_unavailable_before_the_first_list(
+    make_reader: MakeReader, api: FakeApi, clock: FakeClock
+) -> None:
     api.outage = True
     reader = make_reader()
     with pytest.raises(ApiUnavailable, match="have not yet been read"):
@@ -53,7 +55,7 @@ async def test_nothing_is_said_before_the_first_list(make_reader: MakeReader, ap
     assert await reader.services("default") == []
 
 
-async def test_the_first_pod_begins_it(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+async def test_first_pod_starts_the_watch(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
     reader = make_reader("Get")
     await clock.settle()
     before = api.watches

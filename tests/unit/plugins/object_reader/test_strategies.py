@@ -1,4 +1,4 @@
-"""Config maps and secrets are as fresh as the strategy says, at the price it says."""
+"""Tests for the change detection strategies."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ async def value(reader: Reader) -> str | None:
 
 
 def reads(api: FakeApi) -> tuple[int, int, int]:
-    """Return how often config maps were got, listed and watched."""
+    """Return the numbers of get, list and watch requests for config maps."""
     return tuple(len(api.made(verb, CONFIG_MAPS)) for verb in ("get", "list", "watch"))  # type: ignore[return-value]
 
 
 @pytest.mark.row(ROW)
-async def test_get_asks_the_server_each_time(make_reader: MakeReader, api: FakeApi) -> None:
+async def test_get_reads_from_the_server_each_time(make_reader: MakeReader, api: FakeApi) -> None:
     reader = make_reader("Get")
     reader.register_pod(pod_with())
     put(api, "1")
@@ -58,7 +58,7 @@ async def test_get_asks_the_server_each_time(make_reader: MakeReader, api: FakeA
 
 
 @pytest.mark.row(ROW)
-async def test_cache_asks_again_after_a_minute(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+async def test_cache_refreshes_after_a_minute(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
     reader = make_reader("Cache")
     reader.register_pod(pod_with())
     put(api, "1")
@@ -75,7 +75,7 @@ async def test_cache_asks_again_after_a_minute(make_reader: MakeReader, api: Fak
 
 
 @pytest.mark.row(ROW)
-async def test_watch_learns_of_changes_by_itself(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+async def test_watch_detects_changes(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
     reader = make_reader("Watch")
     put(api, "1")
     reader.register_pod(pod_with())
@@ -93,13 +93,13 @@ async def test_watch_learns_of_changes_by_itself(make_reader: MakeReader, api: F
 
 
 @pytest.mark.row(ROW)
-async def test_another_strategy_is_refused(make_reader: MakeReader) -> None:
+async def test_invalid_strategy_is_rejected(make_reader: MakeReader) -> None:
     with pytest.raises(ConfigError, match="configMapAndSecretChangeDetectionStrategy: 'Guess' must be one of"):
         make_reader("Guess")
 
 
 @pytest.mark.parametrize("strategy", ["Get", "Cache", "Watch"])
-async def test_what_does_not_exist_is_none(make_reader: MakeReader, strategy: str) -> None:
+async def test_missing_object_returns_none(make_reader: MakeReader, strategy: str) -> None:
     reader = make_reader(strategy)
     reader.register_pod(pod_with())
 
@@ -108,7 +108,7 @@ async def test_what_does_not_exist_is_none(make_reader: MakeReader, strategy: st
 
 
 @pytest.mark.parametrize("strategy", ["Get", "Cache", "Watch"])
-async def test_an_unreachable_server_is_told(make_reader: MakeReader, api: FakeApi, strategy: str) -> None:
+async def test_unreachable_server_is_reported(make_reader: MakeReader, api: FakeApi, strategy: str) -> None:
     api.outage = True
     reader = make_reader(strategy)
     reader.register_pod(pod_with())
@@ -118,7 +118,7 @@ async def test_an_unreachable_server_is_told(make_reader: MakeReader, api: FakeA
 
 
 @pytest.mark.parametrize("strategy", ["Get", "Cache", "Watch"])
-async def test_what_no_pod_refers_to_is_read_and_not_kept(make_reader: MakeReader, api: FakeApi, strategy: str) -> None:
+async def test_unreferenced_object_is_read_and_not_cached(make_reader: MakeReader, api: FakeApi, strategy: str) -> None:
     reader = make_reader(strategy)
     put(api, "1")
     seen = [await value(reader)]
@@ -131,7 +131,7 @@ async def test_what_no_pod_refers_to_is_read_and_not_kept(make_reader: MakeReade
 
 
 @pytest.mark.parametrize("strategy", ["Cache", "Watch"])
-async def test_an_outage_keeps_what_is_known(
+async def test_cached_object_is_used_during_an_outage(
     make_reader: MakeReader, api: FakeApi, clock: FakeClock, strategy: str
 ) -> None:
     reader = make_reader(strategy)
@@ -145,7 +145,7 @@ async def test_an_outage_keeps_what_is_known(
     assert await value(reader) == "1"
 
 
-async def test_bookkeeping_of_the_server_is_dropped(make_reader: MakeReader, api: FakeApi) -> None:
+async def test_server_side_metadata_is_removed(make_reader: MakeReader, api: FakeApi) -> None:
     put(api, "1")
 
     found = await make_reader("Get").config_map("default", "cm")
@@ -154,7 +154,7 @@ async def test_bookkeeping_of_the_server_is_dropped(make_reader: MakeReader, api
     assert "managedFields" not in found["metadata"]
 
 
-async def test_cache_takes_its_time_from_the_node(
+async def test_cache_ttl_comes_from_the_node(
     make_reader: MakeReader, api: FakeApi, clock: FakeClock, node: dict[str, Any]
 ) -> None:
     node["metadata"] = {"annotations": {"node.alpha.kubernetes.io/ttl": "300"}}
@@ -171,7 +171,7 @@ async def test_cache_takes_its_time_from_the_node(
     assert (before, await value(reader)) == ("1", "2")
 
 
-async def test_cache_asks_anew_when_a_pod_is_registered(make_reader: MakeReader, api: FakeApi) -> None:
+async def test_cache_refreshes_when_a_pod_is_registered(make_reader: MakeReader, api: FakeApi) -> None:
     reader = make_reader("Cache")
     reader.register_pod(pod_with("a"))
     put(api, "1")
@@ -185,7 +185,7 @@ async def test_cache_asks_anew_when_a_pod_is_registered(make_reader: MakeReader,
     assert (unchanged, await value(reader)) == ("1", "2")
 
 
-async def test_pods_share_a_watch_that_ends_with_the_last_one(
+async def test_pods_share_a_watch_that_stops_with_the_last_one(
     make_reader: MakeReader, api: FakeApi, clock: FakeClock
 ) -> None:
     reader = make_reader("Watch")
@@ -206,7 +206,7 @@ async def test_pods_share_a_watch_that_ends_with_the_last_one(
     assert reads(api) == (0, 1, 1)
 
 
-async def test_a_changed_pod_keeps_the_watches_it_still_needs(
+async def test_changed_pod_keeps_the_watches_it_still_needs(
     make_reader: MakeReader, api: FakeApi, clock: FakeClock
 ) -> None:
     reader = make_reader("Watch")
@@ -221,7 +221,7 @@ async def test_a_changed_pod_keeps_the_watches_it_still_needs(
     assert api.watches == 3
 
 
-async def test_an_unread_watch_ends_and_begins_anew_at_the_next_read(
+async def test_idle_watch_is_stopped_and_restarted_by_the_next_read(
     make_reader: MakeReader, api: FakeApi, clock: FakeClock
 ) -> None:
     reader = make_reader("Watch")
@@ -237,7 +237,7 @@ async def test_an_unread_watch_ends_and_begins_anew_at_the_next_read(
     assert await value(reader) == "2"
 
 
-async def test_a_watch_that_is_read_goes_on(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+async def test_watch_with_reads_continues(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
     reader = make_reader("Watch")
     put(api, "1")
     reader.register_pod(pod_with())
@@ -249,7 +249,7 @@ async def test_a_watch_that_is_read_goes_on(make_reader: MakeReader, api: FakeAp
     assert reads(api) == (0, 1, 1)
 
 
-async def test_an_immutable_object_is_not_watched(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+async def test_immutable_object_is_not_watched(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
     reader = make_reader("Watch")
     put(api, "1", immutable=True)
     reader.register_pod(pod_with())
@@ -263,7 +263,7 @@ async def test_an_immutable_object_is_not_watched(make_reader: MakeReader, api: 
     assert reads(api)[1] == 1
 
 
-async def test_an_expired_watch_lists_again(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+async def test_expired_watch_lists_again(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
     reader = make_reader("Watch")
     put(api, "1")
     reader.register_pod(pod_with())
@@ -277,9 +277,7 @@ async def test_an_expired_watch_lists_again(make_reader: MakeReader, api: FakeAp
     assert reads(api)[1] == 2
 
 
-async def test_a_watch_that_ends_is_resumed_without_a_list(
-    make_reader: MakeReader, api: FakeApi, clock: FakeClock
-) -> None:
+async def test_closed_watch_resumes_without_a_list(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
     reader = make_reader("Watch")
     put(api, "1")
     reader.register_pod(pod_with())
@@ -295,7 +293,7 @@ async def test_a_watch_that_ends_is_resumed_without_a_list(
     assert reads(api) == (0, 1, 2)
 
 
-async def test_an_outage_is_asked_about_with_growing_pauses(
+async def test_retries_during_an_outage_have_increasing_delays(
     make_reader: MakeReader, api: FakeApi, clock: FakeClock
 ) -> None:
     reader = make_reader("Watch")
@@ -303,16 +301,16 @@ async def test_an_outage_is_asked_about_with_growing_pauses(
     reader.register_pod(pod_with())
 
     await clock.advance(60)
-    asked = reads(api)[1]
+    requested = reads(api)[1]
     put(api, "1")
     api.outage = False
     await clock.advance(40)
 
-    assert 5 <= asked <= 9
+    assert 5 <= requested <= 9
     assert await value(reader) == "1"
 
 
-async def test_a_node_without_server_says_so(tmp_path: Path) -> None:
+async def test_standalone_node_reports_missing_server(tmp_path: Path) -> None:
     context = make_context(tmp_path, config=make_config())
     reader = object_reader.nodeagent_provide_object_reader(context)
 
@@ -330,5 +328,5 @@ async def test_a_node_without_server_says_so(tmp_path: Path) -> None:
             await call
 
 
-async def test_a_node_with_a_server_reads_from_it(tmp_path: Path, api: FakeApi) -> None:
+async def test_node_with_a_server_reads_from_it(tmp_path: Path, api: FakeApi) -> None:
     assert isinstance(object_reader.nodeagent_provide_object_reader(make_context(tmp_path, api=api)), Reader)

@@ -1,4 +1,4 @@
-"""Tokens are requested for the pod, kept while they are young and refreshed in time."""
+"""Tests for service account tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def accounts(api: FakeApi) -> None:
         api.put(SERVICE_ACCOUNTS, {"metadata": {"name": name}})
 
 
-async def test_asks_for_a_token_bound_to_the_pod(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+async def test_token_is_bound_to_the_pod(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
     reader = make_reader()
 
     token = await reader.service_account_token(
@@ -40,7 +40,7 @@ async def test_asks_for_a_token_bound_to_the_pod(make_reader: MakeReader, api: F
     assert token.token not in repr(token)
 
 
-async def test_keeps_tokens_apart(make_reader: MakeReader, api: FakeApi) -> None:
+async def test_tokens_are_separate_per_pod_and_audience(make_reader: MakeReader, api: FakeApi) -> None:
     reader, pod = make_reader(), make_pod()
 
     tokens = [
@@ -57,7 +57,7 @@ async def test_keeps_tokens_apart(make_reader: MakeReader, api: FakeApi) -> None
 
 
 @pytest.mark.parametrize(("seconds", "refresh"), [(1000, 800), (10 * 86400, 86400)])
-async def test_refreshes_at_80_percent_or_a_day_less_a_jitter(
+async def test_token_is_refreshed_at_80_percent_or_a_day_minus_jitter(
     make_reader: MakeReader, api: FakeApi, clock: FakeClock, seconds: int, refresh: int
 ) -> None:
     reader, pod = make_reader(), make_pod()
@@ -72,7 +72,7 @@ async def test_refreshes_at_80_percent_or_a_day_less_a_jitter(
     assert after != first
 
 
-async def test_a_token_that_the_server_made_shorter_is_kept_for_its_own_time(
+async def test_shortened_token_is_cached_for_its_lifetime(
     make_reader: MakeReader, api: FakeApi, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create = api.create
@@ -93,7 +93,7 @@ async def test_a_token_that_the_server_made_shorter_is_kept_for_its_own_time(
     assert after != first
 
 
-async def test_a_failed_refresh_keeps_a_valid_token(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+async def test_failed_refresh_keeps_a_valid_token(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
     reader, pod = make_reader(), make_pod()
     first = await reader.service_account_token(pod, expiration_seconds=1000)
     api.outage = True
@@ -107,7 +107,7 @@ async def test_a_failed_refresh_keeps_a_valid_token(make_reader: MakeReader, api
         await reader.service_account_token(pod, expiration_seconds=1000)
 
 
-async def test_a_pod_that_is_gone_is_forgotten(make_reader: MakeReader, api: FakeApi) -> None:
+async def test_tokens_of_a_removed_pod_are_dropped(make_reader: MakeReader, api: FakeApi) -> None:
     reader, pod = make_reader(), make_pod()
     reader.register_pod(pod)
     first = await reader.service_account_token(pod)
@@ -117,17 +117,17 @@ async def test_a_pod_that_is_gone_is_forgotten(make_reader: MakeReader, api: Fak
     assert await reader.service_account_token(pod) != first
 
 
-async def test_an_account_that_does_not_exist_is_an_error(make_reader: MakeReader) -> None:
+async def test_missing_service_account_is_an_error(make_reader: MakeReader) -> None:
     with pytest.raises(ApiNotFound, match="nobody"):
         await make_reader().service_account_token(make_pod(service_account_name="nobody"))
 
 
-async def test_an_answer_without_token_is_an_error(
+async def test_response_without_token_is_an_error(
     make_reader: MakeReader, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api, "_token", lambda *_: {"status": {"expirationTimestamp": "soon", "token": "hunter2"}})
 
-    with pytest.raises(ApiError, match="the answer has no token") as raised:
+    with pytest.raises(ApiError, match="the response has no token") as raised:
         await make_reader().service_account_token(make_pod())
 
     assert "hunter2" not in str(raised.value)
