@@ -13,6 +13,7 @@ from apiserver_stub.apimachinery.media import Format
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, expired
 from apiserver_stub.kinds import tables
+from apiserver_stub.schema import shapes
 from apiserver_stub.storage import Change, Compacted, Record
 from apiserver_stub.storage.record import with_revision, without_revision
 from apiserver_stub.verbs.lists import Selection, selection
@@ -188,12 +189,12 @@ class Watch:
         }
         if initial_end:
             metadata["annotations"] = {identity.current().api_domain + "/initial-events-end": "true"}
-        obj = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": metadata}
-        if self._format.shape == "Table":
-            columns, self._columns_told = not self._columns_told, True
-            table = tables.table(self._resource, [], metadata, "None", "v1", columns=columns)
-            return self._encode("BOOKMARK", table)
-        return self._encode("BOOKMARK", self._shape(obj))
+        kind, api_version = self._resource.kind, self._resource.api_version
+        shape = shapes.of(api_version, kind) if self._format.encoding != media.PROTOBUF else None
+        blank = shape.blank() if shape is not None else {}
+        return self._encode(
+            "BOOKMARK", self._shape({"kind": kind, "apiVersion": api_version, **blank, "metadata": metadata})
+        )
 
     def _error_frame(self, error: ApiError) -> bytes:
         return self._encode("ERROR", error.body())

@@ -207,6 +207,22 @@ def test_partial_metadata_and_tables_are_served_on_request(api: Api, encoding: s
     assert "BOOKMARK" in {kind for kind, _ in events}
 
 
+def test_bookmark_is_an_empty_object_or_row(api: Api) -> None:
+    query = (
+        "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    )
+    pods = f"/api/v1/namespaces/default/pods{query}&fieldSelector=metadata.name%3Dzz"
+
+    _, _, plain = api.raw("GET", pods)
+    _, _, table = api.raw("GET", pods, headers={"Accept": f"application/json;{TABLE}"})
+
+    ((kind, obj),) = events_of(plain, "application/json")
+    assert (kind, obj["spec"], obj["status"]) == ("BOOKMARK", {"containers": None}, {})
+    ((kind, obj),) = events_of(table, "application/json")
+    assert (kind, [row["cells"][0] for row in obj["rows"]]) == ("BOOKMARK", [""])
+    assert "k8s.io/initial-events-end" in obj["rows"][0]["object"]["metadata"]["annotations"]
+
+
 def test_aggregated_discovery_has_the_preferred_version(api: Api) -> None:
     first = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
     other = "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList"
