@@ -1,6 +1,7 @@
 """Generate documentation from the code, or check that it is up to date.
 
 ``python tools/gen_docs.py`` writes ``docs/hooks.md`` from the docstrings of ``nodeagent/hookspecs.py``,
+``docs/contracts`` from those of ``nodeagent/contracts``,
 ``docs/configuration.md`` from the types of ``nodeagent/config``, ``docs/commands.md`` from the command line, and the
 marked sections of other pages (figures, exit codes, rules, suites); ``--check`` writes nothing and exits 1 if a page is
 out of date.
@@ -31,6 +32,7 @@ from nodeagent.contracts.configuration import (
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
+import gen_contracts  # noqa: E402
 import gen_sections  # noqa: E402
 
 NOTE = "<!-- Made by tools/gen_docs.py; change the code it comes from, then run `make docs`. -->"
@@ -46,6 +48,9 @@ class Hook:
     is_async: bool
     first_result: bool
     docstring: str
+    passed: frozenset[str] = frozenset()
+    """Names in the annotations of the arguments."""
+    returned: frozenset[str] = frozenset()
 
 
 def main() -> int:
@@ -55,6 +60,7 @@ def main() -> int:
     stale = [path for path, text in pages().items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     for path in stale:
         if not check:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(pages()[path], encoding="utf-8")
         print(f"{path.relative_to(ROOT)}: {'is out of date, run make docs' if check else 'written'}")
     return 1 if check and stale else 0
@@ -72,6 +78,7 @@ def pages() -> dict[Path, str]:
     return {
         docs / "hooks.md": hooks_page(),
         docs / "configuration.md": configuration_page(),
+        **{docs / path: text for path, text in contract_pages().items()},
         docs / "commands.md": gen_sections.commands(NOTE),
         **{path: gen_sections.fill(path.read_text(encoding="utf-8"), *section) for path, section in sections.items()},
     }
@@ -91,8 +98,21 @@ def hooks_page() -> str:
         if hook.stage != stage:
             stage = hook.stage
             lines.append(f"## {stage[0].upper()}{stage[1:]}")
-        lines += [f"### {hook.name}", f"```python\n{hook.signature}\n```", *_hook_text(hook)]
+        text = [*_hook_text(hook), *_contract_links(hook)]
+        lines += [f"### {hook.name}", f"```python\n{hook.signature}\n```", *text]
     return "\n\n".join(lines) + "\n"
+
+
+def contract_pages() -> dict[str, str]:
+    """Return the text of each contract page by its path relative to ``docs/``."""
+    uses = [gen_contracts.HookUse(hook.name, hook.passed, hook.returned) for hook in hooks()]
+    return gen_contracts.pages(NOTE, uses)
+
+
+def _contract_links(hook: Hook) -> Iterator[str]:
+    targets = gen_contracts.targets()
+    if names := sorted(name for name in hook.passed | hook.returned if name in targets):
+        yield f"- **Contracts:** {', '.join(f'[`{name}`]({targets[name]})' for name in names)}"
 
 
 def hooks() -> Iterator[Hook]:
@@ -107,7 +127,14 @@ def hooks() -> Iterator[Hook]:
             first = any(isinstance(decorator, ast.Call) for decorator in node.decorator_list)
             is_async = isinstance(node, ast.AsyncFunctionDef)
             yield Hook(
-                stage, node.name, _signature(node), is_async, first, inspect.cleandoc(ast.get_docstring(node) or "")
+                stage,
+                node.name,
+                _signature(node),
+                is_async,
+                first,
+                inspect.cleandoc(ast.get_docstring(node) or ""),
+                frozenset().union(*(gen_contracts.names_in(argument.annotation) for argument in node.args.args)),
+                gen_contracts.names_in(node.returns),
             )
 
 

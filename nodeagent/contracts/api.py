@@ -51,6 +51,8 @@ class PatchType(StrEnum):
 
 
 class WatchType(StrEnum):
+    """Type of a watch event."""
+
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
@@ -59,6 +61,8 @@ class WatchType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
+    """A change of a watched object; a bookmark has only a resource version."""
+
     type: WatchType
     object: T
     resource_version: str
@@ -66,6 +70,8 @@ class WatchEvent(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
+    """The objects of a list; ``resource_version`` is the start of a watch."""
+
     items: list[T]
     resource_version: str
     continue_token: str = ""
@@ -82,7 +88,17 @@ class Api(Protocol):
     async def get(
         self, resource: Resource, name: str, namespace: str = "", *, into: type[T], cached: bool = False
     ) -> T:
-        """Read one object; *cached* allows the server to respond from its cache."""
+        """Read one object; *cached* allows the server to respond from its cache.
+
+        :param resource: the REST resource.
+        :param name: name of the object.
+        :param namespace: namespace of the object; empty for a cluster-scoped resource.
+        :param into: the type to decode to: ``dict`` or a struct of ``nodeagent.model``.
+        :param cached: allow the server to respond from its cache, which may be older.
+        :raises ApiNotFound: the object does not exist.
+        :raises ApiUnavailable: the API server cannot be reached, or did not respond in time.
+        :raises ApiError: the API server returned an error status.
+        """
         ...
 
     async def list(
@@ -95,7 +111,17 @@ class Api(Protocol):
         label_selector: str = "",
         cached: bool = False,
     ) -> Listing[T]:
-        """Read all matching objects, page by page."""
+        """Read all matching objects, page by page.
+
+        :param resource: the REST resource.
+        :param namespace: restricts the list to one namespace; empty for all namespaces.
+        :param into: the type to decode each object to.
+        :param field_selector: selector such as ``spec.nodeName=node-1``; empty selects all objects.
+        :param label_selector: selector such as ``app=web``; empty selects all objects.
+        :param cached: allow the server to respond from its cache, which may be older.
+        :raises ApiUnavailable: the API server cannot be reached, or did not respond in time.
+        :raises ApiError: the API server returned an error status.
+        """
         ...
 
     def watch(
@@ -110,7 +136,15 @@ class Api(Protocol):
     ) -> AsyncIterator[WatchEvent[T]]:
         """Stream changes after *resource_version* until the server ends the watch.
 
+        :param resource: the REST resource.
+        :param namespace: restricts the watch to one namespace; empty for all namespaces.
+        :param into: the type to decode each object to.
+        :param resource_version: the version of a list or of the last event.
+        :param field_selector: selector of objects, as for :meth:`list`.
+        :param label_selector: selector of objects, as for :meth:`list`.
         :raises ApiGone: the resource version is too old; list again.
+        :raises ApiUnavailable: the API server cannot be reached, or did not respond in time.
+        :raises ApiError: the API server returned an error status.
         """
         ...
 
@@ -124,12 +158,36 @@ class Api(Protocol):
         name: str = "",
         decode: bool = True,
     ) -> dict[str, Any]:
-        """Create an object and return it; without *decode* the body is not decoded and an empty dict is returned."""
+        """Create an object and return it.
+
+        :param resource: the REST resource.
+        :param obj: the object in JSON form; ``apiVersion`` and ``kind`` are added.
+        :param namespace: namespace of the object; empty for a cluster-scoped resource.
+        :param subresource: create a subresource of the object *name*, such as ``token``.
+        :param name: name of the parent object, only with *subresource*.
+        :param decode: decode the response; otherwise an empty dict is returned.
+        :raises ApiConflict: the object exists.
+        :raises ApiUnavailable: the API server cannot be reached, or did not respond in time.
+        :raises ApiError: the API server returned an error status.
+        """
         ...
 
     async def update(
         self, resource: Resource, name: str, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = ""
-    ) -> dict[str, Any]: ...
+    ) -> dict[str, Any]:
+        """Replace an object and return it.
+
+        :param resource: the REST resource.
+        :param name: name of the object.
+        :param obj: the complete object in JSON form; its ``resourceVersion`` is a precondition.
+        :param namespace: namespace of the object; empty for a cluster-scoped resource.
+        :param subresource: replace a subresource, such as ``status``.
+        :raises ApiConflict: the object was modified concurrently.
+        :raises ApiNotFound: the object does not exist.
+        :raises ApiUnavailable: the API server cannot be reached, or did not respond in time.
+        :raises ApiError: the API server returned an error status.
+        """
+        ...
 
     async def patch(
         self,
@@ -142,13 +200,37 @@ class Api(Protocol):
         patch_type: PatchType = PatchType.STRATEGIC,
         decode: bool = True,
     ) -> dict[str, Any]:
-        """Patch an object and return it; without *decode* the body is not decoded and an empty dict is returned."""
+        """Patch an object and return it.
+
+        :param resource: the REST resource.
+        :param name: name of the object.
+        :param patch: the patch in the form of *patch_type*.
+        :param namespace: namespace of the object; empty for a cluster-scoped resource.
+        :param subresource: patch a subresource, such as ``status``.
+        :param patch_type: the media type of *patch*.
+        :param decode: decode the response; otherwise an empty dict is returned.
+        :raises ApiConflict: the object was modified concurrently.
+        :raises ApiNotFound: the object does not exist.
+        :raises ApiUnavailable: the API server cannot be reached, or did not respond in time.
+        :raises ApiError: the API server returned an error status.
+        """
         ...
 
     async def delete(
         self, resource: Resource, name: str, namespace: str = "", *, grace_seconds: int | None = None, uid: str = ""
     ) -> None:
-        """Delete one object; *uid* is a precondition. Raises ``ApiNotFound`` if the object does not exist."""
+        """Delete one object.
+
+        :param resource: the REST resource.
+        :param name: name of the object.
+        :param namespace: namespace of the object; empty for a cluster-scoped resource.
+        :param grace_seconds: grace period in seconds; ``None`` uses the server's default.
+        :param uid: UID that the object must have; empty for any.
+        :raises ApiConflict: the object has another UID.
+        :raises ApiNotFound: the object does not exist.
+        :raises ApiUnavailable: the API server cannot be reached, or did not respond in time.
+        :raises ApiError: the API server returned an error status.
+        """
         ...
 
 
@@ -174,7 +256,7 @@ class ApiConnection(Api, Protocol):
         ...
 
     async def close(self) -> None:
-        """Close the connections; requests in flight fail."""
+        """Close the connections; requests in flight fail. Never raises."""
         ...
 
 
@@ -184,6 +266,7 @@ class ConnectApi(Protocol):
     def __call__(self, kubeconfig: Path, /) -> ApiConnection:
         """Return a client with the server and credentials of *kubeconfig*; sends no request. Reads the disk.
 
+        :param kubeconfig: path of a kubeconfig file.
         :raises ConfigError: the kubeconfig, or a file named by it, is invalid.
         """
         ...

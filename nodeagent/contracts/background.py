@@ -11,6 +11,9 @@ class BackgroundLoop(Protocol):
     name: str
 
     async def run(self) -> None:
-        """Run until cancelled. An exception is logged with the plugin's name, and the loop is restarted with a
-        growing back-off."""
+        """Run until cancelled. If it raises or returns, the agent logs the plugin's name and restarts it with a
+        back-off.
+
+        :raises Exception: any error; the loop is restarted.
+        """
         ...

@@ -24,39 +24,65 @@ class CgroupManager(Protocol):
         ...
 
     def parent_of(self, pod: Pod) -> str:
-        """Return the ``cgroup_parent`` of the sandbox; empty leaves it to the runtime."""
+        """Return the ``cgroup_parent`` of the sandbox; empty leaves it to the runtime.
+
+        :param pod: the pod of the sandbox.
+        """
         ...
 
     async def exists(self, pod: Pod) -> bool:
         """Return whether the pod's cgroup exists.
 
         If it does not while containers run, they were started under another configuration and run without limits.
+
+        :param pod: the pod to look up.
+        :raises NodeAgentError: the cgroup hierarchy cannot be read.
         """
         ...
 
     async def ensure_pod(self, pod: Pod) -> None:
         """Create the pod's cgroup with its limits; idempotent.
 
+        :param pod: the admitted pod.
         :raises NodeAgentError: the cgroup cannot be created.
         """
         ...
 
     async def remove_pod(self, pod_uid: str) -> None:
-        """Kill the remaining processes in the pod's cgroup and remove it; idempotent."""
+        """Kill the remaining processes in the pod's cgroup and remove it; idempotent.
+
+        :param pod_uid: UID of a terminated pod.
+        :raises NodeAgentError: a process does not exit, or the cgroup cannot be removed; call again.
+        """
         ...
 
     async def kill_container(self, pod_uid: str, container_id: str) -> None:
-        """Kill the remaining processes of a container that the runtime reports as exited; no-op if there are none."""
+        """Kill the remaining processes of a container that the runtime reports as exited; no-op if there are none.
+
+        :param pod_uid: UID of the container's pod.
+        :param container_id: ID of the container in the runtime.
+        :raises NodeAgentError: a process does not exit.
+        """
         ...
 
     async def pods(self) -> Sequence[str]:
-        """Return the UIDs of pods that have a cgroup."""
+        """Return the UIDs of pods that have a cgroup.
+
+        :raises NodeAgentError: the cgroup hierarchy cannot be read.
+        """
         ...
 
     def container_resources(self, pod: Pod, container: Container) -> LinuxResources:
-        """Return the limits of one container (spec: config.cpuCFSQuota, config.cpuCFSQuotaPeriod)."""
+        """Return the limits of one container (spec: config.cpuCFSQuota, config.cpuCFSQuotaPeriod).
+
+        :param pod: the pod of the container.
+        :param container: the container of the pod spec.
+        """
         ...
 
     def pod_resources(self, pod: Pod) -> LinuxResources:
-        """Return the total resources of the pod, as passed with the sandbox."""
+        """Return the total resources of the pod, as passed with the sandbox.
+
+        :param pod: the pod.
+        """
         ...

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
+    """Severity of a finding."""
+
     PROBLEM = "problem"
     """Pods do not run, or run unsafely, until it is fixed."""
     WARNING = "warning"

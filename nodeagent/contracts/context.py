@@ -61,6 +61,8 @@ class NewApi(Protocol):
     def __call__(self, qps: float, burst: int, /, *, deadline_seconds: float | None = None) -> Api:
         """Return a client that is limited to *qps* requests per second with bursts of *burst*; 0 is unlimited.
 
+        :param qps: requests per second in the long term; 0 is unlimited.
+        :param burst: number of requests that may exceed the rate.
         :param deadline_seconds: time limit of one attempt; defaults to that of the agent's client.
         """
         ...

@@ -29,6 +29,8 @@ class Stage(StrEnum):
 
 
 class StageState(StrEnum):
+    """State of a stage."""
+
     DONE = "done"
     WORKING = "working"
     """In progress, without a failure so far."""
@@ -116,6 +118,8 @@ class PodLine(WireStruct, frozen=True, omit_defaults=False):
 
 
 class ConditionLine(WireStruct, frozen=True, omit_defaults=False):
+    """A condition of the node."""
+
     type: str
     status: str
     reason: str = ""

@@ -11,6 +11,8 @@ from nodeagent.model.meta import ObjectReference
 
 
 class EventType(StrEnum):
+    """Type of an event."""
+
     NORMAL = "Normal"
     WARNING = "Warning"
 
@@ -47,10 +49,19 @@ class EventRecorder(Protocol):
     ) -> None:
         """Record an event about *regarding*; equal events are aggregated into a series.
 
+        :param regarding: the object of the event.
+        :param type: ``Normal`` or ``Warning``.
+        :param reason: CamelCase reason, such as ``BackOff``.
+        :param note: message for users.
+        :param action: the action that was taken, in CamelCase; may be empty.
+        :param related: a secondary object.
         :param annotations: structured details for clients; a series keeps those of its first event.
         """
         ...
 
     async def flush(self, timeout_seconds: float) -> None:
-        """Send queued events within the time limit; called on shutdown."""
+        """Send queued events within the time limit; called on shutdown. Never raises.
+
+        :param timeout_seconds: time limit in seconds; events that remain are dropped.
+        """
         ...

@@ -23,8 +23,12 @@ class PluginHost(Protocol):
     def register(self, plugin: object, *, name: str, version: str = "", origin: str = "") -> None:
         """Add a plugin object; an object that belongs to a plugin is named ``plugin.component``.
 
-        :raises PluginError: the name is in use, or the object implements an unknown hook or accepts arguments that
-            the hook does not have.
+        :param plugin: a module or object with hook implementations.
+        :param name: unique name; for an object of a plugin ``plugin.component``.
+        :param version: version for display; defaults to that of the plugin.
+        :param origin: distribution for display; defaults to that of the plugin.
+        :raises PluginError: the name is in use, or the object implements an unknown hook or accepts arguments that the
+            hook does not have.
         """
         ...
 
@@ -33,18 +37,28 @@ class PluginHost(Protocol):
     ) -> HookResult[Any] | None:
         """Call a decision hook on one plugin after the other; return the first result that is not ``None``.
 
+        :param hook: name of an async decision hook.
         :param subject: the object that is decided on, for the record of decisions.
         :param tolerant: skip an implementation that fails, as :meth:`notify` does, instead of raising.
+        :param arguments: all arguments of the hook, by name.
         :raises PluginError: an implementation failed or exceeded the deadline.
         """
         ...
 
     async def notify(self, hook: str, **arguments: Any) -> None:
-        """Call a notification hook on every plugin. A failure does not raise; it is logged once, until it recovers."""
+        """Call a notification hook on every plugin. A failure does not raise; it is logged once, until it recovers.
+
+        :param hook: name of an async notification hook.
+        :param arguments: all arguments of the hook, by name.
+        """
         ...
 
     async def gather(self, hook: str, **arguments: Any) -> Sequence[HookResult[Any]]:
-        """Return every result that is not ``None``; failures are handled as in :meth:`notify`."""
+        """Return every result that is not ``None``. A failure does not raise; it is handled as in :meth:`notify`.
+
+        :param hook: name of an async hook.
+        :param arguments: all arguments of the hook, by name.
+        """
         ...
 
     async def call_chain(
@@ -52,19 +66,29 @@ class PluginHost(Protocol):
     ) -> T:
         """Pass *value* through every plugin as argument *name*; ``None`` leaves it unchanged.
 
+        :param hook: name of an async hook.
+        :param name: the argument that each plugin may replace.
+        :param value: the initial value.
         :param subject: the object that is changed, for the record of decisions; defaults to *name*.
         :param tolerant: keep *value* unchanged where an implementation fails, instead of raising.
+        :param arguments: the other arguments of the hook, by name.
         :raises PluginError: an implementation failed or exceeded the deadline.
         """
         ...
 
     def is_implemented(self, hook: str) -> bool:
-        """Return whether any plugin implements *hook*, so that a caller can skip preparing the arguments."""
+        """Return whether any plugin implements *hook*, so that a caller can skip preparing the arguments.
+
+        :param hook: name of a hook.
+        """
         ...
 
     def record_decision(self, plugin: str, hook: str, subject: str, decision: str) -> None:
         """Record a decision of a plugin; results of decision hooks are recorded automatically.
 
+        :param plugin: name of the plugin that decided.
         :param hook: the hook that was called, or a name for the plugin's action.
+        :param subject: the object that was decided on, such as the full name of a pod.
+        :param decision: the decision for display.
         """
         ...

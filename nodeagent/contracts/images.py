@@ -28,6 +28,10 @@ class ImagePuller(Protocol):
     ) -> PulledImage:
         """Return the image; pull it first if the policy requires it.
 
+        :param pod: the pod, whose pull secrets are used.
+        :param kind: the kind of container.
+        :param container: the container of the pod spec.
+        :param sandbox: the sandbox for which to pull, if the runtime distinguishes them.
         :raises ImageError: with the waiting reason (``ErrImagePull``, ``ImagePullBackOff``, ``ErrImageNeverPull``,
             ``InvalidImageName``, ``ImageInspectError``).
         """
@@ -58,7 +62,11 @@ class ProgressReportingImagePuller(Protocol):
         ...
 
     def backoff_seconds_left(self, pod: Pod, container: Container) -> float:
-        """Return the remaining back-off after failed pulls in seconds; 0 if there is none."""
+        """Return the remaining back-off after failed pulls in seconds; 0 if there is none.
+
+        :param pod: the pod.
+        :param container: the container of the pod spec.
+        """
         ...
 
 
@@ -66,7 +74,10 @@ class CredentialProvider(Protocol):
     """Provides credentials of image registries."""
 
     async def credentials(self, image: str) -> Sequence[Credentials]:
-        """Return credentials for *image*'s registry, most specific first; may be empty. Must not raise."""
+        """Return credentials for *image*'s registry, most specific first; may be empty. Must not raise.
+
+        :param image: the repository of the image, with registry, without tag and digest.
+        """
         ...
 
 
@@ -109,7 +120,10 @@ class DiagnosableCredentialProvider(CredentialProvider, Protocol):
     """A credential provider that also reports its lookups, so that a pod's event can name a source that failed."""
 
     async def lookup(self, image: str) -> CredentialLookupResult:
-        """Return the same credentials as :meth:`credentials`, with every lookup. Must not raise."""
+        """Return the same credentials as :meth:`credentials`, with every lookup. Must not raise.
+
+        :param image: the repository of the image, with registry, without tag and digest.
+        """
         ...
 
 

@@ -25,7 +25,10 @@ class PodSource(Protocol):
     """``file``, ``http``, ``api`` or the name of a third-party source; used in the annotation ``config.source``."""
 
     async def run(self, publish: PublishPods) -> None:
-        """Publish sets until cancelled; failures are logged and retried, never raised."""
+        """Publish sets until cancelled; failures are logged and retried, never raised.
+
+        :param publish: called with each complete set of pods.
+        """
         ...
 
 
@@ -70,32 +73,52 @@ class PodSyncer(Protocol):
     """
 
     async def sync_pod(self, pod: Pod, status: PodStatus, observed: RuntimePod) -> SyncOutcome:
-        """Start the containers of *pod* that should run, and stop those that should not."""
+        """Start the containers of *pod* that should run, and stop those that should not.
+
+        :param pod: the desired pod.
+        :param status: its last generated status.
+        :param observed: its state in the runtime.
+        :raises NodeAgentError: the sync failed and is retried with a back-off.
+        """
         ...
 
     async def sync_terminating(self, pod: Pod, observed: RuntimePod, grace_seconds: int | None) -> SyncOutcome:
         """Stop all containers, then the sandboxes. The pod has terminated once nothing in *observed* is alive.
 
+        :param pod: the terminating pod.
+        :param observed: its state in the runtime.
         :param grace_seconds: overrides the pod's termination grace period.
+        :raises NodeAgentError: the sync failed and is retried with a back-off.
         """
         ...
 
     async def sync_terminated(self, pod: Pod, observed: RuntimePod) -> None:
-        """Release the pod's volumes, cgroup and probes. Raises an exception to be called again later.
+        """Release the pod's volumes, cgroup and probes.
 
         Dead containers and their logs are retained, so that a finished pod can be inspected.
+
+        :param pod: the terminated pod.
+        :param observed: its state in the runtime.
+        :raises NodeAgentError: a resource is still in use; called again.
         """
         ...
 
     async def remove_pod(self, pod: Pod, observed: RuntimePod) -> None:
         """Remove the dead containers, logs, sandboxes and directory of a terminated pod that is no longer desired.
 
-        Raises an exception to be called again later.
+        :param pod: the terminated pod.
+        :param observed: its state in the runtime.
+        :raises NodeAgentError: a resource cannot be removed now; called again.
         """
         ...
 
     async def remove_orphans(self, desired: frozenset[str], observed: frozenset[str]) -> None:
-        """Remove directories and cgroups of pods that are neither desired nor exist in the runtime."""
+        """Remove directories and cgroups of pods that are neither desired nor exist in the runtime.
+
+        :param desired: UIDs of all pods that the agent tracks.
+        :param observed: UIDs of all pods in the runtime.
+        :raises NodeAgentError: a directory or cgroup cannot be removed; logged and retried.
+        """
         ...
 
 
@@ -128,24 +151,45 @@ class PodDirectory(Protocol):
         """Return the admitted pods that have not terminated."""
         ...
 
-    def get(self, uid: str) -> Pod | None: ...
+    def get(self, uid: str) -> Pod | None:
+        """Return the desired pod of that UID, or ``None``.
+
+        :param uid: UID of the pod.
+        """
+        ...
 
     def status(self, uid: str) -> PodStatus | None:
-        """Return the last generated status, which may not have reached the API server yet."""
+        """Return the last generated status, which may not have reached the API server yet.
+
+        :param uid: UID of the pod.
+        """
         ...
 
     def observed(self, uid: str) -> RuntimePod | None:
-        """Return the pod's last observed status in the runtime."""
+        """Return the pod's last observed status in the runtime.
+
+        :param uid: UID of the pod.
+        """
         ...
 
     def trigger_sync(self, uid: str) -> None:
-        """Request an immediate sync of the pod; unknown pods are ignored."""
+        """Request an immediate sync of the pod; unknown pods are ignored.
+
+        :param uid: UID of the pod.
+        """
         ...
 
     def kill(
         self, uid: str, reason: KillReason, message: str, *, status_reason: str = "", grace_seconds: int | None = None
     ) -> None:
-        """Start to terminate a pod; with *status_reason*, its phase becomes Failed with that reason and *message*."""
+        """Start to terminate a pod; with *status_reason*, its phase becomes Failed with that reason and *message*.
+
+        :param uid: UID of the pod; unknown pods are ignored.
+        :param reason: the reason, as data.
+        :param message: message for users.
+        :param status_reason: reason in the pod status, such as ``Evicted``; empty leaves the phase to the containers.
+        :param grace_seconds: grace period in seconds; ``None`` uses that of the pod.
+        """
         ...
 
 

@@ -18,6 +18,8 @@ class ProbeKind(StrEnum):
 
 
 class ProbeResult(StrEnum):
+    """Result of a probe; ``UNKNOWN`` if it could not run."""
+
     SUCCESS = "Success"
     FAILURE = "Failure"
     UNKNOWN = "Unknown"
@@ -30,15 +32,31 @@ class Prober(Protocol):
     """
 
     def add_pod(self, pod: Pod, observed: RuntimePod) -> None:
-        """Start or update the probes of *pod*; idempotent and cheap."""
+        """Start or update the probes of *pod*; idempotent and cheap.
+
+        :param pod: the desired pod.
+        :param observed: its state in the runtime.
+        """
         ...
 
     def end_liveness(self, pod_uid: str) -> None:
-        """Stop liveness and startup probes of a terminating pod; readiness probes continue."""
+        """Stop liveness and startup probes of a terminating pod; readiness probes continue.
+
+        :param pod_uid: UID of a terminating pod.
+        """
         ...
 
-    def remove_pod(self, pod_uid: str) -> None: ...
+    def remove_pod(self, pod_uid: str) -> None:
+        """Stop all probes of a pod and drop their results; idempotent.
+
+        :param pod_uid: UID of a terminated pod.
+        """
+        ...
 
     def result(self, container_id: str, kind: ProbeKind) -> ProbeResult | None:
-        """Return the last effective result, or ``None`` if the container has no such probe."""
+        """Return the last effective result, or ``None`` if the container has no such probe.
+
+        :param container_id: ID of the container in the runtime.
+        :param kind: the probe type.
+        """
         ...

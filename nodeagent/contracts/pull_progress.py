@@ -28,6 +28,7 @@ class PullProgress:
 
     @property
     def received_bytes(self) -> int:
+        """Bytes received so far."""
         return sum(each.received_bytes for each in self._seen.values())
 
     @property

@@ -53,6 +53,8 @@ class NamespaceMode(IntEnum):
 
 
 class MountPropagation(IntEnum):
+    """Propagation of mounts between host and container."""
+
     PRIVATE = 0
     HOST_TO_CONTAINER = 1
     BIDIRECTIONAL = 2
@@ -79,6 +81,8 @@ class SecurityProfile:
 
 @dataclass(frozen=True, slots=True)
 class SeLinux:
+    """SELinux label of a process; empty parts use the default."""
+
     user: str = ""
     role: str = ""
     type: str = ""
@@ -87,6 +91,8 @@ class SeLinux:
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
+    """Namespaces of a sandbox or container."""
+
     network: NamespaceMode = NamespaceMode.POD
     pid: NamespaceMode = NamespaceMode.CONTAINER
     ipc: NamespaceMode = NamespaceMode.POD
@@ -111,6 +117,8 @@ class LinuxResources:
 
 @dataclass(frozen=True, slots=True)
 class PortMapping:
+    """A host port that is forwarded to a port of the sandbox."""
+
     container_port: int
     host_port: int = 0
     protocol: str = "TCP"
@@ -119,6 +127,8 @@ class PortMapping:
 
 @dataclass(frozen=True, slots=True)
 class DnsConfig:
+    """Contents of ``resolv.conf``."""
+
     servers: Sequence[str] = ()
     searches: Sequence[str] = ()
     options: Sequence[str] = ()
@@ -126,6 +136,8 @@ class DnsConfig:
 
 @dataclass(frozen=True, slots=True)
 class SandboxSecurity:
+    """Security context of a sandbox."""
+
     namespaces: Namespaces = Namespaces()
     selinux: SeLinux | None = None
     run_as_user: int | None = None
@@ -159,6 +171,8 @@ class SandboxConfig:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
+    """A bind mount from the host."""
+
     container_path: str
     host_path: str
     readonly: bool = False
@@ -168,6 +182,8 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Device:
+    """A device of the host in a container."""
+
     container_path: str
     host_path: str
     permissions: str = "mrw"
@@ -175,6 +191,8 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSecurity:
+    """Security context of a container."""
+
     capabilities_add: Sequence[str] = ()
     capabilities_drop: Sequence[str] = ()
     privileged: bool = False
@@ -331,6 +349,8 @@ class RuntimePod:
 
 
 class RuntimeEventType(StrEnum):
+    """Type of an event of the runtime."""
+
     CREATED = "CREATED"
     STARTED = "STARTED"
     STOPPED = "STOPPED"
@@ -351,6 +371,8 @@ class RuntimeEvent:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeVersion:
+    """Name and versions of the runtime."""
+
     name: str
     version: str
     api_version: str
@@ -358,6 +380,8 @@ class RuntimeVersion:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeCondition:
+    """A condition of the runtime, such as ``NetworkReady``."""
+
     type: str
     status: bool
     reason: str = ""
@@ -366,6 +390,8 @@ class RuntimeCondition:
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
+    """Result of a command."""
+
     exit_code: int
     stdout: bytes = b""
     stderr: bytes = b""
@@ -421,77 +447,236 @@ class SandboxStats:
 class ContainerRuntime(Protocol):
     """Runs sandboxes and containers. Every call can be retried safely after a failure."""
 
-    async def version(self) -> RuntimeVersion: ...
+    async def version(self) -> RuntimeVersion:
+        """Return the name and versions of the runtime.
+
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
 
     async def status(self) -> Sequence[RuntimeCondition]:
-        """Return the runtime's conditions; ``RuntimeReady`` and ``NetworkReady`` are always among them."""
+        """Return the runtime's conditions; ``RuntimeReady`` and ``NetworkReady`` are always among them.
+
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
         ...
 
     async def cgroup_driver(self) -> str:
-        """Return the runtime's cgroup driver, ``cgroupfs`` or ``systemd``; empty if it does not report one."""
+        """Return the runtime's cgroup driver, ``cgroupfs`` or ``systemd``; empty if it does not report one.
+
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
         ...
 
-    async def update_pod_cidr(self, pod_cidr: str) -> None: ...
+    async def update_pod_cidr(self, pod_cidr: str) -> None:
+        """Pass the node's pod CIDR to the runtime.
+
+        :param pod_cidr: CIDR, such as ``10.1.2.0/24``; two are separated by a comma.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
 
     async def run_sandbox(self, config: SandboxConfig, runtime_handler: str = "") -> str:
-        """Create and start a sandbox; return its ID."""
+        """Create and start a sandbox; return its ID.
+
+        :param config: the configuration of the sandbox.
+        :param runtime_handler: handler of the RuntimeClass; empty selects the default.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
         ...
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
-        """Stop a sandbox with its containers and release its network; unknown IDs are ignored."""
+        """Stop a sandbox with its containers and release its network; unknown IDs are ignored.
+
+        :param sandbox_id: ID of the sandbox.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
         ...
 
-    async def remove_sandbox(self, sandbox_id: str) -> None: ...
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        """Remove a stopped sandbox with its containers; unknown IDs are ignored.
+
+        :param sandbox_id: ID of the sandbox.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
 
     async def list_sandboxes(self, pod_uid: str = "") -> Sequence[SandboxInfo]:
-        """Return all sandboxes, or those of one pod; returns the same object while nothing changes."""
+        """Return all sandboxes, or those of one pod; returns the same object while nothing changes.
+
+        :param pod_uid: UID of a pod; empty for all pods.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
         ...
 
-    async def sandbox_status(self, sandbox_id: str) -> SandboxStatus: ...
+    async def sandbox_status(self, sandbox_id: str) -> SandboxStatus:
+        """Return the status of a sandbox.
 
-    async def create_container(self, sandbox_id: str, config: ContainerConfig, sandbox: SandboxConfig) -> str: ...
+        :param sandbox_id: ID of the sandbox.
+        :raises NotFound: the sandbox does not exist.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
 
-    async def start_container(self, container_id: str) -> None: ...
+    async def create_container(self, sandbox_id: str, config: ContainerConfig, sandbox: SandboxConfig) -> str:
+        """Create a container in a sandbox; return its ID.
+
+        :param sandbox_id: ID of the sandbox.
+        :param config: the configuration of the container.
+        :param sandbox: the configuration that the sandbox was created from.
+        :raises NotFound: the sandbox or image does not exist.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
+
+    async def start_container(self, container_id: str) -> None:
+        """Start a created container.
+
+        :param container_id: ID of the container.
+        :raises NotFound: the container does not exist.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
 
     async def stop_container(self, container_id: str, grace_seconds: int) -> None:
-        """Send the stop signal, and SIGKILL *grace_seconds* later; unknown IDs are ignored."""
+        """Send the stop signal, and SIGKILL *grace_seconds* later; unknown IDs are ignored.
+
+        :param container_id: ID of the container.
+        :param grace_seconds: time between stop signal and SIGKILL, in seconds.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
         ...
 
-    async def remove_container(self, container_id: str) -> None: ...
+    async def remove_container(self, container_id: str) -> None:
+        """Remove a container that is not running; unknown IDs are ignored.
+
+        :param container_id: ID of the container.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
 
     async def list_containers(self, pod_uid: str = "") -> Sequence[ContainerInfo]:
-        """Return all containers, or those of one pod; returns the same object while nothing changes."""
+        """Return all containers, or those of one pod; returns the same object while nothing changes.
+
+        :param pod_uid: UID of a pod; empty for all pods.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
         ...
 
-    async def container_status(self, container_id: str) -> RuntimeContainerStatus: ...
+    async def container_status(self, container_id: str) -> RuntimeContainerStatus:
+        """Return the status of a container.
 
-    async def update_resources(self, container_id: str, resources: LinuxResources) -> None: ...
+        :param container_id: ID of the container.
+        :raises NotFound: the container does not exist.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
 
-    async def reopen_log(self, container_id: str) -> None: ...
+    async def update_resources(self, container_id: str, resources: LinuxResources) -> None:
+        """Change the resource limits of a running container.
+
+        :param container_id: ID of the container.
+        :param resources: the new limits; unset fields stay unchanged.
+        :raises NotFound: the container does not exist.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
+
+    async def reopen_log(self, container_id: str) -> None:
+        """Reopen the log file of a running container, after log rotation.
+
+        :param container_id: ID of the container.
+        :raises NotFound: the container does not exist.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
 
     async def exec_sync(self, container_id: str, command: Sequence[str], timeout_seconds: float) -> ExecResult:
         """Run *command* and return its output; a timeout of 0 means no timeout.
 
+        :param container_id: ID of a running container.
+        :param command: the command with its arguments.
+        :param timeout_seconds: time limit in seconds.
         :raises TimeoutError: the command did not exit in time.
+        :raises NotFound: the container does not exist.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
         """
         ...
 
     async def exec_url(
         self, container_id: str, command: Sequence[str], *, stdin: bool, stdout: bool, stderr: bool, tty: bool
     ) -> str:
-        """Return the URL of the runtime's streaming endpoint for this exec."""
+        """Return the URL of the runtime's streaming endpoint for this exec.
+
+        :param container_id: ID of a running container.
+        :param command: the command with its arguments.
+        :param stdin: attach standard input.
+        :param stdout: attach standard output.
+        :param stderr: attach standard error; not with *tty*.
+        :param tty: allocate a terminal.
+        :raises NotFound: the container does not exist.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
         ...
 
-    async def attach_url(self, container_id: str, *, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> str: ...
+    async def attach_url(self, container_id: str, *, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> str:
+        """Return the URL of the runtime's streaming endpoint to attach to the container's process.
 
-    async def port_forward_url(self, sandbox_id: str, ports: Sequence[int]) -> str: ...
+        :param container_id: ID of a running container.
+        :param stdin: attach standard input.
+        :param stdout: attach standard output.
+        :param stderr: attach standard error; not with *tty*.
+        :param tty: the container has a terminal.
+        :raises NotFound: the container does not exist.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
 
-    async def container_stats(self) -> Sequence[ContainerStats]: ...
+    async def port_forward_url(self, sandbox_id: str, ports: Sequence[int]) -> str:
+        """Return the URL of the runtime's streaming endpoint to forward ports.
+
+        :param sandbox_id: ID of a ready sandbox.
+        :param ports: ports in the sandbox.
+        :raises NotFound: the sandbox does not exist.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
+
+    async def container_stats(self) -> Sequence[ContainerStats]:
+        """Return the usage of every running container.
+
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
 
     async def sandbox_stats(self) -> Sequence[SandboxStats]:
         """Return the usage of every pod as measured by the runtime.
 
         :raises NotImplementedError: the runtime does not support the call.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
         """
         ...
 
@@ -508,7 +693,11 @@ class RuntimeInfoProvider(Protocol):
     """A runtime that also reports its configuration."""
 
     async def info(self) -> Mapping[str, str]:
-        """Return runtime-specific texts by name, such as ``config`` for containerd."""
+        """Return runtime-specific texts by name, such as ``config`` for containerd.
+
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
         ...
 
 
@@ -519,7 +708,13 @@ class CheckpointingRuntime(Protocol):
     async def checkpoint_container(self, container_id: str, location: str, timeout_seconds: int) -> None:
         """Write the state to the file *location*; a timeout of 0 selects the runtime's default.
 
+        :param container_id: ID of a running container.
+        :param location: path of the archive to create.
+        :param timeout_seconds: time limit in seconds.
         :raises NotImplementedError: the runtime does not support the call, or lacks a prerequisite.
+        :raises NotFound: the container does not exist.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
         """
         ...
 
@@ -557,6 +752,8 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class FilesystemUsage:
+    """Usage of an image file system; the timestamp is in epoch nanoseconds."""
+
     mountpoint: str
     used_bytes: int
     inodes_used: int
@@ -566,21 +763,52 @@ class FilesystemUsage:
 class ImageService(Protocol):
     """The runtime's image store."""
 
-    async def list_images(self) -> Sequence[Image]: ...
+    async def list_images(self) -> Sequence[Image]:
+        """Return all images in the store.
+
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
 
     async def image_status(self, image: str) -> Image | None:
-        """Return the image, or ``None`` if it is not in the store."""
+        """Return the image, or ``None`` if it is not in the store.
+
+        :param image: name or ID of the image.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
         ...
 
     async def pull_image(
         self, image: str, credentials: Credentials | None = None, sandbox: SandboxConfig | None = None
     ) -> str:
-        """Pull *image* and return its reference in the store; the call has no deadline."""
+        """Pull *image* and return its reference in the store; the call has no deadline.
+
+        :param image: name of the image, with tag or digest.
+        :param credentials: credentials of the registry; ``None`` pulls anonymously.
+        :param sandbox: the sandbox for which to pull, if the runtime distinguishes them.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
         ...
 
-    async def remove_image(self, image: str) -> None: ...
+    async def remove_image(self, image: str) -> None:
+        """Remove an image with all its names; unknown images are ignored.
 
-    async def filesystem_usage(self) -> Sequence[FilesystemUsage]: ...
+        :param image: name or ID of the image.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
+
+    async def filesystem_usage(self) -> Sequence[FilesystemUsage]:
+        """Return the usage of the image file systems.
+
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -599,5 +827,9 @@ class ProgressReportingImageService(ImageService, Protocol):
     """An image service that also reports the progress of pulls."""
 
     async def transfers(self) -> Sequence[Transfer] | None:
-        """Return the transfers in progress of all pulls; ``None`` if the runtime does not report them."""
+        """Return the transfers in progress of all pulls; ``None`` if the runtime does not report them.
+
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime returned an error.
+        """
         ...

@@ -77,6 +77,7 @@ class Authenticator(Protocol):
     async def authenticate(self, credentials: RequestCredentials) -> User | None:
         """Return the user, or ``None`` if the request has no credential of this type.
 
+        :param credentials: the credentials of the request.
         :raises Unauthenticated: the credential is invalid or cannot be verified.
         """
         ...
@@ -98,6 +99,7 @@ class Authorizer(Protocol):
     async def allows(self, attributes: AuthorizationAttributes) -> bool:
         """Return whether the access is allowed.
 
+        :param attributes: user, verb and subresource of the request.
         :raises AuthorizationFailed: no decision is available now.
         """
         ...

@@ -47,6 +47,7 @@ class ShutdownPod:
 
     @classmethod
     def of(cls, pod: Pod) -> ShutdownPod:
+        """Return the fields of *pod*."""
         spec = pod.spec
         grace = spec.termination_grace_period_seconds
         return cls(pod.namespace, pod.name, pod.uid, spec.priority or 0, grace)

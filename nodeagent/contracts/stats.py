@@ -71,6 +71,8 @@ class ContainerUsage:
 
 @dataclass(frozen=True, slots=True)
 class VolumeUsage:
+    """Usage of a volume of a pod."""
+
     name: str
     filesystem: FilesystemStats
     claim: tuple[str, str] | None = None
@@ -81,6 +83,8 @@ class VolumeUsage:
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
+    """Usage of a pod; ``start_time`` in epoch nanoseconds."""
+
     uid: str
     namespace: str
     name: str
@@ -98,6 +102,8 @@ class PodUsage:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
+    """Usage of the node; ``start_time`` in epoch nanoseconds."""
+
     start_time: int
     cpu: CpuStats | None = None
     memory: MemoryStats | None = None
@@ -128,8 +134,10 @@ class StatsProvider(Protocol):
         ...
 
     async def pods(self, *, fresh: bool = False, volumes: bool = True) -> Sequence[PodUsage]:
-        """Return the usage of every pod that has a running container; with *volumes*, including their last measurement.
+        """Return the usage of every pod that has a running container.
 
+        :param fresh: measure now; otherwise a cached result may be returned.
+        :param volumes: include the last measurement of volumes.
         :raises NodeAgentError: the runtime did not respond.
         """
         ...
@@ -144,5 +152,8 @@ class StatsProvider(Protocol):
         ...
 
     async def measure_volumes(self) -> None:
-        """Measure the volumes of every pod now, for later results; traverses complete directory trees."""
+        """Measure the volumes of every pod now, for later results; traverses complete directory trees.
+
+        Never raises: a volume that cannot be measured is logged.
+        """
         ...

@@ -26,18 +26,30 @@ class VolumeKind(Protocol):
     name: str
     """Directory name under the pod's volumes, such as ``kubernetes.io~empty-dir``."""
 
-    def supports(self, volume: Volume) -> bool: ...
+    def supports(self, volume: Volume) -> bool:
+        """Return whether this kind handles *volume*.
+
+        :param volume: the volume of a pod spec.
+        """
+        ...
 
     async def setup(self, pod: Pod, volume: Volume, directory: Path) -> MountedVolume:
         """Set up the volume; idempotent, called again at each resync to refresh the content.
 
+        :param pod: the pod of the volume.
+        :param volume: the volume of the pod spec.
         :param directory: directory for the volume's data; its parent exists.
         :raises VolumeError: the volume cannot be set up now.
         """
         ...
 
     async def teardown(self, pod_uid: str, directory: Path) -> None:
-        """Undo :meth:`setup`; idempotent, also called for volumes that were set up before a restart of the agent."""
+        """Undo :meth:`setup`; idempotent, also called for volumes that were set up before a restart of the agent.
+
+        :param pod_uid: UID of the pod.
+        :param directory: the directory passed to :meth:`setup`.
+        :raises VolumeError: the volume is still in use; called again.
+        """
         ...
 
 
@@ -46,11 +58,17 @@ class DriverVolumeKind(VolumeKind, Protocol):
     """A kind whose volume directories are named after their drivers instead of the kind."""
 
     def directory_name(self, volume: Volume) -> str:
-        """Return the directory name under the pod's volumes, such as ``vendor~driver``."""
+        """Return the directory name under the pod's volumes, such as ``vendor~driver``.
+
+        :param volume: a supported volume.
+        """
         ...
 
     def owns(self, directory: Path) -> bool:
-        """Return whether a volume directory, possibly from before a restart, belongs to this kind. Blocking."""
+        """Return whether a volume directory, possibly from before a restart, belongs to this kind. Blocking.
+
+        :param directory: a volume directory under the pod's volumes.
+        """
         ...
 
 
@@ -60,6 +78,7 @@ class VolumeManager(Protocol):
     async def prepare(self, pod: Pod) -> Mapping[str, MountedVolume]:
         """Set up every volume that a container mounts and return them by name.
 
+        :param pod: the admitted pod.
         :raises VolumeError: volumes are not ready; the message names them and the reasons.
         """
         ...
@@ -67,6 +86,7 @@ class VolumeManager(Protocol):
     async def release(self, pod_uid: str) -> None:
         """Unmount and remove the volumes of a terminated pod.
 
+        :param pod_uid: UID of a terminated pod.
         :raises VolumeError: a volume is still in use; call again.
         """
         ...
@@ -81,5 +101,8 @@ class ProgressReportingVolumeManager(Protocol):
     """A volume manager that also reports its progress."""
 
     def pending(self, pod_uid: str) -> Mapping[str, float]:
-        """Return the volumes that are being set up, each with the monotonic start time."""
+        """Return the volumes that are being set up, each with the monotonic start time.
+
+        :param pod_uid: UID of the pod.
+        """
         ...
