@@ -1,8 +1,7 @@
-"""Container collection: dead containers and sandboxes go by number and age, and under disk pressure.
+"""Container garbage collection: remove dead containers and sandboxes by number and age, and under disk pressure.
 
-A running pod's own surplus goes with its next sync already (plugin ``pod_sync``), leftovers of pods that nobody knows
-any more with the agent's housekeeping; this covers what is left: pods that have ended and are kept to be looked at,
-the limit on the whole node, and space that is needed now.
+The sync of a running pod removes its surplus containers (plugin ``pod_sync``), and housekeeping those of orphaned pods.
+This plugin handles terminated pods that are retained, the limit per node, and disk pressure.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 NAME = "container_gc"
 _DISKS = ("nodefs", "imagefs", "containerfs")
 RECLAIM_SECONDS = 7.0
-"""How long space is made before telling what was freed: a hook has 10 s."""
+"""Time limit for reclaiming in the hook, whose timeout is 10 s."""
 
 
 @hookimpl
@@ -31,7 +30,7 @@ def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> 
 
 
 class ContainerGc:
-    """Collects on this node: every minute, and when a disk is short of space."""
+    """Collects on this node every minute, and under disk pressure."""
 
     def __init__(self, context: AgentContext) -> None:
         self._collector = ContainerCollector(context)
@@ -40,7 +39,7 @@ class ContainerGc:
     def nodeagent_provide_background_loops(self) -> Sequence[BackgroundLoop]:
         return [self._collector]
 
-    @hookimpl(tryfirst=True)  # an image that only dead containers use can go after them
+    @hookimpl(tryfirst=True)  # Afterwards images of dead containers can be removed.
     async def nodeagent_reclaim_disk(self, signal: str) -> Reclaimed | None:
         if signal.partition(".")[0] not in _DISKS:
             return None

@@ -1,4 +1,4 @@
-"""Removes dead containers with their logs and last words, and empty sandboxes."""
+"""Container garbage collector: removes dead containers with logs and termination messages, and empty sandboxes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STOP_SECONDS = 2
 
 
 class ContainerCollector:
-    """Collects every minute; an event tells of a failure."""
+    """Collects every minute; a failure is recorded as an event."""
 
     name = "container_gc"
 
@@ -47,22 +47,22 @@ class ContainerCollector:
         self._at_work = asyncio.Lock()
 
     async def run(self) -> None:
-        """Collect until cancelled."""
+        """Run until cancelled."""
         while True:
             due = self._context.clock.now() + PERIOD_SECONDS
             try:
                 with tracing.span("Containers/GarbageCollect"):
                     await self._collect()
             except NodeAgentError as error:
-                _log.error("Dead containers cannot be collected", extra={"err": str(error)})
+                _log.error("Container garbage collection failed", extra={"err": str(error)})
                 regarding = self._context.node_reference()
                 self._context.recorder.record(regarding, EventType.WARNING, "ContainerGCFailed", str(error))
             await self._context.clock.sleep_until(due)
 
     async def reclaim(self, seconds: float) -> Reclaimed:
-        """Remove every dead container and sandbox that no pod needs to go on, as far as *seconds* suffice.
+        """Remove all dead containers and sandboxes that no pod requires, within the time limit.
 
-        :raises NodeAgentError: the runtime did not answer.
+        :raises NodeAgentError: the runtime did not respond.
         """
         until = self._context.clock.now() + seconds
         async with self._at_work:
@@ -81,7 +81,7 @@ class ContainerCollector:
             await self._remove_sandboxes(fates)
 
     def _fates(self) -> dict[str, PodGcState]:
-        """Return what may be taken from the pods of this node."""
+        """Return the collection state of the pods of this node."""
         pods = self._context.pods
         active = {pod.uid for pod in pods.active()}
         fates = {}
@@ -93,11 +93,11 @@ class ContainerCollector:
         return fates
 
     async def _remove(self, found: Iterable[ContainerInfo], until: float = math.inf) -> Reclaimed:
-        """Remove containers and tell the bytes of their logs; one that cannot be removed does not save the others.
+        """Remove containers and return the bytes of their logs; a failed removal does not affect the others.
 
-        :raises NodeAgentError: of those that could not be removed, the first failure.
+        :raises NodeAgentError: the first failed removal.
         """
-        freed, gone, failure = 0, [], None
+        freed, removed, failure = 0, [], None
         for one in found:
             if self._context.clock.now() >= until:
                 break
@@ -106,12 +106,12 @@ class ContainerCollector:
             except NodeAgentError as error:
                 failure = failure or error
             else:
-                gone.append(one)
-        if gone:
-            _log.info("Dead containers removed", extra={"containers": ", ".join(names(gone))})
+                removed.append(one)
+        if removed:
+            _log.info("Removed dead containers", extra={"containers": ", ".join(names(removed))})
         elif failure is not None:
             raise failure
-        return Reclaimed(freed, names(gone))
+        return Reclaimed(freed, names(removed))
 
     async def _remove_one(self, one: ContainerInfo) -> int:
         """Remove a container and its files; return the bytes of the files."""
@@ -121,7 +121,7 @@ class ContainerCollector:
         except NotFound:
             return 0
         if status.state is ContainerState.RUNNING:
-            return 0  # it began meanwhile
+            return 0  # It was started concurrently.
         if status.state is ContainerState.UNKNOWN:
             await runtime.stop_container(one.id, _STOP_SECONDS)
         await runtime.remove_container(one.id)
@@ -132,12 +132,12 @@ class ContainerCollector:
         runtime = self._context.runtime
         containers = await runtime.list_containers()
         for sandbox in surplus_sandboxes(await runtime.list_sandboxes(), containers, fates):
-            await runtime.stop_sandbox(sandbox.id)  # gives its network back, even when it died by itself
+            await runtime.stop_sandbox(sandbox.id)  # Releases the network, even if the sandbox has exited.
             await runtime.remove_sandbox(sandbox.id)
 
 
 def _remove_files(pods: Path, status: RuntimeContainerStatus) -> int:
-    """Remove log, rotated logs and the file of last words; links to a log that is gone go with the housekeeping."""
+    """Remove log, rotated logs and termination message file; housekeeping removes the links to the log."""
     freed = 0
     for path in [*_logs(status.log_path), *_messages(pods, status)]:
         try:
@@ -151,7 +151,7 @@ def _remove_files(pods: Path, status: RuntimeContainerStatus) -> int:
 
 def _logs(log_path: str) -> list[Path]:
     log = Path(log_path)
-    if not log.is_absolute():  # a container without a log: nothing near the working directory is its own
+    if not log.is_absolute():  # Without a log no file belongs to the container.
         return []
     try:
         with os.scandir(log.parent) as entries:
@@ -166,11 +166,13 @@ def _logs(log_path: str) -> list[Path]:
 
 
 def _messages(pods: Path, status: RuntimeContainerStatus) -> list[Path]:
-    """Return the mounted files that lie in ``<pods>/<uid>/containers/<name>/``."""
-    wanted = ("containers", status.name)
+    """Return the mounted files in ``<pods>/<uid>/containers/<name>/``."""
+    expected_parent = ("containers", status.name)
     files = (Path(mount.host_path) for mount in status.mounts)
     return [
         file
         for file in files
-        if file.is_relative_to(pods) and file.relative_to(pods).parts[1:-1] == wanted and ".." not in file.parts
+        if file.is_relative_to(pods)
+        and file.relative_to(pods).parts[1:-1] == expected_parent
+        and ".." not in file.parts
     ]

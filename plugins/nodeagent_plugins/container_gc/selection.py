@@ -1,4 +1,4 @@
-"""Which dead containers and sandboxes go. Pure."""
+"""Selection of the dead containers and sandboxes to remove. No I/O."""
 
 from __future__ import annotations
 
@@ -10,61 +10,61 @@ from enum import Enum
 from nodeagent.contracts.runtime import LABEL_CONTAINER_NAME, LABEL_POD_UID, ContainerInfo, ContainerState, SandboxInfo
 
 Unit = tuple[str, str]
-"""UID of a pod and name of a container in it."""
+"""Pod UID and container name."""
 
 
 class PodGcState(Enum):
-    """What may be taken from a pod."""
+    """Collection state of a pod."""
 
     LIVES = "lives"
-    """It may restart containers: the newest of each name tells whether and when, and stays."""
+    """Containers may be restarted, so the latest of each name is required and retained."""
     ENDED = "ended"
-    """It has ended and is kept to be looked at."""
+    """Terminated, but the pod object exists."""
     EVICTED = "evicted"
-    """It was evicted to make room: nothing of it is kept."""
+    """Evicted: all containers are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How many dead containers are kept; a negative number sets no limit."""
+    """Limits of dead containers; a negative number disables the limit."""
 
     per_container: int = 1
-    """Of each name in a pod."""
+    """Per name and pod."""
     total: int = -1
-    """On the node."""
+    """Per node."""
     minimum_age_seconds: float = 0.0
 
 
 def surplus_containers(
     containers: Iterable[ContainerInfo], fates: Mapping[str, PodGcState], policy: Policy, now: int
 ) -> list[ContainerInfo]:
-    """Return the containers that go, the oldest first.
+    """Return the containers to remove, oldest first.
 
-    Those of pods that are not in *fates* are not for us. The total is met by taking from all units alike, then the
-    oldest; what a pod that lives needs stays even so.
+    Containers of pods that are not in *fates* are skipped. The limit per node is reached by removing equally from all
+    units, then the oldest; containers that an active pod requires are retained.
 
-    :param now: epoch nanoseconds.
+    :param now: nanoseconds since the epoch.
     """
     units = _dead_by_unit(containers, fates, now - int(policy.minimum_age_seconds * 1e9))
-    gone: list[ContainerInfo] = []
+    removed: list[ContainerInfo] = []
     for (uid, _), dead in units.items():
         if fates[uid] is PodGcState.EVICTED:
-            _keep(dead, 0, gone)
+            _keep(dead, 0, removed)
         elif policy.per_container >= 0:
-            _keep(dead, policy.per_container, gone)
+            _keep(dead, policy.per_container, removed)
     units = {unit: dead for unit, dead in units.items() if dead}
     total = sum(map(len, units.values()))
     if 0 <= policy.total < total:
         for dead in units.values():
-            _keep(dead, max(1, policy.total // len(units)), gone)
+            _keep(dead, max(1, policy.total // len(units)), removed)
         rest = sorted((one for dead in units.values() for one in dead), key=_age)
-        gone += rest[: max(0, len(rest) - policy.total)]
+        removed += rest[: max(0, len(rest) - policy.total)]
     needed = _needed(containers, fates)
-    return sorted((one for one in gone if one.id not in needed), key=_age)
+    return sorted((one for one in removed if one.id not in needed), key=_age)
 
 
 def reclaimable_containers(containers: Iterable[ContainerInfo], fates: Mapping[str, PodGcState]) -> list[ContainerInfo]:
-    """Return every dead container but what a pod that lives needs, the oldest first."""
+    """Return all dead containers except those that an active pod requires, oldest first."""
     needed = _needed(containers, fates)
     units = _dead_by_unit(containers, fates)
     return sorted((one for dead in units.values() for one in dead if one.id not in needed), key=_age)
@@ -73,24 +73,24 @@ def reclaimable_containers(containers: Iterable[ContainerInfo], fates: Mapping[s
 def surplus_sandboxes(
     sandboxes: Iterable[SandboxInfo], containers: Iterable[ContainerInfo], fates: Mapping[str, PodGcState]
 ) -> list[SandboxInfo]:
-    """Return sandboxes that are not ready and empty: all of an evicted pod, of others all but the newest."""
+    """Return empty sandboxes that are not ready: all of an evicted pod, all except the latest of other pods."""
     used = {container.sandbox_id for container in containers}
     pods: dict[str, list[SandboxInfo]] = defaultdict(list)
     for sandbox in sandboxes:
         if sandbox.uid in fates:
             pods[sandbox.uid].append(sandbox)
-    gone = []
+    removed = []
     for uid, found in pods.items():
         found.sort(key=lambda sandbox: sandbox.created_at, reverse=True)
         candidates = found if fates[uid] is PodGcState.EVICTED else found[1:]
-        gone += [sandbox for sandbox in candidates if not sandbox.ready and sandbox.id not in used]
-    return gone
+        removed += [sandbox for sandbox in candidates if not sandbox.ready and sandbox.id not in used]
+    return removed
 
 
 def _dead_by_unit(
     containers: Iterable[ContainerInfo], fates: Mapping[str, PodGcState], made_before: float = float("inf")
 ) -> dict[Unit, list[ContainerInfo]]:
-    """Return dead containers by unit, the newest first."""
+    """Return dead containers by unit, latest first."""
     units: dict[Unit, list[ContainerInfo]] = defaultdict(list)
     for one in containers:
         unit = _unit(one)
@@ -102,7 +102,7 @@ def _dead_by_unit(
 
 
 def _needed(containers: Iterable[ContainerInfo], fates: Mapping[str, PodGcState]) -> Collection[str]:
-    """Return the ids of the newest container of each name, running or not, in pods that live."""
+    """Return the IDs of the latest container of each name, running or not, in active pods."""
     newest: dict[Unit, ContainerInfo] = {}
     for one in containers:
         unit = _unit(one)
@@ -111,9 +111,9 @@ def _needed(containers: Iterable[ContainerInfo], fates: Mapping[str, PodGcState]
     return frozenset(one.id for one in newest.values())
 
 
-def _keep(dead: list[ContainerInfo], count: int, gone: list[ContainerInfo]) -> None:
-    """Move all but the first *count* of *dead* to *gone*."""
-    gone += dead[count:]
+def _keep(dead: list[ContainerInfo], count: int, removed: list[ContainerInfo]) -> None:
+    """Move all except the first *count* of *dead* to *removed*."""
+    removed += dead[count:]
     del dead[count:]
 
 
@@ -126,5 +126,5 @@ def _age(one: ContainerInfo) -> tuple[int, int]:
 
 
 def names(containers: Sequence[ContainerInfo]) -> list[str]:
-    """Return short names for people: container, attempt and the start of the id."""
+    """Return short names for display: container, attempt and the start of the ID."""
     return [f"{one.name}/{one.attempt} ({one.id[:12]})" for one in containers]

@@ -1,4 +1,4 @@
-"""Log rotation: keep each container's log within size and number, and the logs of ended pods within a budget.
+"""Log rotation: limit the size and number of each container's logs, and the total size of terminated pods' logs.
 
 spec: config.containerLogMaxSize, config.containerLogMaxFiles
 """
@@ -30,14 +30,14 @@ def nodeagent_settings_schema() -> dict[str, Any]:
                 "type": "number",
                 "minimum": 1,
                 "default": PERIOD_SECONDS,
-                "description": "How often the sizes of logs are looked at.",
+                "description": "Interval of the size checks.",
             },
             "dead_pod_budget": {
                 "type": "string",
                 "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([KMGTPE]i|[kMGTPE])?$",
                 "default": DEAD_POD_BUDGET,
-                "description": "Bytes that the logs of all ended pods may take together, a quantity; the logs of the "
-                "pod that ended first go first. Negative: no limit.",
+                "description": "Maximum total size of the logs of terminated pods, a quantity; the logs of the pod "
+                "that terminated first are removed first. Negative: unlimited.",
             },
         },
     }

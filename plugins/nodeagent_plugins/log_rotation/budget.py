@@ -1,4 +1,4 @@
-"""Keeps the logs of ended pods within a budget."""
+"""Size limit for the logs of terminated pods."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A log file of an ended pod."""
+    """A log file of a terminated pod."""
 
     path: Path
     bytes: int
     ended_at: int
-    """When the pod's last container ended, in epoch nanoseconds."""
+    """Exit of the pod's last container, in nanoseconds since the epoch."""
     rotated: str
-    """What its name has beyond that of the current log; empty for that one."""
+    """Suffix after the name of the current log; empty for the current log."""
 
 
 class TerminatedPodLogs:
-    """Removes the oldest logs of ended pods that are kept to be looked at, as far as they take more than *budget*."""
+    """Removes the oldest logs of retained terminated pods while their total size exceeds *budget*."""
 
     name = "log_rotation.dead_logs"
 
@@ -39,18 +39,18 @@ class TerminatedPodLogs:
         self._context, self._budget = context, budget
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Run until cancelled."""
         while True:
             ended = list(self._ended())
             if ended:
                 gone = await asyncio.to_thread(trim, ended, self._budget)
                 if gone:
                     freed = sum(file.bytes for file in gone)
-                    _log.info("Logs of ended pods removed", extra={"files": len(gone), "bytes": freed})
+                    _log.info("Removed logs of terminated pods", extra={"files": len(gone), "bytes": freed})
             await self._context.clock.sleep(PERIOD_SECONDS)
 
     def _ended(self) -> Iterable[tuple[Path, int]]:
-        """Yield the logs of pods that have ended, each with the end of its pod."""
+        """Yield the logs of terminated pods, each with the exit of its pod's last container."""
         pods = self._context.pods
         active = {pod.uid for pod in pods.active()}
         for pod in pods.all():
@@ -62,21 +62,21 @@ class TerminatedPodLogs:
 
 
 def trim(logs: Sequence[tuple[Path, int]], budget: int) -> list[LogFile]:
-    """Remove what is too much of *logs* and of what was rotated out of them; return what is gone. Blocks."""
+    """Remove excess logs, including rotated ones; return the removed files. Blocks."""
     found = [file for log, ended_at in logs for file in _files(log, ended_at)]
     gone = []
     for file in choose(found, budget):
         try:
             file.path.unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("Log of an ended pod cannot be removed", extra={"path": str(file.path), "err": str(error)})
+            _log.warning("Failed to remove log of terminated pod", extra={"path": str(file.path), "err": str(error)})
         else:
             gone.append(file)
     return gone
 
 
 def choose(files: Sequence[LogFile], budget: int) -> list[LogFile]:
-    """Return what has to go: of the pod that ended first, rotated files before current ones, the oldest first. Pure."""
+    """Return the files to remove: of the pod that terminated first, rotated files first, oldest first. No I/O."""
     total, gone = sum(file.bytes for file in files), []
     order = sorted(files, key=lambda file: (file.ended_at, not file.rotated, file.rotated, file.path))
     for file in order:
@@ -93,7 +93,7 @@ def _files(log: Path, ended_at: int) -> list[LogFile]:
         with os.scandir(log.parent) as entries:
             names = [entry.name for entry in entries if entry.name == log.name or entry.name.startswith(f"{log.name}.")]
     except OSError:
-        return []  # it went with its pod
+        return []  # Removed with its pod.
     found = []
     for name in names:
         try:

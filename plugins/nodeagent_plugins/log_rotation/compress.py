@@ -1,4 +1,4 @@
-"""Compresses rotated logs, one at a time, so that rotation never waits for it."""
+"""Compression of rotated logs, one at a time, asynchronously to the rotation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nodeagent_plugins.log_rotation.files import COMPRESSED, UNFINISHED
 
 _log = logging.getLogger(__name__)
 _BLOCK_BYTES = 256 * 1024
-_LEVEL = 1  # logs shrink to nearly as little as with more effort, at a fraction of the time
+_LEVEL = 1  # Logs compress almost as well as at higher levels, at a fraction of the time.
 
 
 class Compressor:
-    """Takes the paths of files and leaves ``PATH.gz`` in the place of each."""
+    """Compresses files to ``PATH.gz`` and removes the originals."""
 
     def __init__(self) -> None:
         self._waiting: dict[Path, None] = {}
@@ -30,16 +30,16 @@ class Compressor:
 
     @property
     def unfinished(self) -> frozenset[str]:
-        """Names of files that are being written."""
+        """Names of unfinished files."""
         return frozenset() if self._current is None else frozenset({f"{self._current.name}{UNFINISHED}"})
 
-    def want(self, paths: Iterable[Path]) -> None:
-        """Compress *paths* soon."""
+    def request(self, paths: Iterable[Path]) -> None:
+        """Queue *paths* for compression."""
         self._waiting.update(dict.fromkeys(path for path in paths if path != self._current))
         self._news.set()
 
     async def drop(self, paths: Iterable[Path]) -> None:
-        """Leave *paths* as they are; when this returns, none of them is worked on."""
+        """Remove *paths* from the queue; on return none of them is being compressed."""
         for path in paths:
             self._waiting.pop(path, None)
             if path == self._current:
@@ -47,7 +47,7 @@ class Compressor:
                 await self._idle.wait()
 
     async def run(self) -> None:
-        """Compress what is wanted until cancelled."""
+        """Run until cancelled."""
         while True:
             self._news.clear()
             while self._waiting:
@@ -63,17 +63,17 @@ class Compressor:
         try:
             await asyncio.to_thread(compress, path, self._stop)
         except OSError as error:
-            _log.warning("Rotated log cannot be compressed", extra={"path": str(path), "err": str(error)})
+            _log.warning("Failed to compress rotated log", extra={"path": str(path), "err": str(error)})
         finally:
-            self._stop.set()  # a thread cannot be cancelled; it ends after the block at hand
+            self._stop.set()  # The thread stops after the current block.
             self._current = None
             self._idle.set()
 
 
 def compress(path: Path, stop: threading.Event) -> None:
-    """Write ``PATH.gz`` with the mode of *path*, whole at once, then remove *path*; nothing is left when stopped.
+    """Write ``PATH.gz`` atomically with the mode of *path*, then remove *path*; leaves nothing behind when stopped.
 
-    :raises OSError: it cannot be read or written, or is a link.
+    :raises OSError: the file is not readable, not writable, or a link.
     """
     aside = path.with_name(f"{path.name}{UNFINISHED}")
     source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""The loop that rotates the logs of running containers (spec: config.containerLogMaxSize, .containerLogMaxFiles)."""
+"""Rotation of running containers' logs (spec: config.containerLogMaxSize, .containerLogMaxFiles)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _log = logging.getLogger(__name__)
 
 
 class LogRotator:
-    """Rotates each log that has reached *largest* bytes, and keeps *count* files of it, the current one included.
+    """Rotates logs that have reached *largest* bytes, and keeps *count* files of each, including the current one.
 
-    The log is renamed and the runtime told to begin a new one. The file renamed last stays as it is, because the
-    runtime and readers may not be done with it; older ones are compressed. What a container writes between two looks
-    is not bounded, so a file may be larger than *largest*.
+    The log is renamed and the runtime reopens it. The file renamed last is not compressed, because the runtime and
+    readers may still use it; older ones are. A container can write any amount between two checks, so a file can be
+    larger than *largest*.
     """
 
     name = "log_rotation"
@@ -33,7 +33,7 @@ class LogRotator:
         self._failing: set[str] = set()
 
     async def run(self) -> None:
-        """Rotate until cancelled; what fails is logged once and tried again."""
+        """Run until cancelled; a failure is logged once and retried."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._compressor.run(), name="log_rotation/compress")
             group.create_task(self._rotate(), name="log_rotation/rotate")
@@ -46,19 +46,19 @@ class LogRotator:
             except NodeAgentError as error:
                 self._failed("", error)
             else:
-                self._works("")
+                self._recovered("")
                 for container_id, size in (await asyncio.to_thread(_sizes, logs)).items():
-                    await self._look(container_id, logs[container_id], size)
+                    await self._check_log(container_id, logs[container_id], size)
             await self._context.clock.sleep_until(due)
 
     async def _logs(self) -> dict[str, Path]:
-        """Return the logs of running containers by container id."""
+        """Return the logs of running containers by container ID."""
         runtime = self._context.runtime
         running = [c.id for c in await runtime.list_containers() if c.state is ContainerState.RUNNING]
         self._paths = {id: path for id, path in self._paths.items() if id in set(running)}
         self._failing &= {*running, ""}
         for container_id in running:
-            if container_id not in self._paths:  # asked once: a log never moves
+            if container_id not in self._paths:  # Requested once, because the path never changes.
                 try:
                     path = (await runtime.container_status(container_id)).log_path
                 except NodeAgentError as error:
@@ -67,18 +67,18 @@ class LogRotator:
                 self._paths[container_id] = Path(path) if path else None
         return {id: path for id, path in self._paths.items() if path is not None}
 
-    async def _look(self, container_id: str, log: Path, size: int | OSError | None) -> None:
+    async def _check_log(self, container_id: str, log: Path, size: int | OSError | None) -> None:
         try:
             if isinstance(size, OSError):
                 raise size
-            if size is None:  # gone between renaming and reopening, when the agent was killed
+            if size is None:  # Missing if the agent was killed between rename and reopen.
                 await self._context.runtime.reopen_log(container_id)
             elif size >= self._largest and size:
                 await self._rotate_one(container_id, log)
         except (NodeAgentError, OSError) as error:
             self._failed(container_id, error)
         else:
-            self._works(container_id)
+            self._recovered(container_id)
 
     async def _rotate_one(self, container_id: str, log: Path) -> None:
         names = await asyncio.to_thread(files.rotated_names, log)
@@ -92,19 +92,19 @@ class LogRotator:
         try:
             await self._context.runtime.reopen_log(container_id)
         except BaseException:
-            files.put_back(rotated, log)  # the runtime still writes into it; also when the agent goes meanwhile
+            files.put_back(rotated, log)  # The runtime still writes to it; also after a cancellation.
             raise
         if self._count <= 2:
             return
         plain = (name for name in decided.kept if not name.endswith(files.COMPRESSED))
-        self._compressor.want(log.with_name(name) for name in plain)
+        self._compressor.request(log.with_name(name) for name in plain)
 
     def _failed(self, container_id: str, error: Exception) -> None:
         if container_id not in self._failing:
-            _log.error("Log cannot be rotated", extra={"container": container_id, "err": str(error)})
+            _log.error("Failed to rotate log for container", extra={"containerID": container_id, "err": str(error)})
         self._failing.add(container_id)
 
-    def _works(self, container_id: str) -> None:
+    def _recovered(self, container_id: str) -> None:
         self._failing.discard(container_id)
 
 

@@ -1,8 +1,8 @@
-"""Tells of processes that the kernel killed for want of memory, and of which container they were.
+"""OOM watcher: report OOM-killed processes and the containers they belonged to.
 
-A victim outside all containers is an event of the node (``SystemOOM``), one of a container an event of its pod. Where
-the kernel's log may not be read, the kill counters of the pods' cgroups are looked at now and then: they tell neither
-process nor what happened outside pods, and a container that went with its cgroup shows it in its status alone.
+A victim outside of containers is an event of the node (``SystemOOM``), otherwise of its pod. If the kernel log is not
+readable, the kill counters of the pods' cgroups are polled: they contain neither the process nor kills outside of pods,
+and miss a container whose cgroup is removed with it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
+from nodeagent.base.logging import v_level
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
@@ -37,7 +38,7 @@ def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> 
 
 
 class OomWatcher:
-    """Follows the kernel's log; without it, the counters of cgroups."""
+    """Watches the kernel log, or the counters of cgroups."""
 
     name = "OOM watcher"
 
@@ -50,35 +51,35 @@ class OomWatcher:
         return [self]
 
     async def run(self) -> None:
-        """Tell of kills until cancelled."""
+        """Report kills until cancelled."""
         try:
-            await self._kernel.follow(self.tell)
+            await self._kernel.follow(self.report)
         except OSError as error:
-            _log.warning("Kernel log cannot be read; kills are counted by cgroup instead", extra={"err": str(error)})
+            _log.warning("Failed to read kernel log, polling cgroup counters", extra={"err": str(error)})
         await self._count()
 
-    # --- the kernel's log -----------------------------------------------------------------------------------
+    # --- kernel log -----------------------------------------------------------------------------------------
 
-    def tell(self, kill: OomKill) -> None:
-        """Record what *kill* means to the node or to a pod."""
+    def report(self, kill: OomKill) -> None:
+        """Record an event of the node or a pod for *kill*."""
         context = self._context
-        _log.info(
-            "Process killed for want of memory",
-            extra={"victim": kill.process, "pid": kill.pid, "cgroup": kill.cgroup, "limit": kill.limit},
-        )
+        details = {"victim": kill.process, "pid": kill.pid, "cgroup": kill.cgroup, "limit": kill.limit}
         found = self._owner(kill.cgroup)
         if found is not None:
             pod, container = found
+            fields = {"pod": pod.full_name, "podUID": pod.uid, "containerName": container}
+            _log.info("Process OOM-killed in container", extra=fields | details)
             why = "reached its memory limit" if kill.limit else "the node ran out of memory"
             whose = f"Container {container}" if container else "Pod"
             note = f"{whose}: process {kill.process} (pid {kill.pid}) was killed, {why}"
             context.recorder.record(pod.reference(), EventType.WARNING, CONTAINER_REASON, note)
         elif kill.cgroup == "/" or not kill.limit:
+            _log.log(v_level(1), "Got sys oom event", extra={"event": details})
             note = f"System OOM encountered, victim process: {kill.process}, pid: {kill.pid}"
             context.recorder.record(context.node_reference(), EventType.WARNING, SYSTEM_REASON, note)
 
     def _owner(self, cgroup: str) -> tuple[Pod, str] | None:
-        """Return the pod of a cgroup with the name of the container, which is empty for the pod itself."""
+        """Return the pod of a cgroup and the name of the container, which is empty for the pod's cgroup."""
         for pod in self._context.pods.active():
             observed = self._context.pods.observed(pod.uid)
             for container in observed.containers if observed is not None else ():
@@ -99,16 +100,16 @@ class OomWatcher:
             now = await asyncio.to_thread(_look, root, parents)
             for cgroup, kills in now.items():
                 if before is not None and kills > before.get(cgroup, 0):
-                    self._tell_counted(cgroup, kills - before.get(cgroup, 0))
+                    self._report_counted(cgroup, kills - before.get(cgroup, 0))
             before = now
             await self._context.clock.sleep(LOOK_SECONDS)
 
-    def _tell_counted(self, cgroup: str, kills: int) -> None:
+    def _report_counted(self, cgroup: str, kills: int) -> None:
         found = self._owner(cgroup)
         if found is not None:
             pod, container = found
             whose = f"Container {container}" if container else "Pod"
-            note = f"{whose}: {kills} processes were killed for want of memory"
+            note = f"{whose}: {kills} processes were OOM-killed"
             self._context.recorder.record(pod.reference(), EventType.WARNING, CONTAINER_REASON, note)
 
 

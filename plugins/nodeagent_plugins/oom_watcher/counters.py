@@ -1,4 +1,4 @@
-"""How often processes of a cgroup were killed for want of memory, where the kernel's log may not be read."""
+"""OOM kill counters of cgroups, for nodes whose kernel log is not readable."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _SLICE = ".slice"
 
 
 def memory_root(cgroups: Path = CGROUPS) -> Path:
-    """Return where memory cgroups are: a hierarchy of their own in version 1, the one hierarchy in version 2."""
+    """Return the root of the memory cgroups, a separate hierarchy in version 1."""
     return cgroups / "memory" if (cgroups / "memory").is_dir() else cgroups
 
 
 def cgroup_dir(root: Path, parent: str) -> Path:
-    """Return the directory of a pod's cgroup as the runtime is told: a path, or the name of a systemd slice."""
+    """Return the directory of a pod's cgroup from its name in CRI: a path, or a systemd slice."""
     if not parent.endswith(_SLICE) or "/" in parent:
         return root / parent.lstrip("/")
     parts = parent.removesuffix(_SLICE).split("-")
@@ -25,7 +25,7 @@ def cgroup_dir(root: Path, parent: str) -> Path:
 
 
 def count_kills(pod: Path) -> Iterator[tuple[str, int]]:
-    """Yield kills so far by cgroup: the containers', and that of the pod's own processes."""
+    """Yield the number of kills by cgroup: those of the containers and of the pod."""
     with suppress(OSError), os.scandir(pod) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False) and (kills := _kills(Path(entry.path))) is not None:

@@ -1,4 +1,4 @@
-"""Processes that the kernel killed for want of memory, as its log tells of them."""
+"""OOM kills in the kernel log."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _IN_CGROUP = "CONSTRAINT_MEMCG"
 
 @dataclass(frozen=True, slots=True)
 class OomKill:
-    """One process that was killed.
+    """One killed process.
 
-    :ivar cgroup: the process's memory cgroup, ``/`` for none.
-    :ivar limit: whether a cgroup reached its limit, instead of the machine.
+    :ivar cgroup: memory cgroup of the process, ``/`` for none.
+    :ivar limit: a cgroup limit was the cause, not the memory of the node.
     """
 
     process: str
@@ -38,18 +38,18 @@ class OomKill:
 
 
 class OomParser:
-    """Finds kills in the records of the kernel's log, whichever way its version tells of them."""
+    """Finds OOM kills in kernel log records of all supported kernel versions."""
 
     def __init__(self) -> None:
         self._cgroup: str | None = None
         self._summaries = False
 
     def feed(self, text: str) -> OomKill | None:
-        """Take the next record; return the kill that it completes.
+        """Process the next record; return the kill that it completes.
 
-        Kernels since 5.0 tell all in one record, and then name the process again, once more for each that goes along
-        when a cgroup is killed whole; older ones name the cgroup in one and the process in another, where the machine
-        has run out of memory only the process.
+        Kernels since 5.0 report a kill in one record and then repeat the process, once per process if the cgroup is
+        killed completely; older ones report the cgroup and the process in separate records, or only the process if the
+        node is out of memory.
         """
         if (found := _SUMMARY.search(text)) is not None:
             constraint, cgroup, process, pid = found.groups()
@@ -65,7 +65,7 @@ class OomParser:
 
 
 def record_text(record: bytes) -> str:
-    """Return the text of one record of ``/dev/kmsg``; empty for what programs have written there."""
+    """Return the text of a ``/dev/kmsg`` record; empty for records of user space."""
     head, _, text = record.partition(b";")
     try:
         facility = int(head.split(b",", 1)[0]) >> _FACILITY_SHIFT
@@ -75,9 +75,9 @@ def record_text(record: bytes) -> str:
 
 
 class KernelLog:
-    """Follows the kernel's log from now on.
+    """Reads new records of the kernel log.
 
-    :raises OSError: from :meth:`follow`: the log may not be read here.
+    :raises OSError: from :meth:`follow`: the log is not readable.
     """
 
     def __init__(self, path: Path = KERNEL_LOG) -> None:
@@ -111,7 +111,7 @@ class KernelLog:
 
 
 def _next(descriptor: int) -> bytes:
-    """Return the next record; empty when records were overwritten before they could be read."""
+    """Return the next record; empty if records were overwritten before they were read."""
     try:
         return os.read(descriptor, _RECORD_BYTES)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Admission by what the node is: operating system, room, affinity, name, ports and taints.
+"""Pod admission by node properties: operating system, resources, affinity, name, ports and taints.
 
-A critical pod that lacks nothing but room gets it: pods that matter less are ended for it.
+For a critical pod that only lacks resources, pods of lower priority are preempted.
 
-The scheduler has usually checked the same before; the node decides, because it knows what runs on it now.
+The scheduler has usually checked the same; the node decides, because it has the current state.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodeagent import hookimpl
 from nodeagent.base import identity
+from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Counter
 from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.configuration import NodeAgentConfiguration
@@ -28,7 +29,7 @@ from nodeagent_plugins.pod_admission.predicates import (
     NodeView,
     UsedResources,
     check_os,
-    check_place,
+    check_predicates,
     check_sidecars,
     lacking,
     out_of,
@@ -45,7 +46,9 @@ _OS = "linux"
 _PREEMPTED = "Preempted in order to admit critical pod"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
-PREEMPTIONS = Counter("preemptions", "Pods ended for critical ones, by what was short.", ("preemption_signal",))
+PREEMPTIONS = Counter(
+    "preemptions", "Cumulative number of pod preemptions by preemption resource", ("preemption_signal",)
+)
 
 
 @hookimpl
@@ -54,13 +57,13 @@ def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> 
 
 
 class NodeAdmission:
-    """Refuses pods that do not fit this node; asked last, when nobody else has refused."""
+    """Rejects pods that do not fit this node; runs after the other plugins."""
 
     def __init__(self, context: AgentContext) -> None:
         self._context = context
         self._used = UsedResources()
         self._preempted: set[str] = set()
-        """UIDs of pods that end for another one: their room is given away already."""
+        """UIDs of pods being preempted, whose resources are already assigned."""
 
     @hookimpl(trylast=True)
     async def nodeagent_admit_pod(self, pod: Pod, active: Sequence[Pod]) -> Rejection | None:
@@ -75,15 +78,19 @@ class NodeAdmission:
 
     def _check_room(self, pod: Pod, node: NodeView, others: Sequence[Pod]) -> Rejection | None:
         used = self._used.of(others)
-        short, misplaced = lacking(pod, node, used), check_place(pod, node, others)
+        short, mismatch = lacking(pod, node, used), check_predicates(pod, node, others)
         critical = is_critical(pod)
-        if not short or (critical and misplaced is not None):  # room can be made for a critical pod, a place cannot
-            return misplaced
+        if not short or (critical and mismatch is not None):  # Preemption frees resources only.
+            return mismatch
         ending = victims(pod, others, short, requests_in_nanos) if critical else []
         if not ending:
             return out_of(next(iter(short)), pod, node, used)
         for victim in ending:
-            _log.info("Pod makes room for a critical one", extra={"pod": victim.full_name, "for": pod.full_name})
+            _log.log(
+                v_level(3),
+                "Preempting pod to free up resources",
+                extra={"pod": victim.full_name, "podUID": victim.uid, "insufficientResources": ", ".join(short)},
+            )
             self._preempted.add(victim.uid)
             PREEMPTIONS.inc(next(iter(short)))
             self._context.recorder.record(victim.reference(), EventType.WARNING, "Preempting", _PREEMPTED)
@@ -93,7 +100,7 @@ class NodeAdmission:
         return None
 
     def _view(self) -> NodeView:
-        """Return the node as the API shows it, or as the configuration tells while it shows nothing."""
+        """Return the node as in the API, or as configured before it is available."""
         node: Mapping[str, Any] = self._context.node() or {}
         allocatable = (node.get("status") or {}).get("allocatable")
         config = self._context.config
@@ -117,7 +124,7 @@ class NodeAdmission:
 
 
 def own_allocatable(config: NodeAgentConfiguration) -> Amounts:
-    """Return cpu and memory of the machine less what is reserved."""
+    """Return CPU and memory of the host minus the reservations."""
     machine = {
         CPU: Quantity(os.cpu_count() or 1),
         MEMORY: Quantity(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")),

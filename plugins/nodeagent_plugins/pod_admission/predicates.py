@@ -1,4 +1,4 @@
-"""Whether a pod fits a node. Pure; the first reason counts."""
+"""Predicates of pod admission; the first failure counts. No I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MILLI_NANOS, _UNIT_NANOS = 10**6, 10**9
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What admission looks at."""
+    """Node properties that admission checks."""
 
     name: str
     labels: Mapping[str, str]
@@ -31,12 +31,12 @@ class NodeView:
 
 @dataclass(slots=True)
 class UsedResources:
-    """Sums what pods request; remembers each pod's part, because pods are many and rarely change."""
+    """Sums the requests of pods; the requests of each pod are cached."""
 
     _known: dict[str, tuple[Pod, dict[str, int]]] = field(default_factory=dict)
 
     def of(self, pods: Iterable[Pod]) -> dict[str, int]:
-        """Return the sums in billionths by resource."""
+        """Return the totals in billionths by resource."""
         known, total = {}, dict[str, int]()
         for pod in pods:
             entry = self._known.get(pod.uid)
@@ -50,16 +50,16 @@ class UsedResources:
 
 
 def requests_in_nanos(pod: Pod) -> dict[str, int]:
-    """Return what *pod* requests, in billionths; itself is one of the resource ``pods``."""
+    """Return the requests of *pod* in billionths, including one of the resource ``pods``."""
     requests = {name: amount.nanos for name, amount in pod_requests(pod).items() if amount.nanos > 0}
     return {**requests, PODS: _UNIT_NANOS}
 
 
 def check_os(pod: Pod, labels: Mapping[str, str]) -> Rejection | None:
-    """Refuse pods that are made for another operating system."""
+    """Reject pods for another operating system."""
     key = identity.current().label("os")
-    wanted = (pod.spec.node_selector or {}).get(key)
-    if wanted is not None and wanted != labels.get(key, _OS):
+    requested = (pod.spec.node_selector or {}).get(key)
+    if requested is not None and requested != labels.get(key, _OS):
         return Rejection(
             "PodOSSelectorNodeLabelDoesNotMatch", f"Failed to admit pod as the `{key}` label doesn't match node label"
         )
@@ -69,7 +69,7 @@ def check_os(pod: Pod, labels: Mapping[str, str]) -> Rejection | None:
 
 
 def check_sidecars(pod: Pod, *, allowed: bool) -> Rejection | None:
-    """Refuse restartable init containers while their feature is off."""
+    """Reject restartable init containers if their feature gate is off."""
     for container in (pod.spec.init_containers or ()) if not allowed else ():
         if container.restart_policy is not None:
             return Rejection(
@@ -79,8 +79,8 @@ def check_sidecars(pod: Pod, *, allowed: bool) -> Rejection | None:
     return None
 
 
-def check_place(pod: Pod, node: NodeView, others: Sequence[Pod]) -> Rejection | None:
-    """Refuse pods that do not belong on the node, however much room it has."""
+def check_predicates(pod: Pod, node: NodeView, others: Sequence[Pod]) -> Rejection | None:
+    """Reject pods that do not match the node, regardless of resources."""
     affinity = (pod.spec.affinity or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     terms = None if required is None else required.get("nodeSelectorTerms") or ()
@@ -100,9 +100,9 @@ def _failed(predicate: str) -> Rejection:
 
 
 def lacking(pod: Pod, node: NodeView, used: Mapping[str, int]) -> dict[str, int]:
-    """Return of which resources *pod* wants more than is left, and how much more, in billionths.
+    """Return the resources that *pod* lacks and the missing amounts, in billionths.
 
-    What the node does not list is not counted. The first one in order is that which a refusal names.
+    Resources that the node does not list are ignored. A rejection names the first one.
     """
     requests, found = requests_in_nanos(pod), {}
     for name in dict.fromkeys((*_FIRST, *requests)):
@@ -113,7 +113,7 @@ def lacking(pod: Pod, node: NodeView, used: Mapping[str, int]) -> dict[str, int]
 
 
 def out_of(name: str, pod: Pod, node: NodeView, used: Mapping[str, int]) -> Rejection:
-    """Refuse *pod* for want of the resource *name*."""
+    """Return the rejection of *pod* because of the resource *name*."""
     unit = _MILLI_NANOS if name == CPU else _UNIT_NANOS
     requested, have, capacity = requests_in_nanos(pod)[name], used.get(name, 0), node.allocatable[name].nanos
     return Rejection(
@@ -124,10 +124,10 @@ def out_of(name: str, pod: Pod, node: NodeView, used: Mapping[str, int]) -> Reje
 
 
 def _port_taken(pod: Pod, others: Sequence[Pod]) -> bool:
-    wanted = list(_host_ports(pod))
-    if not wanted:
+    requested = list(_host_ports(pod))
+    if not requested:
         return False
-    return any(_collide(mine, theirs) for other in others for theirs in _host_ports(other) for mine in wanted)
+    return any(_collide(mine, theirs) for other in others for theirs in _host_ports(other) for mine in requested)
 
 
 def _host_ports(pod: Pod) -> Iterator[tuple[str, str, int]]:

@@ -1,4 +1,4 @@
-"""Which pods make room for a critical one: as few and as unimportant ones as do. Pure."""
+"""Select the minimal set of lower-priority pods to preempt for a critical pod. No I/O."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from nodeagent.model.qos import QosClass, is_critical, qos_class
 from nodeagent.model.resources import CPU, MEMORY
 
 Requests = Callable[[Pod], Mapping[str, int]]
-"""What a pod requests, in billionths by resource."""
+"""Requests of a pod, in billionths by resource."""
 
 
 def victims(pod: Pod, others: Iterable[Pod], lacking: Mapping[str, int], requests: Requests) -> list[Pod]:
-    """Return the pods that have to go so that *pod* gets what it is *lacking*; empty when that is not possible.
+    """Return the pods to preempt so that *pod* gets the resources it is *lacking*; empty if impossible.
 
-    Of two choices BestEffort pods go before Burstable ones, and those before Guaranteed ones; within a class the pod
-    that comes nearest to the need goes.
+    BestEffort pods are preempted before Burstable ones, and those before Guaranteed ones; within a class the pod whose
+    requests are closest to the missing resources is preempted.
     """
     classes: dict[QosClass, list[Pod]] = {quality: [] for quality in QosClass}
     for other in others:
@@ -33,7 +33,7 @@ def victims(pod: Pod, others: Iterable[Pod], lacking: Mapping[str, int], request
 
 
 def may_preempt(pod: Pod, other: Pod) -> bool:
-    """Whether *other* may go for *pod*: by being less than critical, or of lower priority."""
+    """Return whether *other* can be preempted for *pod*: it is not critical, or has a lower priority."""
     if is_critical(pod) and not is_critical(other):
         return True
     mine, theirs = pod.spec.priority, other.spec.priority
@@ -51,7 +51,7 @@ def _fewest(pods: Sequence[Pod], lacking: Mapping[str, int], requests: Requests)
 
 
 def _less(lacking: Mapping[str, int], pods: Iterable[Pod], requests: Requests) -> dict[str, int]:
-    """Return what is still lacking when *pods* are gone."""
+    """Return the missing resources after *pods* are preempted."""
     rest = dict(lacking)
     for pod in pods:
         for name, amount in requests(pod).items():
@@ -61,7 +61,7 @@ def _less(lacking: Mapping[str, int], pods: Iterable[Pod], requests: Requests) -
 
 
 def _distance(has: Mapping[str, int], lacking: Mapping[str, int]) -> float:
-    """Return how far a pod is from making up for everything: the sum of squares of the missing shares."""
+    """Return the distance of a pod's requests from the missing resources: the sum of squares of missing shares."""
     return sum((max(0.0, amount - has.get(name, 0)) / amount) ** 2 for name, amount in lacking.items())
 
 

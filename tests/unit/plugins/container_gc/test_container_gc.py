@@ -1,4 +1,4 @@
-"""Dead containers and sandboxes go by number, age and need; what a pod needs to go on stays."""
+"""Tests for container garbage collection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Node:
         return pod
 
     async def dead(self, pod, count=1, name="main", **config):
-        """Let *count* runs of a container come and go, a second apart."""
+        """Add *count* exited runs of a container, one per second."""
         for _ in range(count):
             self.runtime.exit(self.runtime.start(name, pod, **config))
             await self.clock.advance(1)
@@ -51,10 +51,10 @@ class Node:
     @asynccontextmanager
     async def collecting(self, **settings):
         self.load(**settings)
-        (answer,) = self.plugins.provide_all(
+        (result,) = self.plugins.provide_all(
             "nodeagent_provide_background_loops", context=self.context, plugins=self.plugins
         )
-        task = asyncio.create_task(answer.value[0].run())
+        task = asyncio.create_task(result.value[0].run())
         await self.clock.advance(1)
         try:
             yield
@@ -64,7 +64,7 @@ class Node:
 
     async def reclaim(self, signal="nodefs.available"):
         self.load()
-        return [answer.value for answer in await self.plugins.gather("nodeagent_reclaim_disk", signal=signal)]
+        return [result.value for result in await self.plugins.gather("nodeagent_reclaim_disk", signal=signal)]
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def node(tmp_path, clock):
     return Node(tmp_path, clock)
 
 
-async def test_ended_pods_keep_the_newest_of_each_container(node):
+async def test_terminated_pods_keep_the_latest_of_each_container(node):
     pod = node.pod("ended", "Succeeded")
     await node.dead(pod, 3)
     await node.dead(pod, 1, "side")
@@ -84,7 +84,7 @@ async def test_ended_pods_keep_the_newest_of_each_container(node):
 
 
 @pytest.mark.parametrize(("kept", "left"), [(0, 0), (2, 2), (-1, 3)])
-async def test_the_flag_tells_how_many(node, kept, left):
+async def test_limit_per_container_comes_from_the_flag(node, kept, left):
     await node.dead(node.pod("ended", "Failed"), 3)
 
     async with node.collecting(maximum_dead_containers_per_container=kept):
@@ -93,7 +93,7 @@ async def test_the_flag_tells_how_many(node, kept, left):
     assert len(await node.left()) == left
 
 
-async def test_nothing_goes_before_the_minimum_age(node):
+async def test_nothing_is_removed_before_the_minimum_age(node):
     await node.dead(node.pod("ended", "Failed"), 2)
 
     async with node.collecting(minimum_container_ttl_duration=Duration.parse("90s")):
@@ -105,7 +105,7 @@ async def test_nothing_goes_before_the_minimum_age(node):
     assert await node.left() == ["ended/main/1"]
 
 
-async def test_the_maximum_on_the_node_takes_from_all_alike_then_the_oldest(node):
+async def test_limit_per_node_removes_equally_then_the_oldest(node):
     for name in ("a", "b", "c"):
         await node.dead(node.pod(name, "Succeeded"), 3)
 
@@ -118,7 +118,7 @@ async def test_the_maximum_on_the_node_takes_from_all_alike_then_the_oldest(node
     assert few == ["b/main/2", "c/main/2"]
 
 
-async def test_a_pod_that_lives_keeps_what_its_restarts_depend_on(node):
+async def test_active_pod_keeps_containers_that_restarts_require(node):
     pod = node.pod("lives")
     await node.dead(pod, 2)
     await node.dead(pod, 1, "side")
@@ -130,7 +130,7 @@ async def test_a_pod_that_lives_keeps_what_its_restarts_depend_on(node):
     assert await node.left() == ["lives/main/1", "lives/side/3"]
 
 
-async def test_nothing_of_an_evicted_pod_is_kept(node):
+async def test_all_containers_of_an_evicted_pod_are_removed(node):
     await node.dead(node.pod("evicted", "Failed", "Evicted"), 1)
     for sandbox in await node.runtime.list_sandboxes():
         node.runtime.kill_sandbox(sandbox.id)
@@ -142,7 +142,7 @@ async def test_nothing_of_an_evicted_pod_is_kept(node):
     assert await node.runtime.list_sandboxes() == ()
 
 
-async def test_of_empty_sandboxes_the_newest_is_kept(node):
+async def test_latest_empty_sandbox_is_retained(node):
     pod = node.pod("ended", "Succeeded")
     for _ in range(3):
         container = node.runtime.start("main", pod)
@@ -157,7 +157,7 @@ async def test_of_empty_sandboxes_the_newest_is_kept(node):
     assert [sandbox.attempt for sandbox in await node.runtime.list_sandboxes()] == [2]
 
 
-async def test_pods_that_nobody_told_of_are_left_to_the_housekeeping(node):
+async def test_unknown_pods_are_left_to_housekeeping(node):
     stranger = make_pod("stranger")
     await node.dead(stranger, 3)
 
@@ -167,7 +167,7 @@ async def test_pods_that_nobody_told_of_are_left_to_the_housekeeping(node):
     assert len(await node.runtime.list_containers()) == 3
 
 
-async def test_logs_and_last_words_go_with_the_container(node):
+async def test_logs_and_termination_messages_are_removed(node):
     pod = node.pod("ended", "Succeeded")
     logs = node.root / "logs" / "main"
     words = node.root / "pods" / pod.uid / "containers" / "main" / "abc"
@@ -187,7 +187,7 @@ async def test_logs_and_last_words_go_with_the_container(node):
 
 
 @pytest.mark.parametrize("log_path", ["", ".", "0.log"])
-async def test_a_container_without_a_log_takes_no_files_with_it(node, monkeypatch, log_path):
+async def test_container_without_a_log_removes_no_files(node, monkeypatch, log_path):
     directory = node.root / "here"
     directory.mkdir()
     for name in (".kept", "..kept", "0.log", "0.log.1"):
@@ -202,7 +202,7 @@ async def test_a_container_without_a_log_takes_no_files_with_it(node, monkeypatc
     assert len(list(directory.iterdir())) == 4
 
 
-async def test_a_container_in_unknown_state_is_stopped_first(node):
+async def test_container_in_unknown_state_is_stopped_first(node):
     pod = node.pod("ended", "Failed")
     await node.dead(pod, 2)
     oldest = (await node.runtime.list_containers())[-1].id
@@ -216,7 +216,7 @@ async def test_a_container_in_unknown_state_is_stopped_first(node):
     assert await node.left() == ["ended/main/1"]
 
 
-async def test_one_that_cannot_be_removed_does_not_save_the_others(node):
+async def test_failed_removal_does_not_affect_the_others(node):
     await node.dead(node.pod("ended", "Succeeded"), 4)
     node.runtime.fail("remove_container", RuntimeFailure("busy"))
 
@@ -228,7 +228,7 @@ async def test_one_that_cannot_be_removed_does_not_save_the_others(node):
     assert await node.left() == ["ended/main/3"]
 
 
-async def test_a_failure_is_an_event(node):
+async def test_failure_is_an_event(node):
     node.runtime.fail("list_containers", RuntimeUnavailable("gone"))
 
     async with node.collecting():
@@ -239,7 +239,7 @@ async def test_a_failure_is_an_event(node):
 
 
 @pytest.mark.parametrize("signal", ["nodefs.available", "nodefs.inodesFree", "imagefs.available"])
-async def test_under_pressure_every_dead_container_goes_that_no_pod_needs(node, signal):
+async def test_disk_pressure_removes_every_dead_container_without_need(node, signal):
     ended, lives = node.pod("ended", "Succeeded"), node.pod("lives")
     log = node.root / "0.log"
     log.write_text("x")
@@ -253,6 +253,6 @@ async def test_under_pressure_every_dead_container_goes_that_no_pod_needs(node, 
     assert [item.split()[0] for item in freed.items] == ["main/0", "main/0"]
 
 
-async def test_other_pressure_is_not_for_us(node):
+async def test_other_signals_are_ignored(node):
     assert await node.reclaim("memory.available") == []
     assert await node.reclaim("pid.available") == []

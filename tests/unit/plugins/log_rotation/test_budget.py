@@ -1,4 +1,4 @@
-"""Logs of ended pods go, the oldest first, when they take more than they may."""
+"""Tests for the size limit of terminated pods' logs."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Node:
         context = make_context(
             self.directory, clock=self.clock, runtime=self.runtime, pods=self.pods, plugin_settings=settings
         )
-        (answer,) = load_plugin(log_rotation).provide_all(
+        (result,) = load_plugin(log_rotation).provide_all(
             "nodeagent_provide_background_loops", context=context, plugins=None
         )
-        loops = [loop for loop in answer.value if loop.name == "log_rotation.dead_logs"]
+        loops = [loop for loop in result.value if loop.name == "log_rotation.dead_logs"]
         tasks = [asyncio.create_task(loop.run()) for loop in loops]
         await self.clock.advance(seconds)
         for task in tasks:
@@ -61,7 +61,7 @@ class Node:
         return sorted(str(path.relative_to(self.directory)) for path in self.directory.rglob("*.log*"))
 
 
-async def test_the_pod_that_ended_first_loses_its_rotated_logs_first(node, clock):
+async def test_rotated_logs_of_the_pod_terminated_first_are_removed_first(node, clock):
     node.pod("old", rotated=["20240101-000000.gz", "20240101-000010"])
     await clock.advance(10)
     node.pod("new", rotated=["20240101-000000"])
@@ -86,7 +86,7 @@ async def test_running_pods_keep_their_logs(node):
     assert len(node.left()) == 2
 
 
-async def test_without_setting_a_gibibyte_is_kept(node):
+async def test_default_budget_is_one_gibibyte(node):
     node.pod("ended", rotated=["20240101-000000"])
 
     await node.run()
@@ -94,7 +94,7 @@ async def test_without_setting_a_gibibyte_is_kept(node):
     assert len(node.left()) == 2
 
 
-async def test_a_negative_budget_is_no_limit(node):
+async def test_negative_budget_is_unlimited(node):
     node.pod("ended")
 
     await node.run(budget="-1")
@@ -103,7 +103,7 @@ async def test_a_negative_budget_is_no_limit(node):
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 100), st.booleans()), max_size=20), st.integers(0, 500))
-def test_what_stays_fits_and_no_newer_pod_pays_for_an_older(found, budget):
+def test_remaining_logs_fit_and_the_oldest_are_removed_first(found, budget):
     files = [
         LogFile(Path(f"/{i}"), size, ended, ".1" if rotated else "") for i, (ended, size, rotated) in enumerate(found)
     ]

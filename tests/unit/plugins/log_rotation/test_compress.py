@@ -1,4 +1,4 @@
-"""A file that has to go is not worked on any more, and nothing half done is left."""
+"""Tests for the compression of rotated logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodeagent_plugins.log_rotation.compress import Compressor
 
 @pytest.fixture
 def held(monkeypatch):
-    """Hold each compression before its end until the event is set."""
+    """Delay each compression until the event is set."""
     go, began = threading.Event(), threading.Event()
     real = compress.compress
 
@@ -28,14 +28,14 @@ def held(monkeypatch):
     return go, began
 
 
-async def test_compresses_one_after_the_other(tmp_path):
+async def test_files_are_compressed_one_after_the_other(tmp_path):
     paths = [tmp_path / name for name in ("a", "b")]
     for path in paths:
         path.write_text(path.name)
     compressor = Compressor()
 
     task = asyncio.create_task(compressor.run())
-    compressor.want(paths)
+    compressor.request(paths)
     while any(path.exists() for path in paths):
         await asyncio.sleep(0.001)
     task.cancel()
@@ -44,13 +44,13 @@ async def test_compresses_one_after_the_other(tmp_path):
     assert {p.name: gzip.decompress(p.read_bytes()) for p in tmp_path.iterdir()} == {"a.gz": b"a", "b.gz": b"b"}
 
 
-async def test_a_dropped_file_is_left_plain_and_free(tmp_path, held):
+async def test_dropped_file_remains_uncompressed(tmp_path, held):
     _, began = held
     path = tmp_path / "0.log.1"
     path.write_text("x")
     compressor = Compressor()
     task = asyncio.create_task(compressor.run())
-    compressor.want([path])
+    compressor.request([path])
     await asyncio.to_thread(began.wait)
     assert compressor.unfinished == {"0.log.1.tmp"}
 
@@ -62,13 +62,13 @@ async def test_a_dropped_file_is_left_plain_and_free(tmp_path, held):
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_cancelling_leaves_the_plain_file(tmp_path, held):
+async def test_cancelled_compression_keeps_the_original(tmp_path, held):
     _, began = held
     path = tmp_path / "0.log.1"
     path.write_text("x")
     compressor = Compressor()
     task = asyncio.create_task(compressor.run())
-    compressor.want([path])
+    compressor.request([path])
     await asyncio.to_thread(began.wait)
 
     task.cancel()
@@ -78,10 +78,10 @@ async def test_cancelling_leaves_the_plain_file(tmp_path, held):
     assert [p.name for p in tmp_path.iterdir()] == ["0.log.1"]
 
 
-async def test_a_file_that_is_gone_is_passed_over(tmp_path, caplog):
+async def test_missing_file_is_skipped(tmp_path, caplog):
     compressor = Compressor()
     task = asyncio.create_task(compressor.run())
-    compressor.want([tmp_path / "gone"])
+    compressor.request([tmp_path / "gone"])
     while not caplog.records:
         await asyncio.sleep(0.001)
     task.cancel()

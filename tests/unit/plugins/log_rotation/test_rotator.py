@@ -1,4 +1,4 @@
-"""Logs are renamed at their size, begun anew by the runtime, compressed when older, and kept in number."""
+"""Tests for log rotation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nodeagent_plugins import log_rotation
 
 
 class LoggingRuntime(FakeRuntime):
-    """Makes a new, empty log when told to reopen it, as runtimes do."""
+    """Creates a new, empty log when it is reopened, as runtimes do."""
 
     async def reopen_log(self, container_id):
         await super().reopen_log(container_id)
@@ -31,10 +31,10 @@ def runtime(clock):
 def loops_of(tmp_path, clock, runtime, **fields):
     config = make_config(**{"container_log_max_size": "100", "container_log_max_files": 4, **fields})
     context = make_context(tmp_path, clock=clock, config=config, runtime=runtime)
-    (answer,) = load_plugin(log_rotation).provide_all(
+    (result,) = load_plugin(log_rotation).provide_all(
         "nodeagent_provide_background_loops", context=context, plugins=None
     )
-    return {loop.name: loop for loop in answer.value}
+    return {loop.name: loop for loop in result.value}
 
 
 @asynccontextmanager
@@ -59,7 +59,7 @@ def files(log):
 
 
 @pytest.mark.row("config.containerLogMaxSize")
-async def test_rotates_what_has_reached_the_size_and_nothing_else(tmp_path, clock, runtime):
+async def test_only_logs_of_the_maximum_size_are_rotated(tmp_path, clock, runtime):
     big, big_log = start(runtime, tmp_path, "big")
     _, small_log = start(runtime, tmp_path, "small")
     big_log.write_text("x" * 100)
@@ -75,7 +75,7 @@ async def test_rotates_what_has_reached_the_size_and_nothing_else(tmp_path, cloc
     assert [call.arguments[0] for call in runtime.called("reopen_log")] == [big]
 
 
-async def test_looks_every_ten_seconds_with_one_question_to_the_runtime(tmp_path, clock, runtime):
+async def test_sizes_are_checked_every_ten_seconds_with_one_runtime_call(tmp_path, clock, runtime):
     start(runtime, tmp_path)
 
     async with rotating(tmp_path, clock, runtime):
@@ -86,7 +86,7 @@ async def test_looks_every_ten_seconds_with_one_question_to_the_runtime(tmp_path
 
 
 @pytest.mark.row("config.containerLogMaxFiles")
-async def test_keeps_the_number_of_files_with_all_but_the_last_two_compressed(tmp_path, clock, runtime):
+async def test_all_but_the_last_two_files_are_compressed(tmp_path, clock, runtime):
     _, log = start(runtime, tmp_path)
 
     async with rotating(tmp_path, clock, runtime):
@@ -105,7 +105,7 @@ async def test_keeps_the_number_of_files_with_all_but_the_last_two_compressed(tm
 
 
 @pytest.mark.row("config.containerLogMaxFiles")
-async def test_with_two_files_only_the_last_rotated_one_is_kept(tmp_path, clock, runtime):
+async def test_two_files_keep_only_the_last_rotated_one(tmp_path, clock, runtime):
     _, log = start(runtime, tmp_path)
 
     async with rotating(tmp_path, clock, runtime, container_log_max_files=2):
@@ -117,11 +117,11 @@ async def test_with_two_files_only_the_last_rotated_one_is_kept(tmp_path, clock,
 
 
 @pytest.mark.row("config.containerLogMaxSize")
-async def test_a_negative_size_turns_rotation_off(tmp_path, clock, runtime):
+async def test_negative_size_disables_the_rotation(tmp_path, clock, runtime):
     assert "log_rotation" not in loops_of(tmp_path, clock, runtime, container_log_max_size="-1")
 
 
-async def test_a_compressed_log_has_the_mode_of_the_plain_one(tmp_path, clock, runtime):
+async def test_compressed_log_has_the_mode_of_the_original(tmp_path, clock, runtime):
     _, log = start(runtime, tmp_path)
     old = log.with_name("0.log.20230101-000000")
     old.write_text("old")
@@ -134,7 +134,7 @@ async def test_a_compressed_log_has_the_mode_of_the_plain_one(tmp_path, clock, r
     assert files(log)["0.log.20230101-000000.gz"].stat().st_mode & 0o777 == 0o640
 
 
-async def test_what_a_killed_agent_left_unfinished_is_removed(tmp_path, clock, runtime):
+async def test_unfinished_files_of_a_killed_agent_are_removed(tmp_path, clock, runtime):
     _, log = start(runtime, tmp_path)
     log.write_text("x" * 100)
     for name in ("0.log.20230101-000000.tmp", "0.log.20230101-000000", "0.log.20230101-000000.gz"):
@@ -147,7 +147,7 @@ async def test_what_a_killed_agent_left_unfinished_is_removed(tmp_path, clock, r
     assert files(log)["0.log.20230101-000000.gz"].read_bytes() == b"kept"
 
 
-async def test_a_runtime_that_does_not_reopen_gets_its_file_back(tmp_path, clock, runtime):
+async def test_failed_reopen_restores_the_log(tmp_path, clock, runtime):
     _, log = start(runtime, tmp_path)
     log.write_text("x" * 100)
     runtime.fail("reopen_log", RuntimeFailure("no"))
@@ -160,7 +160,7 @@ async def test_a_runtime_that_does_not_reopen_gets_its_file_back(tmp_path, clock
     assert files(log).keys() == {"0.log", "0.log.20240102-150415"}
 
 
-async def test_cancelled_while_the_runtime_reopens_it_gets_its_file_back(tmp_path, clock, runtime):
+async def test_cancelled_reopen_restores_the_log(tmp_path, clock, runtime):
     _, log = start(runtime, tmp_path)
     log.write_text("x" * 100)
     runtime.hang("reopen_log")
@@ -172,7 +172,7 @@ async def test_cancelled_while_the_runtime_reopens_it_gets_its_file_back(tmp_pat
     assert {name: path.read_text() for name, path in files(log).items()} == {"0.log": "x" * 100}
 
 
-async def test_a_log_that_vanished_is_begun_again(tmp_path, clock, runtime):
+async def test_missing_log_is_reopened(tmp_path, clock, runtime):
     _, log = start(runtime, tmp_path)
     log.unlink()
 
@@ -182,7 +182,7 @@ async def test_a_log_that_vanished_is_begun_again(tmp_path, clock, runtime):
     assert files(log).keys() == {"0.log"}
 
 
-async def test_a_link_in_the_place_of_a_log_is_left_alone(tmp_path, clock, runtime, caplog):
+async def test_link_instead_of_a_log_is_not_rotated(tmp_path, clock, runtime, caplog):
     other = tmp_path / "other"
     other.write_text("x" * 200)
     _, log = start(runtime, tmp_path)
@@ -194,10 +194,10 @@ async def test_a_link_in_the_place_of_a_log_is_left_alone(tmp_path, clock, runti
 
     assert files(log).keys() == {"0.log"}
     assert other.read_text() == "x" * 200
-    assert [record.message for record in caplog.records] == ["Log cannot be rotated"]
+    assert [record.message for record in caplog.records] == ["Failed to rotate log for container"]
 
 
-async def test_a_link_among_rotated_logs_is_not_compressed(tmp_path, clock, runtime):
+async def test_link_among_rotated_logs_is_not_compressed(tmp_path, clock, runtime):
     other = tmp_path / "other"
     other.write_text("secret")
     _, log = start(runtime, tmp_path)
@@ -210,7 +210,7 @@ async def test_a_link_among_rotated_logs_is_not_compressed(tmp_path, clock, runt
     assert files(log).keys() == {"0.log", "0.log.20230101-000000", "0.log.20240102-150405"}
 
 
-async def test_one_log_that_cannot_be_rotated_does_not_stop_the_others(tmp_path, clock, runtime):
+async def test_failed_rotation_does_not_affect_the_others(tmp_path, clock, runtime):
     logs = [start(runtime, tmp_path, name)[1] for name in ("first", "second")]
     for log in logs:
         log.write_text("x" * 100)
@@ -222,7 +222,7 @@ async def test_one_log_that_cannot_be_rotated_does_not_stop_the_others(tmp_path,
     assert sorted(len(files(log)) for log in logs) == [1, 2]
 
 
-async def test_logs_of_ended_containers_are_left_alone(tmp_path, clock, runtime):
+async def test_logs_of_exited_containers_are_not_rotated(tmp_path, clock, runtime):
     ended, log = start(runtime, tmp_path)
     log.write_text("x" * 100)
     runtime.exit(ended)

@@ -1,4 +1,4 @@
-"""Kills are found in the kernel's log, as old and new kernels tell of them."""
+"""Tests for OOM kills in the kernel log."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OLD_MACHINE = (
     ],
     ids=["limit", "whole group", "rest of a group", "machine", "old limit", "old machine", "something else"],
 )
-def test_finds_each_kill_once(records: tuple[str, ...], kill: OomKill | None) -> None:
+def test_each_kill_is_found_once(records: tuple[str, ...], kill: OomKill | None) -> None:
     parser = OomParser()
 
     found = [parser.feed(record) for record in records]
@@ -60,18 +60,18 @@ def test_finds_each_kill_once(records: tuple[str, ...], kill: OomKill | None) ->
     assert [one for one in found if one is not None] == ([kill] if kill else [])
 
 
-def test_only_the_kernel_is_believed() -> None:
+def test_records_of_user_space_are_ignored() -> None:
     assert record_text(b"6,79497,13883795173,-;oom-kill:x\n SUBSYSTEM=y\n") == "oom-kill:x"
     assert record_text(b"30,79497,13883795173,-;oom-kill:x\n") == ""  # facility 3: a daemon wrote it
     assert record_text(b"torn") == ""
 
 
-async def test_a_log_that_may_not_be_read_is_an_error(tmp_path: Path) -> None:
+async def test_unreadable_log_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         await KernelLog(tmp_path / "kmsg").follow(lambda _kill: None)
 
 
-async def test_a_log_that_cannot_be_waited_for_is_an_error(tmp_path: Path) -> None:
+async def test_log_without_polling_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "kmsg").write_text("")
     before = len(os.listdir("/proc/self/fd"))
 

@@ -1,4 +1,4 @@
-"""A kill is told to whom it concerns: the pod whose container it was, or the node."""
+"""Tests for the OOM watcher."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POD = make_pod("web", uid="11-22")
 
 @pytest.fixture
 def context(tmp_path: Path, clock: FakeClock) -> AgentContext:
-    """A node that runs one pod."""
+    """A node with one pod."""
     runtime = FakeRuntime(clock)
     built = make_context(tmp_path, clock=clock, runtime=runtime)
     runtime.start("main", POD)
@@ -39,7 +39,7 @@ def events(context: AgentContext) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("cgroup", "limit", "told"),
+    ("cgroup", "limit", "reported"),
     [
         (
             "/kubepods/pod11-22/cri-containerd-{id}.scope",
@@ -60,17 +60,17 @@ def events(context: AgentContext) -> list[tuple[str, str, str]]:
         ("/system.slice/limited.service", True, None),
     ],
 )
-def test_tells_whom_it_concerns(
-    context: AgentContext, cgroup: str, limit: bool, told: tuple[str, str, str] | None
+def test_kill_is_an_event_of_its_pod_or_the_node(
+    context: AgentContext, cgroup: str, limit: bool, reported: tuple[str, str, str] | None
 ) -> None:
     kill = OomKill("eat", 5, cgroup.format(id=container_id(context)), limit)
 
-    OomWatcher(context, KernelLog()).tell(kill)
+    OomWatcher(context, KernelLog()).report(kill)
 
-    assert events(context) == ([told] if told else [])
+    assert events(context) == ([reported] if reported else [])
 
 
-async def test_counts_by_cgroup_where_the_log_may_not_be_read(
+async def test_cgroup_counters_are_polled_without_a_log(
     tmp_path: Path, context: AgentContext, clock: FakeClock
 ) -> None:
     pod = tmp_path / "cgroup/pods/11-22"
@@ -87,13 +87,13 @@ async def test_counts_by_cgroup_where_the_log_may_not_be_read(
     await clock.advance(LOOK_SECONDS)
 
     assert events(context) == [
-        ("web", "OOMKilled", "Container main: 1 processes were killed for want of memory"),
-        ("web", "OOMKilled", "Pod: 4 processes were killed for want of memory"),
+        ("web", "OOMKilled", "Container main: 1 processes were OOM-killed"),
+        ("web", "OOMKilled", "Pod: 4 processes were OOM-killed"),
     ]
     loop.cancel()
 
 
-def test_finds_the_cgroups_of_pods(tmp_path: Path) -> None:
+def test_cgroups_of_pods_are_found(tmp_path: Path) -> None:
     assert memory_root(tmp_path) == tmp_path
     (tmp_path / "memory").mkdir()
     assert memory_root(tmp_path) == tmp_path / "memory"
@@ -104,9 +104,9 @@ def test_finds_the_cgroups_of_pods(tmp_path: Path) -> None:
     )
 
 
-def test_is_a_loop_of_the_agent(context: AgentContext) -> None:
+def test_watcher_is_a_background_loop(context: AgentContext) -> None:
     manager = load_plugin(oom_watcher, name="oom_watcher", context=context)
 
-    [answer] = manager.provide_all("nodeagent_provide_background_loops")
+    [result] = manager.provide_all("nodeagent_provide_background_loops")
 
-    assert [loop.name for loop in answer.value] == ["OOM watcher"]
+    assert [loop.name for loop in result.value] == ["OOM watcher"]

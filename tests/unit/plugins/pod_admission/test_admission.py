@@ -1,4 +1,4 @@
-"""The node refuses what does not fit it, by the first reason in order."""
+"""Tests for admission by node properties."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODE = {
 }
 
 
-async def verdict(tmp_path, pod, *active, node=NODE, **context):
+async def decision(tmp_path, pod, *active, node=NODE, **context):
     made = make_context(tmp_path, node=node, **context)
     rejection = await admit(load_plugin(pod_admission, context=made), pod, *active)
     return rejection and (rejection.reason, rejection.message)
@@ -29,32 +29,32 @@ def gpu(name="web", amount="1"):
     return make_pod(name, containers=[make_container(resources={"requests": {"example.com/gpu": amount}})])
 
 
-async def test_a_pod_that_fits_passes(tmp_path):
-    assert await verdict(tmp_path, needing(cpu="1", memory="512Mi"), needing("b", cpu="1", memory="512Mi")) is None
+async def test_fitting_pod_is_admitted(tmp_path):
+    assert await decision(tmp_path, needing(cpu="1", memory="512Mi"), needing("b", cpu="1", memory="512Mi")) is None
 
 
-async def test_cpu_is_counted_against_what_pods_use(tmp_path):
-    assert await verdict(tmp_path, needing(cpu="1600m"), needing("b", cpu="500m")) == (
+async def test_cpu_of_active_pods_is_subtracted(tmp_path):
+    assert await decision(tmp_path, needing(cpu="1600m"), needing("b", cpu="500m")) == (
         "OutOfcpu",
         "Node didn't have enough resource: cpu, requested: 1600, used: 500, capacity: 2000",
     )
 
 
 async def test_memory_is_counted_in_bytes(tmp_path):
-    assert await verdict(tmp_path, needing(memory="2Gi")) == (
+    assert await decision(tmp_path, needing(memory="2Gi")) == (
         "OutOfmemory",
         f"Node didn't have enough resource: memory, requested: {2 << 30}, used: 0, capacity: {1 << 30}",
     )
 
 
-async def test_extended_resources_count_where_the_node_lists_them(tmp_path):
-    assert (await verdict(tmp_path, gpu(), gpu("b")))[0] == "OutOfexample.com/gpu"
+async def test_extended_resources_of_the_node_are_checked(tmp_path):
+    assert (await decision(tmp_path, gpu(), gpu("b")))[0] == "OutOfexample.com/gpu"
     other = make_pod(containers=[make_container(resources={"requests": {"example.com/other": "9"}})])
-    assert await verdict(tmp_path, other) is None
+    assert await decision(tmp_path, other) is None
 
 
-async def test_the_pod_itself_is_not_counted_twice(tmp_path):
-    assert await verdict(tmp_path, needing(cpu="1500m"), needing(cpu="1500m")) is None
+async def test_pod_itself_is_not_counted_twice(tmp_path):
+    assert await decision(tmp_path, needing(cpu="1500m"), needing(cpu="1500m")) is None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ async def test_the_pod_itself_is_not_counted_twice(tmp_path):
     ],
 )
 async def test_labels_name_and_system(tmp_path, spec, reason):
-    found = await verdict(tmp_path, make_pod(**spec))
+    found = await decision(tmp_path, make_pod(**spec))
     assert (found and found[0]) == reason
     if reason in ("NodeAffinity", "NodeName"):
         assert found[1] == f"Predicate {reason} failed"
@@ -107,7 +107,7 @@ def expression(key, operator, *values):
     ],
 )
 async def test_required_affinity(tmp_path, terms, fits):
-    assert (await verdict(tmp_path, affinity(*terms)) is None) is fits
+    assert (await decision(tmp_path, affinity(*terms)) is None) is fits
 
 
 def on_port(name, host_ip="", protocol="TCP", port=80):
@@ -124,13 +124,13 @@ def on_port(name, host_ip="", protocol="TCP", port=80):
         (on_port("b", port=81), False),
     ],
 )
-async def test_host_ports_are_given_once(tmp_path, other, taken):
-    found = await verdict(tmp_path, on_port("web"), other)
+async def test_host_port_is_exclusive(tmp_path, other, taken):
+    found = await decision(tmp_path, on_port("web"), other)
     assert (found and found[0]) == ("NodePorts" if taken else None)
 
 
 async def test_one_port_on_two_addresses(tmp_path):
-    assert await verdict(tmp_path, on_port("web", "10.0.0.1"), on_port("b", "10.0.0.2")) is None
+    assert await decision(tmp_path, on_port("web", "10.0.0.1"), on_port("b", "10.0.0.2")) is None
 
 
 TAINTED = {**NODE, "spec": {"taints": [{"key": "broken", "value": "yes", "effect": "NoExecute"}]}}
@@ -149,36 +149,36 @@ TAINTED = {**NODE, "spec": {"taints": [{"key": "broken", "value": "yes", "effect
 )
 async def test_no_execute_taints_must_be_tolerated(tmp_path, toleration, passes):
     pod = make_pod(tolerations=[toleration] if toleration else None)
-    found = await verdict(tmp_path, pod, node=TAINTED)
+    found = await decision(tmp_path, pod, node=TAINTED)
     assert (found and found[0]) == (None if passes else "TaintToleration")
 
 
 async def test_static_pods_and_other_effects_are_exempt_from_taints(tmp_path):
     static = make_pod(annotations={"kubernetes.io/config.source": "file"})
-    assert await verdict(tmp_path, static, node=TAINTED) is None
+    assert await decision(tmp_path, static, node=TAINTED) is None
     soft = {**NODE, "spec": {"taints": [{"key": "new", "effect": "NoSchedule"}]}}
-    assert await verdict(tmp_path, make_pod(), node=soft) is None
+    assert await decision(tmp_path, make_pod(), node=soft) is None
 
 
-async def test_before_the_node_is_known_the_machine_counts(tmp_path, monkeypatch):
+async def test_host_resources_are_used_before_the_node_is_available(tmp_path, monkeypatch):
     monkeypatch.setattr(pod_admission.os, "cpu_count", lambda: 2)
     config = make_config(system_reserved={"cpu": "500m"})
-    assert await verdict(tmp_path, needing(cpu="1500m"), node=None, config=config) is None
-    assert (await verdict(tmp_path, needing(cpu="1501m"), node=None, config=config))[0] == "OutOfcpu"
-    assert await verdict(tmp_path, make_pod(node_selector={"kubernetes.io/hostname": "node-1"}), node=None) is None
+    assert await decision(tmp_path, needing(cpu="1500m"), node=None, config=config) is None
+    assert (await decision(tmp_path, needing(cpu="1501m"), node=None, config=config))[0] == "OutOfcpu"
+    assert await decision(tmp_path, make_pod(node_selector={"kubernetes.io/hostname": "node-1"}), node=None) is None
 
 
-async def test_sidecars_need_their_gate(tmp_path):
+async def test_sidecars_require_their_gate(tmp_path):
     pod = make_pod(init_containers=[make_container("proxy", restart_policy="Always")])
-    assert await verdict(tmp_path, pod) is None
+    assert await decision(tmp_path, pod) is None
     off = FeatureGates(KNOWN, {"SidecarContainers": False})
-    assert (await verdict(tmp_path, pod, gates=off))[0] == "InitContainerRestartPolicyForbidden"
+    assert (await decision(tmp_path, pod, gates=off))[0] == "InitContainerRestartPolicyForbidden"
 
 
-async def test_a_critical_pod_that_lacks_room_in_the_wrong_place_is_refused_for_the_place(tmp_path):
+async def test_mismatching_critical_pod_is_rejected_without_preemption(tmp_path):
     lost = make_pod(
         priority=2_000_000_000,
         node_selector={"zone": "b"},
         containers=[make_container(resources={"requests": {"cpu": "9"}})],
     )
-    assert (await verdict(tmp_path, lost))[0] == "NodeAffinity"
+    assert (await decision(tmp_path, lost))[0] == "NodeAffinity"

@@ -1,4 +1,4 @@
-"""A node takes no more pods than it may."""
+"""Tests for the limit of pods per node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def manager(tmp_path, **config):
 
 
 @pytest.mark.row("config.maxPods")
-async def test_refuses_what_exceeds_the_maximum(tmp_path):
+async def test_pod_above_the_maximum_is_rejected(tmp_path):
     plugins = manager(tmp_path, max_pods=3)
 
     assert await admit(plugins, make_pod("new"), *pods(2)) is None
@@ -28,7 +28,7 @@ async def test_refuses_what_exceeds_the_maximum(tmp_path):
 
 
 @pytest.mark.row("config.podsPerCore")
-async def test_refuses_what_exceeds_the_cores(tmp_path, monkeypatch):
+async def test_pod_above_the_limit_per_core_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(pod_admission.os, "cpu_count", lambda: 2)
     plugins = manager(tmp_path, max_pods=100, pods_per_core=2)
 
@@ -36,6 +36,6 @@ async def test_refuses_what_exceeds_the_cores(tmp_path, monkeypatch):
     assert (await admit(plugins, make_pod("new"), *pods(4))).reason == "OutOfpods"
 
 
-async def test_the_pod_itself_takes_no_place_of_its_own(tmp_path):
+async def test_pod_itself_is_not_counted_twice(tmp_path):
     plugins = manager(tmp_path, max_pods=2)
     assert await admit(plugins, make_pod("p1"), *pods(2)) is None

@@ -1,4 +1,4 @@
-"""A critical pod gets its room from pods that matter less, from as few as possible."""
+"""Tests for preemption."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CRITICAL = 2_000_000_000
 
 
 def pod(name, cpu="0", *, limited=False, **spec):
-    asked = {"cpu": cpu, "memory": "1Mi"} if cpu != "0" else {}
-    resources = {"requests": asked, "limits": asked} if limited else {"requests": asked}
+    requested = {"cpu": cpu, "memory": "1Mi"} if cpu != "0" else {}
+    resources = {"requests": requested, "limits": requested} if limited else {"requests": requested}
     return make_pod(name, containers=[make_container(resources=resources)], **spec)
 
 
@@ -25,7 +25,7 @@ async def admitted(tmp_path, new, *active, directory=None):
     return rejection, [directory.pods[kill.uid].name for kill in directory.kills], context, directory
 
 
-async def test_a_critical_pod_ends_what_takes_its_room(tmp_path):
+async def test_critical_pod_preempts_lower_priority_pods(tmp_path):
     counted = pod_admission.PREEMPTIONS.value("cpu")
     rejection, killed, context, directory = await admitted(
         tmp_path, pod("dns", "1500m", priority=CRITICAL), pod("a", "1"), pod("b", "500m")
@@ -40,14 +40,14 @@ async def test_a_critical_pod_ends_what_takes_its_room(tmp_path):
     assert pod_admission.PREEMPTIONS.value("cpu") == counted + 1
 
 
-async def test_an_ordinary_pod_is_refused_instead(tmp_path):
+async def test_ordinary_pod_is_rejected(tmp_path):
     rejection, killed, *_ = await admitted(tmp_path, pod("web", "1500m"), pod("a", "1"))
 
     assert rejection.reason == "OutOfcpu"
     assert killed == []
 
 
-async def test_critical_pods_stay_unless_their_priority_is_lower(tmp_path):
+async def test_critical_pods_are_preempted_only_by_higher_priority(tmp_path):
     rejection, killed, *_ = await admitted(
         tmp_path, pod("dns", "1500m", priority=CRITICAL), pod("other", "1", priority=CRITICAL)
     )
@@ -59,14 +59,14 @@ async def test_critical_pods_stay_unless_their_priority_is_lower(tmp_path):
     assert (rejection, killed) == (None, ["other"])
 
 
-async def test_guaranteed_pods_go_last(tmp_path):
+async def test_guaranteed_pods_are_preempted_last(tmp_path):
     rejection, killed, *_ = await admitted(
         tmp_path, pod("dns", "1", priority=CRITICAL), pod("sure", "1", limited=True), pod("loose", "1")
     )
     assert (rejection, killed) == (None, ["loose"])
 
 
-async def test_nobody_is_ended_when_it_would_not_help(tmp_path):
+async def test_nothing_is_preempted_if_insufficient(tmp_path):
     rejection, killed, *_ = await admitted(tmp_path, pod("dns", "3", priority=CRITICAL), pod("a", "1"))
     assert (rejection.reason, killed) == ("OutOfcpu", [])
 
@@ -75,7 +75,7 @@ async def test_nobody_is_ended_when_it_would_not_help(tmp_path):
     assert killed == []
 
 
-async def test_room_that_was_given_away_is_not_given_twice(tmp_path):
+async def test_freed_resources_are_not_assigned_twice(tmp_path):
     a, b = pod("a", "1"), pod("b", "1")
     directory = FakePodDirectory(a, b)
     plugins = load_plugin(pod_admission, context=make_context(tmp_path, node=NODE, pods=directory))
@@ -88,7 +88,7 @@ async def test_room_that_was_given_away_is_not_given_twice(tmp_path):
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_the_nearest_to_the_need_goes(tmp_path, count):
+async def test_closest_request_is_preempted(tmp_path, count):
     small = [pod(f"small-{number}", "200m") for number in range(count)]
     rejection, killed, *_ = await admitted(tmp_path, pod("dns", "1", priority=CRITICAL), pod("large", "1"), *small)
 
