@@ -57,13 +57,15 @@ class HookUse:
     returned: frozenset[str]
 
 
-def modules() -> list[Module]:
+@cache
+def modules() -> Sequence[Module]:
     """Return the modules that have a page: the contracts by name, then the errors."""
     paths = [path for path in sorted(CONTRACTS.glob("*.py")) if path.stem not in {"__init__", CONFIGURATION, *INTERNAL}]
-    return [_module(path) for path in [*paths, ROOT / "nodeagent" / "errors.py"]]
+    return tuple(_module(path) for path in [*paths, ROOT / "nodeagent" / "errors.py"])
 
 
-def targets() -> dict[str, str]:
+@cache
+def targets() -> Mapping[str, str]:
     """Return the page and anchor of each contract type, relative to ``docs/``."""
     found = {kind.name: f"{module.path}#{kind.name.lower()}" for module in modules() for kind in module.classes}
     source = (CONTRACTS / f"{CONFIGURATION}.py").read_text(encoding="utf-8")
@@ -241,7 +243,7 @@ def _field_rows(kind: ast.ClassDef, docstring: Docstring, links: Mapping[str, st
 
 
 @cache
-def _components() -> dict[str, tuple[str, str]]:
+def _components() -> Mapping[str, tuple[str, str]]:
     """Return the attribute of the context, and the first stage that has it, by type."""
     found: dict[str, tuple[str, str]] = {}
     for stage in _module(CONTRACTS / "context.py").classes:
