@@ -16,7 +16,7 @@ from nodeagent_plugins.event_recorder.sink import Sink
 
 @hookimpl
 def nodeagent_provide_event_recorder(context: ApiContext) -> EventRecorder:
-    """Provide a recorder with a client of its own, so that events and other requests do not hold each other up."""
+    """Provide a recorder with a separate API client, so that events and other requests do not delay each other."""
     if context.new_api is None:
         return LogRecorder()
     api = context.new_api(context.config.event_record_qps, context.config.event_burst)

@@ -4,7 +4,7 @@ The rules are those of the kubelet. Equal events are one series, whose event the
 different messages of one reason on, each within ten minutes of the last, further ones go into one combined series. An
 occurrence that exceeds the limit per object is counted, and sent with the next one that does not.
 
-Other than the kubelet, a series waits here while the server is away, and repeats within a few seconds are sent
+Unlike in the kubelet, a series waits here while the server is unavailable, and repeats within a few seconds are sent
 together. The number of series is bounded: first those with nothing to send are evicted, then repeats of Normal events.
 Repeats of Warnings and series that were never sent are evicted last.
 """
@@ -25,7 +25,7 @@ SIMILAR_LIMIT = 10
 SIMILAR_SECONDS = 600.0
 SIMILAR_PREFIX = "(combined from similar events): "
 FIRST_REPEAT_SECONDS = 1.0
-"""How long the first repeats of a series are gathered before its count is told; later ones are gathered longer."""
+"""Time for which the first repeats of a series are collected before the count is sent; it increases afterwards."""
 REPEAT_SECONDS = 10.0
 SPAM_BURST = 25
 SPAM_REFILL_SECONDS = 300.0
@@ -51,20 +51,20 @@ class Series:
     last_at: datetime
     count: int = 1
     serial: int = 0
-    """Tells apart what began at the same microsecond."""
-    told: int = 0
-    """How many occurrences the server knows; 0 is none at all."""
+    """Distinguishes series that started in the same microsecond."""
+    sent_count: int = 0
+    """Number of occurrences on the server; 0 if the event does not exist there."""
     accepted: int = 0
     """The count up to the last occurrence within the limit of the object; 0 if all exceeded it."""
     due: float = 0.0
-    """Monotonic time from which repeats may be told."""
+    """Monotonic time from which repeats may be sent."""
     tries: int = 0
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def untold(self) -> int:
-        """How many occurrences are to be sent; the count that is sent includes those over the limit."""
-        return max(0, self.accepted - self.told)
+    def unsent(self) -> int:
+        """Number of occurrences to send; the sent count includes those over the limit."""
+        return max(0, self.accepted - self.sent_count)
 
 
 @dataclass(slots=True)
@@ -74,9 +74,9 @@ class _Similar:
 
 
 class EventAggregator:
-    """Series by what makes events equal, the least recently recorded first.
+    """Series by the key of equal events, least recently recorded first.
 
-    :ivar dropped: occurrences that were forgotten before they were told.
+    :ivar dropped: number of occurrences that were dropped before they were sent.
     """
 
     def __init__(self, clock: Clock, capacity: int = CAPACITY) -> None:
@@ -94,12 +94,12 @@ class EventAggregator:
 
     @property
     def pending(self) -> int:
-        """How many series have something to tell."""
+        """Number of series with unsent occurrences."""
         return len(self._firsts) + len(self._repeats)
 
     @property
     def backlog(self) -> int:
-        """How many series the server knows nothing of."""
+        """Number of series that do not exist on the server."""
         return len(self._firsts)
 
     def record(
@@ -112,7 +112,7 @@ class EventAggregator:
         related: ObjectReference | None,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Note one occurrence."""
+        """Record one occurrence."""
         reason = cut(reason, _MAX_WORD_BYTES) or "Unknown"
         subject = (regarding.api_version, regarding.kind, regarding.namespace, regarding.name, regarding.uid)
         alike: Hashable = (subject, type, reason)
@@ -146,7 +146,7 @@ class EventAggregator:
         self._shrink()
 
     def take(self, *, newest_first: bool = False, all_due: bool = False) -> Series | None:
-        """Take out what is to be told next: beginnings in order, then repeats that are due."""
+        """Remove and return the next series to send: new ones in order, then repeats that are due."""
         if self._firsts:
             return self._firsts.popitem(last=newest_first)[1]
         now = self._clock.now()
@@ -157,56 +157,56 @@ class EventAggregator:
         return None
 
     def next_due(self) -> float | None:
-        """Return the monotonic time from which :meth:`take` has something, or ``None``."""
+        """Return the monotonic time from which :meth:`take` returns a series, or ``None``."""
         if self._firsts:
             return self._clock.now()
         return min((series.due for series in self._repeats.values()), default=None)
 
-    def told(self, series: Series, count: int) -> None:
-        """Note that the server knows *count* occurrences of *series*."""
-        pause = REPEAT_SECONDS if series.told else FIRST_REPEAT_SECONDS
-        series.told, series.due = count, self._clock.now() + pause
+    def mark_sent(self, series: Series, count: int) -> None:
+        """Record that the server has *count* occurrences of *series*."""
+        pause = REPEAT_SECONDS if series.sent_count else FIRST_REPEAT_SECONDS
+        series.sent_count, series.due = count, self._clock.now() + pause
         series.tries = 0
-        if self._series.get(series.key) is series and series.untold:
+        if self._series.get(series.key) is series and series.unsent:
             self._expect(series)
 
     def put_back(self, series: Series, *, newest_first: bool = False) -> None:
-        """Take up again what could not be told, at the end from which :meth:`take` had it."""
+        """Queue a series again that could not be sent, at the end from which :meth:`take` removed it."""
         if self._series.get(series.key) is not series:
-            return  # dropped meanwhile
-        waiting = self._repeats if series.told else self._firsts
+            return  # Dropped since then.
+        waiting = self._repeats if series.sent_count else self._firsts
         waiting[series.key] = series
         waiting.move_to_end(series.key, last=newest_first)
 
-    def begin_again(self, series: Series) -> None:
-        """Have the event of *series* created again, with its count: it has expired on the server."""
-        series.told = 0
+    def recreate(self, series: Series) -> None:
+        """Create the event of *series* again, with its count, because it has expired on the server."""
+        series.sent_count = 0
         self._repeats.pop(series.key, None)
         self.put_back(series)
 
     def drop(self, series: Series) -> None:
-        """Forget *series*, which cannot be told."""
-        self.dropped += series.untold
-        for place in (self._series, self._firsts, self._repeats):
-            if place.get(series.key) is series:
-                del place[series.key]
+        """Drop *series*, which cannot be sent."""
+        self.dropped += series.unsent
+        for container in (self._series, self._firsts, self._repeats):
+            if container.get(series.key) is series:
+                del container[series.key]
 
-    # --- inside -------------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------
 
     def _accept(self, series: Series) -> None:
-        """Have all occurrences of *series* sent up to now."""
+        """Queue all occurrences of *series* up to now."""
         first, series.accepted = series.accepted == 0, series.count
         if first:
             self._firsts[series.key] = series
         self._expect(series)
 
     def _expect(self, series: Series) -> None:
-        """Have the repeats of *series* told; one that is under way is looked at again when it is through."""
-        if series.told and series.key not in self._repeats:
+        """Queue the repeats of *series*; one that is in flight is checked again after its request."""
+        if series.sent_count and series.key not in self._repeats:
             self._repeats[series.key] = series
 
     def _one_of_many(self, key: Hashable, note: str) -> bool:
-        """Return whether so many similar events came lately that this one is not worth a series of its own."""
+        """Return whether there were so many similar events recently that this one is combined."""
         now = self._clock.now()
         similar = self._similar.get(key)
         if similar is None or now - similar.last > SIMILAR_SECONDS:
@@ -227,17 +227,17 @@ class EventAggregator:
         self.drop(next(self._victims()))
 
     def _victims(self) -> Iterator[Series]:
-        """Yield what to forget, the least worth first; each rank by age."""
+        """Yield the series to evict, least important first, then by age."""
         *older, _ = self._series.values()
-        yield from (s for s in older if not s.untold)
-        yield from (s for s in older if s.told and s.type is EventType.NORMAL)
+        yield from (s for s in older if not s.unsent)
+        yield from (s for s in older if s.sent_count and s.type is EventType.NORMAL)
         yield from (s for s in older if s.type is EventType.NORMAL)
-        yield from (s for s in older if s.told)
+        yield from (s for s in older if s.sent_count)
         yield from older
 
 
 def cut(text: str, most_bytes: int) -> str:
-    """Return *text* within *most_bytes* of UTF-8."""
+    """Return *text* truncated to *most_bytes* of UTF-8."""
     data = text.encode(errors="replace")
     if len(data) <= most_bytes:
         return data.decode()

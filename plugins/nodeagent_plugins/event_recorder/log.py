@@ -1,4 +1,4 @@
-"""Events of a node without API server: they go to the log."""
+"""Event recorder of a standalone node, which writes events to the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 class LogRecorder:
-    """Writes each event as a line of the log."""
+    """Writes each event as a log line."""
 
     def record(
         self,

@@ -1,4 +1,4 @@
-"""Records events without waiting, and tells the server about them in the background."""
+"""Event recorder that sends events in the background."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from nodeagent_plugins.event_recorder.sink import Sink
 
 _LONG_SECONDS = 3600.0
 _TRIES = 12
-"""How often a server may fail at one event before that event is given up; one that is away is waited for."""
+"""Number of failed attempts after which an event is dropped; an unavailable server is retried without a limit."""
 
 _log = logging.getLogger(__name__)
 
 
 class ApiRecorder:
-    """Keeps the contract ``EventRecorder``: what the server cannot be told now is kept and told later, newest first.
+    """Implements ``EventRecorder``: events that cannot be sent are queued and sent later, latest first.
 
-    :ivar refused: events that the server would not take in any form.
+    :ivar rejected: number of events that the server rejected.
     """
 
-    def __init__(self, sink: Sink, ledger: EventAggregator, clock: Clock, tasks: TaskOwner) -> None:
-        self._sink, self._ledger, self._clock, self._tasks = sink, ledger, clock, tasks
+    def __init__(self, sink: Sink, aggregator: EventAggregator, clock: Clock, tasks: TaskOwner) -> None:
+        self._sink, self._aggregator, self._clock, self._tasks = sink, aggregator, clock, tasks
         self._waker = Waker(clock)
         self._backoff = Backoff(1.0, 10.0, jitter=0.5)
         self._turn = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._away = False
         self._dropped = 0
-        self.refused = 0
+        self.rejected = 0
 
     @property
     def dropped(self) -> int:
-        """How many occurrences the server will never learn of."""
-        return self._ledger.dropped
+        """Number of occurrences that were dropped."""
+        return self._aggregator.dropped
 
     def record(
         self,
@@ -53,7 +53,7 @@ class ApiRecorder:
         related: ObjectReference | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        self._ledger.record(regarding, type, reason, note, action, related, annotations)
+        self._aggregator.record(regarding, type, reason, note, action, related, annotations)
         _log.debug("Event", extra={"object": regarding.name, "type": str(type), "reason": reason, "note": note})
         self._note_drops()
         self._start()
@@ -62,90 +62,90 @@ class ApiRecorder:
     async def flush(self, timeout_seconds: float) -> None:
         try:
             async with asyncio.timeout(timeout_seconds):
-                while (series := self._ledger.take(newest_first=self._away, all_due=True)) is not None:
-                    if not await self._tell(series):
+                while (series := self._aggregator.take(newest_first=self._away, all_due=True)) is not None:
+                    if not await self._send(series):
                         break
         except TimeoutError:
             pass
-        if self._ledger.pending:
-            _log.warning("Events left untold", extra={"series": self._ledger.pending})
+        if self._aggregator.pending:
+            _log.warning("Dropped unsent events on shutdown", extra={"series": self._aggregator.pending})
 
     async def _run(self) -> None:
-        """Tell what is due until cancelled."""
+        """Send due series until cancelled."""
         while True:
-            series = self._ledger.take(newest_first=self._away)
+            series = self._aggregator.take(newest_first=self._away)
             if series is None:
                 self._note_drops(rest=True)
-                due = self._ledger.next_due()
+                due = self._aggregator.next_due()
                 await self._waker.wait(_LONG_SECONDS if due is None else max(0.0, due - self._clock.now()))
-            elif not await self._tell(series):
+            elif not await self._send(series):
                 await self._clock.sleep(self._backoff.next())
 
-    async def _tell(self, series: Series) -> bool:
-        """Tell the server about *series*; return whether it is there to be told more."""
+    async def _send(self, series: Series) -> bool:
+        """Send *series*; return whether the server is available."""
         async with self._turn:
             count = series.count
             try:
-                await (self._sink.count(series) if series.told else self._sink.begin(series))
+                await (self._sink.count(series) if series.sent_count else self._sink.begin(series))
             except ApiError as error:
                 return self._failed(series, error)
-            except BaseException:  # cancelled: the answer is not known
-                self._ledger.put_back(series, newest_first=self._away)
+            except BaseException:  # Cancelled: the result is unknown.
+                self._aggregator.put_back(series, newest_first=self._away)
                 raise
-            self._ledger.told(series, count)
+            self._aggregator.mark_sent(series, count)
             self._note_back()
             return True
 
     def _failed(self, series: Series, error: ApiError) -> bool:
-        """Decide what becomes of *series*; return whether others may be told now."""
-        if series.told and isinstance(error, ApiNotFound):
-            self._ledger.begin_again(series)
+        """Decide whether to retry *series*; return whether others may be sent now."""
+        if series.sent_count and isinstance(error, ApiNotFound):
+            self._aggregator.recreate(series)
             return True
         series.tries += 1
-        answered = not isinstance(error, ApiUnavailable)
-        if (error.transient and not (answered and series.tries >= _TRIES)) or error.code == 401:
-            self._ledger.put_back(series, newest_first=self._away)
+        responded = not isinstance(error, ApiUnavailable)
+        if (error.transient and not (responded and series.tries >= _TRIES)) or error.code == 401:
+            self._aggregator.put_back(series, newest_first=self._away)
             self._note_away(error)
             return False
-        self._refuse(series, error)
+        self._reject(series, error)
         return True
 
     def _start(self) -> None:
-        """Start the background work with the first event; after the end only :meth:`flush` tells more."""
+        """Start the background task with the first event; after it has stopped, only :meth:`flush` sends events."""
         if self._task is not None and not self._task.done():
             return
         try:
             asyncio.get_running_loop()
             self._task = self._tasks.start(self._run(), "event recorder")
-        except RuntimeError:  # no loop yet, or the owner is closed
+        except RuntimeError:  # There is no event loop yet, or the owner is closed.
             return
 
-    # --- logged once for a change of state ----------------------------------------------------------------
+    # --- logged once per change of state ------------------------------------------------------------------
 
     def _note_away(self, error: ApiError) -> None:
         if not self._away:
-            _log.warning("Events cannot be sent and are kept", extra={"err": str(error)})
+            _log.warning("Failed to send events, queueing them", extra={"err": str(error)})
         self._away = True
 
     def _note_back(self) -> None:
         self._backoff.reset()
-        if self._away and not self._ledger.backlog:
-            _log.info("Events are sent again", extra={"dropped": self.dropped})
+        if self._away and not self._aggregator.backlog:
+            _log.info("Resumed sending events", extra={"dropped": self.dropped})
             self._away = False
 
-    def _refuse(self, series: Series, error: ApiError) -> None:
-        level = logging.DEBUG if self.refused else logging.WARNING
+    def _reject(self, series: Series, error: ApiError) -> None:
+        level = logging.DEBUG if self.rejected else logging.WARNING
         where = f"{series.regarding.namespace}/{series.regarding.name}"
-        _log.log(level, "Server refused an event", extra={"object": where, "reason": series.reason, "err": str(error)})
-        self.refused += 1
-        self._ledger.drop(series)
+        _log.log(level, "Server rejected event", extra={"object": where, "reason": series.reason, "err": str(error)})
+        self.rejected += 1
+        self._aggregator.drop(series)
 
     def _note_drops(self, *, rest: bool = False) -> None:
-        """Log when drops begin, and how many there were once everything else is told."""
-        total = self._ledger.dropped - self.refused
+        """Log when the first event is dropped, and the total once all others are sent."""
+        total = self._aggregator.dropped - self.rejected
         if rest and self._dropped:
-            _log.warning("Events were dropped", extra={"dropped": total})
+            _log.warning("Dropped events", extra={"dropped": total})
             self._dropped = 0
         elif not rest and total > 0 and not self._dropped:
-            _log.warning("Too many events: old repeats are dropped")
+            _log.warning("Too many events, dropping old repeats")
             self._dropped = total

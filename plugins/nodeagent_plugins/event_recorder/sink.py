@@ -15,7 +15,7 @@ from nodeagent.model.wire import to_wire
 from nodeagent_plugins.event_recorder.aggregator import Series
 
 _MAX_NAME_BYTES = 220
-"""The rest of a name's 253 bytes is for the time."""
+"""The name has at most 253 bytes, and the time needs the others."""
 
 
 class Sink:

@@ -1,8 +1,8 @@
 """Static pods from a directory or file (spec: config.staticPodPath, config.fileCheckFrequency).
 
-The directory is watched; reading all of it again at each ``fileCheckFrequency`` catches what a watch cannot see, such
-as a change behind a symbolic link. A file counts once nobody has it open for writing. One that cannot be used is named
-in the log, once for each content, and does not disturb the others: a pod that ran from its last good content goes on.
+The directory is watched, and completely read at each ``fileCheckFrequency`` to detect changes that a watch misses, such
+as those behind a symbolic link. A file that is open for writing is skipped until it is closed. An invalid file is
+logged once per content and does not affect the others: a pod from its last valid content keeps running.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nodeagent_plugins.pod_source_file.watch import Watch
 _DEBOUNCE_SECONDS = 0.03
 _UNSETTLED_SECONDS = (0.2, 5.0)
 _FIRST_SET_SECONDS = 3.0
-"""How long the first set waits for files that are being written: what it lacks counts as unwanted."""
+"""Maximum delay of the first set for files that are being written, because missing pods count as removed."""
 
 
 @hookimpl
@@ -35,9 +35,9 @@ def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
 
 
 class FilePodSource:
-    """Publishes the pods of a directory or file, one pod a file.
+    """Publishes the pods of a directory or file, one pod per file.
 
-    :param check_seconds: how often everything is read again.
+    :param check_seconds: interval of complete reads.
     """
 
     name = "file"
@@ -63,12 +63,12 @@ class FilePodSource:
                     published = scan.pods
                     publish(published)
                 if await self._wait(changed, self._pause(watching, scan.unsettled)):
-                    await self._clock.sleep(_DEBOUNCE_SECONDS)  # one reading for files that come together
+                    await self._clock.sleep(_DEBOUNCE_SECONDS)  # One read for several changes.
         finally:
             await asyncio.to_thread(watch.stop)
 
     def _pause(self, watching: bool, unsettled: bool) -> float:
-        """Return how long to wait for a change before everything is read again."""
+        """Return how long to wait for a change before the next complete read."""
         pause = self._check
         if watching:
             self._watch_pause.reset()
@@ -96,7 +96,7 @@ def _threadsafe(notify: Callable[[], None]) -> Callable[[], None]:
     loop = asyncio.get_running_loop()
 
     def call() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # The loop is closed.
             loop.call_soon_threadsafe(notify)
 
     return call

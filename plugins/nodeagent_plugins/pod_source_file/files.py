@@ -1,4 +1,4 @@
-"""Reading manifests: each file once a change, never a device or a file that is being written."""
+"""Manifest files: each is read once per change; devices and files being written are not read."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ _log = logging.getLogger(__name__)
 MAX_FILE_BYTES = 10 * 1024 * 1024
 _LIMITS = yamlsafe.Limits(max_bytes=MAX_FILE_BYTES)
 _LEFTOVERS = ("~", ".tmp", ".swp", ".swx", ".bak", ".orig", ".rej", ".part")
-"""What editors and copy programs leave beside the file they mean."""
+"""Name patterns of temporary files of editors and copy tools."""
 _QUIET_SECONDS = 0.5
-"""How long a file must be left alone where the file system cannot tell whether it is being written."""
+"""Required age of a file if the file system does not report whether it is being written."""
 _CLOCK_GRAIN_SECONDS = 0.1
-"""A file changed so recently may change again without showing another time."""
+"""A file that changed more recently may change again with the same timestamp."""
 _MAX_SHOWN = 1000
-"""Characters of a problem in a log line."""
+"""Maximum length of a problem in a log line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """One reading of the path; ``pods`` is ``None`` when nothing can be said about it now."""
+    """Result of a read; ``pods`` is ``None`` if the path is not readable."""
 
     pods: Sequence[Pod] | None
     unsettled: bool = False
-    """A file is being written: look again soon."""
+    """A file is being written: read again soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """What is known of one file."""
+    """Cached state of one file."""
 
     stamp: tuple[int, ...] = ()
     digest: bytes = b""
     pod: Pod | None = None
-    """From the last good content."""
+    """Pod from the last valid content."""
     problem: str = ""
-    """Why the content of now cannot be used."""
+    """Reason why the current content is invalid."""
 
 
 class _UnsettledError(Exception):
@@ -63,11 +63,11 @@ class _UnsettledError(Exception):
 
 
 class _UnusableError(Exception):
-    """The file cannot be read as a manifest; the text says why."""
+    """The file is not readable or not a valid manifest; the text states the reason."""
 
 
 class ManifestFiles:
-    """Reads the files of a path, each one again only after it changed. Blocking; for one thread at a time."""
+    """Reads the files of a path, each only after it changed. Blocking; for one thread at a time."""
 
     def __init__(self, path: Path, node_name: str, wall: Callable[[], datetime]) -> None:
         self._path, self._node_name, self._wall = path, node_name, wall
@@ -75,13 +75,13 @@ class ManifestFiles:
         self._path_problem = ""
 
     def scan(self) -> Scan:
-        """Return the pods of all files, in order of file name. A path that does not exist has none."""
+        """Return the pods of all files, sorted by file name; empty if the path does not exist."""
         try:
             names = self._names()
         except OSError as error:
-            self._tell_path(f"cannot be read: {error.strerror or error}")
+            self._log_path_problem(f"failed to read: {error.strerror or error}")
             return Scan(None)
-        self._tell_path("")
+        self._log_path_problem("")
         unsettled = False
         files: dict[str, _File] = {}
         for name in names:
@@ -89,7 +89,7 @@ class ManifestFiles:
             try:
                 files[name] = self._look(name, before)
             except FileNotFoundError:
-                continue  # gone since it was listed
+                continue  # Deleted since it was listed.
             except _UnsettledError:
                 unsettled = True
                 files[name] = before
@@ -108,7 +108,7 @@ class ManifestFiles:
             return sorted(e.path for e in entries if is_manifest(e.name) and not _is_directory(e))
 
     def _look(self, name: str, before: _File) -> _File:
-        """Return what is known of a file now; raises like :func:`_read` while that cannot be said."""
+        """Return the current state of a file; raises like :func:`_read` if it is unknown."""
         stamp: tuple[int, ...] = ()
         digest, pod, problem = b"", before.pod, ""
         try:
@@ -122,10 +122,10 @@ class ManifestFiles:
         except (_UnusableError, ConfigError, yamlsafe.YamlError) as error:
             problem = str(error).replace("\n", "; ")[:_MAX_SHOWN]
         if problem and (problem, digest) != (before.problem, before.digest):
-            kept = f"{pod.full_name} goes on with its last good content" if pod else "it is left out"
-            _log.error("Static pod file cannot be used", extra={"file": name, "err": problem, "consequence": kept})
+            kept = f"{pod.full_name} keeps its last valid content" if pod else "the file is ignored"
+            _log.error("Could not process manifest file", extra={"path": name, "err": problem, "consequence": kept})
         elif before.problem and not problem:
-            _log.info("Static pod file can be used again", extra={"file": name})
+            _log.info("Manifest file recovered", extra={"path": name})
         return _File(stamp, digest, pod, problem)
 
     def _parse(self, name: str, content: bytes, before: Pod | None) -> Pod:
@@ -139,20 +139,20 @@ class ManifestFiles:
             tolerate_everything=True,
         )
         if unknown := ", ".join(map(str, unknown_fields(plain))):
-            _log.warning(UNKNOWN_FIELDS_IGNORED, extra={"file": name, "fields": unknown[:_MAX_SHOWN]})
+            _log.warning(UNKNOWN_FIELDS_IGNORED, extra={"path": name, "fields": unknown[:_MAX_SHOWN]})  # wording: ok
         return _seen_since(pod, before)
 
-    def _tell_path(self, problem: str) -> None:
-        """Log a problem of the path itself when it comes and when it goes."""
+    def _log_path_problem(self, problem: str) -> None:
+        """Log the first of consecutive problems of the path, and the recovery."""
         if problem and problem != self._path_problem:
-            _log.error("Static pod path cannot be read, its pods stay", extra={"path": str(self._path), "err": problem})
+            _log.error("Unable to read config path", extra={"path": str(self._path), "err": problem})
         elif self._path_problem and not problem:
-            _log.info("Static pod path can be read again", extra={"path": str(self._path)})
+            _log.info("Config path recovered", extra={"path": str(self._path)})
         self._path_problem = problem
 
 
 def is_manifest(name: str) -> bool:
-    """Tell whether a file of this name is meant as a manifest."""
+    """Return whether a file of this name is read as a manifest."""
     return not name.startswith((".", "#")) and not name.endswith(_LEFTOVERS)
 
 
@@ -160,11 +160,11 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        return False  # a loop of symbolic links, which reading names
+        return False  # A link loop, which the read reports.
 
 
 def _seen_since(pod: Pod, before: Pod | None) -> Pod:
-    """Keep the time of first sighting of a pod that has a UID of its own and changed."""
+    """Preserve the first-seen time of a changed pod that has a UID in its manifest."""
     if before is None or before.uid != pod.uid:
         return pod
     key = identity.current().label("config.seen")
@@ -174,14 +174,14 @@ def _seen_since(pod: Pod, before: Pod | None) -> Pod:
 
 
 def _read(name: str, known: tuple[int, ...]) -> tuple[tuple[int, ...], bytes | None]:
-    """Return stamp and content of a file; the content is ``None`` while the stamp is *known*.
+    """Return stamp and content of a file; the content is ``None`` if the stamp is *known*.
 
-    :raises FileNotFoundError: the file is gone.
-    :raises _UnsettledError: somebody writes it.
-    :raises _UnusableError: it is no file that can be read.
+    :raises FileNotFoundError: the file was deleted.
+    :raises _UnsettledError: the file is being written.
+    :raises _UnusableError: the file is not readable.
     """
     try:
-        stamp = _stamp(Path(name).stat())  # looked at before it is opened: opening a device may do something
+        stamp = _stamp(Path(name).stat())  # Before the open, because opening a device can have side effects.
         if known and stamp == known:
             return stamp, None
         descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -189,10 +189,10 @@ def _read(name: str, known: tuple[int, ...]) -> tuple[tuple[int, ...], bytes | N
         if isinstance(error, FileNotFoundError):
             if not Path(name).is_symlink():
                 raise
-            raise _UnusableError("is a symbolic link to nothing") from error
+            raise _UnusableError("is a dangling symbolic link") from error
         looping = error.errno == errno.ELOOP
         raise _UnusableError(
-            "is a loop of symbolic links" if looping else f"cannot be read: {error.strerror}"
+            "is a loop of symbolic links" if looping else f"failed to read: {error.strerror}"
         ) from error
     try:
         before = os.fstat(descriptor)
@@ -204,7 +204,7 @@ def _read(name: str, known: tuple[int, ...]) -> tuple[tuple[int, ...], bytes | N
         content = _read_all(descriptor)
         after = os.fstat(descriptor)
     except OSError as error:
-        raise _UnusableError(f"cannot be read: {error.strerror}") from error
+        raise _UnusableError(f"failed to read: {error.strerror}") from error
     finally:
         os.close(descriptor)
     if _stamp(before) != _stamp(after):
@@ -214,9 +214,9 @@ def _read(name: str, known: tuple[int, ...]) -> tuple[tuple[int, ...], bytes | N
 
 
 def _stamp(status: os.stat_result) -> tuple[int, ...]:
-    """Return what changes with the content of a regular file.
+    """Return the attributes that change with the content of a regular file.
 
-    :raises _UnusableError: it is none.
+    :raises _UnusableError: it is not a regular file.
     """
     if not stat.S_ISREG(status.st_mode):
         kinds = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a directory"}
@@ -225,10 +225,10 @@ def _stamp(status: os.stat_result) -> tuple[int, ...]:
 
 
 def _being_written(descriptor: int, status: os.stat_result) -> bool:
-    """Tell whether somebody has the file open for writing.
+    """Return whether the file is open for writing.
 
-    The kernel grants a read lease on a file only while nobody does. A writer that comes in the moment the lease is
-    held waits for its release; the signal that asks for it is one that does nothing.
+    The kernel grants a read lease only if the file is not open for writing. A process that opens it for writing while
+    the lease is held is delayed until the release; the signal that requests the release has no effect.
     """
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
@@ -237,12 +237,12 @@ def _being_written(descriptor: int, status: os.stat_result) -> bool:
     except OSError as error:
         if error.errno == errno.EAGAIN:
             return True
-        return abs(time.time() - status.st_mtime) < _QUIET_SECONDS  # a file system without leases
+        return abs(time.time() - status.st_mtime) < _QUIET_SECONDS  # The file system does not support leases.
     return False
 
 
 def _read_all(descriptor: int) -> bytes:
-    """Return everything up to one byte more than the limit."""
+    """Return the content, up to one byte more than the limit."""
     chunks: list[bytes] = []
     left = MAX_FILE_BYTES + 1
     while left > 0 and (chunk := os.read(descriptor, min(left, 1 << 20))):

@@ -1,4 +1,4 @@
-"""Watching the directory of manifests; the one home of the watchdog library."""
+"""Watch of the manifest directory; the only importer of the watchdog library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STOP_SECONDS = 2.0
 
 
 class Watch:
-    """Tells when something happens in a directory, or in that of a file. Blocking; for one thread at a time."""
+    """Notifies of changes in a directory, or in the directory of a file. Blocking; for one thread at a time."""
 
     def __init__(self, path: Path, notify: Callable[[], None]) -> None:
         self._path, self._notify = path, notify
@@ -30,12 +30,12 @@ class Watch:
         self._watched: tuple[str, int, int] | None = None
         self._failing = False
         self._closed = False
-        self._lock = threading.Lock()  # a cancelled reading may still be under way while the watch is stopped
+        self._lock = threading.Lock()  # A cancelled read may still be running while the watch is stopped.
 
     def renew(self) -> bool:
-        """Watch the directory that stands at the path now, or its parent; return whether that works.
+        """Watch the directory that is currently at the path, or its parent; return whether that succeeded.
 
-        Cheap while it is the same.
+        Cheap if it is unchanged.
         """
         with self._lock:
             if self._closed:
@@ -46,20 +46,20 @@ class Watch:
                 self._end()
                 if not self._failing and error.errno != errno.ENOENT:
                     shown = {"path": str(self._path), "err": str(error)}
-                    _log.warning("Static pod path cannot be watched, it is read now and then", extra=shown)
+                    _log.warning("Failed to watch config path, polling it", extra=shown)
                 self._failing = True
             else:
                 self._failing = False
             return not self._failing
 
     def stop(self) -> None:
-        """End the watch and its threads, for good."""
+        """Stop the watch and its threads permanently."""
         with self._lock:
             self._closed = True
             self._end()
 
     def dispatch(self, event: FileSystemEvent) -> None:
-        """Take one event; called from the observer's thread."""
+        """Process one event; called in the observer's thread."""
         names = (os.fsdecode(path) for path in (event.src_path, event.dest_path) if path)
         if event.is_directory or any(is_manifest(name.rpartition("/")[2]) for name in names):
             self._notify()
@@ -67,11 +67,11 @@ class Watch:
     def _follow(self) -> None:
         directory = self._path if self._path.is_dir() else self._path.parent
         status = directory.stat()
-        wanted = (str(directory), status.st_dev, status.st_ino)
-        if wanted != self._watched or self._observer is None or not self._observer.is_alive():
+        desired = (str(directory), status.st_dev, status.st_ino)
+        if desired != self._watched or self._observer is None or not self._observer.is_alive():
             self._end()
             self._observer = self._start(directory.resolve())
-            self._watched = wanted
+            self._watched = desired
 
     def _end(self) -> None:
         observer, self._observer, self._watched = self._observer, None, None
@@ -88,7 +88,7 @@ class Watch:
             self,  # type: ignore[arg-type]  # anything with ``dispatch`` is a handler
             str(directory),
             event_filter=[
-                events.FileCreatedEvent,  # also what was moved in and symbolic links
+                events.FileCreatedEvent,  # Also for moved files and symbolic links.
                 events.FileClosedEvent,
                 events.FileMovedEvent,
                 events.FileDeletedEvent,

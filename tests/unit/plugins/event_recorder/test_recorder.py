@@ -61,10 +61,10 @@ def pod_named(name: str) -> ObjectReference:
     return make_pod(name).reference()
 
 
-# --- what is told ---------------------------------------------------------------------------------------------
+# --- what is sent ---------------------------------------------------------------------------------------------
 
 
-async def test_an_event_is_told_at_once(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
+async def test_event_is_sent_immediately(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
     make().record(WEB, EventType.WARNING, "BackOff", "Back-off restarting", related=NODE)
 
     await clock.advance(0)
@@ -82,9 +82,7 @@ async def test_an_event_is_told_at_once(make: MakeRecorder, api: FakeApi, clock:
     assert not event.keys() & {"eventTime", "series", "action"}
 
 
-async def test_facts_for_programs_are_annotations_of_the_event(
-    make: MakeRecorder, api: FakeApi, clock: FakeClock
-) -> None:
+async def test_details_are_annotations_of_the_event(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
     make().record(WEB, EventType.WARNING, "Evicted", "Low on memory", annotations={"starved_resource": "memory"})
 
     await clock.advance(0)
@@ -93,7 +91,7 @@ async def test_facts_for_programs_are_annotations_of_the_event(
     assert event["metadata"]["annotations"] == {"starved_resource": "memory"}
 
 
-async def test_an_event_about_the_node_goes_to_the_default_namespace(
+async def test_event_about_the_node_is_in_the_default_namespace(
     make: MakeRecorder, api: FakeApi, clock: FakeClock
 ) -> None:
     make().record(NODE, EventType.NORMAL, "Starting", "Starting kubelet.", action="Start")
@@ -104,7 +102,7 @@ async def test_an_event_about_the_node_goes_to_the_default_namespace(
     assert (event["metadata"]["namespace"], event["action"]) == ("default", "Start")
 
 
-async def test_a_long_note_is_cut_within_a_character(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
+async def test_long_note_is_truncated_at_a_character(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
     make().record(WEB, EventType.NORMAL, "Pulled", "é" * 2000)
 
     await clock.advance(0)
@@ -243,11 +241,11 @@ async def test_rejected_events_do_not_change_the_form_of_others(
     await clock.advance(1)
 
     assert messages(api) == ["ready"]
-    assert recorder.refused == 1
+    assert recorder.rejected == 1
     assert {request.resource for request in api.made("create")} == {CORE_EVENTS}
 
 
-async def test_a_refused_event_does_not_hold_up_others(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
+async def test_rejected_event_does_not_delay_others(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
     recorder = make()
     api.fail("create", ApiError("invalid", code=422))
     recorder.record(WEB, EventType.NORMAL, "A", "a")
@@ -257,16 +255,14 @@ async def test_a_refused_event_does_not_hold_up_others(make: MakeRecorder, api: 
     assert messages(api) == ["b"]
 
 
-async def test_an_event_the_server_always_fails_at_is_given_up(
-    make: MakeRecorder, api: FakeApi, clock: FakeClock
-) -> None:
+async def test_event_that_always_fails_is_dropped(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
     recorder = make()
     api.fail("create", ApiError("internal", code=500, transient=True), times=None)
     recorder.record(WEB, EventType.NORMAL, "A", "a")
     await clock.advance(600)
 
     assert len(api.made("create")) == 12
-    assert recorder.refused == 1
+    assert recorder.rejected == 1
 
 
 @pytest.mark.parametrize("repeats", [0, 1])
@@ -292,7 +288,7 @@ async def test_lost_response_does_not_duplicate_the_event(
 # --- outages and floods ---------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_lost_while_the_server_is_away(
+async def test_no_event_is_lost_while_the_server_is_unavailable(
     make: MakeRecorder, api: FakeApi, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = make()
@@ -312,7 +308,7 @@ async def test_nothing_is_lost_while_the_server_is_away(
     assert [record.levelno for record in caplog.records].count(logging.WARNING) == 1
 
 
-async def test_a_flood_drops_repeats_of_normal_events_only(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
+async def test_flood_drops_only_repeats_of_normal_events(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
     recorder = make(capacity=20)
     pods = [pod_named(f"web-{number}") for number in range(10)]
 
@@ -347,10 +343,10 @@ async def test_drops_are_logged_once_when_they_begin(
         recorder.record(pod_named(f"web-{number}"), EventType.NORMAL, "Reason", "n")
 
     assert recorder.dropped == 45
-    assert [record.message for record in caplog.records].count("Too many events: old repeats are dropped") == 1
+    assert [record.message for record in caplog.records].count("Too many events, dropping old repeats") == 1
 
 
-async def test_occurrences_over_the_limit_of_an_object_are_no_drops(
+async def test_occurrences_over_the_limit_of_an_object_are_not_dropped(
     make: MakeRecorder, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = make(capacity=5)
@@ -368,7 +364,7 @@ async def test_occurrences_over_the_limit_of_an_object_are_no_drops(
 # --- the end --------------------------------------------------------------------------------------------------
 
 
-async def test_flush_tells_what_waits(make: MakeRecorder, api: FakeApi, clock: FakeClock, tasks: TaskOwner) -> None:
+async def test_flush_sends_queued_events(make: MakeRecorder, api: FakeApi, clock: FakeClock, tasks: TaskOwner) -> None:
     recorder = make()
     recorder.record(WEB, EventType.NORMAL, "A", "a")
     await clock.advance(0)
@@ -381,7 +377,7 @@ async def test_flush_tells_what_waits(make: MakeRecorder, api: FakeApi, clock: F
     assert {event["reason"]: event["count"] for event in api.all(CORE_EVENTS)} == {"A": 2, "B": 1}
 
 
-async def test_flush_tells_what_was_being_told(
+async def test_flush_sends_events_in_flight(
     make: MakeRecorder, api: FakeApi, clock: FakeClock, tasks: TaskOwner
 ) -> None:
     recorder = make()
@@ -396,7 +392,7 @@ async def test_flush_tells_what_was_being_told(
     assert messages(api) == ["a"]
 
 
-async def test_flush_gives_up_on_a_server_that_is_away(
+async def test_flush_times_out_while_the_server_is_unavailable(
     make: MakeRecorder, api: FakeApi, clock: FakeClock, tasks: TaskOwner, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = make()
@@ -406,14 +402,14 @@ async def test_flush_gives_up_on_a_server_that_is_away(
 
     await recorder.flush(5)
 
-    assert "Events left untold" in caplog.text
+    assert "Dropped unsent events on shutdown" in caplog.text
 
 
 # --- the plugin -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.row("config.eventRecordQPS", "config.eventBurst", "card.events")
-async def test_keeps_the_configured_rate(tmp_path: Path, clock: FakeClock, tasks: TaskOwner) -> None:
+async def test_configured_rate_is_enforced(tmp_path: Path, clock: FakeClock, tasks: TaskOwner) -> None:
     transport = FakeTransport()
     client = Client(transport, clock)
     config = make_config(event_record_qps=2, event_burst=3)
@@ -432,7 +428,7 @@ async def test_keeps_the_configured_rate(tmp_path: Path, clock: FakeClock, tasks
 
 
 @pytest.mark.row("config.eventRecordQPS")
-async def test_a_rate_of_zero_is_no_limit(tmp_path: Path, clock: FakeClock, tasks: TaskOwner) -> None:
+async def test_rate_of_zero_is_unlimited(tmp_path: Path, clock: FakeClock, tasks: TaskOwner) -> None:
     transport = FakeTransport()
     client = Client(transport, clock)
     config = make_config(event_record_qps=0, event_burst=1)
@@ -448,7 +444,7 @@ async def test_a_rate_of_zero_is_no_limit(tmp_path: Path, clock: FakeClock, task
     assert (sent["apiVersion"], sent["kind"]) == ("v1", "Event")
 
 
-async def test_hook_provide_event_recorder_logs_on_a_lone_node(
+async def test_hook_provide_event_recorder_logs_on_a_standalone_node(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     context = make_context(tmp_path)

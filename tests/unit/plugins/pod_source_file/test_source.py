@@ -1,4 +1,4 @@
-"""The file source publishes whole sets: at once, after each change, and at each fileCheckFrequency."""
+"""Tests for the file source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {{name: {}}}\nspec: {{containers: [{
 
 
 class Published:
-    """Runs a source and keeps what it publishes."""
+    """Runs a source and stores the published sets."""
 
     def __init__(self, source):
         self.sets = []
@@ -45,30 +45,30 @@ def write(path, name, tag=1):
 def source_of(tmp_path, clock, path, seconds=20):
     config = make_config(static_pod_path=str(path), file_check_frequency=Duration.of(seconds=seconds))
     context = make_context(tmp_path, config=config, clock=clock)
-    answers = load_plugin(pod_source_file).provide_all("nodeagent_provide_pod_sources", context=context)
-    ((source,),) = [answer.value for answer in answers]
+    results = load_plugin(pod_source_file).provide_all("nodeagent_provide_pod_sources", context=context)
+    ((source,),) = [result.value for result in results]
     return source
 
 
-def test_no_path_no_source(tmp_path):
+def test_no_source_without_a_path(tmp_path):
     manager = load_plugin(pod_source_file)
-    (answer,) = manager.provide_all("nodeagent_provide_pod_sources", context=make_context(tmp_path))
-    assert answer.value == ()
+    (result,) = manager.provide_all("nodeagent_provide_pod_sources", context=make_context(tmp_path))
+    assert result.value == ()
 
 
 @pytest.mark.row("config.staticPodPath")
-async def test_publishes_the_pods_of_the_directory(tmp_path, clock):
-    folder = tmp_path / "manifests"
-    folder.mkdir()
-    write(folder / "web.yaml", "web")
+async def test_pods_of_the_directory_are_published(tmp_path, clock):
+    directory = tmp_path / "manifests"
+    directory.mkdir()
+    write(directory / "web.yaml", "web")
 
-    async with Published(source_of(tmp_path, clock, folder)) as published:
+    async with Published(source_of(tmp_path, clock, directory)) as published:
         await clock.advance(0)
 
         assert [[pod.full_name for pod in pods] for pods in published.sets] == [["default/web-node-1"]]
 
 
-async def test_an_empty_directory_counts_as_a_set(tmp_path, clock):
+async def test_empty_directory_is_published(tmp_path, clock):
     (tmp_path / "manifests").mkdir()
     async with Published(source_of(tmp_path, clock, tmp_path / "manifests")) as published:
         await clock.advance(0)
@@ -76,14 +76,14 @@ async def test_an_empty_directory_counts_as_a_set(tmp_path, clock):
 
 
 @pytest.mark.row("config.fileCheckFrequency")
-async def test_a_change_that_no_watch_sees_is_found_at_the_next_check(tmp_path, clock):
-    folder, elsewhere = tmp_path / "manifests", tmp_path / "elsewhere"
-    folder.mkdir()
+async def test_change_without_notification_is_detected_by_the_next_check(tmp_path, clock):
+    directory, elsewhere = tmp_path / "manifests", tmp_path / "elsewhere"
+    directory.mkdir()
     elsewhere.mkdir()
     write(elsewhere / "web.yaml", "web", 1)
-    (folder / "web.yaml").symlink_to(elsewhere / "web.yaml")
+    (directory / "web.yaml").symlink_to(elsewhere / "web.yaml")
 
-    async with Published(source_of(tmp_path, clock, folder, seconds=40)) as published:
+    async with Published(source_of(tmp_path, clock, directory, seconds=40)) as published:
         await clock.advance(1)
         write(elsewhere / "web.yaml", "web", 2)
         await clock.advance(38)
@@ -92,48 +92,48 @@ async def test_a_change_that_no_watch_sees_is_found_at_the_next_check(tmp_path, 
         assert published.images == ["a:2"]
 
 
-async def test_a_watched_change_is_published_long_before_the_next_check(tmp_path, clock):
-    folder = tmp_path / "manifests"
-    folder.mkdir()
-    async with Published(source_of(tmp_path, clock, folder)) as published:
+async def test_watched_change_is_published_before_the_next_check(tmp_path, clock):
+    directory = tmp_path / "manifests"
+    directory.mkdir()
+    async with Published(source_of(tmp_path, clock, directory)) as published:
         await clock.advance(0)
-        write(folder / "web.yaml.tmp~", "web")
-        (folder / "web.yaml.tmp~").rename(folder / "web.yaml")
+        write(directory / "web.yaml.tmp~", "web")
+        (directory / "web.yaml.tmp~").rename(directory / "web.yaml")
         await eventually(lambda: clock.next_due is not None and clock.next_due < 1)
         await clock.advance(0.1)
         assert published.images == ["a:1"]
 
-        (folder / "web.yaml").unlink()
+        (directory / "web.yaml").unlink()
         await eventually(lambda: clock.next_due is not None and clock.next_due < 1)
         await clock.advance(0.1)
         assert published.sets[-1] == []
 
 
-async def test_nothing_is_published_while_nothing_changes(tmp_path, clock):
-    folder = tmp_path / "manifests"
-    folder.mkdir()
-    write(folder / "web.yaml", "web")
-    async with Published(source_of(tmp_path, clock, folder)) as published:
+async def test_nothing_is_published_without_a_change(tmp_path, clock):
+    directory = tmp_path / "manifests"
+    directory.mkdir()
+    write(directory / "web.yaml", "web")
+    async with Published(source_of(tmp_path, clock, directory)) as published:
         await clock.advance(300)
         assert len(published.sets) == 1
 
 
-async def test_a_directory_that_comes_later_is_found(tmp_path, clock):
-    folder = tmp_path / "later"
-    async with Published(source_of(tmp_path, clock, folder)) as published:
+async def test_directory_created_later_is_detected(tmp_path, clock):
+    directory = tmp_path / "later"
+    async with Published(source_of(tmp_path, clock, directory)) as published:
         await clock.advance(1)
         assert published.sets == [[]]
-        folder.mkdir()
-        write(folder / "web.yaml", "web")
+        directory.mkdir()
+        write(directory / "web.yaml", "web")
         await clock.advance(21)
         assert published.images == ["a:1"]
 
 
-async def test_the_first_set_waits_for_a_file_that_is_being_written(tmp_path, clock):
-    folder = tmp_path / "manifests"
-    folder.mkdir()
-    async with Published(source_of(tmp_path, clock, folder)) as published:
-        with open(folder / "web.yaml", "w") as file:
+async def test_first_set_waits_for_a_file_that_is_being_written(tmp_path, clock):
+    directory = tmp_path / "manifests"
+    directory.mkdir()
+    async with Published(source_of(tmp_path, clock, directory)) as published:
+        with open(directory / "web.yaml", "w") as file:
             file.write(POD.format("web", 1))
             file.flush()
             await clock.advance(1)
