@@ -39,12 +39,6 @@ def encode(obj: Any) -> bytes:
     return _encode(obj)
 
 
-def metadata_of(obj: Object) -> Object:
-    """Return the metadata of *obj*, which is added when it is missing."""
-    metadata: Object = obj.setdefault("metadata", {})
-    return metadata
-
-
 def key_of(namespace: str, name: str) -> str:
     """Return the key in a collection: ``ns/name``, or the name alone for cluster objects."""
     return f"{namespace}/{name}" if namespace else name

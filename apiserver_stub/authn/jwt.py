@@ -69,10 +69,6 @@ def sign(key: SigningKey, claims: dict[str, Any]) -> str:
     return _JWS.encode(msgspec.json.encode(claims), key.private, key.algorithm, headers)
 
 
-def encode_part(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
 def decode_part(text: str) -> bytes:
     """Return the bytes of one part.
 

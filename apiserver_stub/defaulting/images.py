@@ -8,7 +8,6 @@ from functools import lru_cache
 _COMPONENT = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _domain = re.compile(rf"(?:{_COMPONENT}(?:\.{_COMPONENT})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?")
 _path = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
-_tag = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _identifier = re.compile(r"[a-f0-9]{64}")
 _DIGEST_DIGITS = {"sha256": 64, "sha384": 96, "sha512": 128}
 _digits = re.compile(r"[a-f0-9]+")

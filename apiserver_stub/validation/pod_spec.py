@@ -1,4 +1,4 @@
-"""Validation of pod specs, in pods and in pod templates."""
+"""Validation of pod specs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import (
     Cause,
     duplicate,
-    forbidden_value,
     invalid_each,
     invalid_value,
     not_supported,
@@ -24,8 +23,6 @@ from apiserver_stub.validation.containers import (
 )
 from apiserver_stub.validation.dns import validate_dns, validate_host_aliases
 from apiserver_stub.validation.labels import validate_labels
-from apiserver_stub.validation.metadata import validate_annotations
-from apiserver_stub.validation.pod_annotations import validate_pod_annotations, validate_seccomp_match
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.requirements import validate_requirements, validate_resource_claims
 from apiserver_stub.validation.security import validate_host_users, validate_pod_security
@@ -40,24 +37,9 @@ _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
 
-def validate_pod_template(template: Object, field: str, options: PodOptions) -> list[Cause]:
-    """Return the errors in a pod template, which is at *field*."""
-    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
-    annotations = metadata.get("annotations") or {}
-    causes = validate_labels(metadata.get("labels"), f"{field}.labels")
-    causes += validate_annotations(annotations, f"{field}.annotations")
-    causes += validate_pod_annotations(annotations, spec, f"{field}.annotations", options)
-    causes += validate_pod_spec(spec, None, f"{field}.spec", options)
-    causes += validate_seccomp_match(annotations, spec, f"{field}.spec")
-    if spec.get("ephemeralContainers"):
-        detail = "ephemeral containers not allowed in pod template"
-        causes.append(forbidden_value(f"{field}.spec.ephemeralContainers", detail))
-    return causes
-
-
-def validate_pod_spec(spec: Object, pod_name: str | None, field: str, options: PodOptions) -> list[Cause]:
-    """Return the errors in the pod spec at *field*; a pod template has no *pod_name*."""
-    volumes, causes = validate_volumes(spec.get("volumes") or (), pod_name or "", f"{field}.volumes", options)
+def validate_pod_spec(spec: Object, pod_name: str, field: str, options: PodOptions) -> list[Cause]:
+    """Return the errors in the pod spec at *field* of the pod called *pod_name*."""
+    volumes, causes = validate_volumes(spec.get("volumes") or (), pod_name, f"{field}.volumes", options)
     claims = spec.get("resourceClaims") or ()
     if claims:
         causes += validate_resource_claims(claims, pod_name, f"{field}.resourceClaims")

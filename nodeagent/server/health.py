@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0
-PATHS = ("/healthz", "/healthz/ping")
 
 Check = Callable[[], str]
 """Returns an error message, or an empty text."""

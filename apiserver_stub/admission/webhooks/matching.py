@@ -20,7 +20,6 @@ _OWN = frozenset(
         "validatingadmissionpolicybindings",
     ]
 )
-_REVIEWS = frozenset([identity.current().group("authentication"), identity.current().group("authorization")])
 
 
 def never_asked(resource: Resource) -> bool:

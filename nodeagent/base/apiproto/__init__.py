@@ -11,7 +11,6 @@ from nodeagent.base.apiproto.codec import (
     decode,
     descriptor,
     encode,
-    encode_list,
     encode_watch_frame,
     supports,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "decode",
     "descriptor",
     "encode",
-    "encode_list",
     "encode_watch_frame",
     "field_properties",
     "is_atomic",

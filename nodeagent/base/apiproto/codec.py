@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
     from nodeagent.base.apiproto.plans import Plans, Reader, Writer
-
-LIST_ITEMS = 2
-"""Number of the field ``items`` in every list."""
 
 
 def supports(api_version: str, kind: str) -> bool:
@@ -70,17 +67,6 @@ def decode(data: bytes) -> dict[str, Any]:
     if "items" in codec.message.DESCRIPTOR.fields_by_name:
         obj.setdefault("items", [])
     return obj
-
-
-def encode_list(api_version: str, kind: str, metadata: Mapping[str, Any], envelopes: Iterable[bytes]) -> bytes:
-    """Return the list *kind* of the objects in *envelopes*, without encoding them again.
-
-    :param metadata: the list's ``resourceVersion``, ``continue`` and ``remainingItemCount``.
-    :param envelopes: result of :func:`encode` for each item.
-    """
-    metadata_field = framing.unwrap(encode({"apiVersion": api_version, "kind": kind, "metadata": metadata})).raw
-    items = (framing.field(LIST_ITEMS, framing.unwrap(envelope).raw) for envelope in envelopes)
-    return framing.wrap(framing.Envelope(api_version, kind, b"".join((metadata_field, *items))))
 
 
 def encode_watch_frame(event_type: str, envelope: bytes) -> bytes:

@@ -75,11 +75,6 @@ class WatchingStore:
             raise ApiUnavailable(f'{kind} "{"/".join(key)}" has not been read from the API server yet') from None
         return item.object
 
-    @property
-    def watched(self) -> frozenset[Key]:
-        """Objects that are being watched."""
-        return frozenset(key for key, item in self._items.items() if item.task is not None)
-
     def _use(self, key: Key, item: _Item) -> None:
         item.used_at = self._clock.now()
         if item.task is None and not item.frozen:

@@ -141,16 +141,6 @@ def test_empty_list_has_items():
     assert apiproto.decode(apiproto.encode(empty)) == empty
 
 
-def test_list_is_built_from_encoded_objects():
-    pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}} for name in ("a", "b")]
-    metadata = {"resourceVersion": "9", "continue": "next", "remainingItemCount": 3}
-
-    made = apiproto.encode_list("v1", "PodList", metadata, map(apiproto.encode, pods))
-
-    items = [{"metadata": pod["metadata"]} for pod in pods]
-    assert made == apiproto.encode({"apiVersion": "v1", "kind": "PodList", "metadata": metadata, "items": items})
-
-
 def test_embedded_json_nested_too_deeply_is_rejected():
     deep = b"[" * 100_000
     managed = b"\x3a" + length(b"\x0a" + length(deep))

@@ -78,7 +78,6 @@ class Registry:
         host = "registry-1.docker.io" if name.domain == DEFAULT_DOMAIN else name.domain
         self._base = f"{'http' if plain else 'https'}://{host}/v2/{name.path}/"
         self._authorization = f"Bearer {credentials.registry_token}" if credentials.registry_token else ""
-        self._asking = asyncio.Lock()
 
     async def manifest(self, reference: str) -> tuple[bytes, str]:
         """Return a manifest by tag or digest, and its digest.

@@ -70,7 +70,7 @@ def test_modified_token_does_not_verify(tmp_path: Path) -> None:
     head, body, signature = jwt.sign(key, {"sub": "x"}).split(".")
     other = jwt.sign(SigningKey.load_or_create(tmp_path / "other"), {"sub": "x"})
 
-    none = jwt.encode_part(b'{"alg":"none"}')
+    none = "eyJhbGciOiJub25lIn0"  # {"alg":"none"}
     for bad in (f"{head}.{body}A.{signature}", f"{head}.{body}.", "a.b.c", other, "", f"{none}.{body}."):
         with pytest.raises(jwt.TokenError):
             jwt.parse(bad).verify([key.public])

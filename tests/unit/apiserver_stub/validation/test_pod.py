@@ -8,7 +8,6 @@ import pytest
 
 from apiserver_stub.validation.pod import validate_new_pod
 from apiserver_stub.validation.pod_options import PodOptions
-from apiserver_stub.validation.pod_spec import validate_pod_template
 from tests.unit.apiserver_stub.validation.pods import container, found, pod
 
 _OPTIONS = PodOptions(is_pod=True)
@@ -295,15 +294,3 @@ def test_seccomp_annotation_matches_the_field() -> None:
     )
 
     assert found(validate_new_pod(made, _OPTIONS)) == ["Forbidden spec.securityContext.seccompProfile.localhostProfile"]
-
-
-def test_pod_templates_may_leave_host_ports_to_their_pods() -> None:
-    made = pod()
-    made["spec"] |= {"hostNetwork": True, "ephemeralContainers": [{**made["spec"]["containers"][0], "name": "debug"}]}
-    made["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "protocol": "TCP"}]
-    template = {"metadata": {"labels": {"-a": "b"}}, "spec": made["spec"]}
-
-    assert found(validate_pod_template(template, "template", PodOptions())) == [
-        "Invalid template.labels",
-        "Forbidden template.spec.ephemeralContainers",
-    ]
