@@ -1,4 +1,6 @@
-"""Exception hierarchy of the agent::
+"""Exception hierarchy of the agent.
+
+::
 
     NodeAgentError                 base class of all errors below
     ├── ConfigError                invalid configuration, flags or plugin settings; contains all errors

@@ -11,8 +11,9 @@ class BackgroundLoop(Protocol):
     name: str
 
     async def run(self) -> None:
-        """Run until cancelled. If it raises or returns, the agent logs the plugin's name and restarts it with a
-        back-off.
+        """Run until cancelled.
+
+        If it raises or returns, the agent logs the plugin's name and restarts it with a back-off.
 
         :raises Exception: any error; the loop is restarted.
         """

@@ -1,4 +1,6 @@
-"""Lifecycle phases of a pod worker; transitions only move forward::
+"""Lifecycle phases of a pod worker; transitions only move forward.
+
+::
 
     SYNC ──▶ TERMINATING ──▶ TERMINATED ──▶ REMOVED
       │        requested, or finished          no longer desired
