@@ -1,4 +1,4 @@
-"""Requests that show nothing belong to the user ``system:anonymous``.
+"""Anonymous authentication: requests without credentials belong to the user ``system:anonymous``.
 
 spec: type.NodeAgentAnonymousAuthentication.enabled
 """
@@ -25,9 +25,9 @@ def nodeagent_provide_authenticators(context: ServerContext) -> Sequence[Authent
 
 
 class AnonymousAuthenticator:
-    """Takes whoever shows nothing; a credential that nobody knew is not made good by it."""
+    """Authenticates requests without credentials; invalid credentials are rejected."""
 
     async def authenticate(self, credentials: RequestCredentials) -> User | None:
         if credentials.certificate is not None or credentials.token is not None:
-            raise Unauthenticated("a credential that nobody here knows")
+            raise Unauthenticated("the credentials were not recognized")
         return User(ANONYMOUS, (GROUP_UNAUTHENTICATED,))

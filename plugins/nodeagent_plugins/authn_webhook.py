@@ -1,4 +1,4 @@
-"""Bearer tokens, checked by the API server through token reviews.
+"""Token authentication: bearer tokens are verified by token reviews of the API server.
 
 spec: type.NodeAgentWebhookAuthentication.enabled, type.NodeAgentWebhookAuthentication.cacheTTL
 """
@@ -29,16 +29,16 @@ def nodeagent_provide_authenticators(context: ServerContext) -> Sequence[Authent
         return ()
     if context.new_api is None:
         raise ServerConfigError(
-            "authentication.webhook needs an API server: give --kubeconfig, or set authentication.webhook.enabled: "
+            "authentication.webhook requires an API server: set --kubeconfig, or set authentication.webhook.enabled: "
             "false and authentication.x509.clientCAFile, or enableServer: false"
         )
-    # A flood of unknown tokens is not to use up the rate of the agent's own requests.
+    # Separate rate limit, so that many invalid tokens do not delay the agent's own requests.
     api = context.new_api(config.platform_api_qps, config.platform_api_burst)
     return (WebhookAuthenticator(context, api),)
 
 
 class WebhookAuthenticator:
-    """Asks about each token once; yes and no are remembered for ``cacheTTL``, by the token's hash."""
+    """Reviews each token once; results are cached for ``cacheTTL`` by the token's hash."""
 
     def __init__(self, context: AgentContext, api: Api) -> None:
         self._api, self._clock = api, context.clock
@@ -53,22 +53,22 @@ class WebhookAuthenticator:
             return None
         key = hashlib.sha256(token.reveal().encode(errors="surrogateescape")).digest()
         try:
-            user = await self._results.get(key, lambda: self._ask(token))
+            user = await self._results.get(key, lambda: self._review(token))
         except ApiError as error:
-            _log.error("Token cannot be reviewed", extra={"err": str(error)})
-            raise Unauthenticated(f"the bearer token cannot be checked: {error}") from error
+            _log.error("Unable to authenticate the request due to an error", extra={"err": str(error)})
+            raise Unauthenticated(f"failed to verify the bearer token: {error}") from error
         if user is None:
-            raise Unauthenticated("the bearer token is not valid")
+            raise Unauthenticated("invalid bearer token")
         return user
 
-    async def _ask(self, token: Secret[str]) -> tuple[User | None, float]:
+    async def _review(self, token: Secret[str]) -> tuple[User | None, float]:
         status = await review(self._api, TOKEN_REVIEWS, {"token": token.reveal()}, self._clock)
         return (_user(status.get("user") or {}) if status.get("authenticated") is True else None), self._seconds
 
 
-def _user(told: Mapping[str, Any]) -> User | None:
-    name = told.get("username")
+def _user(status: Mapping[str, Any]) -> User | None:
+    name = status.get("username")
     if not name:
         return None
-    extra = {key: tuple(values or ()) for key, values in (told.get("extra") or {}).items()}
-    return User(name, tuple(told.get("groups") or ()), told.get("uid") or "", extra)
+    extra = {key: tuple(values or ()) for key, values in (status.get("extra") or {}).items()}
+    return User(name, tuple(status.get("groups") or ()), status.get("uid") or "", extra)

@@ -1,7 +1,7 @@
-"""Client certificates: CommonName is the user, Organization entries are its groups.
+"""X.509 authentication: CommonName is the user, Organization entries are the groups.
 
-The chain is verified by TLS, against the bundle as it is when the client connects; a certificate that nobody in the
-bundle signed ends the handshake.
+TLS verifies the chain against the current CA bundle when the client connects; the handshake fails for a certificate
+of another CA.
 spec: config.authentication, type.NodeAgentX509Authentication.clientCAFile
 """
 
@@ -20,7 +20,7 @@ def nodeagent_provide_authenticators(context: ServerContext) -> Sequence[Authent
 
 
 class X509Authenticator:
-    """Reads the user from a verified certificate."""
+    """Returns the user of a verified certificate."""
 
     async def authenticate(self, credentials: RequestCredentials) -> User | None:
         certificate = credentials.certificate

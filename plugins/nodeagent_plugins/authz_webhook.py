@@ -1,4 +1,4 @@
-"""May they? Everybody who is known (AlwaysAllow), or whom the API server lets through (Webhook).
+"""Authorization: all authenticated users (AlwaysAllow), or subject access reviews of the API server (Webhook).
 
 spec: config.authorization, type.NodeAgentAuthorization.mode, type.NodeAgentWebhookAuthorization.cacheAuthorizedTTL,
 type.NodeAgentWebhookAuthorization.cacheUnauthorizedTTL
@@ -25,21 +25,21 @@ def nodeagent_provide_authorizer(context: ServerContext) -> Authorizer:
         return AlwaysAllow()
     if context.new_api is None:
         raise ServerConfigError(
-            "authorization.mode Webhook needs an API server: give --kubeconfig, or set authorization.mode: AlwaysAllow "
+            "authorization.mode Webhook requires an API server: set --kubeconfig, authorization.mode: AlwaysAllow "
             "or enableServer: false"
         )
     return WebhookAuthorizer(context, context.new_api(config.platform_api_qps, config.platform_api_burst))
 
 
 class AlwaysAllow:
-    """Lets everybody through whom an authenticator knows."""
+    """Allows all authenticated users."""
 
     async def allows(self, attributes: AuthorizationAttributes) -> bool:
         return True
 
 
 class WebhookAuthorizer:
-    """Asks the API server through subject access reviews; yes and no are remembered, each for its own time."""
+    """Sends subject access reviews; allow and deny decisions are cached for separate times."""
 
     def __init__(self, context: AgentContext, api: Api) -> None:
         webhook = context.config.authorization.webhook
@@ -54,18 +54,18 @@ class WebhookAuthorizer:
         user = attributes.user
         key = (attributes, tuple(sorted(user.extra.items())))
         try:
-            return await self._results.get(key, lambda: self._ask(attributes))
+            return await self._results.get(key, lambda: self._review(attributes))
         except ApiError as error:
             raise AuthorizationFailed(f"subject access review for {user.name}: {error}") from error
 
-    async def _ask(self, attributes: AuthorizationAttributes) -> tuple[bool, float]:
+    async def _review(self, attributes: AuthorizationAttributes) -> tuple[bool, float]:
         status = await review(self._api, SUBJECT_ACCESS_REVIEWS, review_spec(attributes), self._clock)
         allowed = status.get("allowed") is True and status.get("denied") is not True
         return allowed, self._yes_seconds if allowed else self._no_seconds
 
 
 def review_spec(attributes: AuthorizationAttributes) -> Mapping[str, Any]:
-    """Return what is asked, as the API writes it."""
+    """Return the spec of the subject access review."""
     user = attributes.user
     spec: dict[str, Any] = {
         "user": user.name,

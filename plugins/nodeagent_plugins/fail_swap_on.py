@@ -1,4 +1,4 @@
-"""No start while the machine swaps, unless the configuration allows it (spec: config.failSwapOn)."""
+"""Swap check at startup (spec: config.failSwapOn)."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ SWAPS = Path("/proc/swaps")
 
 @hookimpl
 def nodeagent_configure(config: NodeAgentConfiguration, context: ConfigContext) -> None:
-    refuse_swap(config, context.gates, SWAPS)
+    check_swap(config, context.gates, SWAPS)
 
 
-def refuse_swap(config: NodeAgentConfiguration, gates: FeatureGates, file: Path) -> None:
-    """Check that no swap is on where that matters; in a user namespace the machine's swap is not the agent's affair.
+def check_swap(config: NodeAgentConfiguration, gates: FeatureGates, file: Path) -> None:
+    """Check that no swap is enabled; skipped in a user namespace, because swap is a setting of the host.
 
-    :param file: the kernel's table of swap areas; without it there is no swap.
-    :raises ConfigError: swap is on; each area is named.
+    :param file: the kernel's list of swap areas; a missing file means no swap.
+    :raises ConfigError: swap is enabled; contains an error per area.
     """
     if not config.fail_swap_on or gates.enabled("NodeAgentInUserNamespace"):
         return
     areas = swap_areas(file)
     if areas:
-        rule = "running with swap on is not supported: switch swap off, or set failSwapOn to false"
+        rule = "running with swap on is not supported: disable swap, or set failSwapOn to false"
         raise ConfigError([Problem("failSwapOn", area, None, rule) for area in areas])
 
 
 def swap_areas(file: Path) -> list[str]:
-    """Return the files and devices that the kernel swaps to."""
+    """Return the files and devices that are used as swap."""
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Firewall chains that other components look for, kept where the firewall is reloaded.
+"""iptables chains that other components rely on, restored after a firewall reload.
 
-An empty hint chain tells which kind of iptables the node uses. For IPv4 a rule drops packets from elsewhere that claim
-a loopback destination, which ``route_localnet`` would let in; proxies make the identical rule. A canary chain in each
-table shows when the firewall was reloaded: then everything is made again.
+An empty hint chain shows which iptables variant the node uses. For IPv4 a rule drops external packets to loopback
+addresses, which ``route_localnet`` would accept; service proxies create the same rule. A canary chain per table detects
+a reload of the firewall, after which all chains are restored.
 
 spec: config.makeIPTablesUtilChains; config.iptablesMasqueradeBit and config.iptablesDropBit have no effect.
 """
@@ -44,7 +44,7 @@ _STDERR_LENGTH = 300
 
 
 class IptablesError(NodeAgentError):
-    """The program is missing, hangs, or refuses."""
+    """The command is missing, timed out or failed."""
 
     reason = "IptablesFailed"
     transient = True
@@ -60,16 +60,16 @@ class Chains:
 
     @classmethod
     def of(cls, names: identity.Identity) -> Chains:
-        """Return the names under which the product is known; all begin as the hint chain does."""
+        """Return the names for the product; all have the prefix of the hint chain."""
         family = names.hint_chain.partition("-")[0]
         canary = f"{family}-{names.component.upper()}-CANARY"[:_CHAIN_LENGTH]
         return cls(names.hint_chain, f"{family}-FIREWALL", canary)
 
 
 class Iptables:
-    """One address family's firewall.
+    """iptables of one address family.
 
-    :param command: the program, with what has to stand before it.
+    :param command: the executable and its leading arguments.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -83,28 +83,28 @@ class Iptables:
         return (await self._run("-t", table, "-S", chain))[0] == 0
 
     async def ensure_chain(self, table: str, chain: str) -> None:
-        """Make *chain* if it is not there; its rules are left alone.
+        """Create *chain* unless it exists; existing rules are not changed.
 
-        :raises IptablesError: it cannot be made.
+        :raises IptablesError: the command failed.
         """
         if not await self.has_chain(table, chain):
             await self._must("-t", table, "-N", chain)
 
     async def ensure_rule(self, table: str, chain: str, *rule: str, first: bool = False) -> None:
-        """Add *rule* at the end of *chain*, or at its head, if it is nowhere in it.
+        """Add *rule* at the end or the start of *chain* unless the chain contains it.
 
-        :raises IptablesError: it cannot be added.
+        :raises IptablesError: the command failed.
         """
         if (await self._run("-t", table, "-C", chain, *rule))[0] != 0:
             await self._must("-t", table, "-I" if first else "-A", chain, *rule)
 
     async def _must(self, *arguments: str) -> None:
-        code, told = await self._run(*arguments)
+        code, output = await self._run(*arguments)
         if code != 0:
-            raise IptablesError(f"{self.program} {' '.join(arguments)}: exit code {code}: {told}")
+            raise IptablesError(f"{self.program} {' '.join(arguments)}: exit code {code}: {output}")
 
     async def _run(self, *arguments: str) -> tuple[int, str]:
-        """Return exit code and what was complained of."""
+        """Return exit code and error output."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -118,15 +118,15 @@ class Iptables:
             raise IptablesError(f"{self.program}: {error.strerror}") from error
         try:
             async with asyncio.timeout(_CALL_SECONDS):
-                _, complaint = await process.communicate()
+                _, errors = await process.communicate()
         except TimeoutError as error:
-            raise IptablesError(f"{self.program} {' '.join(arguments)}: no end in {_CALL_SECONDS:g} s") from error
+            raise IptablesError(f"{self.program} {' '.join(arguments)}: timed out after {_CALL_SECONDS:g} s") from error
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
-        text = complaint.decode(errors="replace").strip()[:_STDERR_LENGTH]
+        text = errors.decode(errors="replace").strip()[:_STDERR_LENGTH]
         return process.returncode or 0, text
 
 
@@ -142,7 +142,7 @@ def nodeagent_configure(config: NodeAgentConfiguration, context: ConfigContext, 
 
 
 class IptablesChains:
-    """Provides a loop for each address family."""
+    """Provides a background loop per address family."""
 
     def __init__(self, keepers: Sequence[ChainKeeper]) -> None:
         self._keepers = keepers
@@ -153,7 +153,7 @@ class IptablesChains:
 
 
 class ChainKeeper:
-    """Makes the chains of one address family and makes them again when they have vanished; failures are logged."""
+    """Creates the chains of one address family and restores missing ones; failures are logged."""
 
     def __init__(self, iptables: Iptables, chains: Chains, clock: Clock, *, ipv4: bool) -> None:
         self.name = f"{iptables.program} chains"
@@ -161,24 +161,27 @@ class ChainKeeper:
         self._problem = ""
 
     async def run(self) -> None:
-        """Keep the chains until cancelled."""
+        """Run until cancelled."""
         while True:
             await self.check()
             await self._clock.sleep(CHECK_SECONDS)
 
     async def check(self) -> None:
-        """Make everything if a canary is missing."""
+        """Create all chains if a canary is missing."""
         try:
             if await self._complete():
                 return
             await self._make()
         except IptablesError as error:
             if str(error) != self._problem:
-                _log.warning("Firewall chains cannot be made", extra={"err": str(error)})
+                _log.warning(
+                    "Failed to initialize iptables rules; some functionality may be missing.",
+                    extra={"protocol": self._iptables.program, "err": str(error)},
+                )
             self._problem = str(error)
         else:
             self._problem = ""
-            _log.info("Firewall chains made", extra={"program": self._iptables.program})
+            _log.info("Initialized iptables rules.", extra={"protocol": self._iptables.program})
 
     async def _complete(self) -> bool:
         for table in CANARY_TABLES:
@@ -189,10 +192,10 @@ class ChainKeeper:
     async def _make(self) -> None:
         iptables, chains = self._iptables, self._chains
         await iptables.ensure_chain("mangle", chains.hint)
-        if self._ipv4:  # a kernel lets no such packet in over IPv6
+        if self._ipv4:  # The kernel drops such packets for IPv6.
             await iptables.ensure_chain("filter", chains.firewall)
             for hook in ("OUTPUT", "INPUT"):
                 await iptables.ensure_rule("filter", hook, "-j", chains.firewall, first=True)
             await iptables.ensure_rule("filter", chains.firewall, *BLOCK_LOCALNET)
-        for table in CANARY_TABLES:  # last, so that a half-made firewall is made again
+        for table in CANARY_TABLES:  # Last, so that an interrupted setup is repeated.
             await iptables.ensure_chain(table, chains.canary)

@@ -1,4 +1,4 @@
-"""Kernel parameters that a node relies on (spec: config.protectKernelDefaults)."""
+"""Kernel parameters of a node (spec: config.protectKernelDefaults)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
+from nodeagent.base.logging import v_level
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.errors import ConfigError, Problem
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-WANTED: Mapping[str, int] = {
+REQUIRED: Mapping[str, int] = {
     "vm.overcommit_memory": 1,
     "vm.panic_on_oom": 0,
     "kernel.panic": 10,
@@ -26,25 +27,25 @@ WANTED: Mapping[str, int] = {
     "kernel.keys.root_maxkeys": 1_000_000,
     "kernel.keys.root_maxbytes": 25_000_000,
 }
-"""Memory is promised freely and taken back by killing, a broken kernel restarts, and keys suffice for many pods."""
+"""Memory overcommit with the OOM killer, reboot after a panic, and key quotas for many pods."""
 SYSCTLS = Path("/proc/sys")
 
 
 @hookimpl
 def nodeagent_configure(config: NodeAgentConfiguration, plugins: PluginHost) -> None:
     if config.protect_kernel_defaults:
-        refuse_other(SYSCTLS)
+        check_parameters(SYSCTLS)
     else:
         plugins.register(KernelTunables(SYSCTLS), name="kernel_tunables.setter")
 
 
-def refuse_other(sysctls: Path) -> None:
-    """Check that the kernel is set as a node relies on.
+def check_parameters(sysctls: Path) -> None:
+    """Check that the kernel parameters have the required values.
 
-    :raises ConfigError: it is not, or does not tell; with every parameter that differs.
+    :raises ConfigError: parameters differ or are unreadable; contains an error per parameter.
     """
     problems = [
-        Problem("protectKernelDefaults", name, found, f"must be {WANTED[name]} before the agent starts")
+        Problem("protectKernelDefaults", name, found, f"must be {REQUIRED[name]} before the agent starts")
         for name, found in read_other(sysctls).items()
     ]
     if problems:
@@ -52,7 +53,7 @@ def refuse_other(sysctls: Path) -> None:
 
 
 class KernelTunables:
-    """Sets what differs, once; what the kernel refuses is logged."""
+    """Sets parameters that differ, once; failures are logged."""
 
     name = "kernel tunables"
 
@@ -64,32 +65,32 @@ class KernelTunables:
         return [self]
 
     async def run(self) -> None:
-        """Set the parameters, then wait to be cancelled."""
+        """Set the parameters, then wait until cancelled."""
         await asyncio.to_thread(self.set)
         await asyncio.Event().wait()
 
     def set(self) -> None:
         """Write every parameter that differs."""
         for name, found in read_other(self._sysctls).items():
-            details = {"sysctl": name, "found": found, "wanted": WANTED[name]}
+            details = {"flag": name, "actualValue": found, "expectedValue": REQUIRED[name]}
             try:
-                _path(self._sysctls, name).write_text(f"{WANTED[name]}\n", encoding="ascii")
+                _path(self._sysctls, name).write_text(f"{REQUIRED[name]}\n", encoding="ascii")
             except OSError as error:
-                _log.warning("Kernel parameter cannot be set", extra={**details, "err": str(error)})
+                _log.warning("Failed to update kernel flag", extra={**details, "err": str(error)})
             else:
-                _log.info("Kernel parameter set", extra=details)
+                _log.log(v_level(2), "Updating kernel flag", extra=details)
 
 
 def read_other(sysctls: Path) -> dict[str, int | str]:
-    """Return the parameters that are not as wanted, with what was found: a value, or why there is none."""
+    """Return the parameters that differ, with the current value or the reason why it is unavailable."""
     other: dict[str, int | str] = {}
-    for name, wanted in WANTED.items():
+    for name, required in REQUIRED.items():
         found: int | str
         try:
             found = int(_path(sysctls, name).read_text(encoding="ascii"))
         except (OSError, ValueError) as error:
             found = error.strerror or "unreadable" if isinstance(error, OSError) else "not a number"
-        if found != wanted:
+        if found != required:
             other[name] = found
     return other
 

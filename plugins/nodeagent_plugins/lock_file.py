@@ -1,4 +1,4 @@
-"""One agent at a time on a machine: ``--lock-file``, given up on demand with ``--exit-on-lock-contention``."""
+"""Lock file that limits a host to one agent: ``--lock-file`` and ``--exit-on-lock-contention``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 @hookimpl(tryfirst=True)
 def nodeagent_configure(context: ConfigContext) -> None:
-    """Wait for the lock before anything else is prepared.
+    """Acquire the lock before other components are created.
 
     :raises ConfigError: the file cannot be opened, locked or watched.
     """
@@ -32,13 +32,13 @@ def nodeagent_configure(context: ConfigContext) -> None:
         if settings.exit_on_lock_contention:
             context.tasks.start(exit_on_contention(file, stop_agent), "lock file")
     except OSError as error:
-        raise ConfigError([Problem("--lock-file", "", settings.lock_file, f"cannot be used: {error}")]) from error
+        raise ConfigError([Problem("--lock-file", "", settings.lock_file, f"failed to lock: {error}")]) from error
 
 
 def acquire(file: Path) -> int:
-    """Wait until no other process holds the lock; return the descriptor that holds it as long as it is open.
+    """Wait for the lock; return the descriptor that holds it until it is closed.
 
-    A signal ends the process while it waits, as at any time before it has started anything.
+    A signal terminates the process while it waits.
 
     :raises OSError: the file cannot be opened or locked.
     """
@@ -46,7 +46,7 @@ def acquire(file: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        _log.info("Another process holds the lock, waiting for it", extra={"file": str(file)})
+        _log.info("Waiting for lock held by another process", extra={"path": str(file)})
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     except OSError:
         os.close(descriptor)
@@ -55,12 +55,12 @@ def acquire(file: Path) -> int:
 
 
 def stop_agent() -> None:
-    """End the agent as a service manager would; pods go on."""
+    """Terminate the agent like a service manager; pods keep running."""
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def exit_on_contention(file: Path, stop: Callable[[], None]) -> None:
-    """Call *stop* once another process opens the file, or when it is gone.
+    """Call *stop* when another process opens the file, or when it is deleted.
 
     :raises OSError: the file cannot be watched.
     """
@@ -69,5 +69,5 @@ async def exit_on_contention(file: Path, stop: Callable[[], None]) -> None:
     with Inotify() as inotify:
         inotify.add_watch(file, Mask.OPEN | Mask.DELETE_SELF)
         await inotify.get()
-    _log.warning("Another process wants the lock, the agent stops", extra={"file": str(file)})
+    _log.warning("Lock requested by another process, shutting down", extra={"path": str(file)})
     stop()

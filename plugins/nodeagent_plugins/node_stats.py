@@ -1,4 +1,4 @@
-"""How large this machine is: processors, memory, huge pages and the file system that pods share."""
+"""Node capacity: CPUs, memory, huge pages and the shared file system."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _KIBI = 1024
 
 @dataclass(frozen=True, slots=True)
 class MachineSize:
-    """Amounts in bytes; what the machine does not tell is 0 or absent."""
+    """Sizes in bytes; unknown values are 0 or absent."""
 
     cores: int
     memory: int
     storage: int
     hugepages: dict[int, int] = field(default_factory=dict)
-    """Bytes set aside, by page size."""
+    """Preallocated bytes by page size."""
 
 
 @hookimpl
@@ -38,9 +38,9 @@ def nodeagent_configure(context: ConfigContext, plugins: PluginHost) -> None:
 
 
 class NodeCapacity:
-    """Reports the machine's size as the node's capacity.
+    """Reports the size of the host as the node's capacity.
 
-    :param shared: any place on the file system that pods share; ``None`` where it is not counted
+    :param shared: a path on the shared file system; ``None`` disables ephemeral storage
         (spec: config.localStorageCapacityIsolation).
     """
 
@@ -53,7 +53,7 @@ class NodeCapacity:
 
 
 def capacity_of(size: MachineSize) -> dict[str, str]:
-    """Return *size* as resource amounts; what is not known is left out."""
+    """Return *size* as resource quantities without unknown ones."""
     capacity = {"cpu": str(size.cores)}
     if size.memory:
         capacity["memory"] = _binary(size.memory)
@@ -65,7 +65,7 @@ def capacity_of(size: MachineSize) -> dict[str, str]:
 
 
 def measure(shared: Path | None, root: Path = Path("/")) -> MachineSize:
-    """Look at the machine; reads the disk."""
+    """Read the size of the host from disk."""
     return MachineSize(
         cores=os.cpu_count() or 1,
         memory=_memory(root / "proc/meminfo"),
@@ -83,9 +83,9 @@ def _memory(meminfo: Path) -> int:
         return 0
 
 
-def _storage(place: Path) -> int:
-    """Return the size of the file system of *place*, or of the nearest directory above that exists."""
-    for directory in (place, *place.parents):
+def _storage(path: Path) -> int:
+    """Return the size of the file system of *path*, or of its nearest existing parent."""
+    for directory in (path, *path.parents):
         try:
             status = os.statvfs(directory)
         except OSError:

@@ -1,4 +1,4 @@
-"""Pods from the API server: those bound to this node, listed once and then watched."""
+"""API pod source: lists and watches the pods bound to this node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nodeagent.model.pod_source_annotations import pod_source_annotations
 
 _RETRY_SECONDS = (0.8, 30.0)
 _SHORT_WATCH_SECONDS = 1.0
-"""A watch that ends sooner without news counts as failed, so that a broken server is not asked in a hurry."""
+"""A watch without events that ends sooner counts as failed, so that a faulty server is not overloaded."""
 
 _log = logging.getLogger(__name__)
 
@@ -34,12 +34,12 @@ def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
 class ApiPodSource:
     """Publishes the pods whose ``spec.nodeName`` is this node.
 
-    After an interruption the watch goes on where it ended; when the server has forgotten that place, the pods are
-    listed again. While the server is away the last set stays in force. Each pod is marked with its source, whatever its
-    author has written there: a pod that passed for a static one would never be evicted.
+    An interrupted watch resumes at its last resource version; if that has expired, the pods are listed again. While the
+    server is unavailable the last set remains active. The source annotation of each pod is overwritten, so
+    that a pod cannot be disguised as a static one, which is exempt from eviction.
 
-    :param node_known: awaited before the first list, because a pod that was admitted long ago is admitted again after
-        a start, and must not be refused for labels of the node that are only not known yet.
+    :param node_known: awaited before the first list, because pods are admitted again after a restart and must not be
+     rejected because node labels have not been loaded yet.
     """
 
     name = "api"
@@ -90,7 +90,7 @@ class ApiPodSource:
         self._recovered()
 
     async def _watch(self, publisher: _Publisher) -> bool:
-        """Follow changes until the watch ends; return whether it brought anything or at least lived a while."""
+        """Watch until the watch ends; return whether it had events or lasted for some time."""
         started, news = self._clock.now(), False
         events = self._api.watch(PODS, into=Pod, resource_version=self._version, field_selector=self._selector)
         async for event in events:
@@ -102,7 +102,7 @@ class ApiPodSource:
         return news or self._clock.now() - started > _SHORT_WATCH_SECONDS
 
     def _apply(self, event: WatchEvent[Pod]) -> bool:
-        """Bring the set up to date; return whether it changed."""
+        """Update the set; return whether it changed."""
         match event.type:
             case WatchType.ADDED | WatchType.MODIFIED:
                 self._pods[event.object.uid] = self._marked(event.object)
@@ -113,7 +113,7 @@ class ApiPodSource:
                 return False
 
     def _marked(self, pod: Pod) -> Pod:
-        """Return *pod* with the marks that it got when it was first seen."""
+        """Return *pod* with the annotations from its first observation."""
         marks = pod_source_annotations(self.name, self._clock.wall())
         known = self._pods.get(pod.uid)
         if known is not None and known.metadata.annotations:
@@ -123,17 +123,17 @@ class ApiPodSource:
 
     def _failed(self, error: ApiError) -> None:
         if not self._failing:
-            _log.warning("Cannot follow the pods of this node", extra={"err": str(error)})
+            _log.warning("Failed to watch pods", extra={"err": str(error)})
         self._failing = True
 
     def _recovered(self) -> None:
         if self._failing:
-            _log.info("Following the pods of this node again")
+            _log.info("Pod watch recovered")
         self._failing = False
 
 
 class _Publisher:
-    """Publishes the set as it is then, once for all changes that arrive in one turn of the event loop."""
+    """Publishes the current set, once for all changes in one iteration of the event loop."""
 
     def __init__(self, publish: PublishPods, pods: Mapping[str, Pod]) -> None:
         self._publish, self._pods = publish, pods

@@ -1,7 +1,6 @@
 """Static pods from a URL (spec: config.staticPodURL, config.staticPodURLHeader, config.httpCheckFrequency).
 
-The answer is one Pod or a PodList. An answer that cannot be used leaves the pods as they are; the values of the headers
-are never shown.
+The response is one Pod or a PodList. An invalid response does not change the pods; header values are never logged.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
 
 
 class FetchError(NodeAgentError):
-    """The URL gave no usable answer."""
+    """The response is missing or invalid."""
 
     transient = True
 
 
 class HttpPodSource:
-    """Publishes the pods that a URL names.
+    """Publishes the pods at a URL.
 
     :param fetch: returns the body, raising :class:`FetchError`.
-    :param check_seconds: the pause between requests.
+    :param check_seconds: interval of requests.
     """
 
     name = "http"
@@ -65,7 +64,7 @@ class HttpPodSource:
         self._failures = 0
 
     async def run(self, publish: PublishPods) -> None:
-        """Ask now and every *check_seconds* until cancelled; publish what changed."""
+        """Request immediately and every *check_seconds* until cancelled; publish changes."""
         digest = b""
         while True:
             due = self._clock.now() + self._check
@@ -83,24 +82,24 @@ class HttpPodSource:
             await self._clock.sleep_until(due)
 
     def _failed(self, error: Exception) -> None:
-        """Log the first failure of a row, then ever fewer."""
+        """Log the first of consecutive failures, then at increasing intervals."""
         self._failures += 1
         if self._failures & (self._failures - 1) == 0:
             shown = str(error).replace("\n", "; ")[:_MAX_SHOWN]
             detail = {"url": self._url, "err": shown, "failures": self._failures}
-            _log.error("Static pod URL gave nothing usable, its pods stay", extra=detail)
+            _log.error("Failed to read pods from URL", extra=detail)
 
     def _succeeded(self) -> None:
         if self._failures:
-            _log.info("Static pod URL is usable again", extra={"url": self._url, "failures": self._failures})
+            _log.info("Successfully read pods from URL", extra={"url": self._url, "failures": self._failures})
         self._failures = 0
 
 
 def read_pods(body: bytes, url: str, node_name: str, seen_at: datetime) -> list[Pod]:
-    """Return the pods in *body*: a Pod, the items of a PodList, or none when it is empty.
+    """Return the pods in *body*: a Pod, the items of a PodList, or none if it is empty.
 
-    :raises ConfigError: a pod is not good; then none counts.
-    :raises YamlError: the body is no YAML or JSON.
+    :raises ConfigError: a pod is invalid; then all are rejected.
+    :raises YamlError: the body is not YAML or JSON.
     """
     if not body.strip():
         return []
@@ -111,12 +110,15 @@ def read_pods(body: bytes, url: str, node_name: str, seen_at: datetime) -> list[
     pods: list[Pod] = []
     problems: list[Problem] = []
     for item in items:
-        if item is not plain and isinstance(item, dict):  # items of a typed list need not say what they are
+        if item is not plain and isinstance(item, dict):  # Items of a typed list can omit kind and apiVersion.
             item = {"apiVersion": "v1", "kind": "Pod", **item}  # noqa: PLW2901
         try:
             pods.append(_pod(item, url, node_name, seen_at))
             if unknown := ", ".join(map(str, unknown_fields(item))):
-                _log.warning(UNKNOWN_FIELDS_IGNORED, extra={"url": url, "fields": unknown[:_MAX_SHOWN]})
+                _log.warning(  # wording: ok
+                    UNKNOWN_FIELDS_IGNORED,  # wording: ok
+                    extra={"url": url, "fields": unknown[:_MAX_SHOWN]},
+                )
         except ConfigError as error:
             problems.extend(error.problems)
     if problems:
@@ -136,9 +138,9 @@ def _pod(item: Any, url: str, node_name: str, seen_at: datetime) -> Pod:
 
 
 class Fetcher:
-    """Gets the body of a URL, within limits of time and size.
+    """Requests a URL with limits on time and size.
 
-    Redirects are followed to the same host only, because the headers may be secret.
+    Redirects are followed only to the same host, because headers may contain secrets.
     """
 
     _MAX_REDIRECTS = 5
@@ -153,7 +155,7 @@ class Fetcher:
     async def __call__(self) -> bytes:
         """Return the body.
 
-        :raises FetchError: there is no answer with status 200 in time, or it is too large.
+        :raises FetchError: there is no response with status 200 in time, or it is too large.
         """
         import aiohttp
         from multidict import CIMultiDict
@@ -167,7 +169,7 @@ class Fetcher:
             ):
                 return await self._get(session)
         except TimeoutError as error:
-            raise FetchError(f"no answer within {self._timeout:g} s") from error
+            raise FetchError(f"timed out after {self._timeout:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise FetchError(f"request failed: {error}") from error
 
@@ -194,5 +196,5 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     async for chunk in response.content.iter_chunked(1 << 16):
         body += chunk
         if len(body) > MAX_BYTES:
-            raise FetchError(f"the answer is larger than {MAX_BYTES} bytes")
+            raise FetchError(f"the response exceeds {MAX_BYTES} bytes")
     return bytes(body)

@@ -1,4 +1,4 @@
-"""What the kernel grants the agent's own process: OOM score and open files.
+"""Limits of the agent's process: OOM score and open files.
 
 spec: config.oomScoreAdj, config.maxOpenFiles
 """
@@ -35,21 +35,21 @@ def nodeagent_configure(config: NodeAgentConfiguration, context: ConfigContext, 
 
 
 class ProcessLimits:
-    """Sets both limits, and the score again every five minutes; a refusal is logged, because pods can run without."""
+    """Sets both limits, and the OOM score again every five minutes; failures are only logged."""
 
     name = "process limits"
 
     def __init__(self, oom_score: int, open_files: int, clock: Clock, *, oom_score_file: Path = OOM_SCORE_FILE) -> None:
         self._oom_score, self._open_files, self._clock = oom_score, open_files, clock
         self._file = oom_score_file
-        self._refused = False
+        self._failed = False
 
     @hookimpl
     def nodeagent_provide_background_loops(self) -> Sequence[BackgroundLoop]:
         return [self]
 
     async def run(self) -> None:
-        """Keep the limits until cancelled."""
+        """Apply the limits until cancelled."""
         limit_open_files(self._open_files)
         while True:
             await asyncio.to_thread(self._set_oom_score)
@@ -60,26 +60,26 @@ class ProcessLimits:
             if int(self._file.read_text(encoding="ascii")) != self._oom_score:
                 self._file.write_text(str(self._oom_score), encoding="ascii")
         except OSError as error:
-            if not self._refused:  # once is enough, it will not change
+            if not self._failed:  # Logged once, because it is permanent.
                 details = {"wanted": self._oom_score, "err": str(error)}
-                _log.warning("OOM score of the agent cannot be set", extra=details)
-            self._refused = True
+                _log.info("Failed to ApplyOOMScoreAdj", extra=details)
+            self._failed = True
         else:
-            self._refused = False
+            self._failed = False
 
 
-def limit_open_files(wanted: int) -> None:
-    """Set how many files the process may have open; as many as allowed where *wanted* is refused."""
+def limit_open_files(limit: int) -> None:
+    """Set the limit of open files; if *limit* is not permitted, set the maximum."""
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     except (OSError, ValueError) as error:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        granted = min(wanted, most) if most != resource.RLIM_INFINITY else wanted
+        granted = min(limit, most) if most != resource.RLIM_INFINITY else limit
         _log.warning(
-            "Limit of open files cannot be set",
-            extra={"wanted": wanted, "granted": granted, "err": str(error)},
+            "Failed to set rlimit on max file handles",
+            extra={"wanted": limit, "granted": granted, "err": str(error)},
         )
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (granted, most))
         except (OSError, ValueError):
-            _log.exception("Limit of open files cannot be raised to what is allowed")
+            _log.exception("Failed to set rlimit on max file handles")

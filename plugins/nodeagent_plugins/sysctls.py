@@ -1,4 +1,4 @@
-"""Kernel parameters that pods may set: safe ones, and what is allowed (spec: config.allowedUnsafeSysctls)."""
+"""Admission of sysctls: safe ones and allowed unsafe ones (spec: config.allowedUnsafeSysctls)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SAFE: dict[str, Kernel] = {
     "net.ipv4.tcp_keepalive_probes": (4, 5),
     "net.ipv4.tcp_fin_timeout": (4, 6),
 }
-"""Safe parameters and the first kernel on which each belongs to a namespace."""
+"""Safe sysctls with the first kernel version that has them namespaced."""
 _IPC_PREFIXES = ("kernel.shm", "kernel.msg", "fs.mqueue.")
 _IPC_NAMES = frozenset(("kernel.sem",))
 _NET_PREFIX = "net."
@@ -43,9 +43,9 @@ def nodeagent_configure(config: NodeAgentConfiguration, plugins: PluginHost) -> 
 
 
 class SysctlAdmission:
-    """Refuses pods that set what is not on the list.
+    """Rejects pods with sysctls that are not allowed.
 
-    :param allowed: names, and prefixes that end in ``*``.
+    :param allowed: names, and prefixes that end with ``*``.
     """
 
     def __init__(self, allowed: Iterable[str]) -> None:
@@ -72,11 +72,11 @@ class SysctlAdmission:
 
 
 def safe_sysctls(kernel: Kernel) -> list[str]:
-    """Return what every pod may set on this kernel."""
+    """Return the safe sysctls of this kernel."""
     return [name for name, since in _SAFE.items() if kernel >= since]
 
 
 def kernel_version(release: str) -> Kernel:
-    """Return major and minor of a kernel release such as ``6.1.0-13-amd64``."""
+    """Return major and minor version of a kernel release such as ``6.1.0-13-amd64``."""
     match = re.match(r"(\d+)\.(\d+)", release)
     return (int(match[1]), int(match[2])) if match else (0, 0)

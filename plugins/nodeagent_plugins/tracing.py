@@ -1,4 +1,4 @@
-"""Tracing: spans of pod syncs, of calls to the runtime and the API server, and of what the agent serves.
+"""Tracing: spans of pod syncs, runtime and API server calls, and requests to the agent's server.
 
 spec: config.tracing
 """
@@ -17,14 +17,14 @@ from nodeagent.errors import ConfigError, Problem
 
 @hookimpl
 def nodeagent_configure(config: NodeAgentConfiguration, context: ConfigContext) -> None:
-    wanted = config.tracing
-    if wanted is None or not context.gates.enabled("NodeAgentTracing"):
+    settings = config.tracing
+    if settings is None or not context.gates.enabled("NodeAgentTracing"):
         return
     if missing := missing_extra("tracing", "tracing"):
         raise ConfigError([Problem("configuration", "", None, missing)])
     service = identity.current().component
     made = tracing.Tracing(
-        service, wanted.endpoint, wanted.sampling_rate_per_million or 0, {"host.name": socket.gethostname()}
+        service, settings.endpoint, settings.sampling_rate_per_million or 0, {"host.name": socket.gethostname()}
     )
 
     async def close() -> None:

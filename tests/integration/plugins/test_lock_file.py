@@ -43,7 +43,7 @@ def test_an_agent_gives_way_to_the_next(agents: list[NodeAgent]) -> None:
 
     assert first.process is not None
     assert first.process.wait(20) == 0
-    assert "Another process wants the lock" in first.log.read_text()
+    assert "Lock requested by another process" in first.log.read_text()
     assert second.healthz()[0] == 200
 
 
@@ -75,5 +75,5 @@ async def test_whoever_opens_the_file_ends_the_watch(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
     settings = NodeSettings(lock_file=str(tmp_path / "no" / "lock"))
 
-    with pytest.raises(ConfigError, match=r"--lock-file: .* cannot be used"):
+    with pytest.raises(ConfigError, match=r"--lock-file: .* failed to lock"):
         load_plugin(lock_file, context=make_context(tmp_path, settings=settings))

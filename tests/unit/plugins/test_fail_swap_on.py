@@ -1,4 +1,4 @@
-"""Swap is a reason not to start, unless it is allowed or not the agent's affair."""
+"""Tests for the swap check at startup."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def swaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.row("config.failSwapOn")
-def test_refuses_to_start_while_swap_is_on(tmp_path: Path, swaps: Path) -> None:
+def test_start_fails_with_swap(tmp_path: Path, swaps: Path) -> None:
     swaps.write_text(SWAPPING)
 
     with pytest.raises(ConfigError, match="failSwapOn: /dev/sda2: running with swap on is not supported"):
@@ -37,14 +37,14 @@ def test_refuses_to_start_while_swap_is_on(tmp_path: Path, swaps: Path) -> None:
     "allowed", [{"fail_swap_on": False}, {"feature_gates": {"NodeAgentInUserNamespace": True}}], ids=["field", "gate"]
 )
 @pytest.mark.row("config.failSwapOn")
-def test_starts_with_swap_where_that_is_allowed(tmp_path: Path, swaps: Path, allowed: dict[str, object]) -> None:
+def test_start_succeeds_with_allowed_swap(tmp_path: Path, swaps: Path, allowed: dict[str, object]) -> None:
     swaps.write_text(SWAPPING)
 
     load_plugin(fail_swap_on, context=make_context(tmp_path, config=make_config(**allowed)))
 
 
 @pytest.mark.parametrize("content", [HEADER, "", None], ids=["header only", "empty", "no such file"])
-def test_starts_without_swap(tmp_path: Path, swaps: Path, content: str | None) -> None:
+def test_start_succeeds_without_swap(tmp_path: Path, swaps: Path, content: str | None) -> None:
     if content is not None:
         swaps.write_text(content)
 

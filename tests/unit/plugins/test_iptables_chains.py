@@ -1,4 +1,4 @@
-"""Chains are made once, and again when the firewall was reloaded; a firewall that refuses stops nothing."""
+"""Tests for the iptables chains."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def firewall() -> FakeIptables:
     return FakeIptables()
 
 
-async def test_makes_everything_once(firewall: FakeIptables, clock: FakeClock) -> None:
+async def test_chains_are_created_once(firewall: FakeIptables, clock: FakeClock) -> None:
     firewall.rules["filter", "INPUT"].append(("-j", "ELSEWHERE"))
     keeper = ChainKeeper(firewall, CHAINS, clock, ipv4=True)
     await keeper.check()
-    made = {place: list(rules) for place, rules in firewall.rules.items()}
+    made = {position: list(rules) for position, rules in firewall.rules.items()}
 
     await keeper.check()
 
@@ -64,14 +64,14 @@ async def test_makes_everything_once(firewall: FakeIptables, clock: FakeClock) -
     assert {table for table, chain in made if chain == "KUBE-KUBELET-CANARY"} == {"mangle", "nat", "filter"}
 
 
-async def test_ipv6_gets_the_hint_and_no_rule(firewall: FakeIptables, clock: FakeClock) -> None:
+async def test_ipv6_has_the_hint_chain_but_no_rule(firewall: FakeIptables, clock: FakeClock) -> None:
     await ChainKeeper(firewall, CHAINS, clock, ipv4=False).check()
 
     assert ("mangle", "KUBE-IPTABLES-HINT") in firewall.rules
     assert ("filter", "KUBE-FIREWALL") not in firewall.rules
 
 
-async def test_a_reloaded_firewall_gets_everything_again(firewall: FakeIptables, clock: FakeClock) -> None:
+async def test_chains_are_restored_after_a_reload(firewall: FakeIptables, clock: FakeClock) -> None:
     loop = asyncio.create_task(ChainKeeper(firewall, CHAINS, clock, ipv4=True).run())
     await clock.advance(0)
     made = dict(firewall.rules)
@@ -82,11 +82,11 @@ async def test_a_reloaded_firewall_gets_everything_again(firewall: FakeIptables,
     assert firewall.rules == made
     calls = firewall.calls
     await clock.advance(CHECK_SECONDS)
-    assert firewall.calls == calls + 3  # a look at each canary
+    assert firewall.calls == calls + 3  # One per canary.
     loop.cancel()
 
 
-async def test_a_refusal_is_told_once_and_tried_again(
+async def test_failure_is_logged_once_and_retried(
     firewall: FakeIptables, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     firewall.broken = True
@@ -104,7 +104,7 @@ async def test_a_refusal_is_told_once_and_tried_again(
     loop.cancel()
 
 
-async def test_a_missing_program_is_a_refusal(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_missing_command_is_a_failure(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         await ChainKeeper(Iptables(["/no/such/program"]), CHAINS, clock, ipv4=True).check()
 
@@ -112,18 +112,18 @@ async def test_a_missing_program_is_a_refusal(clock: FakeClock, caplog: pytest.L
 
 
 @pytest.mark.row("config.makeIPTablesUtilChains")
-def test_does_nothing_unless_asked(tmp_path: Path) -> None:
-    def loops(*, wanted: bool) -> list[str]:
-        context = make_context(tmp_path, config=make_config(make_iptables_util_chains=wanted))
+def test_chains_are_disabled_by_default(tmp_path: Path) -> None:
+    def loops(*, enabled: bool) -> list[str]:
+        context = make_context(tmp_path, config=make_config(make_iptables_util_chains=enabled))
         manager = load_plugin(iptables_chains, name="iptables_chains", context=context)
-        answers = manager.provide_all("nodeagent_provide_background_loops")
-        return [loop.name for answer in answers for loop in answer.value]
+        results = manager.provide_all("nodeagent_provide_background_loops")
+        return [loop.name for result in results for loop in result.value]
 
-    assert loops(wanted=True) == ["iptables chains", "ip6tables chains"]
-    assert loops(wanted=False) == []
+    assert loops(enabled=True) == ["iptables chains", "ip6tables chains"]
+    assert loops(enabled=False) == []
 
 
-def test_names_follow_the_identity() -> None:
+def test_chain_names_depend_on_the_product() -> None:
     chains = Chains.of(Identity(hint_chain="NODE-HINT", component="a-rather-long-component-name"))
 
     assert chains == Chains("NODE-HINT", "NODE-FIREWALL", "NODE-A-RATHER-LONG-COMPONENT")

@@ -1,4 +1,4 @@
-"""Kernel parameters are set, or their state is a reason not to start."""
+"""Tests for kernel parameters."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from nodeagent.errors import ConfigError
 from nodeagent.testing.context import make_config, make_context
 from nodeagent.testing.plugins import load_plugin
 from nodeagent_plugins import kernel_tunables
-from nodeagent_plugins.kernel_tunables import WANTED, KernelTunables, read_other, refuse_other
+from nodeagent_plugins.kernel_tunables import REQUIRED, KernelTunables, check_parameters, read_other
 
 
 @pytest.fixture
 def sysctls(tmp_path: Path) -> Path:
-    """A kernel that has every parameter as wanted."""
-    for name, value in WANTED.items():
+    """A kernel with the required parameters."""
+    for name, value in REQUIRED.items():
         file = tmp_path.joinpath("sys", *name.split("."))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{value}\n")
     return tmp_path / "sys"
 
 
-def test_knows_what_a_node_relies_on() -> None:
-    assert WANTED == {
+def test_required_parameters() -> None:
+    assert REQUIRED == {
         "vm.overcommit_memory": 1,
         "vm.panic_on_oom": 0,
         "kernel.panic": 10,
@@ -36,7 +36,7 @@ def test_knows_what_a_node_relies_on() -> None:
 
 
 @pytest.mark.row("config.protectKernelDefaults")
-def test_every_parameter_that_differs_is_a_reason_not_to_start(
+def test_every_different_parameter_fails_the_start(
     tmp_path: Path, sysctls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernel_tunables, "SYSCTLS", sysctls)
@@ -46,10 +46,10 @@ def test_every_parameter_that_differs_is_a_reason_not_to_start(
     (sysctls / "kernel/keys/root_maxkeys").write_text("200\n")
     (sysctls / "kernel/panic").unlink()
 
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as failed:
         load_plugin(kernel_tunables, context=context)
 
-    assert [str(problem) for problem in refused.value.problems] == [
+    assert [str(problem) for problem in failed.value.problems] == [
         "protectKernelDefaults: vm.overcommit_memory: 0 must be 1 before the agent starts",
         "protectKernelDefaults: kernel.panic: 'No such file or directory' must be 10 before the agent starts",
         "protectKernelDefaults: kernel.keys.root_maxkeys: 200 must be 1000000 before the agent starts",
@@ -58,7 +58,7 @@ def test_every_parameter_that_differs_is_a_reason_not_to_start(
 
 
 @pytest.mark.row("config.protectKernelDefaults")
-def test_without_protection_they_are_set_and_a_refusal_is_logged(
+def test_parameters_are_set_without_protection_and_failures_logged(
     tmp_path: Path, sysctls: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(kernel_tunables, "SYSCTLS", sysctls)
@@ -68,18 +68,18 @@ def test_without_protection_they_are_set_and_a_refusal_is_logged(
     (sysctls / "kernel/panic").unlink()
     (sysctls / "kernel/panic").mkdir()  # cannot be read nor written
 
-    [setter] = [answer.value[0] for answer in manager.provide_all("nodeagent_provide_background_loops")]
+    [setter] = [result.value[0] for result in manager.provide_all("nodeagent_provide_background_loops")]
     with caplog.at_level(logging.WARNING):
         setter.set()
 
     assert read_other(sysctls) == {"kernel.panic": "Is a directory"}
-    assert [record.sysctl for record in caplog.records] == ["kernel.panic"]  # type: ignore[attr-defined]
+    assert [record.flag for record in caplog.records] == ["kernel.panic"]  # type: ignore[attr-defined]
 
 
-def test_nothing_is_written_where_all_is_well(sysctls: Path) -> None:
+def test_equal_parameters_are_not_written(sysctls: Path) -> None:
     before = (sysctls / "kernel/panic").stat().st_mtime_ns
 
     KernelTunables(sysctls).set()
-    refuse_other(sysctls)
+    check_parameters(sysctls)
 
     assert (sysctls / "kernel/panic").stat().st_mtime_ns == before

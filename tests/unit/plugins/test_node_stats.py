@@ -1,4 +1,4 @@
-"""The machine's size is read from its own files and told as capacity."""
+"""Tests for the node capacity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodeagent_plugins import node_stats
 from nodeagent_plugins.node_stats import MachineSize, capacity_of, measure
 
 
-def test_tells_sizes_as_resource_amounts() -> None:
+def test_sizes_are_reported_as_quantities() -> None:
     size = MachineSize(4, 8 * 2**30, 100 * 2**30, {2 * 2**20: 64 * 2**20, 2**30: 0})
 
     assert capacity_of(size) == {
@@ -25,7 +25,7 @@ def test_tells_sizes_as_resource_amounts() -> None:
     }
 
 
-def test_reads_the_machine(tmp_path: Path) -> None:
+def test_size_of_the_host_is_read(tmp_path: Path) -> None:
     pages = tmp_path / "sys/kernel/mm/hugepages/hugepages-2048kB"
     pages.mkdir(parents=True)
     (pages / "nr_hugepages").write_text("3\n")
@@ -39,7 +39,7 @@ def test_reads_the_machine(tmp_path: Path) -> None:
     assert size.cores > 0
 
 
-def test_what_is_not_known_is_left_out(tmp_path: Path) -> None:
+def test_unknown_values_are_omitted(tmp_path: Path) -> None:
     size = measure(tmp_path, tmp_path)
 
     assert "memory" not in capacity_of(size)
@@ -48,18 +48,18 @@ def test_what_is_not_known_is_left_out(tmp_path: Path) -> None:
 async def test_hook_report_node(tmp_path: Path) -> None:
     manager = load_plugin(node_stats, name="node_stats", context=make_context(tmp_path))
 
-    answers = await manager.gather("nodeagent_report_node")
+    results = await manager.gather("nodeagent_report_node")
 
-    assert answers[0].value.capacity.keys() >= {"cpu", "memory", "ephemeral-storage"}
+    assert results[0].value.capacity.keys() >= {"cpu", "memory", "ephemeral-storage"}
 
 
 @pytest.mark.row("config.localStorageCapacityIsolation")
 @pytest.mark.parametrize("isolation", [True, False])
-async def test_ephemeral_storage_is_only_told_where_it_is_counted(tmp_path: Path, isolation: bool) -> None:
+async def test_ephemeral_storage_is_reported_with_isolation_only(tmp_path: Path, isolation: bool) -> None:
     context = make_context(tmp_path, config=make_config(local_storage_capacity_isolation=isolation))
     manager = load_plugin(node_stats, name="node_stats", context=context)
 
-    (answer,) = await manager.gather("nodeagent_report_node")
+    (result,) = await manager.gather("nodeagent_report_node")
 
-    assert ("ephemeral-storage" in answer.value.capacity) is isolation
-    assert missing_capacity({**answer.value.capacity, "pods": "1"}, isolation=isolation) == []
+    assert ("ephemeral-storage" in result.value.capacity) is isolation
+    assert missing_capacity({**result.value.capacity, "pods": "1"}, isolation=isolation) == []

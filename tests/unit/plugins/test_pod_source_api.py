@@ -1,4 +1,4 @@
-"""The API pod source publishes the pods of its node, goes on after interruptions and lists again when it must."""
+"""Tests for the API pod source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nodeagent_plugins.pod_source_api import ApiPodSource
 
 
 class Published(list[list[str]]):
-    """The names in each published set."""
+    """Names in each published set."""
 
     def __call__(self, pods: list[Pod]) -> None:
         self.append(sorted(pod.name for pod in pods))
@@ -44,13 +44,13 @@ def put(api: FakeApi, name: str, node: str = "n1") -> None:
     api.put(PODS, {"metadata": {"name": name, "uid": name}, "spec": {"nodeName": node, "containers": []}})
 
 
-async def test_an_empty_node_is_published_too(published: Published, clock: FakeClock) -> None:
+async def test_empty_set_is_published(published: Published, clock: FakeClock) -> None:
     await clock.advance(0)
 
     assert published == [[]]
 
 
-async def test_nothing_is_asked_before_the_node_is_known(api: FakeApi, clock: FakeClock) -> None:
+async def test_pods_are_listed_after_the_node_is_available(api: FakeApi, clock: FakeClock) -> None:
     known, sets = asyncio.Event(), Published()
 
     async def node_known() -> None:
@@ -68,7 +68,7 @@ async def test_nothing_is_asked_before_the_node_is_known(api: FakeApi, clock: Fa
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_publishes_the_pods_of_this_node_only(published: Published, api: FakeApi, clock: FakeClock) -> None:
+async def test_only_pods_of_this_node_are_published(published: Published, api: FakeApi, clock: FakeClock) -> None:
     put(api, "a")
     put(api, "far", node="n2")
 
@@ -77,7 +77,7 @@ async def test_publishes_the_pods_of_this_node_only(published: Published, api: F
     assert published == [[], ["a"]]
 
 
-async def test_follows_changes(published: Published, api: FakeApi, clock: FakeClock) -> None:
+async def test_changes_are_published(published: Published, api: FakeApi, clock: FakeClock) -> None:
     await clock.advance(0)
     put(api, "a")
     await clock.advance(0)
@@ -87,9 +87,7 @@ async def test_follows_changes(published: Published, api: FakeApi, clock: FakeCl
     assert published == [[], ["a"], []]
 
 
-async def test_changes_that_arrive_together_are_published_once(
-    published: Published, api: FakeApi, clock: FakeClock
-) -> None:
+async def test_simultaneous_changes_are_published_once(published: Published, api: FakeApi, clock: FakeClock) -> None:
     await clock.advance(0)
     for name in ("a", "b", "c"):
         put(api, name)
@@ -98,7 +96,7 @@ async def test_changes_that_arrive_together_are_published_once(
     assert published == [[], ["a", "b", "c"]]
 
 
-async def test_each_pod_is_marked_with_its_source_and_its_first_sighting(api: FakeApi, clock: FakeClock) -> None:
+async def test_pods_have_source_and_first_seen_annotations(api: FakeApi, clock: FakeClock) -> None:
     pods: list[Pod] = []
     task = asyncio.create_task(ApiPodSource(api, "n1", clock).run(pods.extend))
     claim = {"name": "web", "uid": "web", "annotations": {"kubernetes.io/config.source": "file", "note": "mine"}}
@@ -116,7 +114,7 @@ async def test_each_pod_is_marked_with_its_source_and_its_first_sighting(api: Fa
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_watch_goes_on_where_it_ended(published: Published, api: FakeApi, clock: FakeClock) -> None:
+async def test_watch_resumes_at_its_last_resource_version(published: Published, api: FakeApi, clock: FakeClock) -> None:
     await clock.advance(0)
     api.end_watches()
     put(api, "a")
@@ -126,7 +124,7 @@ async def test_a_watch_goes_on_where_it_ended(published: Published, api: FakeApi
     assert len(api.made("list")) == 1
 
 
-async def test_lists_again_when_the_server_forgot(published: Published, api: FakeApi, clock: FakeClock) -> None:
+async def test_expired_resource_version_causes_a_list(published: Published, api: FakeApi, clock: FakeClock) -> None:
     put(api, "a")
     await clock.advance(0)
     api.remove(PODS, "a")
@@ -138,21 +136,21 @@ async def test_lists_again_when_the_server_forgot(published: Published, api: Fak
     assert len(api.made("list")) == 2
 
 
-async def test_keeps_the_set_while_the_server_is_away(published: Published, api: FakeApi, clock: FakeClock) -> None:
+async def test_last_set_remains_during_an_outage(published: Published, api: FakeApi, clock: FakeClock) -> None:
     put(api, "a")
     await clock.advance(0)
     api.outage = True
     await clock.advance(300)
-    asked = len(api.requests)
+    requested = len(api.requests)
     api.outage = False
     put(api, "b")
     await clock.advance(60)
 
     assert published == [[], ["a"], ["a", "b"]]
-    assert asked < 30
+    assert requested < 30
 
 
-async def test_waits_between_attempts_that_fail_at_once(published: Published, api: FakeApi, clock: FakeClock) -> None:
+async def test_immediate_failures_are_retried_later(published: Published, api: FakeApi, clock: FakeClock) -> None:
     for _ in range(1000):
         api.fail("watch", ApiGone("too old", code=410))
         api.fail("list", ApiUnavailable("away"))

@@ -1,4 +1,4 @@
-"""The agent's own process gets its OOM score and its limit of open files, as far as the kernel lets it."""
+"""Tests for the limits of the agent's process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodeagent_plugins.process_limits import REPEAT_SECONDS, ProcessLimits
 
 @pytest.fixture
 def granted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Limits that were set, on a machine that grants at most 4096 open files."""
+    """Recorded limits on a host with a maximum of 4096 open files."""
     calls: list[tuple[int, int]] = []
 
     def setrlimit(_which: int, limits: tuple[int, int]) -> None:
@@ -28,7 +28,7 @@ def granted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return calls
 
 
-async def test_writes_the_score_and_writes_it_again_when_it_was_changed(
+async def test_oom_score_is_written_and_restored(
     tmp_path: Path, clock: FakeClock, granted: list[tuple[int, int]]
 ) -> None:
     file = tmp_path / "oom_score_adj"
@@ -45,20 +45,20 @@ async def test_writes_the_score_and_writes_it_again_when_it_was_changed(
     loop.cancel()
 
 
-async def test_a_refused_score_is_told_once_and_is_no_failure(
+async def test_failed_oom_score_is_logged_once_and_ignored(
     tmp_path: Path, clock: FakeClock, granted: list[tuple[int, int]], caplog: pytest.LogCaptureFixture
 ) -> None:
     missing = tmp_path / "not" / "there"
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         loop = asyncio.create_task(ProcessLimits(-999, 100, clock, oom_score_file=missing).run())
         await clock.advance(3 * REPEAT_SECONDS)
 
-    assert [record.message for record in caplog.records] == ["OOM score of the agent cannot be set"]
+    assert [record.message for record in caplog.records] == ["Failed to ApplyOOMScoreAdj"]
     assert not loop.done()
     loop.cancel()
 
 
-def test_gets_as_many_files_as_allowed_when_the_wanted_number_is_refused(
+def test_open_files_are_limited_to_the_maximum(
     granted: list[tuple[int, int]], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

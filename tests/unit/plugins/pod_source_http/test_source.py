@@ -1,4 +1,4 @@
-"""The URL source publishes what it is told, and keeps the pods when it is told nothing usable."""
+"""Tests for the HTTP pod source."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def one(name, image="a:1"):
 
 
 class FakeUrl:
-    """Answers what it is set to."""
+    """Returns the response set by the test."""
 
-    def __init__(self, answer):
-        self.answer, self.asked = answer, 0
+    def __init__(self, response):
+        self.response, self.requested = response, 0
 
     async def __call__(self):
-        self.asked += 1
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+        self.requested += 1
+        if isinstance(self.response, Exception):
+            raise self.response
+        return self.response
 
 
 @pytest.fixture
@@ -57,14 +57,14 @@ async def run(clock):
             await task
 
 
-async def test_publishes_one_pod(run):
+async def test_one_pod_is_published(run):
     ((web,),) = await run(FakeUrl(one("web")))
     assert (web.full_name, web.spec.node_name) == ("default/web-node-1", "node-1")
     assert web.metadata.annotations["kubernetes.io/config.source"] == "http"
     assert not web.spec.tolerations
 
 
-async def test_publishes_a_pod_list(run):
+async def test_pod_list_is_published(run):
     body = {"apiVersion": "v1", "kind": "PodList", "items": [pod("a"), pod("b")]}
     (pods,) = await run(FakeUrl(json.dumps(body).encode()))
     assert [p.name for p in pods] == ["a-node-1", "b-node-1"]
@@ -72,81 +72,81 @@ async def test_publishes_a_pod_list(run):
 
 
 @pytest.mark.row("config.httpCheckFrequency")
-async def test_asks_again_at_the_configured_frequency(tmp_path, clock):
+async def test_url_is_requested_at_the_configured_interval(tmp_path, clock):
     url = FakeUrl(one("web"))
     config = make_config(static_pod_url=URL, http_check_frequency=Duration.of(seconds=45))
     context = make_context(tmp_path, config=config, clock=clock)
-    (answer,) = load_plugin(pod_source_http).provide_all("nodeagent_provide_pod_sources", context=context)
-    (source,) = answer.value
+    (response,) = load_plugin(pod_source_http).provide_all("nodeagent_provide_pod_sources", context=context)
+    (source,) = response.value
     source._fetch = url
     task = asyncio.create_task(source.run(lambda pods: None))
 
     await clock.advance(44)
-    assert url.asked == 1
+    assert url.requested == 1
     await clock.advance(46)
-    assert url.asked == 3
+    assert url.requested == 3
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
 
 
-async def test_publishes_again_only_when_the_bytes_change(run, clock):
+async def test_unchanged_response_is_not_published_again(run, clock):
     url = FakeUrl(one("web"))
     sets = await run(url)
     await clock.advance(60)
     assert len(sets) == 1
-    url.answer = one("web", "a:2")
+    url.response = one("web", "a:2")
     await clock.advance(20)
     assert [pods[0].spec.containers[0].image for pods in sets] == ["a:1", "a:2"]
 
 
-async def test_an_empty_answer_is_an_empty_set(run, clock):
+async def test_empty_response_is_an_empty_set(run, clock):
     url = FakeUrl(one("web"))
     sets = await run(url)
-    url.answer = b"\n"
+    url.response = b"\n"
     await clock.advance(20)
     assert sets[-1] == []
 
 
-@pytest.mark.parametrize("answer", [FetchError("status 500"), b"[", b"kind: Deployment", one("Bad_Name"), b"{}"])
-async def test_an_unusable_answer_leaves_the_pods(run, clock, caplog, answer):
+@pytest.mark.parametrize("response", [FetchError("status 500"), b"[", b"kind: Deployment", one("Bad_Name"), b"{}"])
+async def test_invalid_response_does_not_change_the_pods(run, clock, caplog, response):
     url = FakeUrl(one("web"))
     sets = await run(url)
-    url.answer = answer
+    url.response = response
     await clock.advance(20)
     assert len(sets) == 1
     assert [r.__dict__["url"] for r in caplog.records] == [URL]
 
 
-async def test_fields_that_no_pod_has_are_named_once(run, clock, caplog):
+async def test_unknown_fields_are_logged_once(run, clock, caplog):
     body = {"kind": "PodList", "items": [pod("a", volumez=[])]}
     assert len(await run(FakeUrl(json.dumps(body).encode()))) == 1
     await clock.advance(60)
     assert [(r.__dict__["url"], r.__dict__["fields"]) for r in caplog.records] == [(URL, "volumez")]
 
 
-async def test_one_bad_pod_of_a_list_leaves_all_as_they_are(run):
+async def test_one_invalid_pod_rejects_the_list(run):
     body = {"kind": "PodList", "items": [pod("a"), pod("Bad_Name")]}
     assert await run(FakeUrl(json.dumps(body).encode())) == []
 
 
-async def test_failures_are_logged_ever_more_seldom_and_recovery_once(run, clock, caplog):
+async def test_failures_are_logged_at_increasing_intervals_and_recovery_once(run, clock, caplog):
     caplog.set_level(logging.INFO)
     url = FakeUrl(FetchError("refused"))
     await run(url)
     await clock.advance(20 * 8)
     assert [r.__dict__["failures"] for r in caplog.records] == [1, 2, 4, 8]
-    url.answer = b""
+    url.response = b""
     await clock.advance(40)
-    assert [r.getMessage() for r in caplog.records[4:]] == ["Static pod URL is usable again"]
+    assert [r.getMessage() for r in caplog.records[4:]] == ["Successfully read pods from URL"]
 
 
-def test_header_values_are_not_shown():
+def test_header_values_are_masked():
     assert "secret" not in repr(Fetcher(URL, {"Authorization": ["secret"]}))
 
 
-def test_no_url_no_source(tmp_path):
-    (answer,) = load_plugin(pod_source_http).provide_all(
+def test_no_source_without_a_url(tmp_path):
+    (response,) = load_plugin(pod_source_http).provide_all(
         "nodeagent_provide_pod_sources", context=make_context(tmp_path)
     )
-    assert answer.value == ()
+    assert response.value == ()
