@@ -12,8 +12,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTRACTS = ROOT / "nodeagent" / "contracts"
-INTERNAL = frozenset({"observe"})
-"""Modules of contracts between core components only, which no plugin implements or receives."""
 CONFIGURATION = "configuration"
 """The module whose types are documented field by field on the configuration page."""
 _DEFINITIONS = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -60,7 +58,7 @@ class HookUse:
 @cache
 def modules() -> Sequence[Module]:
     """Return the modules that have a page: the contracts by name, then the errors."""
-    paths = [path for path in sorted(CONTRACTS.glob("*.py")) if path.stem not in {"__init__", CONFIGURATION, *INTERNAL}]
+    paths = [path for path in sorted(CONTRACTS.glob("*.py")) if path.stem not in {"__init__", CONFIGURATION}]
     return tuple(_module(path) for path in [*paths, ROOT / "nodeagent" / "errors.py"])
 
 

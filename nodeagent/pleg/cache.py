@@ -20,7 +20,7 @@ from nodeagent.pleg.termination_message import with_message
 
 
 class PodCache:
-    """Last observed status of each pod; implements :class:`~nodeagent.contracts.observe.PodObserver`.
+    """Last observed status of each pod; implements :class:`~nodeagent.podworker.interfaces.PodObserver`.
 
     An exited container never changes again, so its status is requested once.
     """
@@ -44,7 +44,7 @@ class PodCache:
             self._pods.pop(pod.uid, None)
 
     async def refresh(self, uid: str, touched: frozenset[str] | None = None) -> RuntimePod | None:
-        """Refresh the status of a pod; see :class:`~nodeagent.contracts.observe.PodObserver`."""
+        """Refresh the status of a pod; see :class:`~nodeagent.podworker.interfaces.PodObserver`."""
         started = self._clock.now()
         known = self._pods.get(uid)
         runtime = self._runtime()

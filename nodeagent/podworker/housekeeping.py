@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable
 
 from nodeagent.base.aio import Clock
-from nodeagent.contracts.observe import PodObserver
 from nodeagent.contracts.pods import PodSyncer
 from nodeagent.errors import NodeAgentError
+from nodeagent.podworker.interfaces import PodObserver
 from nodeagent.podworker.workers import PodWorkers
 
 _log = logging.getLogger(__name__)

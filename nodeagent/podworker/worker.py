@@ -13,12 +13,12 @@ from nodeagent.base import identity, tracing
 from nodeagent.base.aio import Backoff, Clock
 from nodeagent.base.logging import v_level
 from nodeagent.contracts.events import EventRecorder, EventType
-from nodeagent.contracts.observe import PodObserver, StatusReporter
 from nodeagent.contracts.pods import KillReason, PodSyncer, WaitingReason
 from nodeagent.contracts.runtime import ContainerState, RuntimePod
 from nodeagent.errors import NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.pluginmanager import PluginManager
+from nodeagent.podworker.interfaces import PodObserver, StatusReporter
 from nodeagent.podworker.metrics import STEPS, StartTimer
 from nodeagent.podworker.reporting import reporting
 from nodeagent.podworker.state import (

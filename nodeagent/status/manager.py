@@ -59,7 +59,7 @@ class _Entry:
 
 
 class StatusManager:
-    """Generates, caches and sends pod statuses; implements :class:`~nodeagent.contracts.observe.StatusReporter`.
+    """Generates, caches and sends pod statuses; implements :class:`~nodeagent.podworker.interfaces.StatusReporter`.
 
     A status is sent as a patch if it has changed, never concurrently for one pod. While the API server is unavailable,
     only the latest status is retained.
@@ -117,7 +117,7 @@ class StatusManager:
         disrupted: str = "",
         blocked: tuple[str, str] | None = None,
     ) -> PodStatus:
-        """Generate, cache and send a status; see :class:`~nodeagent.contracts.observe.StatusReporter`."""
+        """Generate, cache and send a status; see :class:`~nodeagent.podworker.interfaces.StatusReporter`."""
         entry = self._entries.get(pod.uid)
         if entry is None:
             entry = _Entry(pod, pod.status, pod.status, static=self._is_static(pod))
@@ -180,7 +180,7 @@ class StatusManager:
             self._woken.set()
 
     def terminated(self, pod: Pod) -> None:
-        """Record the release of all resources; see :class:`~nodeagent.contracts.observe.StatusReporter`."""
+        """Record the release of all resources; see :class:`~nodeagent.podworker.interfaces.StatusReporter`."""
         entry = self._entries.get(pod.uid)
         if entry is not None:
             entry.pod = pod

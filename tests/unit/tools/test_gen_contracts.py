@@ -41,7 +41,7 @@ def test_every_contract_module_has_a_page_in_the_navigation():
     documented = {module.name for module in MODULES}
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
-    assert names - documented == {"__init__", gen_contracts.CONFIGURATION, *gen_contracts.INTERNAL}
+    assert names - documented == {"__init__", gen_contracts.CONFIGURATION}
     assert [module.path for module in MODULES if f" {module.path}\n" not in navigation] == []
 
 

@@ -1,4 +1,4 @@
-"""Internal contracts between PLEG, pod workers and the status manager."""
+"""Interfaces that pod workers require from PLEG and the status manager."""
 
 from __future__ import annotations
 
