@@ -70,7 +70,7 @@ async def test_a_kill_without_a_pod_is_no_event(cgroup: Path, tmp_path: Path, cl
     context.pods.add(make_pod("web"))  # type: ignore[attr-defined]
     log: list[OomKill] = []
     watcher = OomWatcher(context, KernelLog())
-    following = asyncio.create_task(KernelLog().follow(lambda kill: (watcher.tell(kill), log.append(kill))[1]))
+    following = asyncio.create_task(KernelLog().follow(lambda kill: (watcher.report(kill), log.append(kill))[1]))
     await asyncio.sleep(0)
 
     pid = await asyncio.to_thread(eat, cgroup)
