@@ -2,3 +2,9 @@
 
 It imports ``nodeagent.base`` and nothing else of ``nodeagent``; the two programs meet on the wire.
 """
+
+import pluggy
+
+hookimpl = pluggy.HookimplMarker("nodeagent_apiserver")
+
+__all__ = ["hookimpl"]

@@ -74,6 +74,7 @@ async def _serve(options: Options) -> int:
     from apiserver_stub.nodes.egress import EgressError
     from apiserver_stub.server.authentication import AuthenticationError
     from apiserver_stub.server.authorization import AuthorizationError
+    from apiserver_stub.server.plugins import PluginError
     from apiserver_stub.server.startup import start
     from apiserver_stub.storage import StoreUnavailable
     from apiserver_stub.storage.encryption import EncryptionError
@@ -105,6 +106,7 @@ async def _serve(options: Options) -> int:
         AuditError,
         EgressError,
         TracingError,
+        PluginError,
     ) as error:
         _log.error("Cannot start", extra={"err": error})
         return EXIT_FAILED

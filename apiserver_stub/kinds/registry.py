@@ -175,6 +175,8 @@ class Resource:
     """Field labels of selectors beyond metadata.name and metadata.namespace, and where their values are."""
     other_places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Where the values of field labels are when there is none in the first place."""
+    definition: type[Any] | None = None
+    """Protobuf message of the kind, from which its schema is derived; the bundled kinds are found by their names."""
     storage: str = ""
     """Collection in the store; ``group/plural`` unless several resources show the same objects."""
     convert: Callable[[Object], Object] | None = None

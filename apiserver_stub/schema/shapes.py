@@ -60,6 +60,8 @@ class Shape:
     package: str = ""
     """Definition group of an object: ``core``, ``meta``."""
     version: str = ""
+    full_name: str = ""
+    """Full name of the message of an object."""
     members: dict[str, Shape] = field(default_factory=dict)
     item: Shape | None = None
     """Values of a map, items of a list."""
@@ -132,7 +134,7 @@ def of(api_version: str, kind: str) -> Shape | None:
     text = Shape(Form.TEXT)
     members = {"kind": text, "apiVersion": text, **shape.members}
     tracked, always = shape.tracked, shape.always
-    return Shape(Form.OBJECT, shape.name, shape.package, shape.version, members, tracked=tracked, always=always)
+    return replace(shape, members=members, tracked=tracked, always=always)
 
 
 def walk(shape: Shape) -> Iterator[Shape]:
@@ -154,7 +156,7 @@ def walk(shape: Shape) -> Iterator[Shape]:
 @cache
 def _object(message: Descriptor) -> Shape:
     *_, package, version, name = message.full_name.split(".")
-    shape = Shape(Form.OBJECT, name, package, version, atomic=apiproto.is_atomic(message))
+    shape = Shape(Form.OBJECT, name, package, version, message.full_name, atomic=apiproto.is_atomic(message))
     fields = {label: (member, apiproto.field_properties(member)) for label, member in _fields(message)}
     shape.members.update((label, _member(member, properties)) for label, (member, properties) in fields.items())
     shape.replaced = frozenset(

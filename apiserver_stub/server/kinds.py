@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from apiserver_stub.kinds import Registry, api_services, bundled_resources
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pluggy import PluginManager
+
+from apiserver_stub.kinds import Registry, Resource, api_services, bundled_resources
 from apiserver_stub.kinds.runtime_config import enabled
 from apiserver_stub.kinds.settings import KindSettings
 from apiserver_stub.options import Options
+from apiserver_stub.server.plugins import PluginError, call
+from nodeagent.base import apiproto
 
 
 def kind_settings(options: Options) -> KindSettings:
@@ -18,8 +25,37 @@ def kind_settings(options: Options) -> KindSettings:
     )
 
 
-def build_registry(options: Options) -> Registry:
-    """Return the resources that ``--runtime-config`` enables, in the order of their group versions."""
-    every = bundled_resources(kind_settings(options))
+def build_registry(options: Options, plugins: PluginManager | None = None) -> Registry:
+    """Return the resources that ``--runtime-config`` enables, in the order of their group versions.
+
+    :raises PluginError: a kind of a plugin has the name or the storage of another one.
+    """
+    settings = kind_settings(options)
+    every = bundled_resources(settings)
+    if plugins is not None:
+        every += _plugin_resources(plugins, settings, every)
     served = [item for item in every if enabled(options.runtime_config, item.group, item.version, item.plural)]
     return Registry(sorted(served, key=lambda item: api_services.order(item.group, item.version)))
+
+
+def _plugin_resources(plugins: PluginManager, settings: KindSettings, bundled: Sequence[Resource]) -> list[Resource]:
+    names = {(item.group, item.version, item.plural) for item in bundled}
+    directories = {item.storage_key or item.plural: item.storage for item in bundled}
+    found: list[Resource] = []
+    problems = []
+    for plugin, resources in call(plugins, "nodeagent_apiserver_kinds", settings=settings):
+        for item in resources:
+            resource = item if item.storage_key else replace(item, storage_key=f"{item.group}/{item.plural}")
+            name = (resource.group, resource.version, resource.plural)
+            if name in names:
+                problems.append(f"plugin {plugin}: {resource.plural} of {resource.api_version} is already served")
+            elif directories.setdefault(resource.storage_key, resource.storage) != resource.storage:
+                problems.append(f"plugin {plugin}: {resource.plural} of {resource.api_version} has the keys of another")
+            else:
+                names.add(name)
+                found.append(resource)
+                if resource.definition is not None:
+                    apiproto.add_kind(resource.api_version, resource.kind, resource.definition)
+    if problems:
+        raise PluginError("\n".join(problems))
+    return found

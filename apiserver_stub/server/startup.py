@@ -52,6 +52,7 @@ from apiserver_stub.server.authentication import build_authentication
 from apiserver_stub.server.authorization import build_authorization
 from apiserver_stub.server.credentials import generate_tokens, read_tokens, write_kubeconfig
 from apiserver_stub.server.kinds import build_registry
+from apiserver_stub.server.plugins import load_plugins
 from apiserver_stub.server.request_pipeline import build_pipeline
 from apiserver_stub.server.serving_certificate import Certificates
 from apiserver_stub.server.storage import build_storage, health_checks, run_key_reloader, start_monitor
@@ -119,6 +120,7 @@ class RunningServer:
 async def start(options: Options) -> RunningServer:
     """Start the server and return when it serves requests.
 
+    :raises PluginError: a plugin cannot be loaded, or what it provides is invalid.
     :raises StoreUnavailable: the database cannot be opened, or its servers do not answer.
     :raises EncryptionError: the configuration of encryption at rest is invalid.
     :raises TlsError: a certificate file is invalid.
@@ -138,7 +140,7 @@ async def start(options: Options) -> RunningServer:
     lifecycle, address = Lifecycle(options.livez_grace_seconds), ""
     event_ttl_seconds = options.event_ttl_seconds or None
     async with AsyncExitStack() as stack:
-        registry = build_registry(options)
+        registry = build_registry(options, await asyncio.to_thread(load_plugins))
         storage = await build_storage(options, registry)
         store = storage.store
         stack.push_async_callback(store.close)

@@ -12,6 +12,7 @@ from apiserver_stub.schema.shapes import Form, Shape
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Resource
 
+_BUNDLED = "nodeagent.api."
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _NAMED: Mapping[Form, tuple[str, Object]] = {
     Form.TIME: (f"{_META}.Time", {"type": "string", "format": "date-time"}),
@@ -149,4 +150,6 @@ def _of_kind(group: str, version: str, kind: str) -> Object:
 def _name(shape: Shape) -> str:
     if shape.package == "meta":
         return f"{_META}.{shape.name}"
+    if not shape.full_name.startswith(_BUNDLED):
+        return shape.full_name
     return f"io.k8s.api.{shape.package}.{shape.version}.{shape.name}"

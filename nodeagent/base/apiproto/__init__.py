@@ -16,6 +16,7 @@ from nodeagent.base.apiproto.codec import (
 )
 from nodeagent.base.apiproto.errors import ProtobufError, UnsupportedKindError
 from nodeagent.base.apiproto.properties import FieldProperties, Presence, field_properties, is_atomic
+from nodeagent.base.apiproto.registry import add_kind
 
 __all__ = [
     "FieldProperties",
@@ -23,6 +24,7 @@ __all__ = [
     "ProtobufError",
     "UnsupportedKindError",
     "WatchFrameDecoder",
+    "add_kind",
     "decode",
     "descriptor",
     "encode",

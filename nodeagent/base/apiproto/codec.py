@@ -112,7 +112,7 @@ def _locate(api_version: str, kind: str) -> registry.Location:
 @cache
 def _codec(location: registry.Location) -> _Codec:
     """Return the codec of *location*; loads its definitions on first use."""
-    module = importlib.import_module(f"nodeagent.base.apiproto._proto.{location.file}_pb2")
+    module = importlib.import_module(location.module)
     message = getattr(module, location.message)
     return _Codec(message, _plans().reader(message.DESCRIPTOR), _plans().writer(message.DESCRIPTOR))
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nodeagent.base import identity
 from nodeagent.base.apiproto._proto.kinds import KINDS
 
+_DEFINITIONS = "nodeagent.base.apiproto._proto"
+_added: dict[tuple[str, str], Location] = {}
+
 
 class Location(NamedTuple):
-    """Definition of the message of a kind."""
+    """Module and name of the message of a kind."""
 
-    file: str
-    """Stem of the definition file: ``core_v1`` for ``core_v1.proto``."""
+    module: str
     message: str
 
 
@@ -24,12 +26,19 @@ def locate(api_version: str, kind: str) -> Location | None:
     supported and ``events.k8s.io/v1`` is not.
     """
     if kind in _SHARED:  # Such as DeleteOptions: part of every group version.
-        return Location("meta_v1", kind)
+        return Location(f"{_DEFINITIONS}.meta_v1_pb2", kind)
+    if (added := _added.get((api_version, kind))) is not None:
+        return added
     name, _, version = api_version.rpartition("/")
     group = _group_of(name)
     if group is None or kind not in KINDS.get(f"{group}_{version}", ()):
         return None
-    return Location(f"{group}_{version}", kind)
+    return Location(f"{_DEFINITIONS}.{group}_{version}_pb2", kind)
+
+
+def add_kind(api_version: str, kind: str, message: type[Any]) -> None:
+    """Register *message*, a generated class, as the definition of *kind*; call it before the kind is used."""
+    _added[api_version, kind] = Location(message.__module__, message.__name__)
 
 
 def _group_of(name: str) -> str | None:
