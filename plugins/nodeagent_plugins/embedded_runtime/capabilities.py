@@ -1,4 +1,4 @@
-"""Which capabilities a container has."""
+"""Capabilities of a container."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT = frozenset(
         *("NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE"),
     )
 )
-"""What a container has unless it asks otherwise."""
+"""Default capabilities of a container."""
 
 
 def compute_capabilities(
@@ -21,17 +21,17 @@ def compute_capabilities(
 ) -> tuple[str, ...]:
     """Return the capabilities of a container, with their prefix, in the kernel's order.
 
-    :param held: what the runtime has itself; nobody can be given more.
-    :raises InvalidArgument: there is no capability of that name.
+    :param held: capabilities of the runtime, which are the maximum.
+    :raises InvalidArgument: a capability is unknown.
     """
-    wanted_add, wanted_drop, ours = set(map(_plain, add)), set(map(_plain, drop)), set(held)
-    if unknown := sorted((wanted_add | wanted_drop) - {*NAMES, "ALL"}):
+    added, dropped, ours = set(map(_plain, add)), set(map(_plain, drop)), set(held)
+    if unknown := sorted((added | dropped) - {*NAMES, "ALL"}):
         raise InvalidArgument(f"unknown capability {', '.join(unknown)}")
     if privileged:
         granted = set(NAMES)
     else:
-        granted = set(NAMES) if "ALL" in wanted_add else set() if "ALL" in wanted_drop else set(DEFAULT)
-        granted = (granted | (wanted_add - {"ALL"})) - wanted_drop
+        granted = set(NAMES) if "ALL" in added else set() if "ALL" in dropped else set(DEFAULT)
+        granted = (granted | (added - {"ALL"})) - dropped
     return tuple(f"CAP_{name}" for name in NAMES if name in granted & ours)
 
 

@@ -1,4 +1,4 @@
-"""What the kernel counts for a container, read from its control groups."""
+"""Resource usage of a container from its cgroups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodeagent_plugins.embedded_runtime.host import CGROUPS
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Totals of a container."""
+    """Usage of a container."""
 
     cpu_nanoseconds: int = 0
     memory_bytes: int = 0
@@ -25,15 +25,15 @@ class Usage:
 
 
 def find_groups(path: str) -> dict[str, str]:
-    """Return the folders of the group at *path* by controller; the one of version 2 has an empty name."""
+    """Return the directories of the cgroup at *path* by controller; version 2 has an empty name."""
     if (CGROUPS / "cgroup.controllers").exists():
         return {"": str(CGROUPS / path.lstrip("/"))}
-    folders = ((controller.name, controller / path.lstrip("/")) for controller in CGROUPS.iterdir())
-    return {name: str(folder) for name, folder in folders if folder.is_dir()}
+    directories = ((controller.name, controller / path.lstrip("/")) for controller in CGROUPS.iterdir())
+    return {name: str(directory) for name, directory in directories if directory.is_dir()}
 
 
 def usage(groups: Mapping[str, str], pid: int) -> Usage:
-    """Return what the groups count; without groups, what the process *pid* alone uses."""
+    """Return the usage of the cgroups; without cgroups, that of the process *pid* only."""
     if "memory" in groups:
         return _usage_v1(groups)
     if groups.get(""):
@@ -42,7 +42,7 @@ def usage(groups: Mapping[str, str], pid: int) -> Usage:
 
 
 def memory_ran_out(groups: Mapping[str, str]) -> bool:
-    """Tell whether the kernel killed a process of the group because its memory was used up."""
+    """Return whether the kernel OOM-killed a process of the cgroup."""
     if "memory" in groups:
         return _pairs(Path(groups["memory"], "memory.oom_control")).get("oom_kill", 0) > 0
     return bool(groups.get("")) and _pairs(Path(groups[""], "memory.events")).get("oom_kill", 0) > 0

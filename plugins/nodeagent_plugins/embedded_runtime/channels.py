@@ -1,4 +1,4 @@
-"""What a client's stream is made of, on whatever wire: channels for input, output, errors, the outcome and sizes."""
+"""Streaming sessions: channels for input, output, errors, status and terminal sizes, independent of the protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiohttp import WSMsgType, web
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 CLOSE = 255
-"""On this channel comes the number of one that the client has closed."""
+"""A message on this channel contains the number of a channel that the client has closed."""
 
 Feed = Callable[[int, bytes], Awaitable[None]]
 
@@ -22,17 +22,17 @@ class Session(ABC):
 
     @abstractmethod
     async def send(self, channel: int, data: bytes) -> None:
-        """Send to the client.
+        """Send *data* to the client.
 
-        :raises ConnectionError: it has left.
+        :raises ConnectionError: the client has disconnected.
         """
 
     @abstractmethod
     async def read(self, feed: Feed) -> None:
-        """Pass each message on to *feed*, channel and data, until the client leaves."""
+        """Pass each message to *feed*, channel and data, until the client disconnects."""
 
     async def succeed(self, exit_code: int = 0) -> None:
-        """Tell how the command ended."""
+        """Report the exit code of the command."""
         status: dict[str, Any] = {"metadata": {}, "status": "Success"}
         if exit_code:
             status = {
@@ -45,14 +45,14 @@ class Session(ABC):
         await self.send(ERROR, msgspec.json.encode(status))
 
     async def fail(self, text: str) -> None:
-        """Tell why there is no stream."""
+        """Report why there is no stream."""
         status = {"metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500, "message": text}
         with contextlib.suppress(ConnectionError):
             await self.send(ERROR, msgspec.json.encode(status))
 
 
 class WebSocketSession(Session):
-    """The channels of one WebSocket: each message begins with the number of its channel."""
+    """The channels of a WebSocket: each message starts with the number of its channel."""
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
         self._socket = socket

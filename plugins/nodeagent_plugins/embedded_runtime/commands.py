@@ -1,4 +1,4 @@
-"""Runs the programs of the machine that the runtime needs."""
+"""Execution of the host commands that the runtime requires."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ MAX_TEXT = 1000
 
 
 async def run(command: Sequence[str], attempt: str, *, given: str = "", timeout_seconds: float = 60.0) -> str:
-    """Run *command* with *given* as its input and return what it prints.
+    """Run *command* with *given* as its input and return its output.
 
-    :param attempt: what this tries, for the error's text.
-    :raises CallError: it failed or took too long.
+    :param attempt: description for the error text.
+    :raises CallError: the command failed or timed out.
     """
     return await asyncio.to_thread(run_now, command, attempt, given=given, timeout_seconds=timeout_seconds)
 
 
 def run_now(command: Sequence[str], attempt: str, *, given: str = "", timeout_seconds: float = 60.0) -> str:
-    """As :func:`run`, holding up the caller."""
+    """Blocking variant of :func:`run`."""
     try:
         done = subprocess.run(
             command, input=given, capture_output=True, text=True, errors="replace", timeout=timeout_seconds, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise CallError(f"{attempt}: not done within {timeout_seconds:g} s") from error
+        raise CallError(f"{attempt}: timed out after {timeout_seconds:g} s") from error
     except OSError as error:
         raise CallError(f"{attempt}: {error}") from error
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip())[-MAX_TEXT:]
-        raise CallError(f"{attempt}: {said or f'{command[0]} ended with {done.returncode}'}")
+        output = (done.stderr.strip() or done.stdout.strip())[-MAX_TEXT:]
+        raise CallError(f"{attempt}: {output or f'{command[0]} exited with code {done.returncode}'}")
     return done.stdout

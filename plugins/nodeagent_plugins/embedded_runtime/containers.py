@@ -1,4 +1,4 @@
-"""Containers: made, started, watched, stopped, removed."""
+"""Container lifecycle: create, start, watch, stop and remove."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _log = logging.getLogger(__name__)
 START_SECONDS = 60.0
 END_SECONDS = 10.0
 LOST_EXIT_CODE = 255
-"""Of a container whose end nobody saw."""
+"""Exit code of a container whose exit was not observed."""
 
 
 class Containers:
-    """All containers of this runtime.
+    """All containers of the runtime.
 
-    :param changed: told of each container that was made, started, stopped or removed.
+    :param changed: called for each container that was created, started, stopped or removed.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Containers:
         self._locks: dict[str, asyncio.Lock] = {}
 
     def adopt(self) -> None:
-        """Take over what the runtime before this one left; what ended meanwhile is told by its files."""
+        """Adopt the containers of the previous runtime process; exits since then are read from their files."""
         for torn in self.records.load():
             self._roots.remove(self.records.directory(torn))
             self.records.forget(torn)
@@ -70,7 +70,7 @@ class Containers:
                 self._restore(container)
 
     async def close(self) -> None:
-        """Stop watching; the containers run on."""
+        """Stop watching; the containers keep running."""
         watchers = list(self._watchers.values())
         for watcher in watchers:
             watcher.cancel()
@@ -80,18 +80,18 @@ class Containers:
         """Return the containers of a sandbox."""
         return [container for container in self.records.all() if container.sandbox_id == sandbox_id]
 
-    # --- making and starting ----------------------------------------------------------------------------------
+    # --- create and start -------------------------------------------------------------------------------------
 
     async def create(self, sandbox: Sandbox, config: cri.ContainerConfig) -> str:
-        """Prepare a container and return its id.
+        """Prepare a container and return its ID.
 
-        :raises FailedPrecondition: the sandbox has ended, or the machine cannot give what is asked for.
-        :raises AlreadyExists: the sandbox has a container of that name and attempt.
+        :raises FailedPrecondition: the sandbox is not ready, or the host does not support a setting.
+        :raises AlreadyExists: the sandbox has a container with this name and attempt.
         """
         if not sandbox.ready:
             raise FailedPrecondition(f"sandbox {sandbox.id} is not ready")
         if not config.metadata.name:
-            raise InvalidArgument("a container needs a name")
+            raise InvalidArgument("missing container name")
         image = self._images.get(config.image.image)
         container = Container(new_id(), sandbox.id, config, image.id, image.reference, time.time_ns())
         container.layers = list(image.layers)
@@ -107,19 +107,19 @@ class Containers:
             self._names.pop(_name(container), None)
             await asyncio.shield(asyncio.to_thread(self._discard, container))
             if isinstance(error, OSError):
-                raise CallError(f"make container {config.metadata.name}: {error}") from error
+                raise CallError(f"failed to create container {config.metadata.name}: {error}") from error
             raise
         self._changed(cri.CONTAINER_CREATED_EVENT, container)
         return container.id
 
     async def start(self, container: Container) -> None:
-        """Start a container that was only made.
+        """Start a created container.
 
-        :raises CallError: it cannot be started; it has ended then, with that text as its message.
+        :raises CallError: the start failed; the container has exited with that message.
         """
         async with self._lock(container):
             if container.started_at or container.finished_at:
-                raise FailedPrecondition(f"container {container.id} was started before")
+                raise FailedPrecondition(f"container {container.id} has already been started")
             if not self._sandboxes.records.get(container.sandbox_id).ready:
                 raise FailedPrecondition(f"the sandbox of container {container.id} is not ready")
             try:
@@ -137,16 +137,16 @@ class Containers:
     async def _start(self, container: Container) -> None:
         directory, config = self.records.directory(container.id), container.config
         given = (("tty", config.tty), ("stdin", config.stdin), ("once", config.stdin_once))
-        options = ",".join(name for name, wanted in given if wanted)
+        options = ",".join(name for name, enabled in given if enabled)
         runner = self.runner.run(directory, container.id, terminal=config.tty)
         if container.log_path:
             await asyncio.to_thread(Path(container.log_path).parent.mkdir, parents=True, exist_ok=True)
         command = launch.command("shim", str(directory), container.log_path, options, *runner)
         attempt = f"start container {config.metadata.name}"
-        said = await commands.run(command, attempt, timeout_seconds=START_SECONDS)
-        if not said.startswith("ok "):
-            raise CallError(f"{attempt}: {said.removeprefix('error: ')}")
-        pid, shim = map(int, said.split()[1:])
+        output = await commands.run(command, attempt, timeout_seconds=START_SECONDS)
+        if not output.startswith("ok "):
+            raise CallError(f"{attempt}: {output.removeprefix('error: ')}")
+        pid, shim = map(int, output.split()[1:])
         container.started_at = time.time_ns()
         container.process, container.shim = Process.of(pid), Process.of(shim)
         sandbox = self._sandboxes.records.get(container.sandbox_id)
@@ -154,10 +154,10 @@ class Containers:
             container.cgroups = await asyncio.to_thread(cgroups.find_groups, path)
         await asyncio.to_thread(self.records.save, container)
 
-    # --- stopping and removing --------------------------------------------------------------------------------
+    # --- stop and remove --------------------------------------------------------------------------------------
 
     async def stop(self, container: Container, grace_seconds: float) -> None:
-        """Ask the container to end, and kill it after the grace; return once it has ended."""
+        """Send the stop signal, and SIGKILL after the grace period; return once the container has exited."""
         if container.running and container.process is not None:
             if grace_seconds > 0:
                 await container.process.end(grace_seconds, _signal_number(container.stop_signal))
@@ -166,7 +166,7 @@ class Containers:
         await self._wait_until_noted(container)
 
     async def remove(self, container: Container) -> None:
-        """Kill the container if it runs, and forget it with all it wrote but its log."""
+        """Kill the container if it is running, and remove it with all its data except the log."""
         async with self._lock(container):
             await self.stop(container, 0)
             await asyncio.to_thread(self._discard, container)
@@ -181,53 +181,53 @@ class Containers:
             await asyncio.wait({watcher}, timeout=END_SECONDS)
 
     async def _delete(self, container: Container) -> None:
-        """Let the runner forget the container, with what is left of its processes."""
+        """Delete the container in the OCI runtime, with its remaining processes."""
         try:
             await commands.run(self.runner.delete(container.id), f"delete container {container.id}")
         except CallError as error:
-            _log.debug("Nothing to delete", extra={"container": container.id, "err": str(error)})
+            _log.debug("Failed to delete container", extra={"containerID": container.id, "err": str(error)})
 
     def _discard(self, container: Container) -> None:
         self._roots.remove(self.records.directory(container.id))
         self.records.forget(container.id)
 
-    # --- while it runs ----------------------------------------------------------------------------------------
+    # --- running containers -----------------------------------------------------------------------------------
 
     async def reopen_log(self, container: Container) -> None:
-        """Let the container's log go on in a new file."""
+        """Reopen the container's log."""
         if not container.running:
-            raise FailedPrecondition(f"container {container.id} does not run")
+            raise FailedPrecondition(f"container {container.id} is not running")
         await command_shim(self.records.directory(container.id), "reopen")
 
-    async def update(self, container: Container, wanted: cri.LinuxContainerResources) -> None:
-        """Change the limits of a container; one that was not started yet gets them when it is.
+    async def update(self, container: Container, resources: cri.LinuxContainerResources) -> None:
+        """Update the limits of a container; before its start they are only stored.
 
-        :raises FailedPrecondition: there are no control groups here, or the container has ended.
+        :raises FailedPrecondition: cgroups are unavailable, or the container has exited.
         """
         if not self._host.cgroup_version:
-            raise FailedPrecondition("limits cannot be changed: this runtime may not make control groups here")
+            raise FailedPrecondition("updating limits requires permission to create cgroups")
         if container.finished_at:
-            raise FailedPrecondition(f"container {container.id} has ended")
-        limits = compute_resources(wanted, self._host.cgroup_version)
+            raise FailedPrecondition(f"container {container.id} has exited")
+        limits = compute_resources(resources, self._host.cgroup_version)
         async with self._lock(container):
             if container.running:
-                attempt, given = f"change limits of container {container.id}", msgspec.json.encode(limits).decode()
+                attempt, given = f"update limits of container {container.id}", msgspec.json.encode(limits).decode()
                 await commands.run(self.runner.update(container.id), attempt, given=given)
             else:
                 await asyncio.to_thread(self._change_spec, container, limits)
-            container.config.linux.resources.MergeFrom(wanted)
+            container.config.linux.resources.MergeFrom(resources)
             await asyncio.to_thread(self.records.save, container)
 
     def usage(self, container: Container) -> cgroups.Usage:
-        """Return what a running container uses."""
+        """Return the usage of a running container."""
         pid = container.process.pid if container.process is not None else 0
         return cgroups.usage(container.cgroups, pid)
 
     def written(self, container: Container) -> tuple[int, int]:
-        """Return bytes and files that the container has written to its root."""
+        """Return the bytes and files that the container has written to its root file system."""
         return self._roots.usage(self.records.directory(container.id))
 
-    # --- inside -----------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------------
 
     def _prepare(self, container: Container, sandbox: Sandbox, image: Image) -> None:
         directory = self.records.directory(container.id)
@@ -254,20 +254,20 @@ class Containers:
         security = config.linux.security_context
         group = security.run_as_group.value if security.HasField("run_as_group") else None
         if security.HasField("run_as_user"):
-            wanted = str(security.run_as_user.value)
+            requested = str(security.run_as_user.value)
         elif security.run_as_username:
-            wanted = security.run_as_username
+            requested = security.run_as_username
         elif group is not None:
-            raise InvalidArgument("a group is given to run as, but no user")
+            raise InvalidArgument("run_as_group requires run_as_user")
         else:
-            wanted = str(image.config.get("User") or "")
-        user = resolve_user(rootfs, wanted, group, tuple(security.supplemental_groups))
+            requested = str(image.config.get("User") or "")
+        user = resolve_user(rootfs, requested, group, tuple(security.supplemental_groups))
         if self._host.remapped:
             user = mounts.check_mapped(user)
         return user
 
     def _namespaces(self, container: Container, sandbox: Sandbox) -> dict[str, str]:
-        """Return which namespaces the container enters or gets: the names are those of OCI."""
+        """Return the namespaces that the container joins or creates, with their OCI names."""
         options = container.config.linux.security_context.namespace_options
         found = {"mount": ""}
         for kind, name in (("net", "network"), ("ipc", "ipc"), ("uts", "uts")):
@@ -280,7 +280,7 @@ class Containers:
         elif options.pid == cri.TARGET:
             target = self.records.get(options.target_id)
             if target.sandbox_id != sandbox.id or not target.running or target.process is None:
-                raise FailedPrecondition(f"target container {options.target_id} does not run in this pod")
+                raise FailedPrecondition(f"target container {options.target_id} is not running in this pod")
             found["pid"] = f"/proc/{target.process.pid}/ns/pid"
         if self._host.cgroup_version == 2 and not container.config.linux.security_context.privileged:
             found["cgroup"] = ""
@@ -309,7 +309,7 @@ class Containers:
             layers = [self._images.layer(name) for name in container.layers]
             self._roots.restore(self.records.directory(container.id), layers)
         except OSError as error:
-            _log.warning("Root file system is gone", extra={"container": container.id, "err": str(error)})
+            _log.warning("Failed to restore root file system", extra={"containerID": container.id, "err": str(error)})
 
     def _lock(self, container: Container) -> asyncio.Lock:
         return self._locks.setdefault(container.id, asyncio.Lock())
@@ -319,17 +319,17 @@ class Containers:
         self._watchers[container.id] = task
 
     async def _note_end(self, container: Container) -> None:
-        """Wait until the shim is gone; it leaves once it has noted how the container ended."""
+        """Wait until the shim exits, which records the container's exit first."""
         if container.shim is not None:
             await container.shim.ended()
         if container.process is not None and container.process.alive:
-            # Without its shim nobody reads what it says, so it would stand still sooner or later.
-            _log.warning("The shim of a container was killed", extra={"container": container.id})
+            # Without the shim the output of the container is not read, so the container would eventually block.
+            _log.warning("Container shim was killed", extra={"containerID": container.id})
             await container.process.end(0)
         await asyncio.to_thread(self._read_exit, container)
         await asyncio.to_thread(self.records.save, container)
         self._changed(cri.CONTAINER_STOPPED_EVENT, container)
-        await self._delete(container)  # also ends what outlived its first process in a shared process namespace
+        await self._delete(container)  # Also kills remaining processes in a shared PID namespace.
         self._watchers.pop(container.id, None)
 
     def _read_exit(self, container: Container) -> None:
@@ -339,7 +339,7 @@ class Containers:
             container.exit_code, container.finished_at = noted["exit_code"], noted["finished_at"]
         except (OSError, ValueError, KeyError):
             container.exit_code, container.finished_at = LOST_EXIT_CODE, time.time_ns()
-            container.reason, container.message = "Unknown", "nobody saw how the container ended"
+            container.reason, container.message = "Unknown", "the exit of the container was not observed"
             return
         if killed and container.exit_code == 128 + signal.SIGKILL:
             container.reason = "OOMKilled"
@@ -348,7 +348,7 @@ class Containers:
 
 
 def _signal_number(name: str) -> int:
-    """Return the signal called *name*, as images do: ``SIGTERM``, ``TERM`` or ``15``; SIGTERM if it is none."""
+    """Return the signal in an image's notation: ``SIGTERM``, ``TERM`` or ``15``; SIGTERM if it is invalid."""
     if name.isdecimal():
         return int(name)
     full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"

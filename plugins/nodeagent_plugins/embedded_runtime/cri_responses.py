@@ -1,4 +1,4 @@
-"""What is known of sandboxes, containers and images, as CRI messages."""
+"""Conversion of sandboxes, containers and images to CRI messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime itself: its parts, how they start and stop. Stopping it leaves pods running."""
+"""Runtime daemon: startup and shutdown of its components. Pods keep running when it stops."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the runtime is started."""
+    """Options of the runtime."""
 
     root: Path
     socket: Path
@@ -65,7 +65,7 @@ class Options:
 
 
 class InUseError(Exception):
-    """Another runtime works on the same directory."""
+    """The directory is in use by another runtime."""
 
 
 class Daemon:
@@ -94,8 +94,11 @@ class Daemon:
             self._container_changed,
         )
         if not host.cgroup_version:
-            _log.warning("Limits of containers are not kept: this runtime may not make control groups here")
-        _log.info("Runtime starts", extra={"root": str(root), "runner": runner.name, "own_network": self._network.own})
+            _log.warning("Ignoring limits of containers, no permission to create cgroups")
+        _log.info(
+            "Starting embedded runtime",
+            extra={"root": str(root), "runner": runner.name, "own_network": self._network.own},
+        )
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until SIGTERM or SIGINT."""
@@ -107,7 +110,7 @@ class Daemon:
             stack.callback(self._lock.close)
             await asyncio.to_thread(self._load_images)
             self._sandboxes.adopt()
-            await self._network.take_over()
+            await self._network.adopt()
             stack.push_async_callback(self._sandboxes.close)
             self._containers.adopt()
             stack.push_async_callback(self._containers.close)
@@ -134,15 +137,17 @@ class Daemon:
             await stop.wait()
             if self.empty:
                 await self._network.remove()
-            _log.info("Runtime stops; pods run on", extra={"pods": len(self._sandboxes.records.all())})
+            _log.info(
+                "Shutting down embedded runtime, pods keep running", extra={"pods": len(self._sandboxes.records.all())}
+            )
 
     def describe(self) -> str:
-        """Return one line for people on what runs."""
+        """Return a one-line summary."""
         return f"{len(self._sandboxes.records.all())} sandboxes, {len(self._containers.records.all())} containers"
 
     @property
     def empty(self) -> bool:
-        """Whether there is no pod, so that nothing has to outlive this process."""
+        """Return whether there are no pods, so that nothing outlives this process."""
         return not self._sandboxes.records.all()
 
     def _load_images(self) -> None:
@@ -153,14 +158,14 @@ class Daemon:
         return [layer for container in self._containers.records.all() for layer in container.layers]
 
     def _sandbox_changed(self, kind: cri.ContainerEventType, sandbox: Sandbox) -> None:
-        self._tell(kind, sandbox.id, sandbox)
+        self._publish(kind, sandbox.id, sandbox)
 
     def _container_changed(self, kind: cri.ContainerEventType, container: Container) -> None:
         sandbox = self._sandboxes.records.find(container.sandbox_id)
         if sandbox is not None:
-            self._tell(kind, container.id, sandbox)
+            self._publish(kind, container.id, sandbox)
 
-    def _tell(self, kind: cri.ContainerEventType, changed_id: str, sandbox: Sandbox) -> None:
+    def _publish(self, kind: cri.ContainerEventType, changed_id: str, sandbox: Sandbox) -> None:
         if not len(self._events):
             return
         self._events.send(
@@ -175,14 +180,14 @@ class Daemon:
 
 
 def choose_network(options: Options, host: Host) -> Network:
-    """Return the network asked for, or the best that this machine allows.
+    """Return the requested network, or the best supported one.
 
-    :raises ValueError: a bridge is asked for, and cannot be made.
+    :raises ValueError: a bridge is requested but not supported.
     """
     tools = bool(find_program("ip") and find_program("nsenter"))
     possible = tools and "NET_ADMIN" in host.capabilities and not host.remapped
     if options.network == "bridge" and not possible:
-        raise ValueError("a bridge needs root, and the programs ip (iproute2) and nsenter (util-linux)")
+        raise ValueError("a bridge requires root and the commands ip (iproute2) and nsenter (util-linux)")
     if options.network != "host" and possible:
         return BridgeNetwork(options.bridge, options.subnet, options.hairpin_mode, options.root / "pod-network")
     return HostNetwork()
@@ -194,5 +199,5 @@ def _take_lock(path: Path) -> IO[str]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise InUseError(f"another runtime works on {path.parent}") from None
+        raise InUseError(f"{path.parent} is in use by another runtime") from None
     return file

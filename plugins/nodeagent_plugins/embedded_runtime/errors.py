@@ -1,4 +1,4 @@
-"""What a call may end with, besides an answer."""
+"""Errors of CRI calls, by gRPC status code."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from grpc import StatusCode
 
 
 class CallError(Exception):
-    """A call failed; the caller gets *code* and the text."""
+    """A call failed with the status *code* and a message."""
 
     code = StatusCode.UNKNOWN
 
 
 class NotFound(CallError):
-    """There is no such sandbox, container or image."""
+    """The sandbox, container or image does not exist."""
 
     code = StatusCode.NOT_FOUND
 
 
 class FailedPrecondition(CallError):
-    """What is asked for makes no sense, or not in this state."""
+    """The call is not supported, or not in the current state."""
 
     code = StatusCode.FAILED_PRECONDITION
 
 
 class InvalidArgument(CallError):
-    """The request itself is wrong."""
+    """The request is invalid."""
 
     code = StatusCode.INVALID_ARGUMENT
 
@@ -36,12 +36,12 @@ class AlreadyExists(CallError):
 
 
 class Unimplemented(CallError):
-    """This runtime does not do that."""
+    """The runtime does not implement the call."""
 
     code = StatusCode.UNIMPLEMENTED
 
 
 class DeadlineExceeded(CallError):
-    """The time that the caller gave is over."""
+    """The timeout in the request has expired."""
 
     code = StatusCode.DEADLINE_EXCEEDED

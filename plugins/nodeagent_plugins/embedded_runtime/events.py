@@ -1,4 +1,4 @@
-"""Tells every listener what happens to containers and sandboxes."""
+"""Publish container and sandbox events to subscribers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_WAITING = 1000
 
 
 class Events:
-    """Passes each event to all who listen; one who does not keep up is told so by the end of its stream."""
+    """Passes each event to all subscribers; the stream of a slow subscriber is closed."""
 
     def __init__(self) -> None:
         self._listeners: set[asyncio.Queue[cri.ContainerEventResponse | None]] = set()
@@ -28,7 +28,7 @@ class Events:
                 listener.put_nowait(None)
 
     async def listen(self) -> AsyncIterator[cri.ContainerEventResponse]:
-        """Give every event from now on; ends when the listener falls too far behind."""
+        """Yield new events; ends if the subscriber is too slow."""
         mine: asyncio.Queue[cri.ContainerEventResponse | None] = asyncio.Queue()
         self._listeners.add(mine)
         try:

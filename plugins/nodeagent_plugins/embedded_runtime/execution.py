@@ -1,4 +1,4 @@
-"""Commands that run inside a container beside its own."""
+"""Commands that are executed in running containers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nodeagent_plugins.embedded_runtime.processes import Process
 from nodeagent_plugins.embedded_runtime.records import Container, new_id
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 64 * 1024
-"""What an answer has room for, of output and errors together; the rest is read and dropped."""
+"""Maximum size of stdout and stderr in a response; the remainder is dropped."""
 DRAIN_SECONDS = 2.0
 NOTE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ExecOutcome:
-    """How a command ended."""
+    """Result of a command."""
 
     exit_code: int
     output: bytes
@@ -33,17 +33,17 @@ class ExecOutcome:
 
 
 class Execution:
-    """Runs commands in containers."""
+    """Executes commands in containers."""
 
     def __init__(self, containers: Containers) -> None:
         self._containers = containers
 
     async def run(self, container: Container, command: Sequence[str], timeout_seconds: float) -> ExecOutcome:
-        """Run *command* to its end.
+        """Run *command* to completion.
 
-        :param timeout_seconds: after that it is killed; 0 is no limit.
-        :raises FailedPrecondition: the container does not run.
-        :raises DeadlineExceeded: it was killed.
+        :param timeout_seconds: timeout after which the command is killed; 0 disables it.
+        :raises FailedPrecondition: the container is not running.
+        :raises DeadlineExceeded: the command timed out.
         """
         with self.prepared(container, command, terminal=False) as prepared:
             runner = await asyncio.create_subprocess_exec(
@@ -61,20 +61,20 @@ class Execution:
             try:
                 async with asyncio.timeout(timeout_seconds or None):
                     code = await runner.wait()
-                    # What it left behind may keep its output open for ever.
+                    # Child processes of the command may keep its output open.
                     await asyncio.wait(readers, timeout=DRAIN_SECONDS)
             except TimeoutError as error:
-                raise DeadlineExceeded(f"command {command[0]} was not done within {timeout_seconds:g} s") from error
+                raise DeadlineExceeded(f"command {command[0]} timed out after {timeout_seconds:g} s") from error
             finally:
                 await asyncio.shield(self._end(runner, prepared, readers))
-            if (complaint := prepared.complaint()) is not None:
-                raise CallError(f"run {command[0]}: {complaint}")
+            if (failure := prepared.failure()) is not None:
+                raise CallError(f"run {command[0]}: {failure}")
         return ExecOutcome(code if code >= 0 else 128 - code, bytes(output.data), bytes(errors.data))
 
     async def _end(
         self, runner: asyncio.subprocess.Process, prepared: Prepared, readers: list[asyncio.Task[None]]
     ) -> None:
-        """Kill a command that still runs, inside as well as outside."""
+        """Kill a running command, inside and outside of the container."""
         await prepared.end(runner)
         for reader in readers:
             reader.cancel()
@@ -82,13 +82,13 @@ class Execution:
 
     @contextmanager
     def prepared(self, container: Container, command: Sequence[str], *, terminal: bool) -> Iterator[Prepared]:
-        """Give the command line that runs *command* in *container*."""
+        """Yield the command line that runs *command* in *container*."""
         if not command:
-            raise InvalidArgument("no command to run")
+            raise InvalidArgument("missing command")
         if not container.running:
-            raise FailedPrecondition(f"container {container.id} does not run")
+            raise FailedPrecondition(f"container {container.id} is not running")
         directory = self._containers.records.directory(container.id)
-        # Two small files in memory (tmpfs or page cache): quicker than a thread.
+        # Two small files in memory (tmpfs or page cache): faster than a thread.
         spec = (directory / "config.json").read_bytes()  # nodeagent: ignore[blocking-call]
         process = msgspec.json.decode(spec, type=dict[str, Any])["process"] | {
             "args": list(command),
@@ -107,15 +107,15 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A command that is about to run, or runs."""
+    """A command that is about to run, or running."""
 
     words: list[str]
     file: Path
 
     async def end(self, runner: asyncio.subprocess.Process) -> None:
-        """Kill the process inside the container and its *runner*, if they still run, and wait for the runner.
+        """Kill the process in the container and its *runner*, and wait for the runner.
 
-        A process may be heard of before the runner has noted which one it is; that is waited for, for a while.
+        The runner may not have recorded the process yet; this waits for it for a limited time.
         """
         if runner.returncode is None:
             with suppress(TimeoutError):
@@ -130,13 +130,13 @@ class Prepared:
 
     def _process(self) -> Process | None:
         try:
-            # a few bytes in memory, read at most for NOTE_SECONDS: quicker than a thread
+            # A few bytes in memory, read for at most NOTE_SECONDS: faster than a thread.
             return Process.of(int(self._beside("pid").read_text()))  # nodeagent: ignore[blocking-call]
         except (OSError, ValueError):
             return None
 
-    def complaint(self) -> str | None:
-        """Return why the command was never started; ``None`` if it was."""
+    def failure(self) -> str | None:
+        """Return why the command failed to start; ``None`` if it started."""
         try:
             lines = self._beside("log").read_text(errors="replace").splitlines()
         except OSError:
@@ -162,7 +162,7 @@ class _Collected:
 
 
 async def _collect(stream: asyncio.StreamReader | None, into: _Collected) -> None:
-    """Read *stream* to its end, and keep as much as half an answer holds."""
+    """Read *stream* to its end, and keep at most half the maximum response size."""
     assert stream is not None
     while data := await stream.read(64 * 1024):
         into.data += data[: MAX_OUTPUT_BYTES // 2 - len(into.data)]

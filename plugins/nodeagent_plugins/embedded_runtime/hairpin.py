@@ -1,11 +1,11 @@
-"""What lets a pod reach itself through an address of the node or of a service (spec: config.hairpinMode).
+"""Hairpin traffic: access of a pod to itself through a Service or a host port (spec: config.hairpinMode).
 
-Where the firewall of the node looks into bridges (``bridge-nf-call-iptables``), a packet of a pod whose address is
-translated to that of the same pod would have to leave by the port it came in, which a bridge does not do by itself:
+Where the node's firewall processes bridged packets (``bridge-nf-call-iptables``), a packet that is translated to its
+sender must leave the bridge by the port it came in, which a bridge does not do by default:
 
-- ``hairpin-veth``: each port of a pod may send back;
-- ``promiscuous-bridge``: the node gets a copy of every packet and sends it itself. Recent kernels, 6.18 for one, do not
-  translate the sender of such copies, so that a pod does not take them there;
+- ``hairpin-veth``: each pod's port may send packets back;
+- ``promiscuous-bridge``: the node receives a copy of every packet and forwards it. Recent kernels, such as 6.18, do not
+translate the sender of such copies, so that a pod drops them;
 - ``none``: neither.
 """
 
@@ -16,25 +16,25 @@ HAIRPIN_VETH = "hairpin-veth"
 NONE = "none"
 MODES = (PROMISCUOUS_BRIDGE, HAIRPIN_VETH, NONE)
 SET_CALL = "/nodeagent.embedded.v1.Network/SetHairpinMode"
-"""The mode in, nothing out: a call beside those of CRI, over the same socket."""
+"""gRPC method with the mode as request and an empty response, on the CRI socket."""
 _COPY_MARK = 0x0100_0000
 
 
 def bridge_line(mode: str, bridge: str) -> str:
-    """Return a line for ``ip -batch`` that gives the bridge the mode."""
+    """Return the line for ``ip -batch`` that configures the bridge."""
     return f"link set {bridge} promisc {'on' if mode == PROMISCUOUS_BRIDGE else 'off'}\n"
 
 
 def port_line(mode: str, port: str) -> str:
-    """Return a line for ``ip -batch`` that gives the port of a pod the mode."""
+    """Return the line for ``ip -batch`` that configures the port of a pod."""
     return f"link set {port} type bridge_slave hairpin {'on' if mode == HAIRPIN_VETH else 'off'}\n"
 
 
 def rules_against_copies(mode: str, table: str, subnet: str, gateway: str, bridge_address: str) -> str:
-    """Return lines for ``nft -f`` that keep packets between two pods from arriving twice.
+    """Return the lines for ``nft -f`` that prevent duplicate packets between two pods.
 
-    A promiscuous bridge hands the node also what it has just delivered to another pod. The node would send that on;
-    only what goes back to its sender, and so bears the address of the gateway by then, may leave.
+    A promiscuous bridge also passes packets to the node that it has delivered to another pod, and the node would
+    forward them; only packets back to their sender, which have the gateway's address as source, may leave.
     """
     lines = [f"add table bridge {table}", f"delete table bridge {table}"]
     if mode == PROMISCUOUS_BRIDGE:

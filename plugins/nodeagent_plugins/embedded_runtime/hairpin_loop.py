@@ -1,4 +1,4 @@
-"""The agent's side of ``hairpinMode``: tells the runtime, which outlives the agent and its configuration."""
+"""Loop that configures ``hairpinMode`` in the runtime, which outlives the agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 class HairpinLoop:
-    """Tells each runtime that comes to serve at *endpoint* the mode; a foreign one has settings of its own."""
+    """Configures each runtime that serves *endpoint*; an external runtime has its own network configuration."""
 
     name = "hairpin mode"
 
@@ -27,9 +27,9 @@ class HairpinLoop:
         self._endpoint, self._mode, self._clock = endpoint, mode, clock
 
     async def run(self) -> None:
-        """Follow the runtime until cancelled.
+        """Run until cancelled.
 
-        :raises grpc.RpcError: an embedded runtime cannot do as it is told.
+        :raises grpc.RpcError: an embedded runtime failed to set the mode.
         """
         backoff = Backoff(0.5, 30.0)
         socket = Path(self._endpoint.removeprefix("unix://"))
@@ -50,16 +50,16 @@ class HairpinLoop:
             await server.ended()
         if self._mode != PROMISCUOUS_BRIDGE:
             _log.warning(
-                "hairpinMode has no effect: the network plugins of the container runtime have settings of their own",
+                "Ignoring hairpinMode, which the network plugins of the container runtime configure",
                 extra={"hairpinMode": self._mode, "endpoint": self._endpoint},
             )
         await asyncio.Event().wait()
 
 
 async def set_hairpin_mode(endpoint: str, mode: str) -> None:
-    """Let the embedded runtime at *endpoint* take the mode, for the pods that run too.
+    """Set the mode in the embedded runtime at *endpoint*, also for running pods.
 
-    :raises grpc.RpcError: it cannot be reached, is of another kind (UNIMPLEMENTED), or fails.
+    :raises grpc.RpcError: the runtime is unreachable, of another kind (UNIMPLEMENTED), or failed.
     """
     options = [("grpc.default_authority", "localhost"), ("grpc.enable_http_proxy", 0)]
     async with grpc.aio.insecure_channel(endpoint, options=options) as channel:

@@ -1,4 +1,4 @@
-"""What this machine lets us do."""
+"""Capabilities of the host."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ SEARCH = os.pathsep.join(("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/us
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine as the runtime finds it at its start."""
+    """The host as detected at startup."""
 
     capabilities: frozenset[str]
     remapped: bool
-    """Whether we are root in a user namespace only."""
+    """True if root is mapped in a user namespace."""
     cgroup_version: int
-    """1 (hybrid counts as that), 2, or 0 where we may not make groups."""
+    """1 (also for hybrid), 2, or 0 if cgroups cannot be created."""
     oom_score_adj: int
-    """The lowest that a process of ours may have; more needs a right that we lack."""
+    """Minimum OOM score of child processes without additional privileges."""
     mixed_cgroups: bool = False
-    """Whether controllers of version 2 are in use beside version 1, which crun does not take."""
+    """True if version 2 controllers are used alongside version 1, which crun does not support."""
     chrooted: bool = False
-    """Whether the root is a plain folder, which OCI runtimes do not take."""
+    """True if the root is a plain directory, which OCI runtimes do not support."""
 
     @classmethod
     def look(cls) -> Host:
@@ -42,7 +42,7 @@ class Host:
 
 
 def find_program(name: str) -> str:
-    """Return the path of the program *name*; empty if there is none."""
+    """Return the path of the executable *name*; empty if there is none."""
     return shutil.which(name, path=SEARCH) or ""
 
 

@@ -1,4 +1,4 @@
-"""The calls of CRI's ImageService."""
+"""CRI ImageService."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from nodeagent_plugins.embedded_runtime.images.store import ImageStore
 
 
 class ImageService:
-    """Answers each call with what the image store knows.
+    """Implements the calls with the image store.
 
-    :param in_use: the layers that containers stand on, whether their image is still here or not.
+    :param in_use: returns the layers of containers, including those of removed images.
     """
 
     def __init__(self, images: ImageStore, puller: Puller, in_use: Callable[[], Iterable[str]]) -> None:
         self._images, self._puller, self._in_use = images, puller, in_use
 
     async def list_images(self, request: cri.ListImagesRequest) -> cri.ListImagesResponse:
-        wanted = request.filter.image.image
-        if wanted:
-            found = self._images.find(wanted)
+        requested = request.filter.image.image
+        if requested:
+            found = self._images.find(requested)
             return cri.ListImagesResponse(images=[cri_responses.image(found)] if found is not None else [])
         return cri.ListImagesResponse(images=map(cri_responses.image, self._images.all()))
 

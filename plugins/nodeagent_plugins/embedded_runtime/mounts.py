@@ -1,4 +1,4 @@
-"""What a container may have mounted, checked before anything is made."""
+"""Validation of a container's mounts."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from nodeagent_plugins.embedded_runtime.users import User
 _NEEDED = {cri.PROPAGATION_BIDIRECTIONAL: ("shared:",), cri.PROPAGATION_HOST_TO_CONTAINER: ("shared:", "master:")}
 
 
-def check(wanted: Iterable[cri.Mount]) -> None:
-    """Make sure that each mount has a source, made as a folder if it is not there, and can be propagated as asked.
+def check(requested: Iterable[cri.Mount]) -> None:
+    """Check that each mount has a source, created as a directory if missing, and supports its propagation.
 
-    :raises FailedPrecondition: the source lies on a mount that is not shared.
+    :raises FailedPrecondition: the source is on a mount that is not shared.
     """
-    for mount in wanted:
+    for mount in requested:
         if not mount.host_path or not mount.container_path:
-            raise InvalidArgument("a mount needs a path on both sides")
+            raise InvalidArgument("a mount requires host_path and container_path")
         if mount.uidMappings or mount.gidMappings:
-            raise FailedPrecondition(f"mount {mount.container_path}: mapping of users is not offered")
+            raise FailedPrecondition(f"mount {mount.container_path}: ID mappings are not supported")
         source = Path(mount.host_path)
         if not source.exists():
             source.mkdir(parents=True, exist_ok=True)
         needed = _NEEDED.get(mount.propagation)
         if needed and not any(kind in _propagation(source.resolve()) for kind in needed):
             raise FailedPrecondition(
-                f"mount {mount.container_path}: {source} does not lie on a {needed[0][:-1]} mount of the node"
+                f"mount {mount.container_path}: {source} is not on a {needed[0][:-1]} mount of the node"
             )
 
 
 def check_mapped(user: User) -> User:
-    """Return *user* as far as our user namespace knows its numbers.
+    """Return *user* if its IDs are mapped in the user namespace.
 
-    :raises FailedPrecondition: a container cannot run as that user or group.
+    :raises FailedPrecondition: the user or group is not mapped.
     """
     users, groups = _mapped("uid"), _mapped("gid")
     if not _has(users, user.uid):
-        raise FailedPrecondition(f"user {user.uid} has no number in this user namespace; it knows {_text(users)}")
+        raise FailedPrecondition(f"user {user.uid} is not mapped in this user namespace; mapped: {_text(users)}")
     if not _has(groups, user.gid):
-        raise FailedPrecondition(f"group {user.gid} has no number in this user namespace; it knows {_text(groups)}")
+        raise FailedPrecondition(f"group {user.gid} is not mapped in this user namespace; mapped: {_text(groups)}")
     return User(user.uid, user.gid, tuple(gid for gid in user.groups if _has(groups, gid)), user.home)
 
 
@@ -59,7 +59,7 @@ def _text(ranges: list[range]) -> str:
 
 
 def _propagation(path: Path) -> str:
-    """Return the propagation fields of the mount that *path* lies on."""
+    """Return the propagation fields of the mount that contains *path*."""
     best, fields = -1, ""
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         words = line.split()

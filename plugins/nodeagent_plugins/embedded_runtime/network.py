@@ -1,4 +1,4 @@
-"""The network of pods: a bridge on the node with an address for each sandbox, or the node's own network."""
+"""Pod network: a bridge on the node with an address per sandbox, or the host network."""
 
 from __future__ import annotations
 
@@ -28,49 +28,49 @@ _PROTOCOLS = {cri.TCP: "tcp", cri.UDP: "udp"}
 
 
 class HostNetwork:
-    """Pods share the node's network: what is left without the right, or the tools, to make another."""
+    """Pods share the host network, if privileges or tools for another one are missing."""
 
     own = False
 
     async def prepare(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
-    async def take_over(self) -> None:
-        """Nothing was left."""
+    async def adopt(self) -> None:
+        """Do nothing."""
 
     async def set_hairpin_mode(self, _mode: str) -> None:
-        """There is no bridge to come back from."""
+        """Do nothing, because there is no bridge."""
 
     def set_subnet(self, _subnet: str) -> None:
-        """Addresses are the node's."""
+        """Do nothing, because pods have the node's addresses."""
 
     def occupy(self, _addresses: Iterable[str]) -> None:
-        """Addresses are the node's."""
+        """Do nothing, because pods have the node's addresses."""
 
     async def attach(self, _sandbox_id: str, _pid: int, ports: Sequence[cri.PortMapping]) -> list[str]:
-        """Return the node's address; ports of containers are ports of the node already."""
+        """Return the node's address; container ports are ports of the node."""
         for port in ports:
             if port.host_port and port.host_port != port.container_port:
                 raise FailedPrecondition(
-                    f"host port {port.host_port} cannot lead to port {port.container_port}:"
-                    " pods share the node's network here"
+                    f"host port {port.host_port} cannot be mapped to port {port.container_port}:"
+                    " pods share the host network"
                 )
         return [node_address()]
 
     async def detach(self, _addresses: Sequence[str], _ports: Sequence[cri.PortMapping]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def remove(self) -> None:
-        """Nothing was made."""
+        """Do nothing."""
 
 
 class BridgeNetwork:
-    """Pods have an address each, on a bridge; they reach the world by the node's address.
+    """Pods have an address each on a bridge; external traffic is masqueraded.
 
-    :param bridge: name of the bridge, made if it is not there.
-    :param subnet: where addresses come from; its first one is the bridge's.
-    :param memory: file that keeps a subnet given later, which then counts in place of *subnet*.
-    :param hairpin_mode: how a pod reaches itself through a translated address, see :mod:`.hairpin`.
+    :param bridge: name of the bridge, created if it does not exist.
+    :param subnet: subnet of the addresses; the first one is the bridge's.
+    :param memory: file that stores a subnet set later, which takes precedence over *subnet*.
+    :param hairpin_mode: see :mod:`.hairpin`.
     """
 
     own = True
@@ -92,14 +92,14 @@ class BridgeNetwork:
         self._applying = asyncio.Lock()
 
     def set_subnet(self, subnet: str) -> None:
-        """Take addresses from *subnet*, if that is one of version 4 and no pod has an address yet."""
+        """Use *subnet* if it is an IPv4 subnet and no pod has an address yet."""
         try:
-            wanted = ipaddress.ip_network(subnet.partition(",")[0])
+            network = ipaddress.ip_network(subnet.partition(",")[0])
         except ValueError as error:
             raise InvalidArgument(f'pod network "{subnet}": {error}') from error
-        if isinstance(wanted, ipaddress.IPv4Network) and not self._taken and wanted != self._subnet:
-            self._keep_subnet(wanted)
-            self._subnet, self._prepared = wanted, None
+        if isinstance(network, ipaddress.IPv4Network) and not self._taken and network != self._subnet:
+            self._keep_subnet(network)
+            self._subnet, self._prepared = network, None
 
     def _keep_subnet(self, subnet: ipaddress.IPv4Network) -> None:
         if self._memory is not None:
@@ -115,44 +115,44 @@ class BridgeNetwork:
         except FileNotFoundError:
             return None
         except ValueError as error:
-            _log.warning("The pod network that was given is lost", extra={"file": str(self._memory), "err": str(error)})
+            _log.warning("Failed to read stored pod subnet", extra={"path": str(self._memory), "err": str(error)})
             return None
 
-    async def take_over(self) -> None:
-        """Give a bridge that an earlier runtime made, and the links of the pods on it, our hairpin mode."""
+    async def adopt(self) -> None:
+        """Set the hairpin mode of an existing bridge and its ports."""
         if _is_device(self._bridge):
             try:
                 await self._apply_hairpin_mode()
             except CallError as error:
-                _log.warning("The bridge of pods stays as it is", extra={"err": str(error)})
+                _log.warning("Failed to configure existing bridge", extra={"err": str(error)})
 
     async def set_hairpin_mode(self, mode: str) -> None:
-        """Change the mode, for pods that run too.
+        """Change the mode, also for running pods.
 
-        :raises InvalidArgument: there is no such mode.
-        :raises CallError: the links cannot be changed.
+        :raises InvalidArgument: the mode is unknown.
+        :raises CallError: the bridge or a port cannot be changed.
         """
         if mode not in hairpin.MODES:
-            raise InvalidArgument(f'hairpin mode "{mode}": it is one of {", ".join(hairpin.MODES)}')
+            raise InvalidArgument(f'hairpin mode "{mode}": must be one of {", ".join(hairpin.MODES)}')
         if mode == self._hairpin_mode:
             return
-        _log.info("Hairpin mode changes", extra={"mode": mode, "before": self._hairpin_mode})
+        _log.info("Changing hairpin mode", extra={"mode": mode, "before": self._hairpin_mode})
         before, self._hairpin_mode = self._hairpin_mode, mode
         try:
             if _is_device(self._bridge):
                 await self._apply_hairpin_mode()
         except CallError:
-            self._hairpin_mode = before  # so that asking again tries again
+            self._hairpin_mode = before  # So that the next call retries.
             raise
 
     def occupy(self, addresses: Iterable[str]) -> None:
-        """Note addresses of sandboxes that run already."""
+        """Reserve the addresses of running sandboxes."""
         self._taken.update(addresses)
 
     async def attach(self, sandbox_id: str, pid: int, ports: Sequence[cri.PortMapping]) -> list[str]:
-        """Give the sandbox, whose namespaces the process *pid* is in, an address; return it.
+        """Assign an address to the sandbox with the namespaces of the process *pid*; return it.
 
-        :raises CallError: the network cannot be made.
+        :raises CallError: the network setup failed.
         """
         await self.prepare()
         address = self._take_address()
@@ -165,11 +165,11 @@ class BridgeNetwork:
                 given=f"link add {name} type veth peer name eth0 netns {pid}\n"
                 f"link set {name} master {self._bridge} up\n" + hairpin.port_line(mode, name),
             )
-            if mode != self._hairpin_mode:  # changed meanwhile, and perhaps without seeing this port
+            if mode != self._hairpin_mode:  # Changed concurrently, possibly without this port.
                 await self._apply_hairpin_mode()
             await commands.run(
                 [self._nsenter, f"--net=/proc/{pid}/ns/net", self._ip, "-batch", "-"],
-                f"give the sandbox address {address}",
+                f"assign address {address}",
                 given=f"addr add {address}/{bits} dev eth0\nlink set eth0 up\nroute add default via {gateway}\n",
             )
             await self._open_ports(address, ports)
@@ -179,12 +179,12 @@ class BridgeNetwork:
         return [address]
 
     async def detach(self, addresses: Sequence[str], ports: Sequence[cri.PortMapping]) -> None:
-        """Free the addresses and close the ports; the link went with the sandbox's namespace."""
+        """Release the addresses and close the ports; the link is removed with the network namespace."""
         self._taken.difference_update(addresses)
         for port in ports:
             if port.host_port and self._nft:
                 key = f"{_PROTOCOLS.get(port.protocol)} . {port.host_port}"
-                with contextlib.suppress(CallError):  # it may never have been opened
+                with contextlib.suppress(CallError):  # It may never have been opened.
                     await commands.run(
                         [self._nft, f"delete element ip {self._table} ports {{ {key} }}"], "close a port"
                     )
@@ -193,19 +193,19 @@ class BridgeNetwork:
                 with contextlib.suppress(CallError):
                     key = f"{address} . {address}"
                     await commands.run(
-                        [self._nft, f"delete element ip {self._table} themselves {{ {key} }}"], "forget a pod"
+                        [self._nft, f"delete element ip {self._table} themselves {{ {key} }}"], "remove a pod"
                     )
 
     async def remove(self) -> None:
-        """Take the bridge and its rules away, if the bridge is one that a runtime of ours made; no pod may be left."""
-        # Not read from /sys, which may be that of another network.
+        """Remove the bridge and its rules, if a runtime created the bridge; there must be no pods."""
+        # Not read from /sys, which may be that of another network namespace.
         try:
-            known = await commands.run([self._ip, "link", "show", self._bridge], "look at the bridge of pods")
+            known = await commands.run([self._ip, "link", "show", self._bridge], "inspect the bridge of pods")
         except CallError:
             return
         if f"alias {_ALIAS}" not in known:
             return
-        with contextlib.suppress(CallError):  # what stays does no harm, and the next start takes it over
+        with contextlib.suppress(CallError):  # A remaining bridge is harmless, and adopted by the next start.
             await commands.run([self._ip, "link", "delete", self._bridge], "remove the bridge of pods")
             if self._nft:
                 rules = "".join(
@@ -213,7 +213,7 @@ class BridgeNetwork:
                 )
                 await commands.run([self._nft, "-f", "-"], "remove the rules of pods", given=rules)
 
-    # --- inside -----------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------------
 
     @property
     def _gateway(self) -> str:
@@ -264,8 +264,8 @@ class BridgeNetwork:
         async with self._applying:
             mode = self._hairpin_mode
             # Links are not read or written in /sys, which may be that of another network.
-            said = await commands.run([self._ip, "-o", "link", "show", self._bridge], "look at the bridge of pods")
-            found = _ADDRESS.search(said)
+            output = await commands.run([self._ip, "-o", "link", "show", self._bridge], "look at the bridge of pods")
+            found = _ADDRESS.search(output)
             if found is None:
                 raise CallError(f"{self._bridge} has no hardware address")
             # Until it is given one, a bridge takes that of one of its ports, and another when that goes.
@@ -297,8 +297,8 @@ class BridgeNetwork:
                     raise
 
     async def _ports(self) -> list[str]:
-        said = await commands.run([self._ip, "-o", "link", "show", "master", self._bridge], "list the links of pods")
-        return _PORT_OF_POD.findall(said)
+        output = await commands.run([self._ip, "-o", "link", "show", "master", self._bridge], "list the links of pods")
+        return _PORT_OF_POD.findall(output)
 
     async def _masquerade(self) -> None:
         if not self._nft:

@@ -46,14 +46,14 @@ class Runner:
         return self.name != OWN
 
 
-def choose_runner(wanted: str, state: Path, host: Host) -> Runner:
-    """Return the runner called *wanted*, or the best there is when that is empty.
+def choose_runner(requested: str, state: Path, host: Host) -> Runner:
+    """Return the runner called *requested*, or the best there is when that is empty.
 
-    :raises ValueError: the one wanted is not installed, or cannot work here.
+    :raises ValueError: the requested one is not installed, or cannot work here.
     """
-    if wanted and wanted not in NAMES:
-        raise ValueError(f'no runner "{wanted}": it is one of {", ".join(NAMES)}')
-    for name in (wanted,) if wanted else NAMES:
+    if requested and requested not in NAMES:
+        raise ValueError(f'no runner "{requested}": it is one of {", ".join(NAMES)}')
+    for name in (requested,) if requested else NAMES:
         if name == OWN:
             return Runner(OWN, tuple(launch.command("oci", "--root", str(state))))
         path = find_program(name)
@@ -62,4 +62,6 @@ def choose_runner(wanted: str, state: Path, host: Host) -> Runner:
         if path and works and not host.chrooted:
             bare = ("--cgroup-manager=disabled",) if name == "crun" and not host.cgroup_version else ()
             return Runner(name, (path, "--root", str(state), *bare))
-    raise ValueError(f"{wanted} is not installed, or cannot work with the root or the control groups of this machine")
+    raise ValueError(
+        f"{requested} is not installed, or cannot work with the root or the control groups of this machine"
+    )

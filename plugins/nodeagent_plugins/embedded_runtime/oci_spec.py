@@ -50,14 +50,17 @@ def make_spec(config: cri.ContainerConfig, around: ContainerEnvironment) -> Spec
     :raises InvalidArgument: it asks for what does not exist.
     """
     security, host = config.linux.security_context, around.host
-    wanted = security.capabilities
+    requested = security.capabilities
     capabilities = list(
         compute_capabilities(
-            wanted.add_capabilities, wanted.drop_capabilities, privileged=security.privileged, held=host.capabilities
+            requested.add_capabilities,
+            requested.drop_capabilities,
+            privileged=security.privileged,
+            held=host.capabilities,
         )
     )
     effective = capabilities if around.user.uid == 0 else []
-    ambient = [f"CAP_{name.upper().removeprefix('CAP_')}" for name in wanted.add_ambient_capabilities]
+    ambient = [f"CAP_{name.upper().removeprefix('CAP_')}" for name in requested.add_ambient_capabilities]
     process = {
         "terminal": config.tty,
         "user": {"uid": around.user.uid, "gid": around.user.gid, "additionalGids": list(around.user.groups)},
@@ -127,16 +130,16 @@ def compute_environment(config: cri.ContainerConfig, around: ContainerEnvironmen
     return list({entry.partition("=")[0]: entry for entry in entries}.values())
 
 
-def compute_resources(wanted: cri.LinuxContainerResources, cgroup_version: int) -> Spec:
-    """Return the limits *wanted*; a zero is "not given"."""
-    cpu: Spec = {"shares": wanted.cpu_shares, "quota": wanted.cpu_quota, "period": wanted.cpu_period}
-    cpu |= {"cpus": wanted.cpuset_cpus, "mems": wanted.cpuset_mems}
-    memory = {"limit": wanted.memory_limit_in_bytes, "swap": wanted.memory_swap_limit_in_bytes}
+def compute_resources(requested: cri.LinuxContainerResources, cgroup_version: int) -> Spec:
+    """Return the limits *requested*; a zero is "not given"."""
+    cpu: Spec = {"shares": requested.cpu_shares, "quota": requested.cpu_quota, "period": requested.cpu_period}
+    cpu |= {"cpus": requested.cpuset_cpus, "mems": requested.cpuset_mems}
+    memory = {"limit": requested.memory_limit_in_bytes, "swap": requested.memory_swap_limit_in_bytes}
     limits: Spec = {
         "cpu": {name: value for name, value in cpu.items() if value},
         "memory": {name: value for name, value in memory.items() if value},
-        "hugepageLimits": [{"pageSize": h.page_size, "limit": h.limit} for h in wanted.hugepage_limits if h.limit],
-        "unified": dict(wanted.unified) if cgroup_version == 2 else {},
+        "hugepageLimits": [{"pageSize": h.page_size, "limit": h.limit} for h in requested.hugepage_limits if h.limit],
+        "unified": dict(requested.unified) if cgroup_version == 2 else {},
     }
     return {name: value for name, value in limits.items() if value}
 
@@ -178,19 +181,19 @@ def add_devices(spec: Spec, config: cri.ContainerConfig, host: Host) -> None:
     if config.linux.security_context.privileged:
         if host.cgroup_version:
             spec["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
-        wanted = [] if host.remapped else [(str(path), str(path), "rwm") for path in _all_devices(Path("/dev"))]
+        requested = [] if host.remapped else [(str(path), str(path), "rwm") for path in _all_devices(Path("/dev"))]
     else:
         if host.cgroup_version:
             spec["linux"]["resources"]["devices"] = [{"allow": False, "access": "rwm"}]
-        wanted = []
-    wanted += [(device.host_path, device.container_path, device.permissions or "rwm") for device in config.devices]
-    for source, place, access in wanted:
+        requested = []
+    requested += [(device.host_path, device.container_path, device.permissions or "rwm") for device in config.devices]
+    for source, place, access in requested:
         try:
             about = Path(source).stat()
         except OSError as error:
             raise InvalidArgument(f"device {source}: {error.strerror}") from error
         if stat.S_ISDIR(about.st_mode):
-            wanted.extend(
+            requested.extend(
                 (str(path), f"{place.rstrip('/')}/{path.relative_to(source)}", access)
                 for path in _all_devices(Path(source))
             )
@@ -217,10 +220,10 @@ def _add_device(
         spec["linux"]["resources"]["devices"].append(allowed)
 
 
-def _all_devices(folder: Path) -> list[Path]:
-    """Return the devices below *folder*, without terminals and what a container has of its own."""
+def _all_devices(directory: Path) -> list[Path]:
+    """Return the devices below *directory*, without terminals and what a container has of its own."""
     found: list[Path] = []
-    for path in sorted(folder.iterdir()):
+    for path in sorted(directory.iterdir()):
         if path.is_symlink() or path.name in ("pts", "shm", "fd", "mqueue", "console", "ptmx"):
             continue
         if path.is_dir():

@@ -42,21 +42,21 @@ def seccomp_profile(security: cri.LinuxContainerSecurityContext, runner: Runner)
         raise FailedPrecondition(
             f"AppArmor profile: {'not offered by this runtime' if enabled else 'this machine has no AppArmor'}"
         )
-    wanted = security.seccomp
+    requested = security.seccomp
     if security.privileged or not security.HasField("seccomp"):
         return None
-    if wanted.profile_type == cri.SecurityProfile.Unconfined:
+    if requested.profile_type == cri.SecurityProfile.Unconfined:
         return None
     if not runner.filters_calls:
         raise FailedPrecondition(
             "a seccomp profile needs crun or runc; install one of them, or leave the profile Unconfined"
         )
-    if wanted.profile_type == cri.SecurityProfile.RuntimeDefault:
+    if requested.profile_type == cri.SecurityProfile.RuntimeDefault:
         return DEFAULT
     try:
-        profile = msgspec.json.decode(Path(wanted.localhost_ref).read_bytes(), type=dict[str, Any])
+        profile = msgspec.json.decode(Path(requested.localhost_ref).read_bytes(), type=dict[str, Any])
     except OSError as error:
-        raise InvalidArgument(f"seccomp profile {wanted.localhost_ref}: {error.strerror}") from error
+        raise InvalidArgument(f"seccomp profile {requested.localhost_ref}: {error.strerror}") from error
     except ValueError as error:
-        raise InvalidArgument(f"seccomp profile {wanted.localhost_ref}: {error}") from error
+        raise InvalidArgument(f"seccomp profile {requested.localhost_ref}: {error}") from error
     return profile

@@ -105,14 +105,14 @@ class Records(Generic[Record]):
     def load(self) -> list[str]:
         """Read everything back; return the ids of folders that hold no record and may go."""
         torn = []
-        for folder in sorted(self._directory.iterdir()):
+        for directory in sorted(self._directory.iterdir()):
             try:
-                self._records[folder.name] = self._decode((folder / "record.json").read_bytes())
+                self._records[directory.name] = self._decode((directory / "record.json").read_bytes())
             except FileNotFoundError:
-                torn.append(folder.name)
+                torn.append(directory.name)
             except (ValueError, TypeError, json_format.ParseError) as error:
                 _log.warning(
-                    "Record cannot be read; it is left alone", extra={"record": str(folder), "err": str(error)}
+                    "Record cannot be read; it is left alone", extra={"record": str(directory), "err": str(error)}
                 )
         return torn
 
@@ -121,19 +121,19 @@ class Records(Generic[Record]):
 
     def save(self, record: Record) -> None:
         """Write *record*, and know it from now on."""
-        folder = self._directory / record.id
-        folder.mkdir(exist_ok=True)
-        aside = folder / "record.new"
+        directory = self._directory / record.id
+        directory.mkdir(exist_ok=True)
+        aside = directory / "record.new"
         aside.write_bytes(self._encode(record))
-        aside.rename(folder / "record.json")
+        aside.rename(directory / "record.json")
         self._records[record.id] = record
 
     def forget(self, record_id: str) -> None:
         """Remove the record with its folder."""
         self._records.pop(record_id, None)
-        folder = self._directory / record_id
-        (folder / "record.json").unlink(missing_ok=True)  # first, so that half a removal is seen as one
-        shutil.rmtree(folder, ignore_errors=True)
+        directory = self._directory / record_id
+        (directory / "record.json").unlink(missing_ok=True)  # first, so that half a removal is seen as one
+        shutil.rmtree(directory, ignore_errors=True)
 
     def find(self, record_id: str) -> Record | None:
         """Return the record with that id, or with an id that starts so, if there is only one."""

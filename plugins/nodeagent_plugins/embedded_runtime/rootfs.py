@@ -95,13 +95,13 @@ def _bind_to_itself(path: Path) -> None:
 
 def merge(layer: Path, target: Path) -> None:
     """Put *layer* on top of what *target* holds: its marks of removal remove, everything else is copied."""
-    for folder, folders, files in os.walk(layer):
-        place = target / Path(folder).relative_to(layer)
-        if is_opaque(Path(folder)) and Path(folder) != layer:
+    for directory, directories, files in os.walk(layer):
+        place = target / Path(directory).relative_to(layer)
+        if is_opaque(Path(directory)) and Path(directory) != layer:
             for entry in list(place.iterdir()):
                 _remove(entry)
-        for name in [*folders, *files]:
-            source, goal = Path(folder, name), place / name
+        for name in [*directories, *files]:
+            source, goal = Path(directory, name), place / name
             about = source.lstat()
             if is_whiteout(about) or (
                 os.path.lexists(goal) and stat.S_IFMT(goal.lstat().st_mode) != stat.S_IFMT(about.st_mode)
@@ -124,11 +124,11 @@ def is_whiteout(about: os.stat_result) -> bool:
     return stat.S_ISCHR(about.st_mode) and about.st_rdev == 0
 
 
-def is_opaque(folder: Path) -> bool:
+def is_opaque(directory: Path) -> bool:
     """Tell whether a layer's folder hides what lower layers have in it."""
     for prefix in ("trusted", "user"):
         try:
-            if os.getxattr(folder, f"{prefix}.overlay.opaque") == b"y":
+            if os.getxattr(directory, f"{prefix}.overlay.opaque") == b"y":
                 return True
         except OSError as error:
             if error.errno not in (errno.ENODATA, errno.EOPNOTSUPP, errno.EPERM):

@@ -134,14 +134,14 @@ class RuntimeService:
         return cri.RemoveContainerResponse()
 
     async def list_containers(self, request: cri.ListContainersRequest) -> cri.ListContainersResponse:
-        wanted = request.filter
+        requested = request.filter
         containers = [
             cri_responses.container(container)
             for container in self._containers.records.all()
-            if container.id.startswith(wanted.id)
-            and container.sandbox_id.startswith(wanted.pod_sandbox_id)
-            and (not wanted.HasField("state") or container.state == wanted.state.state)
-            and _has_labels(container.config.labels, wanted.label_selector)
+            if container.id.startswith(requested.id)
+            and container.sandbox_id.startswith(requested.pod_sandbox_id)
+            and (not requested.HasField("state") or container.state == requested.state.state)
+            and _has_labels(container.config.labels, requested.label_selector)
         ]
         return cri.ListContainersResponse(containers=containers)
 
@@ -191,14 +191,14 @@ class RuntimeService:
         return cri.ContainerStatsResponse(stats=stats)
 
     async def list_container_stats(self, request: cri.ListContainerStatsRequest) -> cri.ListContainerStatsResponse:
-        wanted = request.filter
+        requested = request.filter
         containers = [
             container
             for container in self._containers.records.all()
             if container.running
-            and container.id.startswith(wanted.id)
-            and container.sandbox_id.startswith(wanted.pod_sandbox_id)
-            and _has_labels(container.config.labels, wanted.label_selector)
+            and container.id.startswith(requested.id)
+            and container.sandbox_id.startswith(requested.pod_sandbox_id)
+            and _has_labels(container.config.labels, requested.label_selector)
         ]
         stats = await asyncio.to_thread(lambda: [self._stats(container) for container in containers])
         return cri.ListContainerStatsResponse(stats=stats)
@@ -244,8 +244,8 @@ class RuntimeService:
 
     def _stats(self, container: Container) -> cri.ContainerStats:
         usage = self._containers.usage(container) if container.running else Usage()
-        folder = self._containers.records.directory(container.id)
-        return cri_responses.container_stats(container, usage, self._containers.written(container), str(folder))
+        directory = self._containers.records.directory(container.id)
+        return cri_responses.container_stats(container, usage, self._containers.written(container), str(directory))
 
     def _sandbox_stats(self, sandbox: Sandbox) -> cri.PodSandboxStats:
         containers = [container for container in self._containers.of(sandbox.id) if container.running]
@@ -274,5 +274,5 @@ def read_interfaces(pid: int) -> dict[str, tuple[int, int, int, int]]:
     return found
 
 
-def _has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    return all(labels.get(key) == value for key, value in wanted.items())
+def _has_labels(labels: Mapping[str, str], requested: Mapping[str, str]) -> bool:
+    return all(labels.get(key) == value for key, value in requested.items())

@@ -111,10 +111,10 @@ class Sandboxes:
 
     def files(self, sandbox: Sandbox) -> dict[str, str]:
         """Return the sandbox's files by their place in a container."""
-        folder = self.records.directory(sandbox.id)
-        files = {f"/etc/{name}": str(folder / name) for name in ("resolv.conf", "hosts", "hostname")}
+        directory = self.records.directory(sandbox.id)
+        files = {f"/etc/{name}": str(directory / name) for name in ("resolv.conf", "hosts", "hostname")}
         shared = sandbox.options.ipc != cri.NODE
-        return files | {"/dev/shm": str(folder / "shm") if shared else "/dev/shm"}  # noqa: S108
+        return files | {"/dev/shm": str(directory / "shm") if shared else "/dev/shm"}  # noqa: S108
 
     # --- inside -----------------------------------------------------------------------------------------------
 
@@ -130,16 +130,16 @@ class Sandboxes:
         if options.pid != cri.POD:
             kinds -= {"pid"}
         parameters = compute_parameters(dict(config.linux.sysctls), kinds)
-        folder = self.records.directory(sandbox.id)
-        await asyncio.to_thread(self._prepare_files, folder, sandbox)
+        directory = self.records.directory(sandbox.id)
+        await asyncio.to_thread(self._prepare_files, directory, sandbox)
         if config.log_directory:
             await asyncio.to_thread(os.makedirs, config.log_directory, 0o755, True)
         command = launch.command("pause", config.hostname, ",".join(sorted(kinds)), *parameters)
         try:
-            said = await commands.run(command, "hold the sandbox", timeout_seconds=HOLDER_SECONDS)
+            output = await commands.run(command, "hold the sandbox", timeout_seconds=HOLDER_SECONDS)
         except CallError as error:
             raise CallError(str(error).replace("error: ", "", 1)) from error
-        sandbox.holder, sandbox.namespaces = Process.of(int(said)), sorted(kinds)
+        sandbox.holder, sandbox.namespaces = Process.of(int(output)), sorted(kinds)
         if sandbox.holder is None:
             raise CallError("hold the sandbox: its holder ended at once")
         if options.network != cri.NODE:
@@ -153,15 +153,15 @@ class Sandboxes:
         await asyncio.to_thread(self._unmount, sandbox.id)
         await asyncio.to_thread(self.records.forget, sandbox.id)
 
-    def _prepare_files(self, folder: Path, sandbox: Sandbox) -> None:
-        folder.mkdir(mode=0o711)
-        (folder / "resolv.conf").write_text(resolv_conf(sandbox.config))
+    def _prepare_files(self, directory: Path, sandbox: Sandbox) -> None:
+        directory.mkdir(mode=0o711)
+        (directory / "resolv.conf").write_text(resolv_conf(sandbox.config))
         name = sandbox.config.hostname or os.uname().nodename
-        (folder / "hostname").write_text(f"{name}\n")
+        (directory / "hostname").write_text(f"{name}\n")
         hosts = Path("/etc/hosts")
-        (folder / "hosts").write_bytes(hosts.read_bytes() if hosts.exists() else b"127.0.0.1 localhost\n")
+        (directory / "hosts").write_bytes(hosts.read_bytes() if hosts.exists() else b"127.0.0.1 localhost\n")
         if sandbox.options.ipc != cri.NODE:
-            shm = folder / "shm"
+            shm = directory / "shm"
             shm.mkdir()
             flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
             syscalls.mount("shm", str(shm), "tmpfs", flags, f"mode=1777,size={SHM_BYTES}")
@@ -183,16 +183,16 @@ class Sandboxes:
         self._changed(cri.CONTAINER_STOPPED_EVENT, sandbox)
 
 
-def compute_parameters(wanted: dict[str, str], kinds: set[str]) -> list[str]:
-    """Return the kernel parameters *wanted* as ``NAME=VALUE``.
+def compute_parameters(requested: dict[str, str], kinds: set[str]) -> list[str]:
+    """Return the kernel parameters *requested* as ``NAME=VALUE``.
 
     :raises InvalidArgument: one belongs to the node, not to a namespace that the sandbox has.
     """
-    for name in wanted:
+    for name in requested:
         has_own = (name.startswith("net.") and "net" in kinds) or (name.startswith(_IPC_PARAMETERS) and "ipc" in kinds)
         if not has_own or ".." in name or "/" in name:
             raise InvalidArgument(f"kernel parameter {name} is not one of a namespace of this pod")
-    return [f"{name}={value}" for name, value in sorted(wanted.items())]
+    return [f"{name}={value}" for name, value in sorted(requested.items())]
 
 
 def resolv_conf(config: cri.PodSandboxConfig) -> str:

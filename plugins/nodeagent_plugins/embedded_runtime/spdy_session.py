@@ -85,12 +85,12 @@ class SpdySession(Session):
 
         :raises CallError: it does not.
         """
-        wanted = {ERROR, RESIZE} if request.tty else {ERROR}
+        requested = {ERROR, RESIZE} if request.tty else {ERROR}
         given = ((STDIN, request.stdin), (STDOUT, request.stdout), (STDERR, request.stderr and not request.tty))
-        wanted |= {channel for channel, is_wanted in given if is_wanted}
+        requested |= {channel for channel, is_requested in given if is_requested}
         try:
             async with asyncio.timeout(OPEN_SECONDS):
-                while wanted - set(self._streams.values()):
+                while requested - set(self._streams.values()):
                     frame = await self._next()
                     if frame is None:
                         raise ConnectionResetError("the client left before its streams were open")
@@ -166,11 +166,11 @@ class SpdySession(Session):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _join(self, port: Port, stream: int, errors: int, connect: Callable[[int], socket.socket]) -> None:
-        complaint = b""
+        failure = b""
         try:
             reader, writer = await asyncio.open_connection(sock=await asyncio.to_thread(connect, port.number))
         except OSError as error:
-            complaint = f"port {port.number}: {error.strerror or error}".encode()
+            failure = f"port {port.number}: {error.strerror or error}".encode()
         else:
             feeding = asyncio.create_task(port.pass_on(writer), name=f"feed port {port.number}")
             try:
@@ -184,7 +184,7 @@ class SpdySession(Session):
         port.close()
         with contextlib.suppress(ConnectionError):
             if errors:
-                await self._write(self._writer.data(errors, complaint, fin=True))
+                await self._write(self._writer.data(errors, failure, fin=True))
             await self._write(self._writer.data(stream, b"", fin=True))
 
 

@@ -85,11 +85,11 @@ class StreamingServer:
         upgrade, forwards = request.headers.get("Upgrade", ""), offer.kind == "portforward"
         if upgrade.upper() == SPDY:
             known = SPDY_PORT_FORWARD_PROTOCOLS if forwards else SPDY_PROTOCOLS
-            wanted = _words(request.headers.getall("X-Stream-Protocol-Version", ()))
+            requested = _words(request.headers.getall("X-Stream-Protocol-Version", ()))
         else:
             known = PORT_FORWARD_PROTOCOLS if forwards else PROTOCOLS
-            wanted = _words(request.headers.getall("Sec-WebSocket-Protocol", ()))
-        chosen = next((name for name in wanted if name in known), "")
+            requested = _words(request.headers.getall("Sec-WebSocket-Protocol", ()))
+        chosen = next((name for name in requested if name in known), "")
         if not chosen or upgrade.lower() not in ("websocket", SPDY.lower()):
             text = f"this runtime streams over WebSocket or {SPDY}; over this one as {' or '.join(known)}\n"
             raise web.HTTPBadRequest(text=text)

@@ -196,8 +196,8 @@ async def _until_ended(
         await prepared.end(runner)
     if not ended:
         return
-    if (complaint := prepared.complaint()) is not None:
-        raise CallError(complaint)
+    if (failure := prepared.failure()) is not None:
+        raise CallError(failure)
     code = runner.returncode or 0
     await session.succeed(code if code >= 0 else 128 - code)
 
@@ -259,8 +259,8 @@ def _connect(port: int) -> socket.socket:
 def _size(data: bytes) -> tuple[int, int]:
     """Return rows and columns; nonsense is the usual size."""
     try:
-        wanted = msgspec.json.decode(data, type=dict[str, int])
-        rows, columns = wanted["Height"], wanted["Width"]
+        requested = msgspec.json.decode(data, type=dict[str, int])
+        rows, columns = requested["Height"], requested["Width"]
     except (ValueError, KeyError):
         return 24, 80
     return max(1, min(rows, 65535)), max(1, min(columns, 65535))

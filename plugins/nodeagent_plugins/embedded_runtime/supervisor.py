@@ -75,5 +75,5 @@ def find_server(path: Path) -> Process | None:
 
 
 def _text(error: Exception) -> str:
-    said = getattr(error, "stderr", None)
-    return str(said).strip()[-1000:] if said else str(error)
+    output = getattr(error, "stderr", None)
+    return str(output).strip()[-1000:] if output else str(error)

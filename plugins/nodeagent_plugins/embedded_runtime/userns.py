@@ -63,9 +63,9 @@ def _make_keeper() -> Process:
     os.close(made_writer)
     os.close(go_reader)
     with os.fdopen(made_reader, "rb") as made:
-        complaint = made.read(4096)
-        if complaint != b"ok":
-            raise OSError(f"a user namespace cannot be made: {complaint.decode(errors='replace')}")
+        failure = made.read(4096)
+        if failure != b"ok":
+            raise OSError(f"a user namespace cannot be made: {failure.decode(errors='replace')}")
     _map_users(pid)
     os.write(go_writer, b"g")
     os.close(go_writer)

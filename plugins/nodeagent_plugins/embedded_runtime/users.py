@@ -21,14 +21,14 @@ class User:
     home: str = "/"
 
 
-def resolve_user(rootfs: Path, wanted: str, group: int | None = None, extra: tuple[int, ...] = ()) -> User:
-    """Return the user *wanted*, ``NAME|UID[:GROUP|GID]``, or root if that is empty.
+def resolve_user(rootfs: Path, requested: str, group: int | None = None, extra: tuple[int, ...] = ()) -> User:
+    """Return the user *requested*, ``NAME|UID[:GROUP|GID]``, or root if that is empty.
 
     :param group: the group asked for apart, which wins.
     :param extra: supplementary groups asked for apart.
     :raises InvalidArgument: the image has no user or group of that name.
     """
-    name, _, group_name = wanted.partition(":")
+    name, _, group_name = requested.partition(":")
     users = _read(rootfs, "/etc/passwd", 7)
     groups = _read(rootfs, "/etc/group", 4)
     number = int(name) if name.isdecimal() else 0 if not name else None

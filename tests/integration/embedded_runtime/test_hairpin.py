@@ -128,7 +128,7 @@ async def test_a_runtime_started_with_another_mode_gives_it_to_pods_that_run(cri
 async def test_containerd_is_left_alone_and_the_mode_without_effect_said(containerd, caplog):
     running = asyncio.create_task(HairpinLoop(containerd.endpoint, "hairpin-veth", SystemClock()).run())
     try:
-        await until(lambda: asyncio.sleep(0, "hairpinMode has no effect" in caplog.text))
+        await until(lambda: asyncio.sleep(0, "Ignoring hairpinMode" in caplog.text))
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -163,10 +163,10 @@ async def test_a_promiscuous_bridge_brings_nothing_twice(pods, daemon, port, gat
             assert await listening.stdout.readline() == b"ready\n"
             sender = [*inside(daemon, sending), SEND, gateway, str(port), "one", "two", "end"]
             await asyncio.to_thread(subprocess.run, sender, check=True)
-            said, _ = await listening.communicate()
+            output, _ = await listening.communicate()
     finally:
         if listening.returncode is None:
             listening.kill()
             await listening.wait()
 
-    assert said.split() == [b"one", b"two", b"end"]
+    assert output.split() == [b"one", b"two", b"end"]

@@ -133,35 +133,35 @@ async def test_the_builtin_images_are_pinned_and_need_no_registry(cri, cri_image
 class DockerRegistry:
     """A real registry that wants a password, with one image."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, directory: Path) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.host = f"127.0.0.1:{probe.getsockname()[1]}"
         self.image = f"{self.host}/shop/tool:1"
-        self.folder = folder
+        self.directory = directory
         secret = subprocess.run(["htpasswd", "-Bbn", "user", "secret"], check=True, capture_output=True).stdout
-        (folder / "htpasswd").write_bytes(secret)
+        (directory / "htpasswd").write_bytes(secret)
         configuration = {
             "version": 0.1,
-            "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
+            "storage": {"filesystem": {"rootdirectory": str(directory / "data")}},
             "http": {"addr": self.host},
-            "auth": {"htpasswd": {"realm": "shop", "path": str(folder / "htpasswd")}},
+            "auth": {"htpasswd": {"realm": "shop", "path": str(directory / "htpasswd")}},
         }
-        (folder / "config.yml").write_text(json.dumps(configuration))
+        (directory / "config.yml").write_text(json.dumps(configuration))
 
     def start(self) -> None:
-        with (self.folder / "log").open("wb") as log:
+        with (self.directory / "log").open("wb") as log:
             self.process = subprocess.Popen(
-                ["docker-registry", "serve", str(self.folder / "config.yml")], stdout=log, stderr=log
+                ["docker-registry", "serve", str(self.directory / "config.yml")], stdout=log, stderr=log
             )
         for _ in range(200):
             with contextlib.suppress(OSError), socket.create_connection(tuple(self.host.split(":"))):
                 break
             time.sleep(0.05)
-        write_oci(self.folder / "image.tar", extra={"etc/big": bytes(3_000_000)})
+        write_oci(self.directory / "image.tar", extra={"etc/big": bytes(3_000_000)})
         # the archive names its image twice, by tag and by digest; skopeo wants to be told one
-        layout = self.folder / "layout"
-        with tarfile.open(self.folder / "image.tar") as tar:
+        layout = self.directory / "layout"
+        with tarfile.open(self.directory / "image.tar") as tar:
             tar.extractall(layout, filter="data")
         index = json.loads((layout / "index.json").read_text())
         index["manifests"] = [{**index["manifests"][0], "annotations": {}}]

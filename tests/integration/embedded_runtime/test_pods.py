@@ -35,7 +35,7 @@ def texts(log: str) -> list[str]:
     return [line.split(" ", 3)[3] for line in log.splitlines()]
 
 
-async def said(cri: CriRuntime, pods, sandbox_id: str, script: str, **settings: object) -> list[str]:
+async def output(cri: CriRuntime, pods, sandbox_id: str, script: str, **settings: object) -> list[str]:
     """Run *script* in a container to its end and return what it said."""
     await exited(cri, await pods.container(sandbox_id, script, **settings))
     return texts(pods.log(sandbox_id))
@@ -116,7 +116,7 @@ async def test_a_container_gets_what_it_asks_for(cri, pods, tmp_path):
         "cat /proc/sys/net/ipv4/ip_unprivileged_port_start"
     )
 
-    lines = await said(
+    lines = await output(
         cri,
         pods,
         sandbox_id,
@@ -153,7 +153,7 @@ async def test_capabilities_are_the_usual_ones_and_those_added(cri, pods):
 
 
 async def test_a_user_who_is_not_root_has_no_capabilities_and_may_not_get_any(cri, pods):
-    lines = await said(
+    lines = await output(
         cri,
         pods,
         await pods.sandbox(),
@@ -169,14 +169,14 @@ async def test_a_privileged_container_may_do_all_that_the_runtime_may(cri, pods)
     sandbox_id = await pods.sandbox(security=SandboxSecurity(privileged=True))
     script = "mount -t tmpfs none /mnt 2>&1 || mkdir -p /mnt && mount -t tmpfs none /mnt && echo mounted; ls /dev"
 
-    lines = await said(cri, pods, sandbox_id, script, security=ContainerSecurity(privileged=True))
+    lines = await output(cri, pods, sandbox_id, script, security=ContainerSecurity(privileged=True))
 
     assert "mounted" in lines
     assert "kmsg" in lines
 
 
 async def test_masked_and_read_only_paths_are_kept(cri, pods):
-    lines = await said(
+    lines = await output(
         cri,
         pods,
         await pods.sandbox(),
@@ -222,7 +222,7 @@ async def test_a_pod_on_the_node_sees_the_node(cri, pods):
     sandbox_id = await pods.sandbox(security=SandboxSecurity(namespaces=node))
     assert (await cri.sandbox_status(sandbox_id)).ips == ()
 
-    lines = await said(
+    lines = await output(
         cri, pods, sandbox_id, "hostname; ps | grep -c python", security=ContainerSecurity(namespaces=node)
     )
 
@@ -234,12 +234,12 @@ async def test_mounts_can_be_read_only_and_follow_the_node(cri, pods, tmp_path):
     (tmp_path / "ro").mkdir()
     sandbox_id = await pods.sandbox()
 
-    lines = await said(
+    lines = await output(
         cri, pods, sandbox_id, "touch /ro/x 2>&- || echo refused", mounts=(Mount("/ro", str(tmp_path / "ro"), True),)
     )
 
     assert lines == ["refused"]
-    with pytest.raises(RuntimeFailure, match="does not lie on a shared mount"):
+    with pytest.raises(RuntimeFailure, match="is not on a shared mount"):
         await pods.container(
             sandbox_id,
             "true",
@@ -251,7 +251,7 @@ async def test_mounts_can_be_read_only_and_follow_the_node(cri, pods, tmp_path):
 async def test_names_are_looked_up_where_the_pod_says(cri, pods):
     dns = DnsConfig(servers=("10.9.8.7",), searches=("a.example", "b.example"), options=("ndots:5",))
 
-    lines = await said(cri, pods, await pods.sandbox(dns=dns), "cat /etc/resolv.conf")
+    lines = await output(cri, pods, await pods.sandbox(dns=dns), "cat /etc/resolv.conf")
 
     assert lines == ["search a.example b.example", "nameserver 10.9.8.7", "options ndots:5"]
 
@@ -367,7 +367,7 @@ async def test_a_default_seccomp_profile_needs_an_oci_runtime(cri, pods, daemon)
             await pods.container(sandbox_id, "true", security=profile)
         return
 
-    lines = await said(cri, pods, sandbox_id, "grep Seccomp: /proc/1/status", security=profile)
+    lines = await output(cri, pods, sandbox_id, "grep Seccomp: /proc/1/status", security=profile)
 
     assert lines[0].split()[1] == "2"
 
@@ -375,11 +375,11 @@ async def test_a_default_seccomp_profile_needs_an_oci_runtime(cri, pods, daemon)
 async def test_what_is_not_offered_says_so(cri, pods):
     sandbox_id = await pods.sandbox()
 
-    for settings, complaint in (
+    for settings, failure in (
         ({"sysctls": {"kernel.panic": "1"}}, "kernel.panic is not one of a namespace"),
         ({"cgroup_parent": "/kubepods.slice"}, "the cgroup driver is cgroupfs"),
     ):
-        with pytest.raises(RuntimeFailure, match=complaint):
+        with pytest.raises(RuntimeFailure, match=failure):
             await pods.sandbox("other", **settings)
     with pytest.raises(RuntimeFailure, match='no user "nobody-knows"'):
         await pods.container(sandbox_id, "true", security=ContainerSecurity(run_as_username="nobody-knows"))

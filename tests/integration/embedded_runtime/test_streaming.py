@@ -106,10 +106,10 @@ async def test_a_container_may_have_a_terminal(cri, pods):
     await converse(url, b'\4{"Width":90,"Height":20}', b"\0word\n")
 
     await exited(cri, container_id)
-    said = texts(pods.log(sandbox_id))
-    assert "terminal" in said
-    assert "got word" in said
-    assert "20 90" in said
+    output = texts(pods.log(sandbox_id))
+    assert "terminal" in output
+    assert "got word" in output
+    assert "20 90" in output
 
 
 async def test_a_port_of_a_pod_is_forwarded(cri, pods):
@@ -138,5 +138,5 @@ async def test_a_url_works_once_and_a_wire_that_is_not_known_is_refused(cri, pod
         async with session.get(url) as answer:
             assert answer.status == 404
     await cri.stop_container(container_id, 0)
-    with pytest.raises(RuntimeFailure, match="does not run"):
+    with pytest.raises(RuntimeFailure, match="is not running"):
         await cri.exec_url(container_id, ["true"], **EVERYTHING)

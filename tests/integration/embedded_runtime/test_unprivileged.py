@@ -117,9 +117,9 @@ async def test_a_pod_runs_as_root_of_its_own_namespace(cri, pods, image):
     status = await exited(cri, await pods.container(sandbox_id, script, image=image))
 
     assert status.exit_code == 6
-    said = texts(pods.log(sandbox_id))
-    assert said[:3] == ["0", "web-host", "written"]
-    assert said[3].split() == ["0", str(NOBODY), "1"]
+    output = texts(pods.log(sandbox_id))
+    assert output[:3] == ["0", "web-host", "written"]
+    assert output[3].split() == ["0", str(NOBODY), "1"]
 
 
 async def test_processes_of_a_pod_are_its_own_and_commands_run_in_it(cri, pods):
@@ -131,7 +131,7 @@ async def test_processes_of_a_pod_are_its_own_and_commands_run_in_it(cri, pods):
 
 
 async def test_a_user_without_number_is_refused(cri, pods):
-    with pytest.raises(RuntimeFailure, match="user 1000 has no number in this user namespace; it knows 0"):
+    with pytest.raises(RuntimeFailure, match="user 1000 is not mapped in this user namespace; it knows 0"):
         await pods.container(await pods.sandbox(), "true", security=ContainerSecurity(run_as_user=1000))
 
 

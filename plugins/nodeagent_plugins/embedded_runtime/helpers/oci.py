@@ -127,11 +127,11 @@ def _share(pid: int, kind: str) -> None:
         syscalls.join(path)
 
 
-def _enter_namespaces(wanted: list[dict[str, str]]) -> set[str]:
+def _enter_namespaces(requested: list[dict[str, str]]) -> set[str]:
     """Enter those that are there, make new ones, and return the kinds that the container itself must make."""
     left = set()
     new = 0
-    for namespace in wanted:
+    for namespace in requested:
         kind, path = namespace["type"], namespace.get("path")
         if path:
             syscalls.join(path)
@@ -153,19 +153,19 @@ def _fork(start: Callable[[], None], prepare: Callable[[int], None]) -> int:
     :raises OSError: the child failed before it became that program.
     """
     go_reader, go_writer = os.pipe()
-    said_reader, said_writer = os.pipe()
+    error_reader, error_writer = os.pipe()
     pid = os.fork()
     if not pid:
         os.close(go_writer)
-        os.close(said_reader)
+        os.close(error_reader)
         try:
             if os.read(go_reader, 1):
                 start()
         except Exception as error:
-            os.write(said_writer, str(getattr(error, "strerror", None) or error).encode())
+            os.write(error_writer, str(getattr(error, "strerror", None) or error).encode())
         os._exit(1)
     os.close(go_reader)
-    os.close(said_writer)
+    os.close(error_writer)
     try:
         prepare(pid)
         os.write(go_writer, b"g")
@@ -175,12 +175,12 @@ def _fork(start: Callable[[], None], prepare: Callable[[int], None]) -> int:
         raise
     finally:
         os.close(go_writer)
-    with open(said_reader, "rb") as said:
-        complaint = said.read()
-    if complaint:
+    with open(error_reader, "rb") as output:
+        failure = output.read()
+    if failure:
         os.waitpid(pid, 0)
         _forget_pid()
-        raise OSError(complaint.decode(errors="replace"))
+        raise OSError(failure.decode(errors="replace"))
     return pid
 
 

@@ -26,18 +26,22 @@ def make(path: str, resources: dict[str, Any]) -> Groups:
         groups[""] = _make_v2(path)
     else:
         for controller in sorted(os.listdir(ROOT)):
-            folder = f"{ROOT}/{controller}"
-            if os.path.islink(folder) or controller == "unified" or not os.access(f"{folder}/cgroup.procs", os.W_OK):
+            directory = f"{ROOT}/{controller}"
+            if (
+                os.path.islink(directory)
+                or controller == "unified"
+                or not os.access(f"{directory}/cgroup.procs", os.W_OK)
+            ):
                 continue
-            groups[controller] = _make_v1(folder, path)
+            groups[controller] = _make_v1(directory, path)
     limit(groups, resources)
     return groups
 
 
 def join(groups: Groups, pid: int) -> None:
     """Put a process into the groups."""
-    for folder in groups.values():
-        _write(f"{folder}/cgroup.procs", str(pid))
+    for directory in groups.values():
+        _write(f"{directory}/cgroup.procs", str(pid))
 
 
 def limit(groups: Groups, resources: dict[str, Any]) -> None:
@@ -46,11 +50,11 @@ def limit(groups: Groups, resources: dict[str, Any]) -> None:
         return
     pairs = _limits_v2(resources) if "" in groups else _limits_v1(resources)
     for controller, name, value in pairs:
-        folder = groups.get("" if "" in groups else controller)
-        if folder is None or not os.path.exists(f"{folder}/{name}"):
+        directory = groups.get("" if "" in groups else controller)
+        if directory is None or not os.path.exists(f"{directory}/{name}"):
             raise OSError(errno.ENOSYS, f"limit {name}: this machine has no such controller")
         try:
-            _write(f"{folder}/{name}", value)
+            _write(f"{directory}/{name}", value)
         except OSError as error:
             raise OSError(error.errno, f"limit {name}={value}: {error.strerror}") from error
 
@@ -59,16 +63,16 @@ def remove(groups: Groups) -> None:
     """Kill everything in the groups and remove them."""
     until = time.monotonic() + KILL_SECONDS
     while time.monotonic() < until:
-        pids = {pid for folder in groups.values() for pid in _processes(folder)}
+        pids = {pid for directory in groups.values() for pid in _processes(directory)}
         for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
         left = False
-        for folder in groups.values():
+        for directory in groups.values():
             try:
-                os.rmdir(folder)
+                os.rmdir(directory)
             except FileNotFoundError:
                 pass
             except OSError:
@@ -79,33 +83,33 @@ def remove(groups: Groups) -> None:
 
 
 def _make_v1(root: str, path: str) -> str:
-    folder = root
+    directory = root
     for part in path.strip("/").split("/"):
-        above, folder = folder, f"{folder}/{part}"
+        above, directory = directory, f"{directory}/{part}"
         try:
-            os.mkdir(folder)
+            os.mkdir(directory)
         except FileExistsError:
             continue
         for name in ("cpuset.cpus", "cpuset.mems"):  # a new group has none, and no process may enter it then
-            if os.path.exists(f"{folder}/{name}"):
+            if os.path.exists(f"{directory}/{name}"):
                 with open(f"{above}/{name}") as file:
-                    _write(f"{folder}/{name}", file.read().strip())
-    return folder
+                    _write(f"{directory}/{name}", file.read().strip())
+    return directory
 
 
 def _make_v2(path: str) -> str:
-    folder = ROOT
+    directory = ROOT
     for part in path.strip("/").split("/"):
-        with open(f"{folder}/cgroup.controllers") as file:
+        with open(f"{directory}/cgroup.controllers") as file:
             controllers = file.read().split()
         for controller in controllers:
             try:
-                _write(f"{folder}/cgroup.subtree_control", f"+{controller}")
+                _write(f"{directory}/cgroup.subtree_control", f"+{controller}")
             except OSError:  # one that is used elsewhere; whoever asks for its limits is told
                 pass
-        folder = f"{folder}/{part}"
-        os.makedirs(folder, exist_ok=True)
-    return folder
+        directory = f"{directory}/{part}"
+        os.makedirs(directory, exist_ok=True)
+    return directory
 
 
 def _limits_v1(resources: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -156,9 +160,9 @@ def _limits_v2(resources: dict[str, Any]) -> list[tuple[str, str, str]]:
     return found + [("", name, value) for name, value in (resources.get("unified") or {}).items()]
 
 
-def _processes(folder: str) -> list[int]:
+def _processes(directory: str) -> list[int]:
     try:
-        with open(f"{folder}/cgroup.procs") as file:
+        with open(f"{directory}/cgroup.procs") as file:
             return [int(line) for line in file]
     except OSError:
         return []

@@ -72,9 +72,9 @@ def _execute(args: list[str], env: list[str]) -> None:
         except OSError as error:
             raise OSError(error.errno, f'exec: "{args[0]}": {(error.strerror or "").lower()}') from error
     denied = None
-    for folder in environment.get("PATH", "/usr/bin:/bin").split(":"):
+    for directory in environment.get("PATH", "/usr/bin:/bin").split(":"):
         try:
-            os.execve(f"{folder or '.'}/{args[0]}", args, environment)  # noqa: S606
+            os.execve(f"{directory or '.'}/{args[0]}", args, environment)  # noqa: S606
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
@@ -84,11 +84,11 @@ def _execute(args: list[str], env: list[str]) -> None:
     raise OSError(errno.ENOENT, f'exec: "{args[0]}": executable file not found in $PATH')
 
 
-def _adjust_oom_score(wanted: int | None) -> None:
-    if wanted is not None:
+def _adjust_oom_score(requested: int | None) -> None:
+    if requested is not None:
         try:
             with open("/proc/self/oom_score_adj", "w") as file:
-                file.write(str(wanted))
+                file.write(str(requested))
         except PermissionError:  # lower than ours needs a right; then it stays as it is
             return
 

@@ -139,10 +139,10 @@ def _mount_groups(target: Path, flags: int, groups: dict[str, str]) -> None:
     syscalls.mount(
         "tmpfs", str(target), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC, "mode=755"
     )
-    for controller, folder in groups.items():
+    for controller, directory in groups.items():
         place = target / controller
         place.mkdir()
-        syscalls.mount(folder, str(place), flags=syscalls.MS_BIND)
+        syscalls.mount(directory, str(place), flags=syscalls.MS_BIND)
         if flags & syscalls.MS_RDONLY:
             _make_read_only(str(place))
     if flags & syscalls.MS_RDONLY:
@@ -165,13 +165,13 @@ def _make_place(source: Path, target: Path) -> None:
 
 
 def _make_devices(root: Path, devices: Any) -> None:
-    folder = beneath(root, "/dev")
+    directory = beneath(root, "/dev")
     for name in DEVICES:  # lent by the node, because a user namespace cannot make any
-        (folder / name).touch()
-        syscalls.mount(f"/dev/{name}", str(folder / name), flags=syscalls.MS_BIND)
+        (directory / name).touch()
+        syscalls.mount(f"/dev/{name}", str(directory / name), flags=syscalls.MS_BIND)
     for name, target in LINKS.items():
-        if not os.path.lexists(folder / name):
-            (folder / name).symlink_to(target)
+        if not os.path.lexists(directory / name):
+            (directory / name).symlink_to(target)
     for device in devices:
         place = beneath(root, device["path"])
         if place.exists():
@@ -188,12 +188,12 @@ def _make_terminal(root: Path) -> int:
     import fcntl
     import struct
 
-    folder = beneath(root, "/dev")
-    master = os.open(folder / "pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    directory = beneath(root, "/dev")
+    master = os.open(directory / "pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     fcntl.ioctl(master, 0x40045431, struct.pack("i", 0))  # TIOCSPTLCK: may be opened now
     number = struct.unpack("i", fcntl.ioctl(master, 0x80045430, b"\0" * 4))[0]  # TIOCGPTN
-    (folder / "console").touch()
-    syscalls.mount(str(folder / f"pts/{number}"), str(folder / "console"), flags=syscalls.MS_BIND)
+    (directory / "console").touch()
+    syscalls.mount(str(directory / f"pts/{number}"), str(directory / "console"), flags=syscalls.MS_BIND)
     return master
 
 

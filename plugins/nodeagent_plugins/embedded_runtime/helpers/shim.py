@@ -40,8 +40,8 @@ def main() -> None:
     if os.fork():
         os.close(writer)
         with open(reader, "rb") as answer:
-            said = answer.read()
-        sys.stdout.write(said.decode(errors="replace") or "error: the shim ended without a word")
+            output = answer.read()
+        sys.stdout.write(output.decode(errors="replace") or "error: the shim ended without a word")
         sys.stdout.flush()
         os._exit(0)
     os.close(reader)
@@ -123,7 +123,7 @@ class Shim:
                 if action[0] == os.POSIX_SPAWN_DUP2:
                     os.close(action[1])
             if status:
-                raise OSError(self._complaint(runner[0], status))
+                raise OSError(self._failure(runner[0], status))
             if console is not None:
                 self._take_terminal(console)
         finally:
@@ -302,7 +302,7 @@ class Shim:
         if self._handlers.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
-    def _complaint(self, runner: str, status: int) -> str:
+    def _failure(self, runner: str, status: int) -> str:
         """Return what the runner logged, the last line of it."""
         import json
 

@@ -35,55 +35,55 @@ async def import_archive(path: Path, loader: Loader) -> list[str]:
 
     :raises CallError: it is no archive of images.
     """
-    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=loader.store.incoming))
+    directory = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=loader.store.incoming))
     try:
-        await asyncio.to_thread(_open, path, folder)
-        if (folder / "index.json").is_file():
-            return await _import_oci(folder, loader)
-        if (folder / "manifest.json").is_file():
-            return await _import_docker(folder, loader)
+        await asyncio.to_thread(_open, path, directory)
+        if (directory / "index.json").is_file():
+            return await _import_oci(directory, loader)
+        if (directory / "manifest.json").is_file():
+            return await _import_docker(directory, loader)
         raise CallError(f"{path} holds neither index.json nor manifest.json: it is no archive of images")
     finally:
-        await asyncio.to_thread(shutil.rmtree, folder, True)
+        await asyncio.to_thread(shutil.rmtree, directory, True)
 
 
-async def _import_oci(folder: Path, loader: Loader) -> list[str]:
+async def _import_oci(directory: Path, loader: Loader) -> list[str]:
     found = []
-    index = decode(await asyncio.to_thread(_read, folder / "index.json"), "index.json")
+    index = decode(await asyncio.to_thread(_read, directory / "index.json"), "index.json")
     for entry in index.get("manifests") or ():
-        manifest_bytes = await asyncio.to_thread(_blob, folder, entry)
+        manifest_bytes = await asyncio.to_thread(_blob, directory, entry)
         manifest = decode(manifest_bytes, "manifest")
         if "manifests" in manifest:
             entry_of_machine = choose_manifest(manifest)
-            manifest = decode(await asyncio.to_thread(_blob, folder, entry_of_machine), "manifest")
+            manifest = decode(await asyncio.to_thread(_blob, directory, entry_of_machine), "manifest")
         layers = manifest.get("layers") or ()
 
         def fetch(number: int, layers: Any = layers) -> contextlib.AbstractAsyncContextManager[Path]:
-            return kept(_blob_path(folder, layers[number]))
+            return kept(_blob_path(directory, layers[number]))
 
         annotations = entry.get("annotations") or {}
         tag, digest = _names(next((annotations[key] for key in _NAMES if annotations.get(key)), ""), manifest_bytes)
-        config = await asyncio.to_thread(_blob, folder, manifest.get("config") or {})
+        config = await asyncio.to_thread(_blob, directory, manifest.get("config") or {})
         image = await loader.load(config, fetch, total_size(layers), tag=tag, digest=digest)
         found.append(tag or digest or image.id)
     return found
 
 
-async def _import_docker(folder: Path, loader: Loader) -> list[str]:
+async def _import_docker(directory: Path, loader: Loader) -> list[str]:
     found = []
     try:
-        content = await asyncio.to_thread(_read, folder / "manifest.json")
+        content = await asyncio.to_thread(_read, directory / "manifest.json")
         entries = msgspec.json.decode(content, type=list[dict[str, Any]])
     except ValueError as error:
         raise CallError(f"manifest.json: {error}") from error
     for entry in entries:
-        layers = [paths.beneath(folder, str(name)) for name in entry.get("Layers") or ()]
+        layers = [paths.beneath(directory, str(name)) for name in entry.get("Layers") or ()]
 
         def fetch(number: int, layers: list[Path] = layers) -> contextlib.AbstractAsyncContextManager[Path]:
             return kept(layers[number])
 
         size = sum(layer.stat().st_size for layer in layers)
-        config = await asyncio.to_thread(_read, paths.beneath(folder, str(entry.get("Config"))))
+        config = await asyncio.to_thread(_read, paths.beneath(directory, str(entry.get("Config"))))
         for name in entry.get("RepoTags") or [""]:
             tag, _ = _names(name, b"")
             image = await loader.load(config, fetch, size, tag=tag)
@@ -99,19 +99,19 @@ def _names(name: str, manifest: bytes) -> tuple[str, str]:
     return full.tagged, f"{full.repository}@{digest_of(manifest)}" if manifest else ""
 
 
-def _open(path: Path, folder: Path) -> None:
+def _open(path: Path, directory: Path) -> None:
     """Unpack the files of an archive, by name; everything else in it is of no use here."""
     try:
         with tarfile.open(path) as archive:
             for member in archive:
-                goal = paths.beneath(folder, member.name)
+                goal = paths.beneath(directory, member.name)
                 goal.parent.mkdir(parents=True, exist_ok=True)
                 if member.isfile():
                     content = archive.extractfile(member)
                     assert content is not None
                     with goal.open("wb") as file:
                         shutil.copyfileobj(content, file, 1 << 20)
-                elif member.issym() and goal != folder:  # docker names one layer twice that way
+                elif member.issym() and goal != directory:  # docker names one layer twice that way
                     goal.unlink(missing_ok=True)
                     goal.symlink_to(member.linkname)
     except (tarfile.TarError, OSError) as error:
@@ -127,15 +127,15 @@ def _read(path: Path) -> bytes:
         raise CallError(f"the archive lacks {path.name}") from error
 
 
-def _blob_path(folder: Path, descriptor: Mapping[str, Any]) -> Path:
+def _blob_path(directory: Path, descriptor: Mapping[str, Any]) -> Path:
     digest = descriptor.get("digest")
     if not is_digest(digest):
         raise CallError(f"the archive names a blob by {digest!r}")
-    return folder / "blobs" / "sha256" / str(digest).removeprefix("sha256:")
+    return directory / "blobs" / "sha256" / str(digest).removeprefix("sha256:")
 
 
-def _blob(folder: Path, descriptor: Mapping[str, Any]) -> bytes:
-    content = _read(_blob_path(folder, descriptor))
+def _blob(directory: Path, descriptor: Mapping[str, Any]) -> bytes:
+    content = _read(_blob_path(directory, descriptor))
     if digest_of(content) != descriptor["digest"]:
         raise CallError(f"blob {descriptor['digest']} holds something else")
     return content

@@ -19,7 +19,7 @@ BUILTIN_REGISTRY = "nodeagent.local"
 BUSYBOX_PATHS = ("/usr/bin/busybox", "/bin/busybox")
 PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 FILES = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/certs")
-FOLDERS = ("dev", "etc", "home", "proc", "root", "run", "sys", "tmp", "var", "var/tmp")
+DIRECTORIES = ("dev", "etc", "home", "proc", "root", "run", "sys", "tmp", "var", "var/tmp")
 USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n"
 GROUPS = "root:x:0:\nnogroup:x:65534:\n"
 CONFIG = {"Cmd": ["sh"], "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}
@@ -54,8 +54,8 @@ def _busybox_image(store: ImageStore, busybox: Path) -> Image:
         aside = store.incoming / name
         shutil.rmtree(aside, ignore_errors=True)
         _make_skeleton(aside)
-        for folder in ("bin", "usr/bin"):
-            (aside / folder).mkdir(parents=True)
+        for directory in ("bin", "usr/bin"):
+            (aside / directory).mkdir(parents=True)
         program = aside / "bin/busybox"
         program.write_bytes(content)
         program.chmod(0o755)
@@ -93,11 +93,11 @@ def _host_image(store: ImageStore) -> Image:
 
 
 def _make_skeleton(root: Path) -> None:
-    for folder in FOLDERS:
-        (root / folder).mkdir(parents=True)
+    for directory in DIRECTORIES:
+        (root / directory).mkdir(parents=True)
     root.chmod(0o755)
-    for folder in ("tmp", "var/tmp"):
-        (root / folder).chmod(0o1777)
+    for directory in ("tmp", "var/tmp"):
+        (root / directory).chmod(0o1777)
     (root / "etc/passwd").write_text(USERS)
     (root / "etc/group").write_text(GROUPS)
 

@@ -95,14 +95,14 @@ def choose_manifest(index: Mapping[str, Any]) -> Mapping[str, Any]:
     :raises CallError: there is none.
     """
     machine = platform.machine()
-    wanted = _ARCHITECTURES.get(machine, machine)
+    requested = _ARCHITECTURES.get(machine, machine)
     entries = [entry for entry in index.get("manifests") or () if isinstance(entry, dict)]
     for entry in entries:
         about = entry.get("platform") or {}
-        if about.get("os", "linux") == "linux" and about.get("architecture", wanted) == wanted:
+        if about.get("os", "linux") == "linux" and about.get("architecture", requested) == requested:
             return entry
     offered = sorted({str((entry.get("platform") or {}).get("architecture")) for entry in entries})
-    raise CallError(f"the image is not made for {wanted}, only for {', '.join(offered)}")
+    raise CallError(f"the image is not made for {requested}, only for {', '.join(offered)}")
 
 
 def decode(content: bytes, what: str) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class Registry:
                     await self._authorize(answer)
                     continue
                 if answer.status != 200:
-                    raise await _complaint(answer)
+                    raise await _failure(answer)
                 yield answer
                 return
 
@@ -161,13 +161,13 @@ class Registry:
         else:
             raise CallError(f"registry {self._name.domain} answered 401: it wants credentials")
 
-    async def _fetch_token(self, wanted: Mapping[str, str]) -> str:
-        realm, credentials = wanted.get("realm", ""), self._credentials
+    async def _fetch_token(self, requested: Mapping[str, str]) -> str:
+        realm, credentials = requested.get("realm", ""), self._credentials
         if urlsplit(realm).scheme not in ("http", "https"):
             raise CallError(f"registry {self._name.domain} names no place to get a token")
-        given = {"scope": wanted.get("scope") or f"repository:{self._name.path}:pull"}
-        if wanted.get("service"):
-            given["service"] = wanted["service"]
+        given = {"scope": requested.get("scope") or f"repository:{self._name.path}:pull"}
+        if requested.get("service"):
+            given["service"] = requested["service"]
         if credentials.identity_token:
             form = given | {"grant_type": "refresh_token", "refresh_token": credentials.identity_token}
             request = self._session.post(realm, data=form | {"client_id": "nodeagent"})
@@ -176,7 +176,7 @@ class Registry:
             request = self._session.get(realm, params=given, headers=headers)
         async with request as answer:
             if answer.status != 200:
-                raise await _complaint(answer)
+                raise await _failure(answer)
             document = decode(await _read(answer, MAX_DOCUMENT_BYTES), "token")
         token = document.get("token") or document.get("access_token")
         if not isinstance(token, str):
@@ -217,7 +217,7 @@ async def _read(answer: aiohttp.ClientResponse, limit: int) -> bytes:
     return content
 
 
-async def _complaint(answer: aiohttp.ClientResponse) -> CallError:
+async def _failure(answer: aiohttp.ClientResponse) -> CallError:
     text = (await answer.content.read(2048)).decode(errors="replace").strip()
     with contextlib.suppress(CallError, LookupError, TypeError):
         text = str(decode(text.encode(), "")["errors"][0]["message"])

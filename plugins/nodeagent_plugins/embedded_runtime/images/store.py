@@ -52,8 +52,8 @@ class ImageStore:
     def __init__(self, root: Path) -> None:
         self._images_dir, self.layers_dir, self.incoming = root / "images", root / "layers", root / "incoming"
         shutil.rmtree(self.incoming, ignore_errors=True)
-        for folder in (self._images_dir, self.layers_dir, self.incoming):
-            folder.mkdir(parents=True, exist_ok=True)
+        for directory in (self._images_dir, self.layers_dir, self.incoming):
+            directory.mkdir(parents=True, exist_ok=True)
         self._images: dict[str, Image] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
         self._held: Counter[str] = Counter()
@@ -74,8 +74,8 @@ class ImageStore:
     def find(self, name: str) -> Image | None:
         """Return the image with that id, name or digest; ``None`` if there is none."""
         if is_id(name):
-            wanted = name if ":" in name else f"sha256:{name}"
-            alike = [image for key, image in self._images.items() if key.startswith(wanted)]
+            requested = name if ":" in name else f"sha256:{name}"
+            alike = [image for key, image in self._images.items() if key.startswith(requested)]
             if alike:
                 return alike[0] if len(alike) == 1 else None
         try:
@@ -83,8 +83,8 @@ class ImageStore:
         except InvalidArgument:
             return None
         if full.digest:
-            wanted = f"{full.repository}@{full.digest}"
-            return next((image for image in self._images.values() if wanted in image.digests), None)
+            requested = f"{full.repository}@{full.digest}"
+            return next((image for image in self._images.values() if requested in image.digests), None)
         return next((image for image in self._images.values() if full.tagged in image.tags), None)
 
     def get(self, name: str) -> Image:
@@ -150,18 +150,18 @@ class ImageStore:
         """Remove layers that neither an image nor *in_use* names."""
         kept = {name for name, count in self._held.items() if count > 0}.union(in_use)
         kept.update(*(image.layers for image in self.all()))
-        for folder in self.layers_dir.iterdir():
-            if folder.name not in kept:
-                _remove_tree(folder)
-                self._sizes.pop(folder.name, None)
+        for directory in self.layers_dir.iterdir():
+            if directory.name not in kept:
+                _remove_tree(directory)
+                self._sizes.pop(directory.name, None)
 
     def usage(self) -> tuple[int, int]:
         """Return bytes and files of all layers."""
         total = [0, 0]
-        for folder in list(self.layers_dir.iterdir()):
-            size = self._sizes.get(folder.name)
+        for directory in list(self.layers_dir.iterdir()):
+            size = self._sizes.get(directory.name)
             if size is None:
-                size = self._sizes[folder.name] = tree_usage(folder)
+                size = self._sizes[directory.name] = tree_usage(directory)
             total[0] += size[0]
             total[1] += size[1]
         return total[0], total[1]
@@ -176,13 +176,13 @@ class ImageStore:
         return self._images_dir / f"{image.id.replace(':', '-')}.json"
 
 
-def tree_usage(folder: Path) -> tuple[int, int]:
-    """Return the bytes on disk and the number of files below *folder*; a file with several names counts once."""
+def tree_usage(directory: Path) -> tuple[int, int]:
+    """Return the bytes on disk and the number of files below *directory*; a file with several names counts once."""
     import os
 
     seen: set[tuple[int, int]] = set()
     total = 0
-    waiting = [str(folder)]
+    waiting = [str(directory)]
     while waiting:
         try:
             entries = list(os.scandir(waiting.pop()))
@@ -201,7 +201,7 @@ def tree_usage(folder: Path) -> tuple[int, int]:
     return total, len(seen)
 
 
-def _remove_tree(folder: Path) -> None:
+def _remove_tree(directory: Path) -> None:
     """Remove a layer; folders without the right to write are no obstacle."""
 
     def make_writable(_function: Any, path: str, _error: Any) -> None:
@@ -213,4 +213,4 @@ def _remove_tree(folder: Path) -> None:
         else:
             target.unlink(missing_ok=True)
 
-    shutil.rmtree(folder, onerror=make_writable)
+    shutil.rmtree(directory, onerror=make_writable)

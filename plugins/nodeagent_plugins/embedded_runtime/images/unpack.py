@@ -96,8 +96,8 @@ class _Unpacker:
     def unpack(self, archive: tarfile.TarFile) -> None:
         for member in archive:
             self._add(archive, member)
-        for folder, when in reversed(self._times):  # filling a folder changes its time
-            os.utime(folder, (when, when), follow_symlinks=False)
+        for directory, when in reversed(self._times):  # filling a folder changes its time
+            os.utime(directory, (when, when), follow_symlinks=False)
 
     def _add(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         parts = [part for part in member.name.split("/") if part not in ("", ".")]

@@ -111,7 +111,7 @@ async def test_a_mode_that_does_not_exist_is_refused(machine):
 
 async def test_without_a_bridge_there_is_nothing_to_set(machine):
     await HostNetwork().set_hairpin_mode("hairpin-veth")
-    await HostNetwork().take_over()
+    await HostNetwork().adopt()
 
     assert machine.given == []
 
@@ -209,7 +209,7 @@ async def test_a_foreign_runtime_is_left_alone_and_a_mode_without_effect_said_on
         await clock.advance(120)
 
     assert runtime.told.empty()
-    assert sum("hairpinMode has no effect" in record.message for record in caplog.records) == lines
+    assert sum("Ignoring hairpinMode" in record.message for record in caplog.records) == lines
 
 
 async def test_a_runtime_that_cannot_do_it_makes_the_loop_fail(runtime, follow):

@@ -46,7 +46,7 @@ def test_a_memory_that_cannot_be_read_is_told_and_ignored(tmp_path: Path, caplog
     (memory := tmp_path / "pod-network").write_text("nonsense")
 
     assert gateway(network(memory)) == "10.0.0.1"
-    assert "is lost" in caplog.text
+    assert "Failed to read stored pod subnet" in caplog.text
 
 
 async def test_a_bridge_that_vanished_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,8 +40,8 @@ def test_without_control_groups_crun_is_told_not_to_try_and_runc_is_passed_over(
     assert oci_runtimes.choose_runner("", Path("/s"), host(0, remapped=True)).name == "own"
 
 
-@pytest.mark.parametrize("wanted", ["docker", "crun"])
-def test_one_that_cannot_be_had_is_refused(installed, wanted):
+@pytest.mark.parametrize("requested", ["docker", "crun"])
+def test_one_that_cannot_be_had_is_refused(installed, requested):
     installed.clear()
-    with pytest.raises(ValueError, match=wanted):
-        oci_runtimes.choose_runner(wanted, Path("/s"), host())
+    with pytest.raises(ValueError, match=requested):
+        oci_runtimes.choose_runner(requested, Path("/s"), host())

@@ -62,10 +62,10 @@ def test_the_later_of_two_values_wins():
 
 
 def test_a_zero_is_no_limit():
-    wanted = cri.LinuxContainerResources(cpu_shares=2, memory_limit_in_bytes=0, unified={"memory.high": "1"})
+    requested = cri.LinuxContainerResources(cpu_shares=2, memory_limit_in_bytes=0, unified={"memory.high": "1"})
 
-    assert compute_resources(wanted, 1) == {"cpu": {"shares": 2}}
-    assert compute_resources(wanted, 2) == {"cpu": {"shares": 2}, "unified": {"memory.high": "1"}}
+    assert compute_resources(requested, 1) == {"cpu": {"shares": 2}}
+    assert compute_resources(requested, 2) == {"cpu": {"shares": 2}, "unified": {"memory.high": "1"}}
 
 
 def test_namespaces_are_entered_or_made():

@@ -12,9 +12,9 @@ ALL = {"net", "ipc", "uts"}
 
 
 def test_parameters_of_the_pods_own_namespaces_are_set():
-    wanted = {"net.core.somaxconn": "100", "kernel.shmmax": "1", "fs.mqueue.msg_max": "2"}
+    requested = {"net.core.somaxconn": "100", "kernel.shmmax": "1", "fs.mqueue.msg_max": "2"}
 
-    assert compute_parameters(wanted, ALL) == ["fs.mqueue.msg_max=2", "kernel.shmmax=1", "net.core.somaxconn=100"]
+    assert compute_parameters(requested, ALL) == ["fs.mqueue.msg_max=2", "kernel.shmmax=1", "net.core.somaxconn=100"]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def packed(text: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "complaint"),
+    ("data", "failure"),
     [
         (control(1, b"", version=2), "version 2"),
         (control(1, b"\0\0"), "without its stream"),
@@ -55,6 +55,6 @@ def packed(text: bytes) -> bytes:
         (struct.pack("!II", 1 << 31 | 3 << 16 | 1, 0xFFFFFF), "a frame of"),
     ],
 )
-def test_what_is_no_spdy_or_too_much_of_it_is_refused(data: bytes, complaint: str) -> None:
-    with pytest.raises(SpdyError, match=complaint):
+def test_what_is_no_spdy_or_too_much_of_it_is_refused(data: bytes, failure: str) -> None:
+    with pytest.raises(SpdyError, match=failure):
         list(Reader().feed(data))

@@ -17,7 +17,7 @@ def root(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "user"),
+    ("requested", "user"),
     [
         ("", User(0, 0, (0, 2000), "/root")),
         ("web", User(1000, 1001, (1001, 2000), "/srv")),
@@ -27,18 +27,18 @@ def root(tmp_path):
         ("77:88", User(77, 88, (88,), "/")),
     ],
 )
-def test_names_and_numbers_are_understood(root, wanted, user):
-    assert resolve_user(root, wanted) == user
+def test_names_and_numbers_are_understood(root, requested, user):
+    assert resolve_user(root, requested) == user
 
 
 def test_a_group_asked_for_apart_wins(root):
     assert resolve_user(root, "web:extra", 5, (6,)) == User(1000, 5, (5, 6, 2000), "/srv")
 
 
-@pytest.mark.parametrize("wanted", ["nobody", "web:nobody"])
-def test_an_unknown_name_is_refused(root, wanted):
+@pytest.mark.parametrize("requested", ["nobody", "web:nobody"])
+def test_an_unknown_name_is_refused(root, requested):
     with pytest.raises(InvalidArgument, match='"nobody" in the image'):
-        resolve_user(root, wanted)
+        resolve_user(root, requested)
 
 
 def test_an_image_without_users_has_root_and_numbers(tmp_path):
