@@ -1,10 +1,10 @@
-# Targets and what they do: make help
+# List of targets: make help
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Two stamps: running needs less than developing, and the first run should be quick.
+# Separate stamps, because the first run must not wait for the development dependencies.
 RUN_READY := $(VENV)/.run-ready
 DEV_READY := $(VENV)/.dev-ready
 export DESTDIR PREFIX UNITDIR RUNTIME PYTHON
@@ -12,25 +12,25 @@ SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 
 .PHONY: help run test vm-test unit check fmt docs changelog bench install uninstall clean
 
-help: ## Show this list
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(RUN_READY) ## Start an API server, a runtime, the agent and a pod here; ONCE=1 stops again, ENDPOINT=unix:///… names a runtime
+run: $(RUN_READY) ## Run a demo: API server, runtime, agent and a pod; ONCE=1 stops it afterwards, ENDPOINT=unix:///… selects a runtime
 	$(BIN)/python -m nodeagent demo $(if $(ONCE),--once) $(if $(ENDPOINT),--endpoint $(ENDPOINT))
 
-test: $(DEV_READY) ## Run every test, as CI does; as root, installs the Debian packages that the tests need
+test: $(DEV_READY) ## Run all tests, as CI does; as root, installs the required Debian packages
 	tools/test-parts
 	$(BIN)/python -m pytest $(ARGS)
 
-vm-test: $(DEV_READY) ## Test in a virtual machine: Debian with systemd and cgroup v2, emulated; as root, minutes
+vm-test: $(DEV_READY) ## Run the tests in an emulated virtual machine, Debian with systemd and cgroup v2; as root, takes minutes
 	tools/vm-parts
 	PYTHON=$(BIN)/python nice tools/vm-image build/vm
 	NODEAGENT_VM=build/vm $(BIN)/python -m pytest tests/vm --junit-xml=build/vm/results.xml $(ARGS)
 
-unit: $(DEV_READY) ## Run the unit tests: seconds, no root
+unit: $(DEV_READY) ## Run the unit tests; without root, takes seconds
 	$(BIN)/python -m pytest tests/unit $(ARGS)
 
-check: $(DEV_READY) ## Lint, formatting, types, imports, wording, generated files up to date, commit messages
+check: $(DEV_READY) ## Check lint, formatting, types, imports, wording, generated files and commit messages
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
@@ -45,7 +45,7 @@ fmt: $(DEV_READY) ## Format the code and apply automatic fixes
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-docs: $(DEV_READY) ## Make the pages that come from the code, and the site, into build/site
+docs: $(DEV_READY) ## Generate pages from the code and build the documentation site in build/site
 	$(BIN)/python tools/gen_docs.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/site/index.html"
@@ -53,16 +53,16 @@ docs: $(DEV_READY) ## Make the pages that come from the code, and the site, into
 changelog: $(DEV_READY) ## Print the changelog section of the fragments in changes/; VERSION=0.2.0 writes it and deletes them
 	$(BIN)/python tools/changelog.py $(VERSION)
 
-bench: $(DEV_READY) ## Measure speed and size on this host
+bench: $(DEV_READY) ## Run the benchmarks on this host
 	$(BIN)/python -m benchmarks $(ARGS)
 
-install: ## Install commands, units and a first configuration, as root; DESTDIR, PREFIX and RUNTIME: see tools/install
+install: ## Install commands, systemd units and an initial configuration, as root; for DESTDIR, PREFIX and RUNTIME see tools/install
 	tools/install
 
-uninstall: ## Remove the installed files; state and changed files stay
+uninstall: ## Remove the installed files, except for state and modified files
 	tools/install --remove
 
-clean: ## Remove what was built, the environment too
+clean: ## Remove build results and the virtual environment
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(RUN_READY): pyproject.toml tools/bootstrap

@@ -25,7 +25,7 @@ class Connection:
     def close(self) -> None:
         """Close the connection gracefully after a response."""
         # Closing with a linger frees the socket after a second instead of a minute, but waits for the peer's
-        # acknowledgement; it is used only for a peer on this node.
+        # acknowledgment; it is used only for a peer on this node.
         sock = self.writer.get_extra_info("socket")
         if sock is not None and _is_local(self.writer):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
@@ -74,10 +74,10 @@ def dial_error(error: OSError, where: str) -> str:
 def _is_local(writer: asyncio.StreamWriter) -> bool:
     """Return whether both addresses belong to this host; an adjacent pod address counts."""
     peer, own = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
-    return bool(peer and own) and neighbours(peer[0], own[0])
+    return bool(peer and own) and neighbors(peer[0], own[0])
 
 
-def neighbours(one: str, other: str) -> bool:
+def neighbors(one: str, other: str) -> bool:
     """Return whether two addresses are equal or differ only in the last group."""
     mark = ":" if ":" in one else "."
     return one == other or (mark in other and one.rpartition(mark)[0] == other.rpartition(mark)[0])

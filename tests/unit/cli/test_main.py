@@ -25,7 +25,7 @@ def test_help_of_run_lists_the_flags(capsys):
     assert "--eviction-hard" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("word", "hint"), [("stauts", "did you mean status?"), ("xyzzy", "commands are run, config")])
+@pytest.mark.parametrize(("word", "hint"), [("xstatus", "did you mean status?"), ("xyzzy", "commands are run, config")])
 def test_unknown_command_is_reported_with_a_suggestion(capsys, word, hint):
     assert main([word]) == 2
 

@@ -23,8 +23,8 @@ from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind
         ("fd00::9", "10.0.0.1", False),
     ],
 )
-def test_neighbours_differ_in_their_last_group(one: str, other: str, near: bool) -> None:
-    assert tcp.neighbours(one, other) is near
+def test_neighbors_differ_in_their_last_group(one: str, other: str, near: bool) -> None:
+    assert tcp.neighbors(one, other) is near
 
 
 @pytest.mark.parametrize(
