@@ -1,4 +1,7 @@
-"""Patches as pure functions of a document: JSON patch and JSON merge patch (strategic merge: :mod:`strategic`)."""
+"""Patches as pure functions of a document: JSON patch and JSON merge patch (strategic merge: :mod:`strategic`).
+
+Custom, since the errors of the ``jsonpatch`` package differ from those of kube-apiserver.
+"""
 
 from __future__ import annotations
 

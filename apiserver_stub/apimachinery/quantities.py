@@ -1,4 +1,7 @@
-"""Quantities as kube-apiserver reads and writes them: its errors, and the texts that it keeps as they came. No I/O."""
+"""Quantities as kube-apiserver reads and writes them: its errors, and the texts that it keeps as they came. No I/O.
+
+Custom, since clients see these errors and texts; see :mod:`nodeagent.base.quantity` for the agent's.
+"""
 
 from __future__ import annotations
 

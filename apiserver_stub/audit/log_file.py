@@ -1,4 +1,7 @@
-"""The file backend: lines in a file that is put aside when it is full, or on standard output."""
+"""The file backend: lines in a file that is put aside when it is full, or on standard output.
+
+Custom, since ``RotatingFileHandler`` names rotated files by number, and does not limit their age.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 The semantics are those of client-go's work queues: a key that is added while it is processed is processed once more
 afterwards, and never by two workers at the same time.
+
+Custom, since ``asyncio.Queue`` neither drops duplicates nor delays keys.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ settled anew, by what each could have used (:mod:`apiserver_stub.flowcontrol.sea
 
 The levels and the rules that sort are those that every server of the ecosystem starts with (spec:
 opt.enable-priority-and-fairness).
+
+Custom, since no package implements it.
 """
 
 from __future__ import annotations

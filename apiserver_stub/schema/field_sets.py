@@ -3,6 +3,8 @@
 A set is a tree of path elements: ``f:name`` for fields and map entries, ``k:{...}`` for list items with keys, ``v:...``
 for items of a set of scalars; ``.`` in a node makes the field itself part of the set. No node is empty. The wire form
 writes a node that holds only itself as ``{}``.
+
+Custom, since no package implements server-side apply.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 ``$patch: delete | replace``, ``$retainKeys``, ``$setElementOrder/<list>``, ``$deleteFromPrimitiveList/<list>``. Merged
 lists have the order of upstream: ``$setElementOrder``, else the order of the patch, precedes the order of the object,
 and new items come before those that only the object has.
+
+Custom, since no package implements it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Syntax check of JSONPath expressions as ``kubectl`` accepts them. No I/O."""
+"""Syntax check of JSONPath expressions as ``kubectl`` accepts them. No I/O.
+
+Custom, since packages implement other dialects of JSONPath.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PEM blocks as Go's encoding/pem finds them: text around and between blocks, and malformed blocks, are skipped."""
+"""PEM blocks as Go's encoding/pem finds them: text around and between blocks, and malformed blocks, are skipped.
+
+Custom, since ``cryptography`` rejects files that Go accepts.
+"""
 
 from __future__ import annotations
 

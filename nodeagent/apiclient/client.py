@@ -1,4 +1,7 @@
-"""API server client, which implements ``nodeagent.contracts.api.Api``."""
+"""API server client, which implements ``nodeagent.contracts.api.Api``.
+
+Custom, since the Kubernetes packages decode neither protobuf nor into ``msgspec`` structures, which bounds memory.
+"""
 
 from __future__ import annotations
 

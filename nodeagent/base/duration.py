@@ -1,4 +1,7 @@
-"""Durations in the format of configuration files: ``20s``, ``1h30m``, ``1.5h``, ``100ms``."""
+"""Durations in the format of configuration files: ``20s``, ``1h30m``, ``1.5h``, ``100ms``.
+
+Custom, since ``durationpy`` calculates in floats and loses nanoseconds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Kubeconfig reader: API server, CA and credentials of the current context."""
+"""Kubeconfig reader: API server, CA and credentials of the current context.
+
+Custom, since the loader of the ``kubernetes`` package is blocking and imports the client.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ for itself keeps its numbers and :class:`Buckets` and creates a :class:`Family` 
 
 Counting is an addition in a dictionary; text is generated only for scrapes. Instruments are used in the thread of the
 event loop, or under a lock.
+
+Custom, since ``prometheus_client`` takes a lock for each observation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Resource quantities in the format of the API: ``100m``, ``1.5Gi``, ``1e3``, ``10M``."""
+"""Resource quantities in the format of the API: ``100m``, ``1.5Gi``, ``1e3``, ``10M``.
+
+Custom, since ``parse_quantity`` of the ``kubernetes`` package cannot write quantities and imports the client.
+"""
 
 from __future__ import annotations
 

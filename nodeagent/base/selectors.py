@@ -1,4 +1,7 @@
-"""Label and field selectors of both binaries: parser and matching. No I/O."""
+"""Label and field selectors of both binaries: parser and matching. No I/O.
+
+Custom, since client packages send selectors without parsing them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""sd_notify client: readiness, watchdog pings and shutdown notifications."""
+"""sd_notify client: readiness, watchdog pings and shutdown notifications.
+
+Custom, since the protocol is one datagram per notification.
+"""
 
 from __future__ import annotations
 

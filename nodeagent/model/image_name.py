@@ -1,4 +1,7 @@
-"""Image names: registry, repository, tag and digest."""
+"""Image names: registry, repository, tag and digest.
+
+Custom, since no maintained package has only this grammar.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Client of an etcd cluster: one active connection, with failover to the next server."""
+"""Client of an etcd cluster: one active connection, with failover to the next server.
+
+Custom, since the etcd packages on PyPI are unmaintained; it calls etcd's generated messages over grpc.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Exponential backoff between attempts."""
+"""Exponential backoff between attempts.
+
+Custom, since packages for retries wrap functions, while callers need the delay itself, to display it or to wait for
+another event.
+"""
 
 from __future__ import annotations
 

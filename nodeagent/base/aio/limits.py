@@ -1,4 +1,7 @@
-"""Rate limiting with a token bucket, or with one per key."""
+"""Rate limiting with a token bucket, or with one per key.
+
+Custom, since rate limiters on PyPI do not take the injected clock.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Owned tasks: named, cancelled and awaited when their owner closes."""
+"""Owned tasks: named, cancelled and awaited when their owner closes.
+
+Custom, since a failing task of an ``asyncio.TaskGroup`` cancels the others.
+"""
 
 from __future__ import annotations
 

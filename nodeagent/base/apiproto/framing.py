@@ -1,4 +1,7 @@
-"""Wire format of protobuf objects: the envelope that names the kind, and the frames of a watch stream."""
+"""Wire format of protobuf objects: the envelope that names the kind, and the frames of a watch stream.
+
+Custom, since the prefix and the frames are not protobuf messages; the messages in them are decoded by ``protobuf``.
+"""
 
 from __future__ import annotations
 

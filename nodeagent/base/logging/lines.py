@@ -1,4 +1,7 @@
-"""Formatting of log records as lines, in text and JSON format."""
+"""Formatting of log records as lines, in text and JSON format.
+
+Custom, since no package writes klog's formats.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A task of the loop records a heartbeat; a dedicated thread checks it and, when it is late, samples the stack of the
 loop's thread. Both run many times per second, so the profile is enabled only on request.
+
+Custom, since Python does not report contention and profilers sample only CPU or wall time.
 """
 
 from __future__ import annotations

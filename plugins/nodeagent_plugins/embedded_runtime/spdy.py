@@ -1,6 +1,8 @@
 """Frames of SPDY/3.1, as far as streams between a client and a runtime need them. No I/O.
 
 Flow control is left out, as the field's clients do: neither side waits for the other's window.
+
+Custom, since no maintained package implements SPDY.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Parsing of pull secrets and registry configuration files. No I/O."""
+"""Parsing of pull secrets and registry configuration files. No I/O.
+
+Custom, since Docker's packages read these formats only from files.
+"""
 
 from __future__ import annotations
 

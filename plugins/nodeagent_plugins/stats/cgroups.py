@@ -1,4 +1,7 @@
-"""Cgroup statistics of the kernel: v1, hybrid and v2."""
+"""Cgroup statistics of the kernel: v1, hybrid and v2.
+
+Custom, since ``psutil`` does not read cgroups.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 The files are written to a directory ``..<time>``, and the link ``..data`` to it is replaced by one rename; the
 user-visible names are links into ``..data``. Blocking.
+
+Custom, since packages replace single files atomically, not directories.
 """
 
 from __future__ import annotations

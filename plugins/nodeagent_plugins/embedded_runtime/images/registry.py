@@ -1,4 +1,7 @@
-"""Talks to registries: OCI distribution over HTTP, with passwords or tokens."""
+"""Talks to registries: OCI distribution over HTTP, with passwords or tokens.
+
+Custom, since registry packages are blocking.
+"""
 
 from __future__ import annotations
 
