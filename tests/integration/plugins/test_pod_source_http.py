@@ -84,7 +84,7 @@ async def test_an_endless_answer_is_cut_off(server):
                 await response.write(b" " * (1 << 20))
         return response
 
-    with pytest.raises(FetchError, match="larger than"):
+    with pytest.raises(FetchError, match="exceeds"):
         await Fetcher(await server(handler), {})()
 
 
