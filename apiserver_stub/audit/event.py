@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.audit.policy import API_VERSION
 from nodeagent.base import identity
+from nodeagent.base.names import is_ip
 
 KIND_HEAD = b'{"kind":"Event","apiVersion":"' + API_VERSION.encode() + b'",'
 """What every event starts with, and the items of a list do not."""
@@ -106,8 +106,8 @@ def source_ips(headers: Mapping[str, str], remote: str | None) -> list[str]:
     """Return where the request came from: as proxies tell it, then the neighbour itself."""
     found = []
     if "X-Forwarded-For" in headers:
-        found = [part.strip() for part in headers["X-Forwarded-For"].split(",") if _is_ip(part.strip())]
-    if "X-Real-Ip" in headers and _is_ip(address := headers["X-Real-Ip"].strip()) and address not in found[-1:]:
+        found = [part.strip() for part in headers["X-Forwarded-For"].split(",") if is_ip(part.strip())]
+    if "X-Real-Ip" in headers and is_ip(address := headers["X-Real-Ip"].strip()) and address not in found[-1:]:
         found.append(address)
     if remote and remote not in found[-1:]:
         found.append(remote)
@@ -152,11 +152,3 @@ def _quoted(text: str) -> str:
 
 def _quoted_list(texts: Sequence[str]) -> str:
     return ",".join(map(_quoted, texts))
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery.request import ANONYMOUS, User
 from apiserver_stub.apimachinery.status import unauthorized
 from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
-from apiserver_stub.authn.jwt import decode_part
 from apiserver_stub.authn.tokens import Tokens, authenticated
 from apiserver_stub.transport.sub_protocols import token_prefix
+from nodeagent.base.gobase64 import decode_url
 
 if TYPE_CHECKING:
     from apiserver_stub.authn.certificates import ClientCertificates, PeerCertificates
@@ -108,6 +108,6 @@ def _websocket_token(protocols: str) -> str:
     if len(hidden) != 1 or len(names) < 2:
         return ""
     try:
-        return decode_part(hidden[0]).decode()
+        return decode_url(hidden[0]).decode()
     except ValueError:
         return ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -67,14 +65,3 @@ def sign(key: SigningKey, claims: dict[str, Any]) -> str:
     """Return a token with these *claims*."""
     headers = {"kid": key.public.key_id, "typ": None}  # Upstream's tokens have no type.
     return _JWS.encode(msgspec.json.encode(claims), key.private, key.algorithm, headers)
-
-
-def decode_part(text: str) -> bytes:
-    """Return the bytes of one part.
-
-    :raises ValueError: it is not unpadded base64url.
-    """
-    try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except binascii.Error as error:
-        raise ValueError(str(error)) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nodeagent.base.gobase64 import encode_url
 from nodeagent.base.tls import write_private
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class PublicKey:
         if self._given_id is not None:
             return self._given_id
         form = serialization.PublicFormat.SubjectPublicKeyInfo
-        return _text(hashlib.sha256(self._key.public_bytes(serialization.Encoding.DER, form)).digest())
+        return encode_url(hashlib.sha256(self._key.public_bytes(serialization.Encoding.DER, form)).digest())
 
     @property
     def algorithm(self) -> str:
@@ -198,7 +198,3 @@ def _usable(key: object) -> bool:
     if isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
         return key.curve.name in _CURVES
     return isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey)
-
-
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

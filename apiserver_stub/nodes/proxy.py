@@ -15,7 +15,7 @@ from apiserver_stub.nodes.agents import DEFAULT_PORT, Endpoint
 from apiserver_stub.nodes.reverse_proxy import relay
 from apiserver_stub.nodes.stream import Stream
 from apiserver_stub.storage import Store
-from nodeagent.base.tls import is_ip
+from nodeagent.base.names import is_ip
 
 
 async def proxy(stream: Stream, place: Endpoint) -> web.StreamResponse:

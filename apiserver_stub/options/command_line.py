@@ -47,7 +47,7 @@ from apiserver_stub.options.services import ServiceOptions
 from apiserver_stub.options.serving import ServingOptions
 from apiserver_stub.options.storage import StorageOptions
 from apiserver_stub.options.tls import TlsOptions
-from nodeagent.base.tls import is_ip
+from nodeagent.base.names import is_ip
 
 _GROUPS: tuple[Any, ...] = (
     server_specific,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nodeagent.base.duration import parse_duration
-from nodeagent.base.tls import is_ip
+from nodeagent.base.names import is_ip
 
 
 def boolean(text: str) -> bool:

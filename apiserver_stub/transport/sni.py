@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apiserver_stub.transport.reloading_files import ReloadingFiles
-from nodeagent.base.tls import TlsError, is_ip, names_of
+from nodeagent.base.names import is_ip
+from nodeagent.base.tls import TlsError, names_of
 
 Build = Callable[[Path, Path], ssl.SSLContext]
 

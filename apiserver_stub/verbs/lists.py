@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -252,7 +251,7 @@ def _filter(found: Sequence[Record], matches: Callable[[Record], bool], limit: i
 
 def _token(revision: int, start: str) -> str:
     text = objects.encode({"v": _TOKEN_VERSION, "rv": revision, "start": start})
-    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+    return gobase64.encode_url(text)
 
 
 def _read_token(token: str) -> tuple[int, str]:

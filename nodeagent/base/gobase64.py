@@ -45,6 +45,11 @@ def decode_url(text: str) -> bytes:
     return _Decoder(text.encode("utf-8", "surrogatepass"), _URL, padded=False).run()
 
 
+def encode_url(data: bytes) -> str:
+    """Return *data* in the URL alphabet without padding."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
 def canonical(text: str) -> str:
     """Return *text* as Go encodes the bytes that it decodes to.
 

@@ -6,6 +6,7 @@ The wording is that of upstream's validation errors, which clients display. No I
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -145,6 +146,15 @@ def config_key_problems(value: str) -> list[str]:
 def header_name_problems(value: str) -> list[str]:
     """Return the reasons why *value* is not a valid name of an HTTP header."""
     return [] if _header.fullmatch(value) else [HEADER_RULE]
+
+
+def is_ip(text: str) -> bool:
+    """Return whether *text* is an IP address, with or without a zone."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _parent_problems(value: str) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
-from nodeagent.base.names import subdomain_problems
+from nodeagent.base.names import is_ip, subdomain_problems
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -308,15 +308,6 @@ def openssl_ciphers(names: Sequence[str]) -> str:
 def insecure(names: Sequence[str]) -> list[str]:
     """Return the insecure cipher suites of *names*; they are accepted with a warning."""
     return [name for name in names if name in INSECURE_CIPHERS]
-
-
-def is_ip(text: str) -> bool:
-    """Return whether *text* is an IP address."""
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _key_usage(*, ca: bool) -> x509.KeyUsage:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Iterable, Sequence
 
+from nodeagent.base.names import is_ip
 from nodeagent.errors import Problem
 
 Rule = Callable[[str], Sequence[str]]
@@ -13,11 +13,7 @@ Rule = Callable[[str], Sequence[str]]
 
 def ip_address(value: str) -> list[str]:
     """Return why *value* is not an IPv4 or IPv6 address."""
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
-        return ["must be an IPv4 or IPv6 address"]
-    return []
+    return [] if is_ip(value) else ["must be an IPv4 or IPv6 address"]
 
 
 def relative_path(value: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from nodeagent.base.gobase64 import decode_url
 from nodeagent.base.logging import v_level
 from nodeagent.base.secret import Secret
 from nodeagent.contracts.server import (
@@ -123,8 +122,8 @@ def _bearer(request: web.Request) -> Secret[str] | None:
 def _from_protocol(text: str) -> Secret[str]:
     """Return the token in a subprotocol; an invalid encoding is used unchanged, and fails authentication."""
     try:
-        return Secret(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
-    except (binascii.Error, UnicodeDecodeError):
+        return Secret(decode_url(text).decode())
+    except ValueError:
         return Secret(text)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any
 
 from nodeagent.base.duration import Duration
@@ -74,15 +73,6 @@ class Check:
             return True
         self.fail(path, f"needs the feature gate {gate}")
         return False
-
-
-def is_ip(text: str) -> bool:
-    """Return whether *text* is an IP address without a zone."""
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return "%" not in text
 
 
 def _plain(value: Any) -> object:

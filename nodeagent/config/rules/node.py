@@ -7,8 +7,9 @@ import re
 from nodeagent.base import identity
 from nodeagent.base.duration import Duration
 from nodeagent.base.logging import JSONOptions, LoggingSettings, VModule, check_settings, format_gates
+from nodeagent.base.names import is_ip
 from nodeagent.base.quantity import Quantity
-from nodeagent.config.rules.check import Check, is_ip
+from nodeagent.config.rules.check import Check
 from nodeagent.config.rules.sysctls import check_pattern
 from nodeagent.contracts.configuration import LoggingConfiguration
 
@@ -40,7 +41,7 @@ def check_node(check: Check) -> None:
     config = check.config
     check.one_of("configMapAndSecretChangeDetectionStrategy", ("Get", "Cache", "Watch"))
     for index, server in enumerate(config.cluster_dns):
-        if not is_ip(server):
+        if not is_ip(server) or "%" in server:
             check.report(f"clusterDNS[{index}]", server, "must be an IP address")
     protobuf = identity.current().protobuf_media_type
     check.one_of("contentType", (protobuf, "application/json"))

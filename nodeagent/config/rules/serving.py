@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from nodeagent.base.names import is_ip
 from nodeagent.base.tls import INSECURE_CIPHERS, MIN_VERSIONS, PREFERRED_CIPHERS, TLS13_CIPHERS
 from nodeagent.config.codec import nearest
-from nodeagent.config.rules.check import Check, is_ip
+from nodeagent.config.rules.check import Check
 
 PREVIOUS_MINOR = "1.28"
 """Previous minor version, the only one whose hidden metrics can be exposed."""
@@ -14,7 +15,7 @@ def check_serving(check: Check) -> None:
     """Check the fields of part *Serving*, authentication and authorization."""
     config = check.config
     for path in ("address", "healthzBindAddress"):
-        if not is_ip(check.value(path)):
+        if not is_ip(check.value(path)) or "%" in check.value(path):
             check.fail(path, "must be an IP address")
     check.between(1, 65535, "port")
     check.between(1, 65535, "readOnlyPort", "healthzPort", zero="off")

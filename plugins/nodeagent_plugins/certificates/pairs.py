@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nodeagent.base.gobase64 import encode_url
 from nodeagent.base.secret import Secret
 from nodeagent.errors import NodeAgentError
 
@@ -90,7 +91,7 @@ def make_request(desired: CertificateSpec, key: str = "") -> Request:
     digest = hashlib.new("sha512_256")
     for part in (base64.b64decode(response["public_key"]), json.dumps(asdict(desired), sort_keys=True).encode()):
         digest.update(base64.urlsafe_b64encode(part) + b"|")
-    name = f"node-csr-{base64.urlsafe_b64encode(digest.digest()).decode().rstrip('=')}"
+    name = f"node-csr-{encode_url(digest.digest())}"
     return Request(Secret(response["key"]), response["request"], name)
 
 
