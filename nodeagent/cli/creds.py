@@ -119,12 +119,12 @@ def _report(image: str, repository: str, results: Sequence[CredentialLookupResul
         for result in results
         for lookup in result.lookups
     ]
-    found = [
+    credentials_in_order = [
         {"provider": credentials.source, **_masked(credentials)}
         for result in results
         for credentials in result.credentials
     ]
-    return {"image": image, "repository": repository, "providers": providers, "credentials": found}
+    return {"image": image, "repository": repository, "providers": providers, "credentials": credentials_in_order}
 
 
 def _masked(credentials: Credentials) -> dict[str, str]:
@@ -148,8 +148,8 @@ def _print(report: Mapping[str, Any]) -> None:
         _print_provider(provider)
     if report["credentials"]:
         print("\nA pull tries these credentials, in this order:")
-        for number, found in enumerate(report["credentials"], 1):
-            print(f"  {number}. {_user_and_password(found)} from {found['provider']}")
+        for number, credentials in enumerate(report["credentials"], 1):
+            print(f"  {number}. {_user_and_password(credentials)} from {credentials['provider']}")
     else:
         print("\nPulls are anonymous, unless the pod has pull secrets.")
 

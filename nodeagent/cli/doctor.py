@@ -62,9 +62,9 @@ def show(arguments: argparse.Namespace) -> int:
 
 def lines(results: Sequence[_Result]) -> list[str]:
     """Return the findings as text: the most severe first, then the names of successful and inconclusive checks."""
-    text, found = [], [(name, each) for name, findings in results for each in findings or ()]
+    text, named = [], [(name, each) for name, findings in results for each in findings or ()]
     for severity in Severity:
-        for name, each in found:
+        for name, each in named:
             if each.severity is severity:
                 text += [f"{severity.upper():8} {name}: {each.text}", f"{'':8} -> {each.remedy}"]
     passed = [name for name, findings in results if findings is not None and not findings]
@@ -75,7 +75,7 @@ def lines(results: Sequence[_Result]) -> list[str]:
         text.append(f"OK: {', '.join(passed)}")
     if unknown:
         text.append(f"UNKNOWN: {', '.join(unknown)}")
-    counts = [sum(each.severity is severity for _, each in found) for severity in Severity]
+    counts = [sum(each.severity is severity for _, each in named) for severity in Severity]
     text.append(f"{_counted(counts[0], 'problem')}, {_counted(counts[1], 'warning')}, {len(results)} checks")
     return text
 

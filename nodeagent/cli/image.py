@@ -216,11 +216,11 @@ def _with_runtime(loaded: Loaded, work: Callable[[ImageContext, PluginManager], 
 
 
 async def _credentials(context: ImageContext, plugins: PluginManager, repository: str) -> list[Credentials]:
-    found: list[Credentials] = []
+    credentials: list[Credentials] = []
     for provided in plugins.provide_all("nodeagent_provide_credential_providers", context=context):
         for provider in provided.value:
-            found += await provider.credentials(repository)
-    return list(dict.fromkeys(found))
+            credentials += await provider.credentials(repository)
+    return list(dict.fromkeys(credentials))
 
 
 async def _pull_with(context: ImageContext, image: str, credentials: Sequence[Credentials]) -> str:

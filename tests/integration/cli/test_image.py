@@ -98,7 +98,7 @@ def test_a_real_disk_decides_by_the_thresholds(node, extra, tmp_path):
     node.image("gc", "--dry-run", f"--config={tmp_path / 'config.yaml'}", code=0)
 
     assert fates[0] == ""
-    assert fates[1].startswith("the disk is ")
+    assert fates[1].startswith("disk usage ")
     assert node.listed(EXTRA) is not None
 
 
