@@ -201,7 +201,7 @@ def test_uninstalling_leaves_what_was_changed(staged: Staged, tmp_path: Path) ->
     said = copy.uninstall()
 
     assert listing(copy.root) == {"etc/nodeagent/nodeagent.env"}
-    assert f"kept      {changed}, which was changed" in said
+    assert f"kept      {changed}, which was modified" in said
 
 
 def _dependencies() -> str:
