@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from apiserver_stub.options import Options, OptionsError, parse, warnings
+from apiserver_stub.options import Options, OptionsError, parse, parse_identity, warnings
 from nodeagent.base import identity
 from nodeagent.base.extras import missing_extra
 
@@ -28,8 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if missing := missing_extra(_NAME, "apiserver"):
         sys.stderr.write(f"{missing}\n")
         return EXIT_USAGE
+    given = sys.argv[1:] if arguments is None else arguments
+    identity.configure(parse_identity(given))
     try:
-        options = parse(sys.argv[1:] if arguments is None else arguments)
+        options = parse(given)
     except OptionsError as error:
         for problem in error.problems:
             sys.stderr.write(f"Error: {problem}\n")
@@ -37,7 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.tracing_config_file and (missing := missing_extra(f"{_NAME} --tracing-config-file", "tracing")):
         sys.stderr.write(f"{missing}\n")
         return EXIT_USAGE
-    identity.configure(options.identity)
     import uvloop
 
     from nodeagent.base.logging import LoggingError, LoggingSettings, configure, parse_vmodule
@@ -72,9 +73,9 @@ async def _serve(options: Options) -> int:
     from apiserver_stub.admission.config import AdmissionError
     from apiserver_stub.audit.policy import AuditError
     from apiserver_stub.nodes.egress import EgressError
+    from apiserver_stub.plugins import PluginError
     from apiserver_stub.server.authentication import AuthenticationError
     from apiserver_stub.server.authorization import AuthorizationError
-    from apiserver_stub.server.plugins import PluginError
     from apiserver_stub.server.startup import start
     from apiserver_stub.storage import StoreUnavailable
     from apiserver_stub.storage.encryption import EncryptionError

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from apiserver_stub.admission import AdmissionPlugin
     from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.kinds.settings import KindSettings
 
@@ -26,4 +27,13 @@ def nodeagent_apiserver_kinds(settings: KindSettings) -> Sequence[Resource]:  # 
     ``definition`` is set has a schema, field ownership, a protobuf form and OpenAPI documents.
 
     :param settings: settings of the bundled kinds.
+    """
+
+
+@hookspec
+def nodeagent_apiserver_admission_plugins() -> Sequence[type[AdmissionPlugin]]:  # type: ignore[empty-body]
+    """Return admission plugins: classes that declare ``name``, ``order`` and ``enabled_by_default``.
+
+    Called once, before the command line is checked. A duplicate name or an incomplete declaration is an error of the
+    command line, exit code 2.
     """

@@ -1,71 +1,13 @@
-"""Tolerations that pods get without asking, and how lists of them combine."""
+"""Tolerations: coverage and merging of lists. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apiserver_stub.admission import AdmissionPlugin
-from apiserver_stub.admission.reading import containers
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 
 _NATIVE = f"{identity.current().label_domain}/"
-
-
-class DefaultTolerationSeconds(AdmissionPlugin):
-    """Lets pods stay for a while on a node that is not ready or unreachable, unless they say otherwise.
-
-    spec: admission.DefaultTolerationSeconds, opt.default-not-ready-toleration-seconds,
-    opt.default-unreachable-toleration-seconds
-    """
-
-    name = "DefaultTolerationSeconds"
-    resources = ("pods",)
-
-    def __init__(self, not_ready_seconds: int, unreachable_seconds: int) -> None:
-        self._seconds = {
-            identity.current().label("not-ready", "node"): not_ready_seconds,
-            identity.current().label("unreachable", "node"): unreachable_seconds,
-        }
-
-    async def admit(self, call: AdmissionRequest) -> None:
-        spec = call.obj["spec"]
-        tolerations = list(spec.get("tolerations") or ())
-        for key, seconds in self._seconds.items():
-            if not any(
-                item.get("key") in (None, "", key) and item.get("effect") in (None, "", "NoExecute")
-                for item in tolerations
-            ):
-                toleration = {"key": key, "operator": "Exists", "effect": "NoExecute"}
-                tolerations.append({**toleration, "tolerationSeconds": seconds})
-        spec["tolerations"] = tolerations
-
-
-class ExtendedResourceToleration(AdmissionPlugin):
-    """Lets pods run on nodes that are kept for an extended resource which they ask for.
-
-    spec: admission.ExtendedResourceToleration
-    """
-
-    name = "ExtendedResourceToleration"
-    resources = ("pods",)
-
-    async def admit(self, call: AdmissionRequest) -> None:
-        spec = call.obj["spec"]
-        wanted = {
-            name
-            for _, container in containers(spec, "initContainers", "containers")
-            for name in (container.get("resources") or {}).get("requests") or ()
-            if is_extended(name)
-        }
-        more: list[Object] = [{"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in sorted(wanted)]
-        if more:
-            given = list(spec.get("tolerations") or ())
-            known = [(item.get("key"), item.get("operator"), item.get("effect")) for item in given]
-            spec["tolerations"] = given + [
-                item for item in more if (item["key"], item["operator"], item["effect"]) not in known
-            ]
 
 
 def is_extended(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apiserver_stub.admission.quota.ledger import COLLECTION, MEASURED_COLLECTIONS, Ledger
+from apiserver_stub.admission.quota.usage_tracker import COLLECTION, MEASURED_COLLECTIONS, QuotaUsageTracker
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 _PAUSE_SECONDS = 0.2
 
 
-async def keep_quotas(store: Store, ledger: Ledger) -> None:
+async def keep_quotas(store: Store, usage: QuotaUsageTracker) -> None:
     """Write the usage of every quota after changes in its namespace; runs until cancelled."""
-    await ResourceQuotas(store, ledger).run()
+    await ResourceQuotas(store, usage).run()
 
 
 class ResourceQuotas:
     """Controller of the status of quotas; changes in namespaces without a quota cost nothing."""
 
-    def __init__(self, store: Store, ledger: Ledger, clock: Clock | None = None) -> None:
-        self._store, self._ledger = store, ledger
+    def __init__(self, store: Store, usage: QuotaUsageTracker, clock: Clock | None = None) -> None:
+        self._store, self._usage = store, usage
         self._queue: WorkQueue[str] = WorkQueue("resource-quotas", clock, interval_seconds=_PAUSE_SECONDS)
         self._quotas: dict[str, dict[str, None]] = {}
 
     async def run(self) -> None:
-        self._ledger.on_freed = self._queue.add
-        feed = ChangeFeed(self._store, [COLLECTION, *(set(self._ledger.collections) - {COLLECTION})], self)
+        self._usage.on_freed = self._queue.add
+        feed = ChangeFeed(self._store, [COLLECTION, *(set(self._usage.collections) - {COLLECTION})], self)
         try:
             await run_controller(feed, self._queue, self._process)
         finally:
-            self._ledger.on_freed = None
+            self._usage.on_freed = None
 
     def reset(self) -> None:
         self._quotas.clear()
-        self._ledger.drop_all()
+        self._usage.drop_all()
 
     def see(self, collection: str, record: Record, previous: Record | None) -> None:
         namespace = record.key.partition("/")[0]
@@ -52,7 +52,7 @@ class ResourceQuotas:
 
     def remove(self, collection: str, record: Record) -> None:
         namespace = record.key.partition("/")[0]
-        self._ledger.drop(collection, record.key)
+        self._usage.drop(collection, record.key)
         if collection == COLLECTION and namespace in self._quotas:
             self._quotas[namespace].pop(record.key, None)
             if not self._quotas[namespace]:
@@ -64,5 +64,5 @@ class ResourceQuotas:
             self._queue.add(key)
 
     async def _process(self, key: str) -> None:
-        await self._ledger.read_ahead(key.partition("/")[0])
-        await self._ledger.recount(key)
+        await self._usage.read_ahead(key.partition("/")[0])
+        await self._usage.recount(key)

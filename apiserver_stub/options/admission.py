@@ -1,4 +1,4 @@
-"""What changes or refuses requests after they are authorized (spec: admission.*)."""
+"""Command-line options for admission (spec: admission.*)."""
 
 from __future__ import annotations
 
@@ -8,48 +8,9 @@ from pathlib import Path
 
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Extend, Group
+from apiserver_stub.plugin_discovery import discover_plugins
 
 TITLE = "Admission"
-PLUGINS = {
-    "AlwaysAdmit": False,
-    "NamespaceAutoProvision": False,
-    "NamespaceLifecycle": True,
-    "NamespaceExists": False,
-    "SecurityContextDeny": False,
-    "LimitPodHardAntiAffinityTopology": False,
-    "LimitRanger": True,
-    "ServiceAccount": True,
-    "NodeRestriction": False,
-    "TaintNodesByCondition": True,
-    "AlwaysPullImages": False,
-    "ImagePolicyWebhook": False,
-    "PodSecurity": True,
-    "PodNodeSelector": False,
-    "Priority": True,
-    "DefaultTolerationSeconds": True,
-    "PodTolerationRestriction": False,
-    "EventRateLimit": False,
-    "ExtendedResourceToleration": False,
-    "PersistentVolumeLabel": False,
-    "DefaultStorageClass": True,
-    "StorageObjectInUseProtection": True,
-    "OwnerReferencesPermissionEnforcement": False,
-    "PersistentVolumeClaimResize": True,
-    "RuntimeClass": True,
-    "CertificateApproval": True,
-    "CertificateSigning": True,
-    "ClusterTrustBundleAttest": True,
-    "CertificateSubjectRestriction": True,
-    "DefaultIngressClass": True,
-    "DenyServiceExternalIPs": False,
-    "MutatingAdmissionWebhook": True,
-    "ValidatingAdmissionPolicy": True,
-    "ValidatingAdmissionWebhook": True,
-    "ResourceQuota": True,
-    "AlwaysDeny": False,
-}
-"""Every plugin in the order in which they are asked, and whether it is on by default."""
-_DEPRECATED = ("AlwaysAdmit", "AlwaysDeny", "PersistentVolumeLabel", "SecurityContextDeny")
 
 
 @dataclass(frozen=True)
@@ -63,21 +24,26 @@ class AdmissionOptions:
 
     @property
     def admission_plugins(self) -> list[str]:
-        """The plugins that are on, in order."""
+        """The names of the enabled plugins, in the order in which they are called."""
         on, off = self.enable_admission_plugins, self.disable_admission_plugins
-        return [name for name, default in PLUGINS.items() if name in on or (default and name not in off)]
+        return [
+            name
+            for name, plugin in discover_plugins().plugins.items()
+            if name in on or (plugin.enabled_by_default and name not in off)
+        ]
 
 
 def declare(group: Group) -> None:
+    discovered = discover_plugins()
     group.add("admission-control-config-file", Path, "Configuration of admission plugins.")
     group.add(
         "enable-admission-plugins",
         values.strings,
-        f"Plugins to switch on besides {', '.join(name for name, on in PLUGINS.items() if on)}. "
-        f"Also known: {', '.join(name for name, on in PLUGINS.items() if not on)}.",
+        f"Plugins to enable besides the default ones: {', '.join(discovered.enabled_by_default)}. "
+        f"Also available: {', '.join(discovered.disabled_by_default)}. The order of names does not matter.",
         action=Extend,
     )
-    group.add("disable-admission-plugins", values.strings, "Plugins to switch off.", action=Extend)
+    group.add("disable-admission-plugins", values.strings, "Plugins to disable.", action=Extend)
     group.add("allow-privileged", values.boolean, "Allow privileged containers. Default false.")
     for condition in ("not-ready", "unreachable"):
         text = f"How long pods without a toleration of their own stay on a node that is {condition}. Default 300."
@@ -85,16 +51,18 @@ def declare(group: Group) -> None:
 
 
 def check(options: AdmissionOptions) -> Iterator[str]:
+    discovered = discover_plugins()
+    yield from discovered.errors
     on, off = options.enable_admission_plugins, options.disable_admission_plugins
     for option, names in (("enable", on), ("disable", off)):
         for name in dict.fromkeys(names):
-            if name not in PLUGINS:
+            if name not in discovered.plugins:
                 yield f'{option}-admission-plugins plugin "{name}" is unknown'
-    if both := [name for name in PLUGINS if name in on and name in off]:
+    if both := [name for name in discovered.plugins if name in on and name in off]:
         yield f"[{' '.join(both)}] in enable-admission-plugins and disable-admission-plugins overlapped"
 
 
 def warnings(options: AdmissionOptions) -> Iterator[str]:
-    for name in _DEPRECATED:
-        if name in options.enable_admission_plugins:
+    for name, plugin in discover_plugins().plugins.items():
+        if plugin.deprecated and name in options.enable_admission_plugins:
             yield f"{name} admission controller is deprecated. It will be removed in a future version."

@@ -34,7 +34,8 @@ class OptionsError(Exception):
 class Parser:
     """The command line; complaints go into *problems*."""
 
-    def __init__(self, problems: list[str]) -> None:
+    def __init__(self, problems: list[str], *, exits: bool = True) -> None:
+        """Ignore ``--help`` and ``--version`` unless *exits*."""
         self._problems = problems
         self._parser = _Collecting(
             prog="nodeagent-apiserver",
@@ -43,10 +44,12 @@ class Parser:
             epilog=_EPILOG,
             formatter_class=_Wide,
             allow_abbrev=False,
+            add_help=exits,
             argument_default=argparse.SUPPRESS,
         )
         self._parser.problems = problems
-        self._parser.add_argument("--version", nargs="?", action=_Version, metavar="raw", help=_VERSION_HELP)
+        if exits:
+            self._parser.add_argument("--version", nargs="?", action=_Version, metavar="raw", help=_VERSION_HELP)
 
     def group(self, title: str) -> Group:
         return Group(self._parser.add_argument_group(title))

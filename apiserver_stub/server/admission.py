@@ -1,54 +1,25 @@
-"""Which plugins the options ask for, put together once at start."""
+"""Creation of the enabled admission plugins, once at startup."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apiserver_stub.admission import AdmissionChain, AdmissionPlugin
-from apiserver_stub.admission.always import AlwaysAdmit, AlwaysDeny
+from apiserver_stub.admission import AdmissionChain, AdmissionContext, AdmissionPlugin
 from apiserver_stub.admission.config import AdmissionError, load
-from apiserver_stub.admission.event_rate import EventRateLimit
-from apiserver_stub.admission.image_policy import ImagePolicyWebhook, read_config
-from apiserver_stub.admission.limit_ranger import LimitRanger
-from apiserver_stub.admission.namespaces import NamespaceAutoProvision, NamespaceExists, NamespaceLifecycle
-from apiserver_stub.admission.network import DefaultIngressClass, DenyServiceExternalIPs
-from apiserver_stub.admission.node_restriction import NodeRestriction
-from apiserver_stub.admission.nodes import TaintNodesByCondition
-from apiserver_stub.admission.pod_choices import (
-    AlwaysPullImages,
-    LimitPodHardAntiAffinityTopology,
-    SecurityContextDeny,
-)
-from apiserver_stub.admission.pod_restrictions import PodNodeSelector, PodTolerationRestriction
-from apiserver_stub.admission.pod_security import PodSecurity
-from apiserver_stub.admission.policies import ValidatingAdmissionPolicy
-from apiserver_stub.admission.policy_rights import PolicyParameterRight
-from apiserver_stub.admission.priority import Priority
-from apiserver_stub.admission.quota import ResourceQuota
-from apiserver_stub.admission.quota.ledger import Ledger
-from apiserver_stub.admission.reading import Reader
-from apiserver_stub.admission.rights import (
-    CertificateApproval,
-    CertificateSigning,
-    CertificateSubjectRestriction,
-    ClusterTrustBundleAttest,
-    OwnerReferencesPermissionEnforcement,
-    SigningRequestIdentity,
-)
-from apiserver_stub.admission.runtime_class import RuntimeClass
-from apiserver_stub.admission.service_account import ServiceAccount
-from apiserver_stub.admission.storage import (
-    DefaultStorageClass,
-    PersistentVolumeClaimResize,
-    PersistentVolumeLabel,
-    StorageObjectInUseProtection,
-)
-from apiserver_stub.admission.tolerations import DefaultTolerationSeconds, ExtendedResourceToleration
-from apiserver_stub.admission.webhooks import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
+from apiserver_stub.admission.context import DefaultTolerations
+from apiserver_stub.admission.listers import Lister
+from apiserver_stub.admission.plugins.resource_quota import ResourceQuota
+from apiserver_stub.admission.plugins.storage_object_in_use_protection import StorageObjectInUseProtection
+from apiserver_stub.admission.plugins.taint_nodes_by_condition import TaintNodesByCondition
+from apiserver_stub.admission.policy_parameter_permission import PolicyParameterPermission
+from apiserver_stub.admission.signing_request_identity import SigningRequestIdentity
 from apiserver_stub.admission.webhooks.client import WebhookClient
 from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.apimachinery.objects import Object
@@ -58,18 +29,17 @@ from apiserver_stub.controllers.namespaces import provide_namespace
 from apiserver_stub.controllers.node_taints import keep_taints
 from apiserver_stub.controllers.quotas import keep_quotas
 from apiserver_stub.controllers.volume_protection import release_volumes
-from apiserver_stub.webhook import Webhook
+from apiserver_stub.plugin_discovery import discover_plugins
 from nodeagent.base.aio import SystemClock, TaskOwner
-from nodeagent.base.kubeconfig import KubeconfigError
 
 if TYPE_CHECKING:
     from apiserver_stub.authz import Chain
     from apiserver_stub.kinds import Registry
     from apiserver_stub.options import Options
     from apiserver_stub.storage import Store
+    from nodeagent.base.gates import FeatureGates
 
-_GATED = {"SecurityContextDeny": "SecurityContextDeny"}
-"""Plugins that cannot be switched on without a gate."""
+_log = logging.getLogger(__name__)
 
 
 async def build_admission(
@@ -83,130 +53,93 @@ async def build_admission(
     pair: ClientPair,
     more: Sequence[AdmissionPlugin] = (),
 ) -> AdmissionChain:
-    """Return the plugins that are on, in order, *more* among those that judge first.
+    """Return the chain of the enabled plugins, after those that are always enabled and *more*.
 
-    Webhooks are shown the certificate of *pair*.
+    Resources of plugins are closed with *stack*; their controllers run in *tasks*. Webhooks are called with the client
+    certificate of *pair*.
 
-    What they need while they work is closed with *stack*; controllers that belong to them run in *tasks*.
-
-    :raises AdmissionError: their configuration is no good; every problem is told.
+    :raises AdmissionError: the configuration of plugins is invalid, or one cannot be created; all problems together.
     """
-    configs = await asyncio.to_thread(load, options.admission_control_config_file)
-    ledger = Ledger(store, registry)
-    client = WebhookClient(Reader(store), pair)
-    stack.push_async_callback(client.close)
-    makers = _makers(options, store, registry, authorizer, ca_certificate, configs, ledger, client)
-    rights = PolicyParameterRight(Reader(store), registry, _deciding(authorizer))
-    plugins: list[AdmissionPlugin] = [SigningRequestIdentity(), rights, *more]
+    config_file = options.admission_control_config_file
+    configs = await asyncio.to_thread(load, config_file)
+    lister, authorize = Lister(store), _authorize(authorizer)
+    webhooks = WebhookClient(lister, pair)
+    stack.push_async_callback(webhooks.close)
+    context = AdmissionContext(
+        config={},
+        config_dir=config_file.parent if config_file is not None else Path(),
+        store=store,
+        lister=lister,
+        registry=registry,
+        authorize=authorize,
+        clock=SystemClock(),
+        webhooks=webhooks,
+        default_tolerations=DefaultTolerations(
+            options.default_not_ready_toleration_seconds, options.default_unreachable_toleration_seconds
+        ),
+        start_task=tasks.start,
+        resources=stack,
+        provide_namespace=partial(provide_namespace, store, ca_certificate),
+    )
+    available = discover_plugins().plugins
+    classes = [available[name] for name in options.admission_plugins]
+    plugins = [
+        SigningRequestIdentity(),
+        PolicyParameterPermission(lister, registry, authorize),
+        *more,
+        *await create_plugins(classes, context, configs, options.gates),
+    ]
+    for plugin in plugins:
+        _start_controller(plugin, store, tasks)
+    return AdmissionChain(plugins)
+
+
+async def create_plugins(
+    classes: Sequence[type[AdmissionPlugin]],
+    context: AdmissionContext,
+    configs: Mapping[str, Object],
+    gates: FeatureGates,
+) -> list[AdmissionPlugin]:
+    """Create a plugin of each class, each with its own configuration of *configs*.
+
+    :raises AdmissionError: a feature gate is disabled, or a plugin cannot be created; all problems together.
+    """
+    plugins: list[AdmissionPlugin] = []
     problems: list[str] = []
-    for name in options.admission_plugins:
-        gate = _GATED.get(name)
-        if gate and not options.gates.enabled(gate):
+    for plugin in classes:
+        if plugin.feature_gate and not gates.enabled(plugin.feature_gate):
+            stage = "an alpha feature, planned to be removed," if plugin.deprecated else "an alpha feature"
             problems.append(
-                f"{name} admission controller is an alpha feature, planned to be removed, and requires the {gate} "
+                f"{plugin.name} admission controller is {stage} and requires the {plugin.feature_gate} "
                 "feature gate to be enabled"
             )
             continue
         try:
-            if name == ImagePolicyWebhook.name:
-                plugins.append(await _image_policy(options.admission_control_config_file, configs.get(name), stack))
-            else:
-                plugins.append(await asyncio.to_thread(makers[name]))
+            plugins.append(await plugin.create(dataclasses.replace(context, config=configs.get(plugin.name) or {})))
         except AdmissionError as error:
             problems += error.problems
+        except Exception as error:
+            _log.exception("Failed to create admission plugin", extra={"plugin": plugin.name})
+            problems.append(f"{plugin.name}: {type(error).__name__}: {error}")
     if problems:
         raise AdmissionError(*problems)
-    on = {plugin.name for plugin in plugins}
-    if ResourceQuota.name in on:
-        tasks.start(keep_quotas(store, ledger), "quotas")
-    if TaintNodesByCondition.name in on:
-        tasks.start(keep_taints(store), "node-taints")
-    if StorageObjectInUseProtection.name in on:
-        tasks.start(release_volumes(store), "volume-protection")
-    return AdmissionChain(plugins)
+    return plugins
 
 
-async def _image_policy(config_file: Path | None, config: Object | None, stack: AsyncExitStack) -> AdmissionPlugin:
-    path, settings = read_config(config or {}, config_file.parent if config_file is not None else Path())
-    pause = settings.get("retryBackoff") or 0
-    try:
-        webhook = await asyncio.to_thread(Webhook, path, first_pause_seconds=pause / 1000 if pause > 0 else 0.5)
-    except KubeconfigError as error:
-        raise AdmissionError(f"ImagePolicyWebhook: imagePolicy.kubeConfigFile: {error}") from error
-    return ImagePolicyWebhook(await stack.enter_async_context(webhook), settings, SystemClock())
+def _start_controller(plugin: AdmissionPlugin, store: Store, tasks: TaskOwner) -> None:
+    """Start the controller that maintains later what *plugin* sets on new objects, if there is one."""
+    match plugin:
+        case ResourceQuota():
+            tasks.start(keep_quotas(store, plugin.usage_tracker), "quotas")
+        case TaintNodesByCondition():
+            tasks.start(keep_taints(store), "node-taints")
+        case StorageObjectInUseProtection():
+            tasks.start(release_volumes(store), "volume-protection")
 
 
-def _deciding(authorizer: Chain) -> Decide:
-    async def decide(user: User, info: RequestInfo) -> tuple[bool, str]:
-        verdict = await authorizer.authorize(user, info)
-        return verdict.allowed, verdict.reason
+def _authorize(authorizer: Chain) -> Decide:
+    async def authorize(user: User, info: RequestInfo) -> tuple[bool, str]:
+        result = await authorizer.authorize(user, info)
+        return result.allowed, result.reason
 
-    return decide
-
-
-def _makers(
-    options: Options,
-    store: Store,
-    registry: Registry,
-    authorizer: Chain,
-    ca_certificate: str,
-    configs: dict[str, Object],
-    ledger: Ledger,
-    client: WebhookClient,
-) -> dict[str, Callable[[], AdmissionPlugin]]:
-    reader = Reader(store)
-
-    ask = _deciding(authorizer)
-
-    async def provide(namespace: str) -> None:
-        await provide_namespace(store, ca_certificate, namespace)
-
-    def config(name: str) -> Object:
-        return configs.get(name) or {}
-
-    def webhooks(plugin: type[MutatingAdmissionWebhook | ValidatingAdmissionWebhook]) -> AdmissionPlugin:
-        if config(plugin.name).get("kubeConfigFile"):
-            raise AdmissionError(
-                f"{plugin.name}: kubeConfigFile is not supported: webhooks are called without credentials"
-            )
-        return plugin(reader, registry, client, ask)
-
-    return {
-        "AlwaysAdmit": AlwaysAdmit,
-        "NamespaceAutoProvision": lambda: NamespaceAutoProvision(store, provide),
-        "NamespaceLifecycle": lambda: NamespaceLifecycle(store),
-        "NamespaceExists": lambda: NamespaceExists(store),
-        "SecurityContextDeny": SecurityContextDeny,
-        "LimitPodHardAntiAffinityTopology": LimitPodHardAntiAffinityTopology,
-        "LimitRanger": lambda: LimitRanger(reader),
-        "ServiceAccount": lambda: ServiceAccount(reader),
-        "NodeRestriction": lambda: NodeRestriction(reader),
-        "TaintNodesByCondition": TaintNodesByCondition,
-        "AlwaysPullImages": AlwaysPullImages,
-        "PodSecurity": lambda: PodSecurity(reader, config("PodSecurity")),
-        "PodNodeSelector": lambda: PodNodeSelector(reader, config("PodNodeSelector")),
-        "Priority": lambda: Priority(reader),
-        "DefaultTolerationSeconds": lambda: DefaultTolerationSeconds(
-            options.default_not_ready_toleration_seconds, options.default_unreachable_toleration_seconds
-        ),
-        "PodTolerationRestriction": lambda: PodTolerationRestriction(reader, config("PodTolerationRestriction")),
-        "EventRateLimit": lambda: EventRateLimit(config("EventRateLimit"), SystemClock()),
-        "ExtendedResourceToleration": ExtendedResourceToleration,
-        "PersistentVolumeLabel": PersistentVolumeLabel,
-        "DefaultStorageClass": lambda: DefaultStorageClass(reader),
-        "StorageObjectInUseProtection": StorageObjectInUseProtection,
-        "OwnerReferencesPermissionEnforcement": lambda: OwnerReferencesPermissionEnforcement(ask, registry),
-        "PersistentVolumeClaimResize": lambda: PersistentVolumeClaimResize(reader),
-        "RuntimeClass": lambda: RuntimeClass(reader),
-        "CertificateApproval": lambda: CertificateApproval(ask),
-        "CertificateSigning": lambda: CertificateSigning(ask),
-        "ClusterTrustBundleAttest": lambda: ClusterTrustBundleAttest(ask),
-        "CertificateSubjectRestriction": CertificateSubjectRestriction,
-        "DefaultIngressClass": lambda: DefaultIngressClass(reader),
-        "DenyServiceExternalIPs": DenyServiceExternalIPs,
-        "MutatingAdmissionWebhook": lambda: webhooks(MutatingAdmissionWebhook),
-        "ValidatingAdmissionPolicy": lambda: ValidatingAdmissionPolicy(reader, registry, ask),
-        "ValidatingAdmissionWebhook": lambda: webhooks(ValidatingAdmissionWebhook),
-        "ResourceQuota": lambda: ResourceQuota(ledger, config("ResourceQuota")),
-        "AlwaysDeny": AlwaysDeny,
-    }
+    return authorize

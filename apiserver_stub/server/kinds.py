@@ -11,7 +11,7 @@ from apiserver_stub.kinds import Registry, Resource, api_services, bundled_resou
 from apiserver_stub.kinds.runtime_config import enabled
 from apiserver_stub.kinds.settings import KindSettings
 from apiserver_stub.options import Options
-from apiserver_stub.server.plugins import PluginError, call
+from apiserver_stub.plugins import PluginError, call
 from nodeagent.base import apiproto
 
 

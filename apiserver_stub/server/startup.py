@@ -45,6 +45,7 @@ from apiserver_stub.options.serving import EVERYWHERE
 from apiserver_stub.pipeline.handler import RequestHandler
 from apiserver_stub.pipeline.limits import MAX_BODY_BYTES, Limits
 from apiserver_stub.pipeline.request_metrics import RequestMetrics
+from apiserver_stub.plugins import load_plugins
 from apiserver_stub.server import debug_socket
 from apiserver_stub.server.admission import build_admission
 from apiserver_stub.server.audit import build_audit
@@ -52,7 +53,6 @@ from apiserver_stub.server.authentication import build_authentication
 from apiserver_stub.server.authorization import build_authorization
 from apiserver_stub.server.credentials import generate_tokens, read_tokens, write_kubeconfig
 from apiserver_stub.server.kinds import build_registry
-from apiserver_stub.server.plugins import load_plugins
 from apiserver_stub.server.request_pipeline import build_pipeline
 from apiserver_stub.server.serving_certificate import Certificates
 from apiserver_stub.server.storage import build_storage, health_checks, run_key_reloader, start_monitor

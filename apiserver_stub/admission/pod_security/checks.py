@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver_stub.admission.reading import ALL_CONTAINERS
+from apiserver_stub.admission.pod_fields import ALL_CONTAINERS
 from apiserver_stub.apimachinery.objects import Object, dig
 from nodeagent.base import identity
 

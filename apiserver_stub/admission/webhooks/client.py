@@ -1,4 +1,4 @@
-"""Calls one webhook: a review goes there over TLS, a decision comes back."""
+"""HTTPS client of admission webhooks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from apiserver_stub.admission.reading import Reader
+from apiserver_stub.admission.listers import Lister
+from apiserver_stub.admission.webhooks.review import WebhookCallError
 from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.webhook import WebhookError, exchange
@@ -17,10 +18,10 @@ _MAX_ANSWER_BYTES = 8 << 20
 
 
 class WebhookClient:
-    """Posts to the services of webhooks; they are found by URL or as a service of this cluster."""
+    """Client of webhooks that are referenced by URL or by Service."""
 
-    def __init__(self, reader: Reader, pair: ClientPair) -> None:
-        self._reader, self._pair = reader, pair
+    def __init__(self, lister: Lister, pair: ClientPair) -> None:
+        self._lister, self._pair = lister, pair
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -29,9 +30,9 @@ class WebhookClient:
             self._session = None
 
     async def post(self, config: Object, body: Any, timeout_seconds: float) -> Object:
-        """Return the answer to *body* of the service that *config* (a ``clientConfig``) names.
+        """Send *body* to the webhook of *config* (a ``clientConfig``) and return the response.
 
-        :raises WebhookError: there is none in time, or none such.
+        :raises WebhookCallError: the webhook does not respond in time, or not with a JSON object.
         """
         url, server_name = self._address(config)
         context = await self._context(config.get("caBundle") or "")
@@ -49,14 +50,14 @@ class WebhookClient:
                 max_bytes=_MAX_ANSWER_BYTES,
             )
             if answer.status != 200:
-                raise WebhookError(f"the server answered {answer.status}")
+                raise WebhookCallError(f"the server answered {answer.status}")
             found = answer.document()
         except TimeoutError:
-            raise WebhookError(f"{shown}: context deadline exceeded") from None
-        except (WebhookError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise WebhookError(f"{shown}: {error}") from error
+            raise WebhookCallError(f"{shown}: context deadline exceeded") from None
+        except (WebhookError, WebhookCallError, aiohttp.ClientError, OSError, ValueError) as error:
+            raise WebhookCallError(f"{shown}: {error}") from error
         if not isinstance(found, dict):
-            raise WebhookError(f"{shown}: the answer is no object")
+            raise WebhookCallError(f"{shown}: the answer is no object")
         return found
 
     def _address(self, config: Object) -> tuple[str, str | None]:
@@ -66,9 +67,9 @@ class WebhookClient:
         service = config.get("service") or {}
         name, namespace = service.get("name") or "", service.get("namespace") or ""
         port = service.get("port") or 443
-        found = self._reader.find("core/services", name, namespace)
+        found = self._lister.find("core/services", name, namespace)
         if found is None:
-            raise WebhookError(f'service "{name}" not found')
+            raise WebhookCallError(f'service "{name}" not found')
         host = self._host_of(found, name, namespace)
         target = f"[{host}]" if ":" in host else host
         path = service.get("path") or "/"
@@ -81,14 +82,14 @@ class WebhookClient:
         address = spec.get("clusterIP")
         if address and address != "None":
             return str(address)
-        endpoints = self._reader.find("core/endpoints", name, namespace) or {}
+        endpoints = self._lister.find("core/endpoints", name, namespace) or {}
         for subset in endpoints.get("subsets") or ():
             for item in subset.get("addresses") or ():
                 return str(item.get("ip") or "")
-        raise WebhookError(f'no endpoints available for service "{name}"')
+        raise WebhookCallError(f'no endpoints available for service "{name}"')
 
     async def _context(self, bundle: str) -> ssl.SSLContext:
         try:
             return await self._pair.context(bundle)
         except (ValueError, OSError) as error:
-            raise WebhookError(f"unable to load root certificates: {error}") from error
+            raise WebhookCallError(f"unable to load root certificates: {error}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from apiserver_stub.admission.reading import labels_of
+from apiserver_stub.admission.listers import labels_of
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.verbs.admission import AdmissionRequest

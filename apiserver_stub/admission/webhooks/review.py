@@ -1,4 +1,4 @@
-"""The messages that webhooks get and send: AdmissionReview in its two versions. Pure."""
+"""AdmissionReview messages: requests to webhooks and their responses, in both versions. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.verbs.admission import AdmissionRequest
-from apiserver_stub.webhook import WebhookError
 from nodeagent.base import gobase64, identity
 
 VERSIONS = ("v1", "v1beta1")
@@ -21,9 +20,13 @@ _META = identity.current().group("meta")
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 
+class WebhookCallError(Exception):
+    """A webhook could not be called, or its response is invalid."""
+
+
 @dataclass(slots=True)
 class AdmissionResponse:
-    """What a webhook decided."""
+    """The decision of a webhook."""
 
     allowed: bool
     status: Object = field(default_factory=dict)
@@ -65,22 +68,24 @@ def request_body(
 
 
 def read_answer(body: Object, version: str, uid: str, *, may_patch: bool) -> AdmissionResponse:
-    """Return what the webhook says.
+    """Return the decision of the webhook.
 
-    :raises WebhookError: that makes no sense.
+    :raises WebhookCallError: the response is invalid.
     """
     response = body.get("response")
     if not isinstance(response, dict):
-        raise WebhookError("webhook response was absent")
+        raise WebhookCallError("webhook response was absent")
     if version == "v1":
         if body.get("apiVersion") != f"{_GROUP}/{version}" or body.get("kind") != "AdmissionReview":
             given = f"{body.get('apiVersion')}, Kind={body.get('kind')}"
-            raise WebhookError(f"expected webhook response of {_GROUP}/{version}, Kind=AdmissionReview, got {given}")
+            raise WebhookCallError(
+                f"expected webhook response of {_GROUP}/{version}, Kind=AdmissionReview, got {given}"
+            )
         if response.get("uid") != uid:
-            raise WebhookError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
+            raise WebhookCallError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
     patch, patch_type = response.get("patch"), response.get("patchType")
     if patch and not may_patch:
-        raise WebhookError("webhook response contains a patch, and this webhook may not change anything")
+        raise WebhookCallError("webhook response contains a patch, and this webhook may not change anything")
     try:
         answer = AdmissionResponse(
             bool(response.get("allowed")),
@@ -90,18 +95,20 @@ def read_answer(body: Object, version: str, uid: str, *, may_patch: bool) -> Adm
         )
         if patch:
             if version == "v1" and patch_type != "JSONPatch":
-                raise WebhookError(f'webhook returned response.patch but not response.patchType, got "{patch_type}"')
+                raise WebhookCallError(
+                    f'webhook returned response.patch but not response.patchType, got "{patch_type}"'
+                )
             found = msgspec.json.decode(gobase64.decode(patch))
             if not isinstance(found, list):
-                raise WebhookError("webhook returned a patch that is no list")
+                raise WebhookCallError("webhook returned a patch that is no list")
             answer.patch = found
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise WebhookError(f"received invalid webhook response: {error}") from error
+        raise WebhookCallError(f"received invalid webhook response: {error}") from error
     return answer
 
 
 def denial(webhook: str, status: Object) -> ApiError:
-    """Return the error that tells of a refusal."""
+    """Return the error of a request that *webhook* denied."""
     text = f'admission webhook "{webhook}" denied the request'
     explanation = status.get("message") or status.get("reason")
     text = f"{text}: {explanation}" if explanation else f"{text} without explanation"

@@ -94,5 +94,5 @@ def test_plugin_that_cannot_be_imported_prevents_startup(tmp_path: Path) -> None
     command = [sys.executable, "-m", "apiserver_stub", f"--data-dir={tmp_path / 'data'}", "--secure-port=0"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
-    assert ended.returncode == 1
-    assert "plugin broken of broken: ModuleNotFoundError: No module named 'broken'" in ended.stderr
+    assert ended.returncode == 2
+    assert "Error: plugin broken of broken: ModuleNotFoundError: No module named 'broken'" in ended.stderr

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from apiserver_stub.admission import AdmissionChain, AdmissionPlugin
-from apiserver_stub.admission.always import AlwaysAdmit, AlwaysDeny
 from apiserver_stub.admission.config import AdmissionError, load
-from apiserver_stub.admission.namespaces import NamespaceExists
+from apiserver_stub.admission.plugins.always_admit import AlwaysAdmit
+from apiserver_stub.admission.plugins.always_deny import AlwaysDeny
+from apiserver_stub.admission.plugins.namespace_exists import NamespaceExists
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.verbs.admission import AdmissionRequest

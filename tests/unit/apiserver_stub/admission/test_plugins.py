@@ -6,20 +6,22 @@ import pytest
 
 from apiserver_stub.admission import AdmissionChain
 from apiserver_stub.admission.config import AdmissionError
-from apiserver_stub.admission.event_rate import EventRateLimit
-from apiserver_stub.admission.image_policy import read_config
-from apiserver_stub.admission.limit_ranger import _check_pod
-from apiserver_stub.admission.network import DenyServiceExternalIPs
-from apiserver_stub.admission.pod_restrictions import PodNodeSelector, PodTolerationRestriction
-from apiserver_stub.admission.pod_security import PodSecurity
-from apiserver_stub.admission.priority import Priority
+from apiserver_stub.admission.plugins.default_toleration_seconds import DefaultTolerationSeconds
+from apiserver_stub.admission.plugins.deny_service_external_ips import DenyServiceExternalIPs
+from apiserver_stub.admission.plugins.event_rate_limit import EventRateLimit
+from apiserver_stub.admission.plugins.image_policy_webhook import read_config
+from apiserver_stub.admission.plugins.limit_ranger import _check_pod
+from apiserver_stub.admission.plugins.pod_node_selector import PodNodeSelector
+from apiserver_stub.admission.plugins.pod_security import PodSecurity
+from apiserver_stub.admission.plugins.pod_toleration_restriction import PodTolerationRestriction
+from apiserver_stub.admission.plugins.priority import Priority
 from apiserver_stub.admission.quota.usage import concerned, in_scope, not_given, usage
-from apiserver_stub.admission.tolerations import DefaultTolerationSeconds, covers, merged
+from apiserver_stub.admission.tolerations import covers, merged
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.node_taints import wanted_taints
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.options import OptionsError, parse
-from apiserver_stub.options.admission import PLUGINS
+from apiserver_stub.plugin_discovery import discover_plugins
 
 ON = (
     "NamespaceLifecycle",
@@ -65,11 +67,13 @@ EVENTS = Resource("", "v1", "Event", "events")
 
 
 def test_all_specified_plugins_are_registered():
-    on = [name for name, default in PLUGINS.items() if default]
+    discovered = discover_plugins()
+    available, on = list(discovered.plugins), discovered.enabled_by_default
 
-    assert (len(PLUGINS), len(on)) == (36, 20)
+    assert discovered.errors == ()
+    assert (len(available), len(on)) == (36, 20)
     assert parse([]).admission_plugins == on
-    assert parse([f"--enable-admission-plugins={','.join(PLUGINS)}"]).admission_plugins == list(PLUGINS)
+    assert parse([f"--enable-admission-plugins={','.join(available)}"]).admission_plugins == available
 
 
 @pytest.mark.parametrize(

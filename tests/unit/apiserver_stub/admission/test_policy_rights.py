@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.admission.policy_rights import PolicyParameterRight
+from apiserver_stub.admission.policy_parameter_permission import PolicyParameterPermission
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds import config
@@ -40,7 +40,7 @@ async def checked(plural: str, new: dict[str, Any], old: dict[str, Any] | None =
         checks.append(info)
         return False, ""
 
-    plugin = PolicyParameterRight(Policies(), REGISTRY, decide)  # type: ignore[arg-type]
+    plugin = PolicyParameterPermission(Policies(), REGISTRY, decide)  # type: ignore[arg-type]
     before = None if old is None else {"metadata": {"name": "x"}, "spec": old}
     resource = REGISTRY.find(GROUP, "v1beta1", plural)
     assert resource is not None

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.admission.quota.ledger import Ledger
+from apiserver_stub.admission.quota.usage_tracker import QuotaUsageTracker
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers import kubernetes_service, service_repair
 from apiserver_stub.controllers.api_services import Registration
@@ -58,7 +58,7 @@ ANTI_AFFINITY = {
 
 
 def quotas(store: MeteredStore, clock: FakeClock) -> Coroutine[Any, Any, None]:
-    return ResourceQuotas(store, Ledger(store, REGISTRY), clock).run()
+    return ResourceQuotas(store, QuotaUsageTracker(store, REGISTRY), clock).run()
 
 
 def certificates(store: MeteredStore, clock: FakeClock) -> Coroutine[Any, Any, None]:

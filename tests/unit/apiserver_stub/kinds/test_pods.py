@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.admission.service_account import TOKEN_PATH, mount_token
+from apiserver_stub.admission.plugins.service_account import TOKEN_PATH, mount_token
 from apiserver_stub.controllers.scheduler import waits
 from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.kinds.pod_binding import bound

@@ -1,0 +1,88 @@
+"""Admission chain: call the plugins that match a request, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from apiserver_stub.admission.plugin import AdmissionPlugin
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.verbs.admission import AdmissionRequest
+
+if TYPE_CHECKING:
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
+
+_STREAMS = ("stdin", "stdout", "stderr", "tty")
+_Chain = tuple[tuple[AdmissionPlugin, ...], tuple[AdmissionPlugin, ...]]
+
+
+class AdmissionChain:
+    """The enabled plugins; those that handle a kind of request are looked up once."""
+
+    def __init__(self, plugins: Sequence[AdmissionPlugin] = ()) -> None:
+        self.plugins = list(plugins)
+        self._chains: dict[tuple[Resource, str, str], _Chain] = {}
+
+    async def admit(self, call: AdmissionRequest) -> None:
+        """Let plugins mutate the object, a second time if a webhook changed it and asks for reinvocation.
+
+        :raises ApiError: a plugin rejects the request.
+        """
+        changing = self._chain(call)[0]
+        for plugin in changing:
+            await plugin.admit(call)
+        if call.reinvoke:
+            call.reinvoking = True
+            for plugin in changing:
+                await plugin.admit(call)
+
+    async def validate(self, call: AdmissionRequest) -> None:
+        """Let plugins validate the mutated object.
+
+        :raises ApiError: a plugin rejects the request.
+        """
+        for plugin in self._chain(call)[1]:
+            await plugin.validate(call)
+
+    async def check(self, call: AdmissionRequest) -> None:
+        """Call :meth:`admit`, then :meth:`validate`.
+
+        :raises ApiError: a plugin rejects the request.
+        """
+        await self.admit(call)
+        await self.validate(call)
+
+    async def connect(self, request: Request, resource: Resource) -> None:
+        """Admit a connection (exec, attach, portforward, proxy); logs are only read.
+
+        :raises ApiError: a plugin rejects the request.
+        """
+        info = request.info
+        subresource = resource.subresource(info.subresource)
+        if subresource is None or not subresource.kind:
+            return
+        options: Object = {"kind": subresource.kind, "apiVersion": subresource.version or resource.version}
+        query = request.query
+        options |= {name: True for name in _STREAMS if query.flag(name)}
+        options |= {name: value for name in ("container", "path") if (value := query.get(name))}
+        if command := query.all("command"):
+            options["command"] = command
+        if ports := [int(text) for text in query.all("ports") if text.isdecimal()]:
+            options["ports"] = ports
+        await self.check(AdmissionRequest("CONNECT", request, resource, options, name=info.name))
+
+    def _chain(self, call: AdmissionRequest) -> _Chain:
+        key = (call.resource, call.operation, call.subresource)
+        chain = self._chains.get(key)
+        if chain is None:
+            matching = [plugin for plugin in self.plugins if plugin.concerns(*key)]
+            chain = self._chains[key] = (
+                tuple(plugin for plugin in matching if _has(plugin, "admit")),
+                tuple(plugin for plugin in matching if _has(plugin, "validate")),
+            )
+        return chain
+
+
+def _has(plugin: AdmissionPlugin, method: str) -> bool:
+    return getattr(type(plugin), method) is not getattr(AdmissionPlugin, method)

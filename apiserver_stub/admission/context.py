@@ -1,0 +1,57 @@
+"""Admission context: the components that an admission plugin is created from."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.cel.authorization import Decide
+
+if TYPE_CHECKING:
+    from apiserver_stub.admission.listers import Lister
+    from apiserver_stub.admission.webhooks.client import WebhookClient
+    from apiserver_stub.kinds.registry import Registry
+    from apiserver_stub.storage import Store
+    from nodeagent.base.aio import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultTolerations:
+    """How long pods without a toleration of their own tolerate an unhealthy node, in seconds."""
+
+    not_ready_seconds: int
+    unreachable_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionContext:
+    """The components for the creation of one plugin; all of them exist when ``create`` is called."""
+
+    config: Object
+    """The plugin's own configuration in ``--admission-control-config-file``; empty without one."""
+    config_dir: Path
+    """The directory of that file, to which relative paths in the configuration refer."""
+    store: Store
+    """The storage of the server. Plugins read from :attr:`lister` unless they need revisions or updates."""
+    lister: Lister
+    """Stored objects, decoded and shared by all plugins; they must not be modified."""
+    registry: Registry
+    """The resources that the server serves, with their strategies and storage."""
+    authorize: Decide
+    """Return whether a user is allowed to make a request, and the reason: ``await authorize(user, info)``."""
+    clock: Clock
+    """The time, for rate limits and caches."""
+    webhooks: WebhookClient
+    """The client that calls admission webhooks, by URL or by Service."""
+    default_tolerations: DefaultTolerations
+    """The values of ``--default-not-ready-toleration-seconds`` and ``--default-unreachable-toleration-seconds``."""
+    start_task: Callable[[Coroutine[Any, Any, None], str], object]
+    """Run a coroutine, with a name for logs, in the background until the server stops, which cancels it."""
+    resources: AsyncExitStack
+    """Cleanup when the server stops: enter context managers or push callbacks. It precedes the end of tasks."""
+    provide_namespace: Callable[[str], Awaitable[None]]
+    """Create the namespace of that name with its default objects; an existing one is left as it is."""

@@ -1,0 +1,1 @@
+"""Bundled admission plugins, one per module; every module is discovered when the server starts."""

@@ -1,0 +1,37 @@
+"""CertificateApproval admission plugin."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from apiserver_stub.admission.context import AdmissionContext
+from apiserver_stub.admission.permission_checks import SignerPermission, signer_of
+from apiserver_stub.apimachinery.status import qualified
+from apiserver_stub.verbs.admission import AdmissionRequest
+from nodeagent.base import identity
+
+_GROUP = identity.current().group("certificates")
+_REQUESTS = qualified("certificatesigningrequests", _GROUP)
+
+
+class CertificateApproval(SignerPermission):
+    """Require the permission ``approve`` on the signer of an approved signing request.
+
+    spec: admission.CertificateApproval
+    """
+
+    name = "CertificateApproval"
+    order = 2600
+    enabled_by_default = True
+    resources = (f"{_REQUESTS}/approval",)
+    operations = ("UPDATE",)
+    verb = "approve"
+
+    @classmethod
+    async def create(cls, context: AdmissionContext) -> Self:
+        return cls(context.authorize)
+
+    async def validate(self, call: AdmissionRequest) -> None:
+        signer = signer_of(call.old)
+        if not await self.may_use(call.request.user, signer):
+            raise call.refuse(f'user not permitted to approve requests with signerName "{signer}"')

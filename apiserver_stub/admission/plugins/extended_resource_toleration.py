@@ -1,0 +1,37 @@
+"""ExtendedResourceToleration admission plugin."""
+
+from __future__ import annotations
+
+from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.admission.pod_fields import containers
+from apiserver_stub.admission.tolerations import is_extended
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.verbs.admission import AdmissionRequest
+
+
+class ExtendedResourceToleration(AdmissionPlugin):
+    """Tolerate the taints of nodes that are dedicated to requested extended resources.
+
+    spec: admission.ExtendedResourceToleration
+    """
+
+    name = "ExtendedResourceToleration"
+    order = 1900
+    enabled_by_default = False
+    resources = ("pods",)
+
+    async def admit(self, call: AdmissionRequest) -> None:
+        spec = call.obj["spec"]
+        wanted = {
+            name
+            for _, container in containers(spec, "initContainers", "containers")
+            for name in (container.get("resources") or {}).get("requests") or ()
+            if is_extended(name)
+        }
+        more: list[Object] = [{"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in sorted(wanted)]
+        if more:
+            given = list(spec.get("tolerations") or ())
+            known = [(item.get("key"), item.get("operator"), item.get("effect")) for item in given]
+            spec["tolerations"] = given + [
+                item for item in more if (item["key"], item["operator"], item["effect"]) not in known
+            ]

@@ -1,0 +1,85 @@
+"""MutatingAdmissionWebhook admission plugin: call mutating webhooks, one after the other."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from apiserver_stub.admission.config import AdmissionError
+from apiserver_stub.admission.context import AdmissionContext
+from apiserver_stub.admission.webhooks.conditions import in_version
+from apiserver_stub.admission.webhooks.dispatcher import Hook, WebhookPlugin
+from apiserver_stub.admission.webhooks.review import AdmissionResponse
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.json_patch import apply_json_patch
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, internal
+from apiserver_stub.kinds.registry import Resource
+from apiserver_stub.verbs.admission import AdmissionRequest
+from nodeagent.base import identity
+
+_MUTATION = identity.current().group("mutation.webhook.admission")
+
+
+class MutatingAdmissionWebhook(WebhookPlugin):
+    """Call mutating webhooks, one after the other (spec: admission.MutatingAdmissionWebhook)."""
+
+    name = "MutatingAdmissionWebhook"
+    order = 3200
+    enabled_by_default = True
+    plural = "mutatingwebhookconfigurations"
+
+    @classmethod
+    async def create(cls, context: AdmissionContext) -> Self:
+        if context.config.get("kubeConfigFile"):
+            raise AdmissionError(
+                f"{cls.name}: kubeConfigFile is not supported: webhooks are called without credentials"
+            )
+        return cls(context.lister, context.registry, context.webhooks, context.authorize)
+
+    async def admit(self, call: AdmissionRequest) -> None:
+        if not self.current():
+            return
+        for index, (hook, seen_as) in enumerate(await self.matching(call)):
+            if call.reinvoking:
+                again = hook.spec.get("reinvocationPolicy") == "IfNeeded"
+                if not again or call.seen.get(hook.key) in (None, objects.encode(call.new)):
+                    continue
+            answer = await self.ask(call, hook, seen_as, may_patch=True)
+            if answer is None:
+                continue
+            changed = answer.patch is not None and call.new is not None and self._apply(call, hook, seen_as, answer)
+            if changed and not call.reinvoking:
+                call.reinvoke = True
+            call.seen[hook.key] = objects.encode(call.new)
+            note = {"configuration": hook.configuration, "webhook": hook.name, "mutated": changed}
+            turn = 1 if call.reinvoking else 0
+            call.request.annotations[f"{_MUTATION}/round_{turn}_index_{index}"] = objects.encode(note).decode()
+
+    def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, answer: AdmissionResponse) -> bool:
+        # Imported here, as listing the plugins does not need the schemas.
+        from apiserver_stub.schema.field_validation import Misfit
+        from apiserver_stub.verbs.writing import check_types
+
+        new = call.obj
+        before = objects.encode(new)
+        try:
+            result: Any = apply_json_patch(_copy(in_version(new, seen_as) or {}), answer.patch)
+            if not isinstance(result, dict):
+                raise internal(f'webhook "{hook.name}" made something else of the object')
+            if seen_as is not call.resource and call.resource.convert is not None:
+                result = call.resource.convert(result)
+            result["kind"], result["apiVersion"] = new["kind"], new["apiVersion"]
+            check_types(result)
+        except (ApiError, Misfit) as error:
+            raise internal(f'the patch of webhook "{hook.name}" cannot be applied: {error}') from error
+        if not call.subresource:
+            call.resource.strategy.default(result)
+        new.clear()
+        new.update(result)
+        return objects.encode(new) != before
+
+
+def _copy(obj: Object) -> Object:
+    """Return a deep copy."""
+    copy: Object = objects.decode(objects.encode(obj))
+    return copy

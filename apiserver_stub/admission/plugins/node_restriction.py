@@ -1,0 +1,233 @@
+"""NodeRestriction admission plugin: restrict node agents to their own node and its pods."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.admission.context import AdmissionContext
+from apiserver_stub.admission.listers import Lister, annotations_of, labels_of
+from apiserver_stub.admission.pod_fields import MIRROR_ANNOTATION, config_map_names, secret_names, volume_references
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import not_found, qualified, quote
+from apiserver_stub.verbs.admission import AdmissionRequest
+from nodeagent.base import identity
+
+_NAMES = identity.current()
+_USER_PREFIX, _GROUP = "system:node:", "system:nodes"
+_LEASES = qualified("leases", _NAMES.group("coordination"))
+_CSI_NODES = qualified("csinodes", _NAMES.group("storage"))
+_RESTRICTED = f"node-restriction.{_NAMES.label_domain}"
+_DOMAINS = (_NAMES.label_domain, _NAMES.api_domain)
+_OWN_DOMAINS = (f"kubelet.{_NAMES.label_domain}", f"node.{_NAMES.label_domain}")
+_ALLOWED = frozenset(
+    [
+        *(_NAMES.label(name) for name in ("hostname", "os", "arch")),
+        *(f"topology.{_NAMES.label_domain}/{name}" for name in ("zone", "region")),
+        *(f"failure-domain.beta.{_NAMES.label_domain}/{name}" for name in ("zone", "region")),
+        f"beta.{_NAMES.label_domain}/instance-type",
+        f"beta.{_NAMES.label_domain}/os",
+        f"beta.{_NAMES.label_domain}/arch",
+        f"node.{_NAMES.label_domain}/instance-type",
+    ]
+)
+"""Labels under our domains that a node agent may set on its node."""
+
+
+class NodeRestriction(AdmissionPlugin):
+    """Restrict node agents to their own node and its pods (spec: admission.NodeRestriction)."""
+
+    name = "NodeRestriction"
+    order = 900
+    enabled_by_default = False
+    operations = ("CREATE", "UPDATE", "DELETE")
+
+    def __init__(self, lister: Lister) -> None:
+        self._lister = lister
+
+    @classmethod
+    async def create(cls, context: AdmissionContext) -> Self:
+        return cls(context.lister)
+
+    async def admit(self, call: AdmissionRequest) -> None:
+        user = call.request.user
+        if _GROUP not in user.groups or not user.name.startswith(_USER_PREFIX):
+            return
+        node = user.name.removeprefix(_USER_PREFIX)
+        if not node:
+            raise call.refuse(f"could not determine node from user {quote(user.name)}")
+        match qualified(call.resource.plural, call.resource.group):
+            case "pods":
+                self._check_pod(call, node)
+            case "nodes":
+                _check_node(call, node)
+            case "persistentvolumeclaims":
+                _check_claim(call, node)
+            case "serviceaccounts" if call.operation == "CREATE" and call.subresource == "token":
+                self._check_token(call, node)
+            case name if name == _LEASES:
+                if call.namespace != identity.current().node_lease_namespace:
+                    text = f"can only access leases in the {quote(identity.current().node_lease_namespace)}"
+                    raise call.refuse(f"{text} system namespace")
+                if _name(call) != node:
+                    raise call.refuse("can only access node lease with the same name as the requesting node")
+            case name if name == _CSI_NODES:
+                if _name(call) != node:
+                    raise call.refuse("can only access CSINode with the same name as the requesting node")
+
+    def _check_pod(self, call: AdmissionRequest, node: str) -> None:
+        operation = call.operation
+        match call.subresource, operation:
+            case "", "CREATE":
+                self._check_new_pod(call, node)
+            case "", "DELETE":
+                if self._node_of(call) != node:
+                    raise call.refuse(f'node "{node}" can only delete pods with spec.nodeName set to itself')
+            case "", _:
+                text = f'unexpected operation "{operation}", node "{node}" can only create and delete mirror pods'
+                raise call.refuse(text)
+            case "status", "UPDATE":
+                old = call.old or {}
+                if dig(old, ("spec", "nodeName")) != node:
+                    text = "can only update pod status for pods with spec.nodeName set to itself"
+                    raise call.refuse(f'node "{node}" {text}')
+                if labels_of(old) != labels_of(call.obj):
+                    raise call.refuse(f'node "{node}" cannot update labels through pod status')
+                claims = ("status", "resourceClaimStatuses")
+                if (dig(old, claims) or []) != (dig(call.obj, claims) or []):
+                    raise call.refuse(f'node "{node}" cannot update resource claim statues')
+            case "eviction", "CREATE":
+                if self._node_of(call) != node:
+                    raise call.refuse(f"node {node} can only evict pods with spec.nodeName set to itself")
+            case (("status" | "eviction"), _):
+                raise call.refuse(f'unexpected operation "{operation}"')
+            case other, _:
+                text = f"unexpected pod subresource \"{other}\", only 'status' and 'eviction' are allowed"
+                raise call.refuse(text)
+
+    def _node_of(self, call: AdmissionRequest) -> str:
+        name = _name(call)
+        pod = self._lister.find("core/pods", name, call.namespace)
+        if pod is None:
+            raise not_found("", "pods", name)
+        return str(dig(pod, ("spec", "nodeName")) or "")
+
+    def _check_new_pod(self, call: AdmissionRequest, node: str) -> None:
+        pod = call.obj
+        spec = pod["spec"]
+        if MIRROR_ANNOTATION not in annotations_of(pod):
+            text = f'pod does not have "{MIRROR_ANNOTATION}" annotation, node "{node}" can only create mirror pods'
+            raise call.refuse(text)
+        if spec.get("nodeName") != node:
+            raise call.refuse(f'node "{node}" can only create pods with spec.nodeName set to itself')
+        self._check_owner(call, pod["metadata"].get("ownerReferences") or [], node)
+        cannot = f'node "{node}" can not create pods that reference'
+        if spec.get("serviceAccountName"):
+            raise call.refuse(f"{cannot} a service account")
+        secrets = any(secret_names(spec)) or spec.get("imagePullSecrets")
+        if secrets or any(True for _ in volume_references(spec, "secret", "secret")):
+            raise call.refuse(f"{cannot} secrets")
+        if any(config_map_names(spec)) or any(True for _ in volume_references(spec, "configMap", "configMap")):
+            raise call.refuse(f"{cannot} configmaps")
+        if any(True for _ in volume_references(spec, "clusterTrustBundle", "clusterTrustBundle")):
+            raise call.refuse(f"{cannot} clustertrustbundles")
+        if any(item.get("persistentVolumeClaim") for item in spec.get("volumes") or ()):
+            raise call.refuse(f"{cannot} persistentvolumeclaims")
+
+    def _check_owner(self, call: AdmissionRequest, owners: list[Object], node: str) -> None:
+        can = f'node "{node}" can only create pods with'
+        if len(owners) > 1:
+            raise call.refuse(f"{can} a single owner reference set to itself")
+        owner = owners[0] if owners else {}
+        if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", node):
+            raise call.refuse(f"{can} an owner reference set to itself")
+        if not owner.get("controller"):
+            raise call.refuse(f"{can} a controller owner reference set to itself")
+        if owner.get("blockOwnerDeletion"):
+            raise call.refuse(f'node "{node}" must not set blockOwnerDeletion on an owner reference')
+        found = self._lister.find("core/nodes", node)
+        if found is None:
+            raise not_found("", "nodes", node)
+        uid = found["metadata"]["uid"]
+        if owner.get("uid") != uid:
+            raise call.refuse(f"node {node} UID mismatch: expected {owner.get('uid') or ''} got {uid}")
+
+    def _check_token(self, call: AdmissionRequest, node: str) -> None:
+        reference = dig(call.obj, ("spec", "boundObjectRef")) or {}
+        if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod") or not reference.get("name"):
+            raise call.refuse("node requested token not bound to a pod")
+        uid = reference.get("uid")
+        if not uid:
+            raise call.refuse("node requested token with a pod binding without a uid")
+        pod = self._lister.find("core/pods", reference["name"], call.namespace)
+        if pod is None:
+            raise not_found("", "pods", reference["name"])
+        if pod["metadata"]["uid"] != uid:
+            text = f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+            raise call.refuse(f"{text}The object might have been deleted and then recreated")
+        if pod["spec"].get("nodeName") != node:
+            raise call.refuse("node requested token bound to a pod scheduled on a different node")
+
+
+def _check_node(call: AdmissionRequest, node: str) -> None:
+    name = _name(call)
+    if name != node:
+        raise call.refuse(f'node "{node}" is not allowed to modify node "{name}"')
+    if call.operation == "DELETE":
+        return
+    new, old = call.obj, call.old or {}
+    if call.operation == "CREATE":
+        if dig(new, ("spec", "configSource")) is not None:
+            raise call.refuse(f'node "{node}" is not allowed to create pods with a non-nil configSource')
+        if names := _forbidden_labels(labels_of(new), {}):
+            raise call.refuse(f'node "{node}" is not allowed to set the following labels: {", ".join(names)}')
+        return
+    source = dig(new, ("spec", "configSource"))
+    if source is not None and source != dig(old, ("spec", "configSource")):
+        raise call.refuse(f'node "{node}" is not allowed to update configSource to a new non-nil configSource')
+    if (dig(new, ("spec", "taints")) or []) != (dig(old, ("spec", "taints")) or []):
+        raise call.refuse(f'node "{node}" is not allowed to modify taints')
+    if names := _forbidden_labels(labels_of(new), labels_of(old)):
+        raise call.refuse(f"is not allowed to modify labels: {', '.join(names)}")
+
+
+def _check_claim(call: AdmissionRequest, node: str) -> None:
+    if call.subresource != "status":
+        raise call.refuse("may only update PVC status")
+    if call.operation != "UPDATE":
+        raise call.refuse(f'unexpected operation "{call.operation}"')
+    if _beyond_growth(call.obj) != _beyond_growth(call.old or {}):
+        text = "is not allowed to update fields other than status.capacity and status.conditions"
+        raise call.refuse(f'node "{node}" {text}')
+
+
+def _beyond_growth(claim: Object) -> Object:
+    """Return what a node agent that resizes a volume leaves alone."""
+    metadata = {**claim["metadata"]}
+    for name in ("resourceVersion", "managedFields"):
+        metadata.pop(name, None)
+    status = {**(claim.get("status") or {})}
+    for name in ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"):
+        status.pop(name, None)
+    return {**claim, "metadata": metadata, "status": status}
+
+
+def _forbidden_labels(new: dict[str, str], old: dict[str, str]) -> list[str]:
+    """Return the labels that differ and that a node agent may not choose."""
+    changed = {key for key in {*new, *old} if new.get(key) != old.get(key)}
+    return sorted(key for key in changed if not _may_choose(key))
+
+
+def _may_choose(key: str) -> bool:
+    domain = key.partition("/")[0] if "/" in key else ""
+    if _within(domain, (_RESTRICTED,)):
+        return False
+    return not _within(domain, _DOMAINS) or key in _ALLOWED or _within(domain, _OWN_DOMAINS)
+
+
+def _within(domain: str, roots: tuple[str, ...]) -> bool:
+    return any(domain == root or domain.endswith("." + root) for root in roots)
+
+
+def _name(call: AdmissionRequest) -> str:
+    return call.name or str((call.obj.get("metadata") or {}).get("name") or "")

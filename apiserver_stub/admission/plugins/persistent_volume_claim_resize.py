@@ -1,0 +1,54 @@
+"""PersistentVolumeClaimResize admission plugin."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.admission.context import AdmissionContext
+from apiserver_stub.admission.listers import Lister, annotations_of
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.resource_lists import read
+from apiserver_stub.verbs.admission import AdmissionRequest
+from nodeagent.base import identity
+from nodeagent.base.quantity import Quantity
+
+_CLASSES = identity.current().group("storage") + "/storageclasses"
+_LABEL_DOMAIN = identity.current().label_domain
+_OLD_CLASS = f"volume.beta.{_LABEL_DOMAIN}/storage-class"
+
+
+class PersistentVolumeClaimResize(AdmissionPlugin):
+    """Reject growth of claims whose storage class does not allow expansion.
+
+    Claims that are not bound are rejected earlier, by the validation of the kind.
+
+    spec: admission.PersistentVolumeClaimResize
+    """
+
+    name = "PersistentVolumeClaimResize"
+    order = 2400
+    enabled_by_default = True
+    resources = ("persistentvolumeclaims",)
+    operations = ("UPDATE",)
+
+    def __init__(self, lister: Lister) -> None:
+        self._lister = lister
+
+    @classmethod
+    async def create(cls, context: AdmissionContext) -> Self:
+        return cls(context.lister)
+
+    async def validate(self, call: AdmissionRequest) -> None:
+        old = call.old or {}
+        if _size(call.obj) <= _size(old):
+            return
+        name = annotations_of(old).get(_OLD_CLASS) or dig(old, ("spec", "storageClassName")) or ""
+        found = self._lister.find(_CLASSES, name) if name else None
+        if not (found or {}).get("allowVolumeExpansion"):
+            text = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc "
+            raise call.refuse(f"{text}must support resize")
+
+
+def _size(claim: Object) -> Quantity:
+    return read(dig(claim, ("spec", "resources", "requests"))).get("storage", Quantity())

@@ -1,0 +1,97 @@
+"""PodNodeSelector admission plugin: add the node selector of the namespace to its pods and enforce its whitelist."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.admission.config import AdmissionError, unknown_members
+from apiserver_stub.admission.context import AdmissionContext
+from apiserver_stub.admission.listers import Lister, annotations_of
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import internal
+from apiserver_stub.verbs.admission import AdmissionRequest
+from nodeagent.base import identity
+
+_NAMES = identity.current()
+_SELECTORS = (_NAMES.label("node-selector", "scheduler.alpha"),)
+_CLUSTER = "clusterDefaultNodeSelector"
+
+
+class PodNodeSelector(AdmissionPlugin):
+    """Add the node selector of the namespace to its pods and enforce its whitelist.
+
+    spec: admission.PodNodeSelector
+    """
+
+    name = "PodNodeSelector"
+    order = 1400
+    enabled_by_default = False
+    resources = ("pods",)
+    operations = ("CREATE",)
+
+    def __init__(self, lister: Lister, config: Object) -> None:
+        """Read *config*: ``podNodeSelectorPluginConfig`` with a selector per namespace.
+
+        :raises AdmissionError: *config* is invalid.
+        """
+        self._lister = lister
+        shape = {"podNodeSelectorPluginConfig": {"*": ""}}
+        problems = [f"PodNodeSelector: {problem}" for problem in unknown_members(config, shape)]
+        self._selectors: dict[str, dict[str, str]] = {}
+        if not problems:
+            for name, text in (config.get("podNodeSelectorPluginConfig") or {}).items():
+                try:
+                    self._selectors[name] = read_selector(text or "")
+                except ValueError as error:
+                    problems.append(f"PodNodeSelector: podNodeSelectorPluginConfig.{name}: {error}")
+        if problems:
+            raise AdmissionError(*problems)
+
+    @classmethod
+    async def create(cls, context: AdmissionContext) -> Self:
+        return cls(context.lister, context.config)
+
+    async def admit(self, call: AdmissionRequest) -> None:
+        wanted, spec = self._wanted(call), call.obj["spec"]
+        given = spec.get("nodeSelector") or {}
+        self._check_conflict(call, wanted, given)
+        if wanted:
+            spec["nodeSelector"] = {**wanted, **given}
+
+    async def validate(self, call: AdmissionRequest) -> None:
+        given = call.obj["spec"].get("nodeSelector") or {}
+        self._check_conflict(call, self._wanted(call), given)
+        allowed = self._selectors.get(call.namespace)
+        if allowed and not given.items() <= allowed.items():
+            raise call.refuse("pod node label selector labels conflict with its namespace whitelist")
+
+    def _wanted(self, call: AdmissionRequest) -> Mapping[str, str]:
+        given = annotations_of(self._lister.namespace(call.namespace))
+        texts = [given[name] for name in _SELECTORS if name in given]
+        if not texts:
+            return self._selectors.get(_CLUSTER, {})
+        try:
+            return read_selector(texts[0])
+        except ValueError as error:
+            raise internal(str(error)) from error
+
+    @staticmethod
+    def _check_conflict(call: AdmissionRequest, wanted: Mapping[str, str], given: Mapping[str, str]) -> None:
+        if any(given.get(name, value) != value for name, value in wanted.items()):
+            raise call.refuse("pod node label selector conflicts with its namespace node label selector")
+
+
+def read_selector(text: str) -> dict[str, str]:
+    """Return ``a=b,c=d`` as labels.
+
+    :raises ValueError: *text* is nothing such.
+    """
+    found: dict[str, str] = {}
+    for part in filter(None, (item.strip() for item in text.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip() or "=" in value.strip():
+            raise ValueError(f"invalid selector: [{text}]")
+        found[key.strip()] = value.strip()
+    return found

@@ -1,0 +1,178 @@
+"""ResourceQuota admission plugin: reject requests that exceed a quota and record usage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Self
+
+from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, unknown_members
+from apiserver_stub.admission.context import AdmissionContext
+from apiserver_stub.admission.quota.usage import CLAIMS, PODS, SERVICES, concerned, in_scope, not_given, scopes, usage
+from apiserver_stub.admission.quota.usage_tracker import COLLECTION, QuotaUsageTracker
+from apiserver_stub.apimachinery import objects, resource_lists
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.resource_lists import Amounts
+from apiserver_stub.apimachinery.status import qualified
+from apiserver_stub.kinds.registry import Resource
+from apiserver_stub.storage import Outcome, Put, Record
+from apiserver_stub.verbs.admission import AdmissionRequest, Operation
+from nodeagent.base import identity
+from nodeagent.base.quantity import Quantity
+
+_SHAPE = {
+    **HEAD,
+    "limitedResources": [
+        {
+            "apiGroup": "",
+            "resource": "",
+            "matchContains": [""],
+            "matchScopes": [{"scopeName": "", "operator": "", "values": [""]}],
+        }
+    ],
+}
+
+
+class ResourceQuota(AdmissionPlugin):
+    """Reject requests that exceed a quota and record usage (spec: admission.ResourceQuota).
+
+    Usage is charged before an object is stored, by an atomic update of the quota, so that concurrent requests cannot
+    exceed it together. The charge of a request that fails afterwards is released by the next recount
+    (:mod:`apiserver_stub.admission.quota.usage_tracker`).
+    """
+
+    name = "ResourceQuota"
+    order = 3500
+    enabled_by_default = True
+
+    def __init__(self, usage_tracker: QuotaUsageTracker, config: Object) -> None:
+        """Read *config*, a ``ResourceQuotaConfiguration`` with the resources that require a quota.
+
+        :raises AdmissionError: *config* is invalid.
+        """
+        problems: list[str] = []
+        if config:
+            group = identity.current().group("apiserver.config")
+            problems += check_kind(config, group, "ResourceQuotaConfiguration", ("v1", "v1beta1", "v1alpha1"))
+            problems += unknown_members(config, _SHAPE)
+        if problems:
+            raise AdmissionError(*(f"ResourceQuota: {problem}" for problem in problems))
+        self.usage_tracker = usage_tracker
+        self._limited: dict[str, list[Object]] = {}
+        for item in config.get("limitedResources") or ():
+            label = qualified(item.get("resource") or "", item.get("apiGroup") or "")
+            self._limited.setdefault(label, []).append(item)
+
+    @classmethod
+    async def create(cls, context: AdmissionContext) -> Self:
+        return cls(QuotaUsageTracker(context.store, context.registry), context.config)
+
+    def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
+        label = qualified(resource.plural, resource.group)
+        if subresource or not self.usage_tracker.tracks(label):
+            return False
+        return operation == "CREATE" or (operation == "UPDATE" and label in (SERVICES, CLAIMS))
+
+    async def validate(self, call: AdmissionRequest) -> None:
+        label = qualified(call.resource.plural, call.resource.group)
+        limited = self._limited.get(label)
+        quotas = self.usage_tracker.quotas(call.namespace)
+        if not quotas and not limited:
+            return
+        matching = [quota for quota in quotas if self._speaks_about(quota, label, call.obj)]
+        wanted = usage(label, call.obj)
+        if call.operation == "UPDATE" and call.old:
+            before = usage(label, call.old)
+            wanted = {name: amount - before.get(name, Quantity()) for name, amount in wanted.items()}
+        wanted = {name: amount for name, amount in wanted.items() if amount > Quantity()}
+        for quota in matching:
+            names = concerned(label, _hard(quota))
+            if label == PODS and (problem := not_given(call.obj, names)):
+                raise call.refuse(f"failed quota: {quota['metadata']['name']}: {problem}")
+        if not wanted:
+            return
+        self._check_covered(call, label, wanted, quotas, matching)
+        for quota in matching:  # all of them first: a refusal should leave none charged
+            self._charged(call, quota, wanted)
+        if not call.dry_run:
+            for quota in matching:
+                await self._charge(call, quota, wanted)
+
+    @staticmethod
+    def _speaks_about(quota: Object, label: str, obj: Object) -> bool:
+        return bool(concerned(label, _hard(quota))) and all(
+            in_scope(label, obj, expression) for expression in scopes(quota)
+        )
+
+    async def _charge(self, call: AdmissionRequest, quota: Object, wanted: Amounts) -> None:
+        name = quota["metadata"]["name"]
+        amounts, reserved = dict(wanted), False
+
+        def decide(current: Record | None) -> Outcome:
+            nonlocal reserved
+            if current is None:
+                raise LookupError(name)
+            charged = self._charged(call, objects.decode(current.data), amounts)
+            if not reserved:  # at once: a count made before the object is stored would miss it
+                self.usage_tracker.reserve(quota, amounts)
+                call.request.afterwards.append(lambda: self.usage_tracker.free(quota, amounts))
+                reserved = True
+            return Put(objects.encode_for_store(charged))
+
+        try:
+            await self.usage_tracker.store.update(COLLECTION, objects.key_of(call.namespace, name), decide)
+        except LookupError:
+            return  # deleted meanwhile: no limit any more
+
+    def _charged(self, call: AdmissionRequest, quota: Object, wanted: Amounts) -> Object:
+        """Return *quota* with *wanted* counted in.
+
+        :raises ApiError: 403, that is more than there is.
+        """
+        hard = resource_lists.read(_hard(quota))
+        status = quota.get("status") or {}
+        asked = {name: amount for name, amount in wanted.items() if name in hard}
+        used = resource_lists.read(status.get("used"))
+        exceeded = _exceeded(hard, used, asked)
+        if exceeded or used.keys() != hard.keys() or status.get("hard") != _hard(quota):
+            used = self.usage_tracker.count(quota, without=wanted)  # what was kept may be out of date
+            exceeded = _exceeded(hard, used, asked)
+        if exceeded:
+            name = quota["metadata"]["name"]
+            raise call.refuse(
+                f"exceeded quota: {name}, requested: {resource_lists.shown(asked, exceeded)}, "
+                f"used: {resource_lists.shown(used, exceeded)}, limited: {resource_lists.shown(hard, exceeded)}"
+            )
+        resource_lists.add(used, asked)
+        return {**quota, "status": {"hard": _hard(quota), "used": resource_lists.write(used)}}
+
+    def _check_covered(
+        self, call: AdmissionRequest, label: str, wanted: Amounts, quotas: list[Object], matching: list[Object]
+    ) -> None:
+        """Refuse the use of what the configuration lets be used only under a quota."""
+        covered = {name for quota in matching for name in _hard(quota)}
+        limited = self._limited.get(label) or []
+        names = {
+            name for item in limited for name in wanted for part in item.get("matchContains") or () if part in name
+        }
+        if missing := sorted(names - covered):
+            raise call.refuse(f"insufficient quota to consume: {','.join(missing)}")
+        held = {expression["scopeName"] for quota in quotas for expression in _matching(label, call.obj, scopes(quota))}
+        for item in limited:
+            for expression in _matching(label, call.obj, item.get("matchScopes") or []):
+                if expression["scopeName"] not in held:
+                    values = " ".join(expression.get("values") or ())
+                    text = f"{expression['scopeName']} {expression.get('operator', '')} [{values}]"
+                    raise call.refuse(f"insufficient quota to match these scopes: [{{{text}}}]")
+
+
+def _hard(quota: Object) -> dict[str, str]:
+    return (quota.get("spec") or {}).get("hard") or {}
+
+
+def _exceeded(hard: Amounts, used: Amounts, asked: Amounts) -> list[str]:
+    return [name for name, amount in asked.items() if used.get(name, Quantity()) + amount > hard[name]]
+
+
+def _matching(label: str, obj: Object, expressions: list[Object]) -> Iterator[Object]:
+    return (expression for expression in expressions if in_scope(label, obj, expression))

@@ -1,0 +1,185 @@
+"""ValidatingAdmissionPolicy admission plugin: apply admission policies through their bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.admission.context import AdmissionContext
+from apiserver_stub.admission.listers import Lister, labels_of
+from apiserver_stub.admission.policy_evaluation import Evaluation, Failure, Policy
+from apiserver_stub.admission.webhooks.conditions import condition_data
+from apiserver_stub.admission.webhooks.matching import matched_as, namespace_matches, never_asked, object_matches
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.label_selectors import read_selector
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.cel import CelError
+from apiserver_stub.cel.authorization import Authorizer, Decide
+from apiserver_stub.kinds.registry import Registry, Resource
+from apiserver_stub.verbs.admission import AdmissionRequest, Operation
+from nodeagent.base import identity
+
+_GROUP = identity.current().group("admissionregistration")
+_POLICIES, _BINDINGS = f"{_GROUP}/validatingadmissionpolicies", f"{_GROUP}/validatingadmissionpolicybindings"
+_AUDIT = identity.current().group("validation.policy.admission") + "/validation_failure"
+_CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413, "Unauthorized": 401}
+
+
+class ValidatingAdmissionPolicy(AdmissionPlugin):
+    """Apply admission policies through their bindings (spec: admission.ValidatingAdmissionPolicy).
+
+    Without the feature gate of the same name, or without its API served, there are no policies.
+    """
+
+    name = "ValidatingAdmissionPolicy"
+    order = 3300
+    enabled_by_default = True
+    operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+
+    def __init__(self, lister: Lister, registry: Registry, decide: Decide) -> None:
+        self._lister, self._registry, self._decide = lister, registry, decide
+        self._served = registry.find(_GROUP, "v1beta1", "validatingadmissionpolicies") is not None
+        self._policies: tuple[list[Object], dict[str, Policy]] = ([], {})
+
+    @classmethod
+    async def create(cls, context: AdmissionContext) -> Self:
+        return cls(context.lister, context.registry, context.authorize)
+
+    def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
+        return self._served and not never_asked(resource)
+
+    async def validate(self, call: AdmissionRequest) -> None:
+        policies = self._current()
+        if not policies:
+            return
+        authorizer, request = Authorizer(call.request.user, self._decide), call.request
+        warnings, annotations = [*request.warnings], {**request.annotations}
+        while True:
+            with authorizer.during():
+                refusals = self._refusals(policies.values(), call)
+            if not await authorizer.settle():
+                break
+            request.warnings[:] = warnings
+            request.annotations.clear()
+            request.annotations.update(annotations)
+        for text, failure in refusals:
+            error = call.refuse(text)
+            error.code, error.reason = _CODES.get(failure.reason, 422), failure.reason
+            error.details = {**(error.details or {}), "causes": [{"message": text}]}
+            raise error
+
+    def _refusals(self, policies: Iterable[Policy], call: AdmissionRequest) -> list[tuple[str, Failure]]:
+        """Return what is to be refused; warn and annotate the request otherwise."""
+        namespace = self._lister.namespace(call.namespace) if call.resource.namespaced else {}
+        refusals: list[tuple[str, Failure]] = []
+        for policy in policies:
+            if (seen_as := self._match(policy.match, call, namespace)) is None:
+                continue
+            annotations: dict[str, list[str]] = {}
+            for binding in self._lister.every(_BINDINGS):
+                spec = binding.get("spec") or {}
+                if spec.get("policyName") == policy.name and self._binding_matches(
+                    spec.get("matchResources"), call, namespace
+                ):
+                    refusals += self._apply(policy, binding, call, seen_as, namespace, annotations)
+            for key, values in annotations.items():
+                call.request.annotations[f"{policy.name}/{key}"] = ", ".join(dict.fromkeys(values))
+        return refusals
+
+    def _apply(
+        self,
+        policy: Policy,
+        binding: Object,
+        call: AdmissionRequest,
+        seen_as: Resource,
+        namespace: Object,
+        annotations: dict[str, list[str]],
+    ) -> Iterator[tuple[str, Failure]]:
+        """Yield what is to be refused; warn and add to *annotations* otherwise."""
+        spec, name = binding["spec"], binding["metadata"]["name"]
+        actions = spec.get("validationActions") or ()
+        denied = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{name}' denied request"
+        data = condition_data(call, seen_as) | {"params": None, "namespaceObject": namespace or None}
+        evaluations, failures = self._evaluations(policy, spec, call, data)
+        failures += [failure for evaluation in evaluations for failure in evaluation.failures()]
+        for failure in failures:
+            if "Deny" in actions:
+                yield f"{denied}: {failure.message}", failure
+            if "Warn" in actions:
+                text = f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' with binding '{name}'"
+                call.request.warnings.append(f"{text}: {failure.message}")
+            if "Audit" in actions:
+                note = {"message": failure.message, "policy": policy.name, "binding": name}
+                note |= {"expressionIndex": failure.index, "validationActions": list(actions)}
+                call.request.annotations.setdefault(_AUDIT, objects.encode([note]).decode())
+        for found in (item for evaluation in evaluations for item in evaluation.annotations()):
+            if isinstance(found, Failure):  # denies whatever the binding's actions are
+                yield f"{denied}: {found.message}", found
+            else:
+                annotations.setdefault(found[0], []).append(found[1])
+
+    def _evaluations(
+        self, policy: Policy, spec: Object, call: AdmissionRequest, data: dict[str, Any]
+    ) -> tuple[list[Evaluation], list[Failure]]:
+        """Return an evaluation for each parameter object for which *policy* applies, and why it cannot be told."""
+        evaluations, failures = [], []
+        parameters = self._params(policy.param_kind, spec.get("paramRef"), call)
+        if not parameters and (spec.get("paramRef") or {}).get("parameterNotFoundAction") != "Allow":
+            failures.append(Failure("no params found for policy binding with `Deny` parameterNotFoundAction"))
+        for params in parameters:
+            evaluation = Evaluation(policy, {**data, "params": params})
+            try:
+                if evaluation.applies():
+                    evaluations.append(evaluation)
+            except CelError as error:
+                if policy.fails_closed:
+                    failures.append(Failure(str(error)))
+        return evaluations, failures
+
+    def _params(self, kind: Object, reference: Object | None, call: AdmissionRequest) -> list[Object | None]:
+        """Return the parameter objects; a policy or binding that names none is evaluated once, without."""
+        if not kind or not reference:
+            return [None]
+        group, _, version = str(kind.get("apiVersion") or "").rpartition("/")
+        resource = next(
+            (
+                item
+                for item in self._registry
+                if (item.group, item.version, item.kind) == (group, version, kind.get("kind"))
+            ),
+            None,
+        )
+        if resource is None:
+            return []
+        namespace = (reference.get("namespace") or call.namespace) if resource.namespaced else ""
+        if name := reference.get("name"):
+            found = self._lister.find(resource.storage, name, namespace)
+            return [found] if found is not None else []
+        selector = read_selector(reference.get("selector"))
+        return [item for item in self._lister.every(resource.storage, namespace) if selector.matches(labels_of(item))]
+
+    def _match(self, match: Object, call: AdmissionRequest, namespace: Object) -> Resource | None:
+        """Return the resource as which *match* is about the request, ``None`` when it is not."""
+        how = match.get("matchPolicy") or ""
+        if not namespace_matches(read_selector(match.get("namespaceSelector")), call, namespace):
+            return None
+        if not object_matches(read_selector(match.get("objectSelector")), call):
+            return None
+        if matched_as(match.get("excludeResourceRules") or (), how, call, self._registry) is not None:
+            return None
+        return matched_as(match.get("resourceRules") or (), how, call, self._registry)
+
+    def _binding_matches(self, match: Object | None, call: AdmissionRequest, namespace: Object) -> bool:
+        if not match:
+            return True
+        if match.get("resourceRules"):
+            return self._match(match, call, namespace) is not None
+        every = [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*", "*/*"]}]
+        return self._match({**match, "resourceRules": every}, call, namespace) is not None
+
+    def _current(self) -> dict[str, Policy]:
+        found = self._lister.every(_POLICIES)
+        if found is not self._policies[0]:
+            self._policies = found, {item["metadata"]["name"]: Policy(item) for item in found}
+        return self._policies[1]

@@ -1,0 +1,45 @@
+"""ValidatingAdmissionWebhook admission plugin: call validating webhooks, concurrently."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+from apiserver_stub.admission.config import AdmissionError
+from apiserver_stub.admission.context import AdmissionContext
+from apiserver_stub.admission.webhooks.dispatcher import Hook, WebhookPlugin
+from apiserver_stub.verbs.admission import AdmissionRequest
+from nodeagent.base import identity
+
+_FAILED_OPEN = identity.current().group("failed-open.validation.webhook.admission")
+
+
+class ValidatingAdmissionWebhook(WebhookPlugin):
+    """Call validating webhooks, concurrently (spec: admission.ValidatingAdmissionWebhook)."""
+
+    name = "ValidatingAdmissionWebhook"
+    order = 3400
+    enabled_by_default = True
+    plural = "validatingwebhookconfigurations"
+
+    @classmethod
+    async def create(cls, context: AdmissionContext) -> Self:
+        if context.config.get("kubeConfigFile"):
+            raise AdmissionError(
+                f"{cls.name}: kubeConfigFile is not supported: webhooks are called without credentials"
+            )
+        return cls(context.lister, context.registry, context.webhooks, context.authorize)
+
+    async def validate(self, call: AdmissionRequest) -> None:
+        if not self.current():
+            return
+        matching = await self.matching(call)
+        asked = (self.ask(call, hook, seen_as, may_patch=False) for hook, seen_as in matching)
+        results = await asyncio.gather(*asked, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    def on_failure(self, hook: Hook, call: AdmissionRequest, problem: str) -> None:
+        super().on_failure(hook, call, problem)
+        call.request.annotations[f"{_FAILED_OPEN}/{hook.name}"] = hook.name

@@ -1,0 +1,160 @@
+"""Quota usage tracker: usage of stored objects, and reservations for objects that are being stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from apiserver_stub.admission.quota.usage import MEASURED, concerned, in_scope, scopes, usage
+from apiserver_stub.apimachinery import objects, resource_lists
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.resource_lists import Amounts
+from apiserver_stub.apimachinery.status import qualified
+from apiserver_stub.kinds.registry import Registry, Resource
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Store
+from nodeagent.base.quantity import Quantity
+
+COLLECTION = "core/resourcequotas"
+MEASURED_COLLECTIONS = frozenset(f"core/{plural}" for plural in MEASURED)
+_IGNORED = frozenset(["events"])
+_STEP = 200
+
+
+@dataclass(slots=True)
+class _Measured:
+    """The usage of one stored object, so that it is not decoded for every count."""
+
+    revision: int
+    usage: Amounts
+    in_scope: dict[str, bool] = field(default_factory=dict)
+
+
+class QuotaUsageTracker:
+    """Usage of the quotas of all namespaces."""
+
+    def __init__(self, store: Store, registry: Registry) -> None:
+        self.store = store
+        self.on_freed: Callable[[str], None] | None = None
+        """Called with the key of a quota when a reservation ends, as a count made before is then too high."""
+        self._measured: dict[tuple[str, str], _Measured] = {}
+        self._reserved: dict[tuple[str, str], list[Amounts]] = {}
+        self._tracked: dict[str, Resource] = {}
+        for resource in registry:
+            stored = resource.namespaced and "create" in resource.verbs and "list" in resource.verbs
+            if stored and resource.plural not in _IGNORED:
+                self._tracked.setdefault(qualified(resource.plural, resource.group), resource)
+
+    @property
+    def collections(self) -> list[str]:
+        """Return the collections whose objects may be limited."""
+        return sorted({resource.storage for resource in self._tracked.values()})
+
+    def tracks(self, label: str) -> bool:
+        return label in self._tracked
+
+    def quotas(self, namespace: str) -> list[Object]:
+        """Return the quotas of *namespace*."""
+        return [objects.decode(record.data) for record in self.store.collection(COLLECTION).select(f"{namespace}/")]
+
+    def count(self, quota: Object, *, without: Amounts | None = None) -> Amounts:
+        """Return what is used of each limited name: by stored objects, and by others on their way than *without*."""
+        metadata = quota["metadata"]
+        namespace, hard = metadata["namespace"], (quota.get("spec") or {}).get("hard") or {}
+        total: Amounts = {name: Quantity() for name in hard}
+        expressions = scopes(quota)
+        for label, resource in self._tracked.items():
+            if names := concerned(label, hard):
+                self._add_stored(total, names, label, resource, namespace, expressions)
+        for amounts in self._reserved.get((namespace, metadata["name"]), ()):
+            if amounts is not without:
+                resource_lists.add(total, {name: amount for name, amount in amounts.items() if name in hard})
+        return total
+
+    def reserve(self, quota: Object, amounts: Amounts) -> None:
+        """Count *amounts* as used until :meth:`free`."""
+        self._reserved.setdefault(_key(quota), []).append(amounts)
+
+    def free(self, quota: Object, amounts: Amounts) -> None:
+        """End a reservation: what it was made for is stored by now, or will never be."""
+        reserved = self._reserved[_key(quota)]
+        reserved[:] = [item for item in reserved if item is not amounts]
+        if not reserved:
+            del self._reserved[_key(quota)]
+        if self.on_freed is not None:
+            self.on_freed(objects.key_of(*_key(quota)))
+
+    def drop(self, collection: str, key: str) -> None:
+        """Drop what is cached about an object that is deleted."""
+        self._measured.pop((collection, key), None)
+
+    def drop_all(self) -> None:
+        """Drop everything that is cached about objects."""
+        self._measured.clear()
+
+    async def read_ahead(self, namespace: str) -> None:
+        """Read the objects of *namespace* whose usage is not known yet, in steps that let others run."""
+        for label in MEASURED & self._tracked.keys():
+            resource = self._tracked[label]
+            for number, record in enumerate(self.store.collection(resource.storage).select(f"{namespace}/"), 1):
+                self._measure(label, resource, record)
+                if number % _STEP == 0:
+                    await asyncio.sleep(0)
+
+    async def recount(self, key: str) -> None:
+        """Write what is used of the quota at *key* into its status."""
+
+        def decide(current: Record | None) -> Outcome:
+            if current is None:
+                raise LookupError(key)
+            quota: Object = objects.decode(current.data)
+            hard = (quota.get("spec") or {}).get("hard") or {}
+            status = {"hard": hard, "used": resource_lists.write(self.count(quota))}
+            if quota.get("status") == status:
+                return Keep()
+            return Put(objects.encode_for_store({**quota, "status": status}))
+
+        try:
+            await self.store.update(COLLECTION, key, decide)
+        except LookupError:
+            return  # deleted meanwhile
+
+    def _add_stored(
+        self,
+        total: Amounts,
+        names: Iterable[str],
+        label: str,
+        resource: Resource,
+        namespace: str,
+        expressions: list[Object],
+    ) -> None:
+        records = self.store.collection(resource.storage).view(f"{namespace}/")
+        wanted = set(names)
+        if label not in MEASURED and expressions:
+            return  # Only pods have scopes.
+        if label not in MEASURED or (wanted <= {f"count/{label}"} and not expressions):
+            resource_lists.add(total, {name: Quantity(len(records)) for name in wanted})
+            return
+        for record in records:
+            measured = self._measure(label, resource, record)
+            if all(self._in_scope(measured, label, resource, record, expression) for expression in expressions):
+                resource_lists.add(total, {name: measured.usage[name] for name in wanted if name in measured.usage})
+
+    def _measure(self, label: str, resource: Resource, record: Record) -> _Measured:
+        measured = self._measured.get((resource.storage, record.key))
+        if measured is None or measured.revision != record.revision:
+            measured = _Measured(record.revision, usage(label, resource.read(record)))
+            self._measured[resource.storage, record.key] = measured
+        return measured
+
+    @staticmethod
+    def _in_scope(measured: _Measured, label: str, resource: Resource, record: Record, expression: Object) -> bool:
+        text = repr(expression)
+        found = measured.in_scope.get(text)
+        if found is None:
+            found = measured.in_scope[text] = in_scope(label, resource.read(record), expression)
+        return found
+
+
+def _key(quota: Object) -> tuple[str, str]:
+    return quota["metadata"]["namespace"], quota["metadata"]["name"]

@@ -1,0 +1,172 @@
+"""Webhook dispatch: select the webhooks of a request, call one and apply its failure policy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.admission.listers import Lister
+
+if TYPE_CHECKING:
+    from apiserver_stub.admission.webhooks.client import WebhookClient
+from apiserver_stub.admission.webhooks.conditions import condition_data, in_version
+from apiserver_stub.admission.webhooks.matching import matched_as, namespace_matches, never_asked, object_matches
+from apiserver_stub.admission.webhooks.review import (
+    VERSIONS,
+    AdmissionResponse,
+    WebhookCallError,
+    denial,
+    read_answer,
+    request_body,
+)
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.label_selectors import read_selector
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, bad_request, internal
+from apiserver_stub.cel import CelError, Expression
+from apiserver_stub.cel.admission import AdmissionExpression
+from apiserver_stub.cel.authorization import Authorizer, Decide
+from apiserver_stub.kinds.registry import Registry, Resource
+from apiserver_stub.verbs.admission import AdmissionRequest, Operation
+from nodeagent.base import identity
+from nodeagent.base.selectors import LabelSelector
+
+_log = logging.getLogger(__name__)
+_GROUP = identity.current().group("admissionregistration")
+_SAFE = ("None", "NoneOnDryRun")
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One webhook of a configuration, with compiled selectors and conditions."""
+
+    configuration: str
+    spec: Object
+    namespaces: LabelSelector
+    objects: LabelSelector
+    conditions: tuple[Expression, ...]
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["name"])
+
+    @property
+    def key(self) -> str:
+        return f"{self.configuration}/{self.name}"
+
+
+class WebhookPlugin(AdmissionPlugin):
+    """Base of the plugins that call webhooks."""
+
+    plural = ""
+    operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+
+    def __init__(self, lister: Lister, registry: Registry, client: WebhookClient, decide: Decide) -> None:
+        self._lister, self._registry, self._client, self._decide = lister, registry, client, decide
+        self._collection = lister.store.collection(f"{_GROUP}/{self.plural}")
+        self._seen_end = -1
+        self._hooks: list[Hook] = []
+
+    def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
+        return not never_asked(resource)
+
+    async def matching(self, call: AdmissionRequest) -> list[tuple[Hook, Resource]]:
+        """Return the webhooks to call, and the version in which each receives the request.
+
+        :raises ApiError: a condition has no value and the webhook must not be skipped.
+        """
+        authorizer = Authorizer(call.request.user, self._decide)
+        while True:
+            found: list[tuple[Hook, Resource]] = []
+            failure: ApiError | None = None
+            with authorizer.during():
+                try:
+                    found = list(self._matching(call))
+                except ApiError as error:
+                    failure = error
+            if await authorizer.settle():
+                continue
+            if failure is not None:
+                raise failure
+            return found
+
+    def _matching(self, call: AdmissionRequest) -> Iterator[tuple[Hook, Resource]]:
+        hooks = self.current()
+        if not hooks:
+            return
+        namespace = self._lister.namespace(call.namespace) if call.resource.namespaced else {}
+        for hook in hooks:
+            spec = hook.spec
+            seen_as = matched_as(spec.get("rules") or (), spec.get("matchPolicy") or "", call, self._registry)
+            if seen_as is None or not namespace_matches(hook.namespaces, call, namespace):
+                continue
+            if object_matches(hook.objects, call) and self._conditions_hold(hook, call, seen_as):
+                yield hook, seen_as
+
+    async def ask(
+        self, call: AdmissionRequest, hook: Hook, seen_as: Resource, *, may_patch: bool
+    ) -> AdmissionResponse | None:
+        """Return the response of *hook*, or ``None`` if the call failed and its failure policy is ``Ignore``.
+
+        :raises ApiError: it rejects the request, or the call failed and its failure policy is ``Fail``.
+        """
+        spec = hook.spec
+        if call.dry_run and spec.get("sideEffects") not in _SAFE:
+            raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
+        version = next((item for item in spec.get("admissionReviewVersions") or () if item in VERSIONS), VERSIONS[0])
+        body = request_body(call, seen_as, version, in_version(call.new, seen_as), in_version(call.old, seen_as))
+        try:
+            found = await self._client.post(spec.get("clientConfig") or {}, body, spec.get("timeoutSeconds") or 10)
+            answer = read_answer(found, version, body["request"]["uid"], may_patch=may_patch)
+        except WebhookCallError as error:
+            self.on_failure(hook, call, f"failed to call webhook: {error}")
+            return None
+        for key, value in answer.annotations.items():
+            call.request.annotations[f"{hook.name}/{key}"] = value
+        call.request.warnings.extend(answer.warnings)
+        if not answer.allowed:
+            raise denial(hook.name, answer.status)
+        return answer
+
+    def on_failure(self, hook: Hook, call: AdmissionRequest, problem: str) -> None:
+        """Apply the failure policy after a failed call.
+
+        :raises ApiError: the failure policy is ``Fail``.
+        """
+        text = f'failed calling webhook "{hook.name}": {problem}'
+        _log.warning("Webhook failed", extra={"webhook": hook.name, "err": problem})
+        if hook.spec.get("failurePolicy") != "Ignore":
+            raise internal(text)
+
+    def _conditions_hold(self, hook: Hook, call: AdmissionRequest, seen_as: Resource) -> bool:
+        if not hook.conditions:
+            return True
+        data = condition_data(call, seen_as)
+        try:
+            return all(expression.evaluate(data) is True for expression in hook.conditions)
+        except CelError as error:
+            if hook.spec.get("failurePolicy") == "Ignore":
+                return False
+            raise call.refuse(f'failed to evaluate a match condition of webhook "{hook.name}": {error}') from error
+
+    def current(self) -> list[Hook]:
+        """Return the webhooks of all configurations."""
+        end = self._collection.end
+        if end != self._seen_end:
+            found = (objects.decode(record.data) for record in self._collection.select())
+            self._hooks, self._seen_end = [hook for item in found for hook in _hooks_of(item)], end
+        return self._hooks
+
+
+def _hooks_of(configuration: Object) -> Iterator[Hook]:
+    for spec in configuration.get("webhooks") or ():
+        yield Hook(
+            configuration["metadata"]["name"],
+            spec,
+            read_selector(spec.get("namespaceSelector")),
+            read_selector(spec.get("objectSelector")),
+            tuple(AdmissionExpression(item["expression"]) for item in spec.get("matchConditions") or ()),
+        )

@@ -1,0 +1,58 @@
+"""Plugins of other distributions, found by their entry points."""
+
+from __future__ import annotations
+
+import functools
+from importlib.metadata import entry_points
+from typing import Any
+
+import pluggy
+
+from apiserver_stub import hookspecs
+
+GROUP = "nodeagent_apiserver"
+
+
+class PluginError(ValueError):
+    """A plugin cannot be loaded, or what it provides is invalid."""
+
+
+@functools.cache
+def load_plugins() -> pluggy.PluginManager:
+    """Return the plugins of the entry point group :data:`GROUP`.
+
+    :raises PluginError: a plugin cannot be imported or does not implement the hooks; with all problems.
+    """
+    manager = pluggy.PluginManager(GROUP)
+    manager.add_hookspecs(hookspecs)
+    problems = []
+    for entry_point in entry_points(group=GROUP):
+        try:
+            manager.register(entry_point.load(), entry_point.name)
+        except Exception as error:  # Code of others may raise anything.
+            origin = entry_point.dist.name if entry_point.dist is not None else entry_point.value
+            problems.append(f"plugin {entry_point.name} of {origin}: {type(error).__name__}: {error}")
+    try:
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        problems.append(f"plugin {manager.get_name(error.plugin)}: {error}")
+    if problems:
+        raise PluginError("\n".join(problems))
+    return manager
+
+
+def call(manager: pluggy.PluginManager, hook: str, **arguments: Any) -> list[tuple[str, Any]]:
+    """Return the results of *hook* with the names of their plugins, in the order of the names.
+
+    :raises PluginError: an implementation raises an error.
+    """
+    found = []
+    for implementation in sorted(getattr(manager.hook, hook).get_hookimpls(), key=lambda item: item.plugin_name):
+        given = {name: arguments[name] for name in implementation.argnames}
+        try:
+            found.append((implementation.plugin_name, implementation.function(**given)))
+        except Exception as error:  # Code of others may raise anything.
+            raise PluginError(
+                f"plugin {implementation.plugin_name}: {hook}: {type(error).__name__}: {error}"
+            ) from error
+    return found
