@@ -11,7 +11,7 @@ import ssl
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 import msgspec
@@ -99,6 +99,17 @@ async def exchange(
                 raise WebhookError(f"answered more than {max_bytes} bytes")
             pieces.append(piece)
         return WebhookResponse(response.status, b"".join(pieces), response.headers.get("Retry-After", ""))
+
+
+class Poster(Protocol):
+    """Client of a webhook that posts reviews."""
+
+    async def post(self, body: Any) -> Any:
+        """Post *body* and return the decoded response.
+
+        :raises WebhookError: the request failed.
+        """
+        ...
 
 
 class Webhook:

@@ -10,11 +10,11 @@ import hmac
 import logging
 import secrets
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
-from apiserver_stub.webhook import WebhookError
+from apiserver_stub.webhook import Poster, WebhookError
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock, SystemClock, TaskOwner
 from nodeagent.base.aio.call_cache import CallCache
@@ -23,17 +23,6 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_WAIT_SECONDS = 30.0
 """How long a request waits; the service may be asked on for those that come after."""
-
-
-class Poster(Protocol):
-    """Asks the service."""
-
-    async def post(self, body: Any) -> Any:
-        """Return the decoded answer.
-
-        :raises WebhookError: there is none.
-        """
-        ...
 
 
 class WebhookTokens:

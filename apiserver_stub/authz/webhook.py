@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz import NO_OPINION, AuthorizationResult, Rules
 from apiserver_stub.cel import CelError, Expression
-from apiserver_stub.webhook import WebhookError
+from apiserver_stub.webhook import Poster, WebhookError
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock, SystemClock, TaskOwner
 from nodeagent.base.aio.call_cache import CallCache
@@ -30,17 +30,6 @@ _LONGEST_WAIT_SECONDS = 60.0
 _FAILED = 'an error on the server ("unknown") has prevented the request from succeeding'
 _NO_RULES = "webhook authorizer does not support user rule resolution"
 _CONTRADICTION = "webhook subject access review returned both allow and deny response"
-
-
-class Poster(Protocol):
-    """Asks the service."""
-
-    async def post(self, body: Any) -> Any:
-        """Return the decoded answer.
-
-        :raises WebhookError: there is none.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
