@@ -1,4 +1,7 @@
-"""The pull policy of images. No I/O."""
+"""The pull policy of images. No I/O.
+
+Not shared with the agent, whose parser of image names rejects a few names that kube-apiserver accepts.
+"""
 
 from __future__ import annotations
 
