@@ -1,4 +1,4 @@
-"""Fixtures for every test, and the account of the specification's rows."""
+"""Shared fixtures and the specification coverage report."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from nodeagent.testing.clock import FakeClock
 ROOT = Path(__file__).parent.parent
 ROWS_FILE = ROOT / "docs" / "spec" / "rows.tsv"
 SERVING = "(process_request_thread)"
-"""How the names of threads end that the standard library serves a connection with."""
-# Tests must not depend on the speed of the machine.
+"""Suffix of the names of the standard library's connection threads."""
+# Tests must not depend on the speed of the host.
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-speed")
 IN_CI = bool(os.environ.get("CI"))
@@ -27,41 +27,41 @@ IN_CI = bool(os.environ.get("CI"))
 
 @pytest.fixture
 async def clock() -> FakeClock:
-    """A clock that the test steps."""
+    """Clock that the test advances."""
     return FakeClock()
 
 
 @pytest.fixture(autouse=True)
 def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test that leaves a task or a thread behind; sockets and files show as ``ResourceWarning``."""
+    """Fail a test that leaks a task or a thread; leaked sockets and files raise ``ResourceWarning``."""
     before = set(threading.enumerate())
     if inspect.iscoroutinefunction(request.function):
         request.getfixturevalue("_no_task_leaks")
     yield
-    left = [thread for thread in threading.enumerate() if thread not in before and not _of_others(thread)]
-    for thread in left:
+    leaked = [thread for thread in threading.enumerate() if thread not in before and not _is_shared(thread)]
+    for thread in leaked:
         thread.join(1)
-    if names := [thread.name for thread in left if thread.is_alive()]:
-        pytest.fail(f"threads left over: {', '.join(names)}")
+    if names := [thread.name for thread in leaked if thread.is_alive()]:
+        pytest.fail(f"leaked threads: {', '.join(names)}")
 
 
 @pytest.fixture
 async def _no_task_leaks() -> AsyncIterator[None]:
     yield
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    if left:
-        await asyncio.wait(left, timeout=0.1)  # a cancelled task needs a turn to end
-    if names := [f"{task.get_name()} {task.get_coro()}" for task in left if not task.done()]:
-        pytest.fail(f"tasks left over: {', '.join(names)}")
+    leaked = asyncio.all_tasks() - {asyncio.current_task()}
+    if leaked:
+        await asyncio.wait(leaked, timeout=0.1)  # cancelled tasks end in the next turn of the loop
+    if names := [f"{task.get_name()} {task.get_coro()}" for task in leaked if not task.done()]:
+        pytest.fail(f"leaked tasks: {', '.join(names)}")
 
 
-def _of_others(thread: threading.Thread) -> bool:
-    """Tell whether *thread* is of the loop's executor, which the loop ends, or serves a server that tests share."""
+def _is_shared(thread: threading.Thread) -> bool:
+    """Return whether *thread* belongs to the loop's executor, which the loop stops, or to a shared server."""
     return thread.name.startswith("asyncio") or thread.name.endswith(SERVING)
 
 
 class Rows:
-    """Which rows of the specification are proven: by at least one test that passed, and none that failed."""
+    """Rows of the specification that are covered by at least one passed test and no failed one."""
 
     def __init__(self) -> None:
         lines = ROWS_FILE.read_text(encoding="utf-8").splitlines()[1:]
@@ -71,8 +71,8 @@ class Rows:
         self._failed: set[str] = set()
 
     @property
-    def proven(self) -> dict[str, list[str]]:
-        """Each proven row, in the order of the specification, with the tests that prove it."""
+    def covered(self) -> dict[str, list[str]]:
+        """The covered rows in the order of the specification, with their tests."""
         return {row: sorted(self._passed[row]) for row in self.known if row in self._passed and row not in self._failed}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -80,7 +80,7 @@ class Rows:
         for item in items:
             rows = tuple(row for mark in item.iter_markers("row") for row in mark.args)
             if unknown := [row for row in rows if row not in known]:
-                raise pytest.UsageError(f"{item.nodeid}: no such row: {', '.join(unknown)}")
+                raise pytest.UsageError(f"{item.nodeid}: unknown row: {', '.join(unknown)}")
             if rows:
                 self._of_test[item.nodeid] = rows
 
@@ -94,9 +94,9 @@ class Rows:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         build = ROOT / "build"
         build.mkdir(exist_ok=True)
-        text = json.dumps(self.proven, indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps(self.covered, indent=1, ensure_ascii=False) + "\n"
         (build / "rows.json").write_text(text, encoding="utf-8")
-        terminalreporter.write_line(f"rows proven: {len(self.proven)} of {len(self.known)}")
+        terminalreporter.write_line(f"rows covered: {len(self.covered)} of {len(self.known)}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -105,7 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what needs root where there is none; CI has everything, there nothing is left out."""
+    """Skip tests that need root if it is missing; CI skips nothing."""
     if IN_CI or os.geteuid() == 0:
         return
     needs_root = pytest.mark.skip(reason="needs root")

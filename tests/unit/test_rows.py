@@ -1,4 +1,4 @@
-"""A row counts as proven when a test passed that proves it, and none that does failed."""
+"""Tests for the specification coverage report."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ def rows():
     return Rows()
 
 
-def test_counts_a_row_with_the_tests_that_passed(rows):
+def test_row_is_covered_by_its_passed_tests(rows):
     rows.pytest_collection_modifyitems([item("a", "config.maxPods"), item("b", "config.maxPods", "card.cri")])
     rows.pytest_runtest_logreport(report("a"))
     rows.pytest_runtest_logreport(report("b"))
 
-    assert rows.proven == {"card.cri": ["b"], "config.maxPods": ["a", "b"]}
+    assert rows.covered == {"card.cri": ["b"], "config.maxPods": ["a", "b"]}
 
 
-def test_leaves_out_a_row_of_which_one_test_failed(rows):
+def test_row_with_a_failed_test_is_not_covered(rows):
     rows.pytest_collection_modifyitems([item("a", "config.maxPods"), item("b", "config.maxPods")])
     rows.pytest_runtest_logreport(report("a"))
     rows.pytest_runtest_logreport(report("b"))
     rows.pytest_runtest_logreport(report("b", passed=False, when="teardown"))
 
-    assert rows.proven == {}
+    assert rows.covered == {}
 
 
-def test_leaves_out_a_row_whose_test_was_skipped(rows):
+def test_row_with_only_skipped_tests_is_not_covered(rows):
     rows.pytest_collection_modifyitems([item("a", "config.maxPods")])
     rows.pytest_runtest_logreport(report("a", when="setup"))
     rows.pytest_runtest_logreport(report("a", skipped=True))
 
-    assert rows.proven == {}
+    assert rows.covered == {}
 
 
-def test_refuses_a_row_that_the_specification_does_not_have(rows):
+def test_unknown_row_is_an_error(rows):
     with pytest.raises(pytest.UsageError, match=r"config\.maxPod$"):
         rows.pytest_collection_modifyitems([item("a", "config.maxPod")])
 
 
-def test_knows_every_row_of_the_specification(rows):
+def test_all_rows_of_the_specification_are_loaded(rows):
     assert len(rows.known) == len(set(rows.known)) == 602

@@ -44,13 +44,13 @@ class _Agent(http.server.BaseHTTPRequestHandler):
             self._upgrade()
             return
         if "/redirect" in self.path:
-            self._answer(302, b"", {"Location": "/elsewhere?a=b"})
+            self._respond(302, b"", {"Location": "/elsewhere?a=b"})
             return
         if "/broken" in self.path:
-            self._answer(400, b"no such thing here")
+            self._respond(400, b"no such thing here")
             return
         length = int(self.headers.get("Content-Length") or 0)
-        self._answer(200, self._seen(self.rfile.read(length).decode()))
+        self._respond(200, self._seen(self.rfile.read(length).decode()))
 
     do_POST = do_PUT = do_DELETE = do_GET
 
@@ -60,7 +60,7 @@ class _Agent(http.server.BaseHTTPRequestHandler):
         seen = {"method": self.command, "path": self.path, "body": body, "who": subject.get("commonName", "")}
         return json.dumps({**seen, "headers": dict(self.headers)}).encode()
 
-    def _answer(self, code: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+    def _respond(self, code: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(code)
         for name, value in {"Content-Type": "text/plain", "Content-Length": str(len(body)), **(headers or {})}.items():
             self.send_header(name, value)
@@ -69,7 +69,7 @@ class _Agent(http.server.BaseHTTPRequestHandler):
 
     def _upgrade(self) -> None:
         if "/attach/" in self.path:
-            self._answer(302, b"go there", {"Location": "https://192.0.2.1/"})
+            self._respond(302, b"go there", {"Location": "https://192.0.2.1/"})
             return
         self.close_connection = True
         self.wfile.write(ACCEPTED + self._seen("") + b"\n")
@@ -112,8 +112,8 @@ class _Proxy(http.server.BaseHTTPRequestHandler):
     def do_CONNECT(self) -> None:
         server = self.server
         assert isinstance(server, ProxyServer)
-        server.asked.append(self.path)
-        if server.refuses:
+        server.requests.append(self.path)
+        if server.rejects:
             self.send_error(403)
             return
         with socket.create_connection(("127.0.0.1", server.leads_to)) as other:
@@ -140,8 +140,8 @@ class ProxyServer(http.server.ThreadingHTTPServer):
 
     def __init__(self, leads_to: int) -> None:
         super().__init__(("127.0.0.1", 0), _Proxy)
-        self.leads_to, self.refuses = leads_to, False
-        self.asked: list[str] = []
+        self.leads_to, self.rejects = leads_to, False
+        self.requests: list[str] = []
 
 
 @contextmanager

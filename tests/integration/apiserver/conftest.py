@@ -68,9 +68,9 @@ class Api:
 
     def ok(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
         """Return the decoded body of a successful request."""
-        code, answer = self.call(method, path, body, **options)
-        assert code < 300, answer
-        return answer
+        code, response = self.call(method, path, body, **options)
+        assert code < 300, response
+        return response
 
     @contextmanager
     def watch(self, path: str, *, seconds: float = 10) -> Iterator[Iterator[Any]]:

@@ -55,7 +55,7 @@ class Extension(http.server.ThreadingHTTPServer):
         self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.healthy = True
         self.go_on = threading.Event()
-        """Lets the second event of a watch follow."""
+        """Releases the second event of a watch."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass
@@ -68,31 +68,31 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if not self._who():
-            self._answer(401, {"message": "no certificate"})
+            self._respond(401, {"message": "no certificate"})
         elif path == ROOT and not self.server.healthy:
-            self._answer(500, {})
+            self._respond(500, {})
         elif path == "/judge":
             self._judge()
         elif path in (ROOT, METRICS):
-            self._answer(200, self._discovery(path))
+            self._respond(200, self._discovery(path))
         elif path == "/openapi/v3":
-            self._answer(200, {"paths": {ROOT[1:]: {"serverRelativeURL": f"/openapi/v3{ROOT}?hash=H"}}})
+            self._respond(200, {"paths": {ROOT[1:]: {"serverRelativeURL": f"/openapi/v3{ROOT}?hash=H"}}})
         elif self.headers.get("Upgrade"):
             self._upgrade()
         elif path.endswith("/moved"):
-            self._answer(302, {}, {"Location": f"{ROOT}/elsewhere"})
+            self._respond(302, {}, {"Location": f"{ROOT}/elsewhere"})
         elif "watch=true" in self.path:
             self._watch()
         elif path.endswith("/things"):
             items = [thing("one"), thing("two")]
-            self._answer(200, {"kind": "ThingList", "apiVersion": f"{GROUP}/v1", "metadata": {}, "items": items})
+            self._respond(200, {"kind": "ThingList", "apiVersion": f"{GROUP}/v1", "metadata": {}, "items": items})
         elif path == f"{METRICS}/nodes":
             usage = {"cpu": "250m", "memory": "512Mi"}
             item = {"metadata": {"name": "n1"}, "timestamp": "2024-01-02T15:04:05Z", "window": "30s", "usage": usage}
             kind = {"kind": "NodeMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}}
-            self._answer(200, {**kind, "items": [item]})
+            self._respond(200, {**kind, "items": [item]})
         else:
-            self._answer(200, self._seen())
+            self._respond(200, self._seen())
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_GET
 
@@ -115,10 +115,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _judge(self) -> None:
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        verdict = {"uid": review["request"]["uid"], "allowed": False, "status": {"message": f"says {self._who()}"}}
-        self._answer(200, {**{key: review[key] for key in ("kind", "apiVersion")}, "response": verdict})
+        result = {"uid": review["request"]["uid"], "allowed": False, "status": {"message": f"says {self._who()}"}}
+        self._respond(200, {**{key: review[key] for key in ("kind", "apiVersion")}, "response": result})
 
-    def _answer(self, code: int, content: Any, headers: dict[str, str] | None = None) -> None:
+    def _respond(self, code: int, content: Any, headers: dict[str, str] | None = None) -> None:
         body = json.dumps(content).encode()
         self.send_response(code)
         self.close_connection = True
@@ -142,7 +142,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _upgrade(self) -> None:
         self.close_connection = True
         if self.path.endswith("/moved"):
-            self._answer(302, {}, {"Location": f"{ROOT}/elsewhere"})
+            self._respond(302, {}, {"Location": f"{ROOT}/elsewhere"})
             return
         self.wfile.write(ACCEPTED + json.dumps(self._seen()).encode() + b"\n")
         with contextlib.suppress(OSError):

@@ -22,7 +22,7 @@ _HEAD_BYTES = 9
 
 
 @dataclass
-class Answer:
+class Response:
     """Frames received on one stream."""
 
     code: int = 0
@@ -56,7 +56,7 @@ class Http2Client:
         reads: bool = True,
         name: str | None = None,
     ) -> None:
-        self.answers: dict[int, Answer] = {}
+        self.responses: dict[int, Response] = {}
         self.goaway: GoAwayFrame | None = None
         self.closed = False
         self._ready, self._reads, self._received = ready, reads, b""
@@ -96,26 +96,26 @@ class Http2Client:
         head += [("authorization", f"Bearer {self._token}")] if self._token else []
         head += [("content-type", "application/json")] if data else []
         head += list(headers.items())
-        answer = self.answers[number] = Answer()
+        response = self.responses[number] = Response()
         self.h2.send_headers(number, head, end_stream=not data)
         for start in range(0, len(data), 16384):
-            self.wait(lambda: answer.done or self.h2.local_flow_control_window(number) >= 16384)
-            if answer.done:  # the server does not accept more data
+            self.wait(lambda: response.done or self.h2.local_flow_control_window(number) >= 16384)
+            if response.done:  # the server does not accept more data
                 break
             self.h2.send_data(number, data[start : start + 16384], end_stream=start + 16384 >= len(data))
             self.send()
         self.send()
         return number
 
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    def request(self, method: str, path: str, body: Any = None, **headers: str) -> Response:
         """Return the complete response."""
         number = self.begin(method, path, body, **headers)
         return self.finish(number)
 
-    def finish(self, number: int) -> Answer:
-        answer = self.answers[number]
-        self.wait(lambda: answer.done)
-        return answer
+    def finish(self, number: int) -> Response:
+        response = self.responses[number]
+        self.wait(lambda: response.done)
+        return response
 
     def read(self, number: int, size: int) -> None:
         """Increase the windows by *size* bytes."""
@@ -154,18 +154,18 @@ class Http2Client:
                 self._act(event)
 
     def _act(self, event: Any) -> None:
-        answer = self.answers.get(getattr(event, "stream_id", 0) or 0)
-        if answer is None:
+        response = self.responses.get(getattr(event, "stream_id", 0) or 0)
+        if response is None:
             return
         match event:
             case ResponseReceived():
-                answer.headers = dict(event.headers)
-                answer.code = int(answer.headers[":status"])
+                response.headers = dict(event.headers)
+                response.code = int(response.headers[":status"])
             case DataReceived():
-                answer.body += event.data
+                response.body += event.data
                 if self._reads:
                     self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             case StreamEnded():
-                answer.ended = True
+                response.ended = True
             case StreamReset():
-                answer.reset = int(event.error_code)
+                response.reset = int(event.error_code)

@@ -12,7 +12,7 @@ from typing import Any
 
 from nodeagent.base.tls import KeyPair, generate_ca, issue
 
-Answer = Callable[[Any], tuple[int, Any]]
+PathHandler = Callable[[Any], tuple[int, Any]]
 
 
 class Provider:
@@ -24,25 +24,25 @@ class Provider:
         self.ca_file, both = directory / "provider-ca.crt", directory / "provider.pem"
         self.ca_file.write_bytes(self.authority.certificate)
         both.write_bytes(pair.key + pair.certificate)
-        self.paths: dict[str, Answer] = {}
-        self.asked: list[tuple[str, Any]] = []
+        self.paths: dict[str, PathHandler] = {}
+        self.requests: list[tuple[str, Any]] = []
         self.callers: list[str] = []
-        """Whom the client certificates name, an empty text where there is none."""
+        """Subjects of the client certificates; an empty text without one."""
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 size = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(size)) if size else None
-                provider.asked.append((self.path, body))
+                provider.requests.append((self.path, body))
                 shown: Any = self.connection
                 subject = (shown.getpeercert() or {}).get("subject", ())
                 provider.callers.append("".join(value for part in subject for _, value in part))
-                code, answer = provider.paths.get(self.path.partition("?")[0], lambda _: (404, {}))(body)
-                data = json.dumps(answer).encode()
+                code, content = provider.paths.get(self.path.partition("?")[0], lambda _: (404, {}))(body)
+                data = json.dumps(content).encode()
                 self.send_response(code)
                 if code // 100 == 3:
-                    self.send_header("Location", answer)
+                    self.send_header("Location", content)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)

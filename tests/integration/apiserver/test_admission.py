@@ -38,11 +38,11 @@ def eventually(check: Callable[[], Any]) -> Any:
     return found
 
 
-def refused(api: Api, method: str, path: str, body: Any = None, *, code: int = 403, **more: Any) -> str:
+def rejection(api: Api, method: str, path: str, body: Any = None, *, code: int = 403, **more: Any) -> str:
     """Return the message of a request that must fail with *code*."""
-    given, answer = api.call(method, path, body, **more)
-    assert given == code, answer
-    return str(answer["message"])
+    given, reply = api.call(method, path, body, **more)
+    assert given == code, reply
+    return str(reply["message"])
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +58,11 @@ def test_creation_in_missing_or_terminating_namespace_is_rejected(api: Api) -> N
     held = {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
     api.ok("POST", "/api/v1/namespaces/going/configmaps", held)
 
-    missing = refused(api, "POST", "/api/v1/namespaces/missing/configmaps", held, code=404)
+    missing = rejection(api, "POST", "/api/v1/namespaces/missing/configmaps", held, code=404)
     api.ok("DELETE", "/api/v1/namespaces/going")
     code, going = api.call("POST", "/api/v1/namespaces/going/configmaps", {"metadata": {"name": "late"}})
     lasting = ("default", "kube-system", "kube-public")
-    protected = [refused(api, "DELETE", f"/api/v1/namespaces/{name}") for name in lasting]
+    protected = [rejection(api, "DELETE", f"/api/v1/namespaces/{name}") for name in lasting]
     patch = {"metadata": {"finalizers": None}}
     api.ok("PATCH", "/api/v1/namespaces/going/configmaps/held", patch, content_type="application/merge-patch+json")
 
@@ -95,13 +95,13 @@ def test_limit_ranges_default_and_limit_pod_resources(api: Api, namespace: str) 
     note = made["metadata"]["annotations"]["kubernetes.io/limit-ranger"]
     assert note == "LimitRanger plugin set: cpu request for container c; cpu limit for container c"
     text = "maximum cpu usage per Container is 500m, but limit is 600m"
-    assert refused(api, "POST", pods(namespace), greedy) == f'pods "greedy" is forbidden: {text}'
+    assert rejection(api, "POST", pods(namespace), greedy) == f'pods "greedy" is forbidden: {text}'
     text = "minimum cpu usage per Container is 50m, but request is 10m"
-    assert refused(api, "POST", pods(namespace), small) == f'pods "small" is forbidden: {text}'
-    assert "maximum cpu usage per Pod is 600m, but limit is 800m" in refused(api, "POST", pods(namespace), two)
+    assert rejection(api, "POST", pods(namespace), small) == f'pods "small" is forbidden: {text}'
+    assert "maximum cpu usage per Pod is 600m, but limit is 800m" in rejection(api, "POST", pods(namespace), two)
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
     text = "maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi"
-    assert refused(api, "POST", path, claim) == f'persistentvolumeclaims "big" is forbidden: {text}'
+    assert rejection(api, "POST", path, claim) == f'persistentvolumeclaims "big" is forbidden: {text}'
 
 
 @pytest.mark.row("admission.ServiceAccount")
@@ -122,21 +122,21 @@ def test_pods_get_a_service_account_and_its_token(api: Api, namespace: str) -> N
     assert plain["serviceAccountName"] == plain["serviceAccount"] == "default"
     mount = plain["containers"][0]["volumeMounts"][0]
     assert mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount"
-    place = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    location = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
     assert plain["volumes"][0]["projected"]["sources"] == [
         {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": place}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": location}]}},
     ]
     assert robot["imagePullSecrets"] == [{"name": "pull"}]
     assert "volumes" not in bare
     assert "volumes" not in shy
     text = f'error looking up service account {namespace}/no: serviceaccount "no" not found'
-    assert refused(api, "POST", pods(namespace), pod("x", serviceAccountName="no")).endswith(text)
+    assert rejection(api, "POST", pods(namespace), pod("x", serviceAccountName="no")).endswith(text)
     text = 'secret.secretName="other" is not allowed because service account robot does not reference that secret'
-    assert text in refused(api, "POST", pods(namespace), pod("x", serviceAccountName="robot", volumes=secret))
+    assert text in rejection(api, "POST", pods(namespace), pod("x", serviceAccountName="robot", volumes=secret))
     text = "a mirror pod may not reference service accounts"
-    assert text in refused(api, "POST", pods(namespace), pod("x", mirror, serviceAccountName="robot"))
+    assert text in rejection(api, "POST", pods(namespace), pod("x", mirror, serviceAccountName="robot"))
 
 
 @pytest.mark.row("admission.TaintNodesByCondition")
@@ -167,9 +167,9 @@ def test_pod_security_level_of_the_namespace_is_enforced(api: Api) -> None:
     api.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "careful", "labels": labels}})
     bad = {"metadata": {"name": "odd", "labels": {f"{prefix}/enforce": "strict"}}}
 
-    denied = refused(api, "POST", pods("careful"), pod(hostNetwork=True, hostPID=True))
+    denied = rejection(api, "POST", pods("careful"), pod(hostNetwork=True, hostPID=True))
     code, headers, _ = api.raw("POST", pods("careful"), pod())
-    label = refused(api, "POST", "/api/v1/namespaces", bad, code=422)
+    label = rejection(api, "POST", "/api/v1/namespaces", bad, code=422)
     stricter = {"metadata": {"labels": {f"{prefix}/enforce": "restricted"}}}
     _, after, _ = api.raw("PATCH", "/api/v1/namespaces/careful", stricter, content_type="application/merge-patch+json")
     api.ok("DELETE", "/api/v1/namespaces/careful")
@@ -192,9 +192,9 @@ def test_priority_class_sets_the_pod_priority(api: Api, namespace: str) -> None:
 
     usual = api.ok("POST", pods(namespace), pod())["spec"]
     high = api.ok("POST", pods(namespace), pod("high", priorityClassName="high"))["spec"]
-    other = refused(api, "POST", classes, {"metadata": {"name": "second"}, "value": 1, "globalDefault": True})
-    missing = refused(api, "POST", pods(namespace), pod("x", priorityClassName="none"))
-    wrong = refused(api, "POST", pods(namespace), pod("x", priority=5))
+    other = rejection(api, "POST", classes, {"metadata": {"name": "second"}, "value": 1, "globalDefault": True})
+    missing = rejection(api, "POST", pods(namespace), pod("x", priorityClassName="none"))
+    wrong = rejection(api, "POST", pods(namespace), pod("x", priority=5))
     for name in ("usual", "high"):
         api.ok("DELETE", f"{classes}/{name}")
 
@@ -249,11 +249,11 @@ def test_claims_get_the_default_class_and_may_be_expanded(api: Api, namespace: s
     spec = {"accessModes": ["ReadWriteOnce"], **size("1Gi")["spec"]}
     made = api.ok("POST", claims, {"metadata": {"name": "a"}, "spec": spec})
     api.ok("POST", claims, {"metadata": {"name": "b"}, "spec": {**spec, "storageClassName": "plain"}})
-    unbound = refused(api, "PATCH", f"{claims}/a", size("2Gi"), code=422, content_type=merge)
+    unbound = rejection(api, "PATCH", f"{claims}/a", size("2Gi"), code=422, content_type=merge)
     for name in "ab":
         api.ok("PATCH", f"{claims}/{name}/status", {"status": {"phase": "Bound"}}, content_type=merge)
     grown = api.ok("PATCH", f"{claims}/a", size("2Gi"), content_type=merge)
-    fixed = refused(api, "PATCH", f"{claims}/b", size("2Gi"), content_type=merge)
+    fixed = rejection(api, "PATCH", f"{claims}/b", size("2Gi"), content_type=merge)
     for name in ("plain", "fast"):
         api.ok("DELETE", f"{STORAGE}/storageclasses/{name}")
 
@@ -268,10 +268,10 @@ def test_claims_get_the_default_class_and_may_be_expanded(api: Api, namespace: s
 def test_claim_in_use_is_protected(api: Api, namespace: str) -> None:
     claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
     modes = {"accessModes": ["ReadWriteOnce"]}
-    wanted = {**modes, "resources": {"requests": {"storage": "1Gi"}}}
-    made = api.ok("POST", claims, {"metadata": {"name": "data"}, "spec": wanted})
-    place = {**modes, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}
-    volume = api.ok("POST", "/api/v1/persistentvolumes", {"metadata": {"name": f"pv-{namespace}"}, "spec": place})
+    expected = {**modes, "resources": {"requests": {"storage": "1Gi"}}}
+    made = api.ok("POST", claims, {"metadata": {"name": "data"}, "spec": expected})
+    location = {**modes, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}
+    volume = api.ok("POST", "/api/v1/persistentvolumes", {"metadata": {"name": f"pv-{namespace}"}, "spec": location})
     source = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
     api.ok("POST", pods(namespace), pod(nodeName="n1", volumes=[source]))
 
@@ -294,10 +294,10 @@ def test_runtime_class_sets_overhead_and_scheduling(api: Api, namespace: str) ->
     api.ok("POST", f"{NODE}/runtimeclasses", {"metadata": {"name": "vm"}, **body})
 
     made = api.ok("POST", pods(namespace), pod(runtimeClassName="vm"))["spec"]
-    missing = refused(api, "POST", pods(namespace), pod("x", runtimeClassName="nope"))
-    clash = refused(api, "POST", pods(namespace), pod("x", runtimeClassName="vm", nodeSelector={"disk": "hdd"}))
-    alone = refused(api, "POST", pods(namespace), pod("x", overhead={"cpu": "1"}))
-    less = refused(api, "POST", pods(namespace), pod("x", runtimeClassName="vm", overhead={"cpu": "1m"}))
+    missing = rejection(api, "POST", pods(namespace), pod("x", runtimeClassName="nope"))
+    clash = rejection(api, "POST", pods(namespace), pod("x", runtimeClassName="vm", nodeSelector={"disk": "hdd"}))
+    alone = rejection(api, "POST", pods(namespace), pod("x", overhead={"cpu": "1"}))
+    less = rejection(api, "POST", pods(namespace), pod("x", runtimeClassName="vm", overhead={"cpu": "1m"}))
     api.ok("DELETE", f"{NODE}/runtimeclasses/vm")
 
     assert made["overhead"] == {"cpu": "250m"}
@@ -330,7 +330,7 @@ def test_csr_for_system_masters_is_rejected(api: Api) -> None:
 
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     text = "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"
-    assert refused(api, "POST", path, request("system:masters")).endswith(text)
+    assert rejection(api, "POST", path, request("system:masters")).endswith(text)
     assert api.ok("POST", path, request("people"))["spec"]["username"] == "admin"
 
 
@@ -367,11 +367,11 @@ def test_concurrent_requests_never_exceed_a_quota(server: Server, api: Api, name
 
     with ThreadPoolExecutor(10) as workers:
         codes = list(workers.map(create, range(20)))
-    full = refused(api, "POST", f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "late"}})
-    unsaid = refused(api, "POST", pods(namespace), pod())
+    full = rejection(api, "POST", f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "late"}})
+    unsaid = rejection(api, "POST", pods(namespace), pod())
     greedy = pod("greedy")
     greedy["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1500m"}}
-    exceeded = refused(api, "POST", pods(namespace), greedy)
+    exceeded = rejection(api, "POST", pods(namespace), greedy)
     maps = api.ok("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]
     mine = next(item["metadata"]["name"] for item in maps if item["metadata"]["name"].startswith("c"))
     api.ok("DELETE", f"/api/v1/namespaces/{namespace}/configmaps/{mine}")
@@ -405,8 +405,8 @@ def hook(provider: Provider, path: str, namespace: str, **more: Any) -> dict[str
 
 
 def review(body: Any, **response: Any) -> tuple[int, Any]:
-    answer = {"uid": body["request"]["uid"], "allowed": True, **response}
-    return 200, {"kind": body["kind"], "apiVersion": body["apiVersion"], "response": answer}
+    reply = {"uid": body["request"]["uid"], "allowed": True, **response}
+    return 200, {"kind": body["kind"], "apiVersion": body["apiVersion"], "response": reply}
 
 
 def patching(*operations: Any) -> Callable[[Any], tuple[int, Any]]:
@@ -427,7 +427,7 @@ def test_mutating_webhooks_see_changes_of_other_webhooks(api: Api, namespace: st
     path = f"{HOOKS}/mutatingwebhookconfigurations"
     api.ok("POST", path, {"metadata": {"name": "change"}, "webhooks": hooks})
     maps = f"/api/v1/namespaces/{namespace}/configmaps"
-    provider.asked.clear()
+    provider.requests.clear()
 
     made = api.ok(
         "POST", f"{maps}?dryRun=All", {"metadata": {"name": "a", "labels": {"hooked": "yes"}}, "data": {"x": "0"}}
@@ -439,9 +439,9 @@ def test_mutating_webhooks_see_changes_of_other_webhooks(api: Api, namespace: st
     assert made["data"] == {"x": "0", "first": "1", "second": "2", "again": "yes"}
     assert alone["data"] == {"x": "0", "first": "1"}
     assert "data" not in untouched
-    asked = [path for path, _ in provider.asked]
-    assert asked == ["/first?timeout=10s", "/second?timeout=10s", "/first?timeout=10s", "/first?timeout=10s"]
-    request = provider.asked[0][1]["request"]
+    requested = [path for path, _ in provider.requests]
+    assert requested == ["/first?timeout=10s", "/second?timeout=10s", "/first?timeout=10s", "/first?timeout=10s"]
+    request = provider.requests[0][1]["request"]
     assert (request["operation"], request["dryRun"], request["namespace"]) == ("CREATE", True, namespace)
     assert request["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
     assert request["userInfo"]["username"] == "admin"
@@ -462,15 +462,15 @@ def test_webhooks_reject_requests_and_may_fail_open(api: Api, namespace: str, pr
     api.ok("POST", path, {"metadata": {"name": "judge"}, "webhooks": [judge]})
 
     code, headers, _ = api.raw("POST", maps, {"metadata": {"name": "good"}})
-    denied = refused(api, "POST", maps, {"metadata": {"name": "bad"}}, code=409)
+    denied = rejection(api, "POST", maps, {"metadata": {"name": "bad"}}, code=409)
     api.ok("POST", maps, {"metadata": {"name": "skip-bad"}})
     broken = hook(provider, "/broken", namespace, failurePolicy="Ignore")
     api.ok("POST", path, {"metadata": {"name": "open"}, "webhooks": [broken]})
     api.ok("POST", maps, {"metadata": {"name": "through"}})
     api.ok("POST", path, {"metadata": {"name": "shut"}, "webhooks": [{**broken, "failurePolicy": "Fail"}]})
-    failed = refused(api, "POST", maps, {"metadata": {"name": "stopped"}}, code=500)
+    failed = rejection(api, "POST", maps, {"metadata": {"name": "stopped"}}, code=500)
     unknown = hook(provider, "/judge", namespace, matchConditions=[{"name": "x", "expression": "authorizer.x()"}])
-    wrong = refused(api, "POST", path, {"metadata": {"name": "odd"}, "webhooks": [unknown]}, code=422)
+    wrong = rejection(api, "POST", path, {"metadata": {"name": "odd"}, "webhooks": [unknown]}, code=422)
     for name in ("judge", "open", "shut"):
         api.ok("DELETE", f"{path}/{name}")
 
@@ -490,24 +490,22 @@ def test_webhooks_are_called_for_reviews(api: Api, provider: Provider) -> None:
     path = f"{HOOKS}/validatingwebhookconfigurations"
     entry = hook(provider, "/reviews", "", rules=[rule], namespaceSelector={})
     api.ok("POST", path, {"metadata": {"name": "reviews"}, "webhooks": [entry]})
-    asking, spec = "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"nonResourceAttributes": {"path": "/x"}}
+    requesting, spec = "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"nonResourceAttributes": {"path": "/x"}}
 
-    answered = api.ok("POST", asking, {"spec": spec | {"user": "bob"}})
-    text = refused(api, "POST", asking, {"spec": spec | {"user": "eve"}}, code=400)
+    responded = api.ok("POST", requesting, {"spec": spec | {"user": "bob"}})
+    text = rejection(api, "POST", requesting, {"spec": spec | {"user": "eve"}}, code=400)
     api.ok("DELETE", f"{path}/reviews")
 
-    assert answered["status"]["allowed"] is False
+    assert responded["status"]["allowed"] is False
     assert text == 'admission webhook "reviews.example.com" denied the request: not about her'
 
 
 def test_review_in_a_missing_namespace_does_not_reveal_that(api: Api) -> None:
     spec = {"user": "bob", "resourceAttributes": {"namespace": "missing", "verb": "get", "resource": "pods"}}
 
-    answer = api.ok(
-        "POST", "/apis/authorization.k8s.io/v1/namespaces/missing/localsubjectaccessreviews", {"spec": spec}
-    )
+    reply = api.ok("POST", "/apis/authorization.k8s.io/v1/namespaces/missing/localsubjectaccessreviews", {"spec": spec})
 
-    assert answer["status"]["allowed"] is False
+    assert reply["status"]["allowed"] is False
 
 
 def test_webhook_rejects_exec(api: Api, namespace: str, provider: Provider) -> None:
@@ -518,11 +516,11 @@ def test_webhook_rejects_exec(api: Api, namespace: str, provider: Provider) -> N
     api.ok("POST", path, {"metadata": {"name": "commands"}, "webhooks": [entry]})
     api.ok("POST", pods(namespace), pod())
 
-    text = refused(api, "POST", f"{pods(namespace)}/web/exec?command=ls&command=-l&stdout=1", code=400)
+    text = rejection(api, "POST", f"{pods(namespace)}/web/exec?command=ls&command=-l&stdout=1", code=400)
     api.ok("DELETE", f"{path}/commands")
 
     assert text == 'admission webhook "connect.example.com" denied the request: NoCommands'
-    request = provider.asked[-1][1]["request"]
+    request = provider.requests[-1][1]["request"]
     assert (request["operation"], request["subResource"], request["name"]) == ("CONNECT", "exec", "web")
     assert request["object"] == {"kind": "PodExecOptions", "apiVersion": "v1", "stdout": True, "command": ["ls", "-l"]}
 
@@ -538,7 +536,7 @@ def test_webhook_certificate_must_have_the_service_name(api: Api, namespace: str
     path = f"{HOOKS}/validatingwebhookconfigurations"
     api.ok("POST", path, {"metadata": {"name": "named"}, "webhooks": [entry]})
 
-    text = refused(api, "POST", f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "a"}}, code=500)
+    text = rejection(api, "POST", f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "a"}}, code=500)
     api.ok("DELETE", f"{path}/named")
 
     assert f"hook.{namespace}.svc" in text

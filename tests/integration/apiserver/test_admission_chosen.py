@@ -15,7 +15,7 @@ from apiserver_stub.admission.config import AdmissionError
 from tests.integration.apiserver.conftest import Api, Server
 from tests.integration.apiserver.in_process import start
 from tests.integration.apiserver.provider import Provider
-from tests.integration.apiserver.test_admission import pod, pods, refused
+from tests.integration.apiserver.test_admission import pod, pods, rejection
 from tests.integration.apiserver.test_kinds import VOLUME, signing_request
 
 CERTIFICATES, POLICY = "/apis/certificates.k8s.io", "/apis/admissionregistration.k8s.io/v1beta1"
@@ -144,7 +144,7 @@ def test_external_ips_of_services_are_rejected(api: Api, namespace: str) -> None
     path = f"/api/v1/namespaces/{namespace}/services"
     body = {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}}
 
-    assert refused(api, "POST", path, body).endswith("Use of external IPs is denied by admission control")
+    assert rejection(api, "POST", path, body).endswith("Use of external IPs is denied by admission control")
     del body["spec"]["externalIPs"]
     api.ok("POST", path, body)
 
@@ -157,7 +157,9 @@ def test_events_per_namespace_are_limited(api: Api, namespace: str) -> None:
     for number in range(8):
         body = {"metadata": {"name": f"e{number}"}, "involvedObject": about, "reason": "R", "type": "Normal"}
         codes.append(api.call("POST", core, body)[0])
-        text = refused(api, "POST", core, {**body, "metadata": {"name": "last"}}, code=429) if codes[-1] == 429 else ""
+        text = (
+            rejection(api, "POST", core, {**body, "metadata": {"name": "last"}}, code=429) if codes[-1] == 429 else ""
+        )
 
     assert codes[:3] == [201] * 3
     assert codes[-1] == 429
@@ -181,11 +183,11 @@ def test_image_policy_webhook_rejects_images(api: Api, namespace: str, provider:
     containers = [{"name": "c", "image": "evil"}]
     metadata = {"annotations": {"mine.image-policy.k8s.io/ticket": "1", "other": "2"}}
 
-    text = refused(api, "POST", pods(namespace), pod("bad", metadata, containers=containers))
+    text = rejection(api, "POST", pods(namespace), pod("bad", metadata, containers=containers))
 
     assert text.endswith("image policy webhook backend denied one or more images: evil is not welcome")
-    asked = provider.asked[-1][1]
-    assert asked["spec"] == {
+    requested = provider.requests[-1][1]
+    assert requested["spec"] == {
         "containers": [{"image": "evil"}],
         "namespace": namespace,
         "annotations": {"mine.image-policy.k8s.io/ticket": "1"},
@@ -199,7 +201,7 @@ def test_anti_affinity_topology_must_be_the_host_name(api: Api, namespace: str) 
         rule = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
         return pod(affinity={"podAntiAffinity": rule})
 
-    text = refused(api, "POST", pods(namespace), apart("topology.kubernetes.io/zone"))
+    text = rejection(api, "POST", pods(namespace), apart("topology.kubernetes.io/zone"))
 
     assert "has TopologyKey topology.kubernetes.io/zone but only key kubernetes.io/hostname is allowed" in text
     api.ok("POST", pods(namespace), apart("kubernetes.io/hostname"))
@@ -234,7 +236,7 @@ def test_node_agent_modifies_only_its_own_objects(api: Api, node: Api, namespace
     node.ok("PATCH", f"{pods(namespace)}/mine/status", status, content_type=MERGE)
     node.ok("POST", leases, {"metadata": {"name": "n1"}, "spec": {}})
 
-    for wanted, method, path, body in (
+    for expected, method, path, body in (
         ('node "n1" is not allowed to modify node "n2"', "POST", "/api/v1/nodes", {"metadata": {"name": "n2"}}),
         ("can only create mirror pods", "POST", pods(namespace), pod("x", nodeName="n1")),
         ("spec.nodeName set to itself", "POST", pods(namespace), pod("x", mirror, nodeName="n2")),
@@ -252,7 +254,7 @@ def test_node_agent_modifies_only_its_own_objects(api: Api, node: Api, namespace
         ("bound to a pod scheduled on a different node", "POST", tokens, token(theirs)),
     ):
         kind = MERGE if method == "PATCH" else "application/json"
-        assert wanted in refused(node, method, path, body, content_type=kind)
+        assert expected in rejection(node, method, path, body, content_type=kind)
     for path in ("/api/v1/nodes/n1", f"{pods(namespace)}/mirror?gracePeriodSeconds=0"):
         api.ok("DELETE", path)
 
@@ -267,10 +269,10 @@ def test_owner_references_require_delete_permission(api: Api, limited: Api, name
     blocking = {"metadata": {"name": "c", "ownerReferences": [{**owner, "blockOwnerDeletion": True}]}}
 
     late = {"metadata": {"ownerReferences": [owner]}}
-    text = refused(limited, "PATCH", f"{maps}/a", late, content_type=MERGE)
+    text = rejection(limited, "PATCH", f"{maps}/a", late, content_type=MERGE)
     assert "cannot set an ownerRef on a resource you can't delete" in text
     text = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on"
-    assert text in refused(limited, "POST", maps, blocking)
+    assert text in rejection(limited, "POST", maps, blocking)
     api.ok("POST", maps, blocking)
 
 
@@ -282,7 +284,7 @@ def test_zone_labels_of_volumes_become_node_affinity(api: Api) -> None:
     cloud = {"metadata": {"name": "cloud"}, "spec": {"gcePersistentDisk": {"pdName": "d"}}}
 
     made = api.ok("POST", "/api/v1/persistentvolumes", {"metadata": metadata, "spec": VOLUME})
-    text = refused(api, "POST", "/api/v1/persistentvolumes", cloud)
+    text = rejection(api, "POST", "/api/v1/persistentvolumes", cloud)
     api.ok("DELETE", "/api/v1/persistentvolumes/here")
 
     terms = made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
@@ -293,7 +295,7 @@ def test_zone_labels_of_volumes_become_node_affinity(api: Api) -> None:
 @pytest.mark.row("admission.PodNodeSelector")
 def test_namespace_node_selector_applies_to_pods(api: Api, namespace: str) -> None:
     shared = api.ok("POST", pods(namespace), pod())["spec"]["nodeSelector"]
-    clash = refused(api, "POST", pods(namespace), pod("x", nodeSelector={"pool": "mine"}))
+    clash = rejection(api, "POST", pods(namespace), pod("x", nodeSelector={"pool": "mine"}))
     note = {"metadata": {"annotations": {"scheduler.alpha.kubernetes.io/node-selector": "pool=own,zone=a"}}}
     api.ok("PATCH", f"/api/v1/namespaces/{namespace}", note, content_type=MERGE)
     own = api.ok("POST", pods(namespace), pod("own"))["spec"]["nodeSelector"]
@@ -311,7 +313,7 @@ def test_namespace_tolerations_apply_to_pods(api: Api, namespace: str) -> None:
     notes = {f"{prefix}/defaultTolerations": "[]", f"{prefix}/tolerationsWhitelist": json.dumps([team])}
     api.ok("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"annotations": notes}}, content_type=MERGE)
     none = api.ok("POST", pods(namespace), pod("none"))["spec"]
-    other = refused(api, "POST", pods(namespace), pod("x", tolerations=[{"operator": "Exists"}]))
+    other = rejection(api, "POST", pods(namespace), pod("x", tolerations=[{"operator": "Exists"}]))
 
     assert default == [team]
     assert "tolerations" not in none
@@ -322,12 +324,12 @@ def test_namespace_tolerations_apply_to_pods(api: Api, namespace: str) -> None:
 def test_security_context_fields_are_rejected(api: Api, namespace: str) -> None:
     containers: list[dict[str, Any]] = [{"name": "c", "image": "i", "securityContext": {"runAsUser": 1}}]
 
-    text = refused(api, "POST", pods(namespace), pod(securityContext={"fsGroup": 5}))
+    text = rejection(api, "POST", pods(namespace), pod(securityContext={"fsGroup": 5}))
     assert text.endswith("pod.Spec.SecurityContext.FSGroup is forbidden")
-    text = refused(api, "POST", pods(namespace), pod(containers=containers))
+    text = rejection(api, "POST", pods(namespace), pod(containers=containers))
     assert text.endswith("SecurityContext.RunAsUser is forbidden")
     containers[0]["securityContext"] = {"seLinuxOptions": {"level": "s0"}}
-    text = refused(api, "POST", pods(namespace), pod(containers=containers))
+    text = rejection(api, "POST", pods(namespace), pod(containers=containers))
     assert text.endswith("SecurityContext.SELinuxOptions is forbidden")
 
 
@@ -346,8 +348,8 @@ def test_approving_and_signing_require_signer_permissions(server: Server, api: A
     certificate = base64.b64encode(Path(server.ready["caFile"]).read_bytes()).decode()
     signed = {"status": {"certificate": certificate}}
 
-    approving = refused(limited, "PATCH", f"{path}/{name}/approval", approved, content_type=MERGE)
-    signing = refused(limited, "PATCH", f"{path}/{name}/status", signed, content_type=MERGE)
+    approving = rejection(limited, "PATCH", f"{path}/{name}/approval", approved, content_type=MERGE)
+    signing = rejection(limited, "PATCH", f"{path}/{name}/status", signed, content_type=MERGE)
     rules = [{"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve", "sign"]}]
     rules[0]["resourceNames"] = ["example.com/*"]
     api.ok("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "signer"}, "rules": rules})
@@ -370,12 +372,12 @@ def test_trust_bundles_require_attest_permission(server: Server, api: Api, limit
     def bundle(name: str, **spec: str) -> dict[str, Any]:
         return {"metadata": {"name": name}, "spec": {"trustBundle": pem, **spec}}
 
-    text = refused(limited, "POST", path, bundle("other.com:ca:a", signerName="other.com/ca"))
+    text = rejection(limited, "POST", path, bundle("other.com:ca:a", signerName="other.com/ca"))
     assert text.endswith('user not permitted to attest for signerName "other.com/ca"')
     limited.ok("POST", path, bundle("anybody"))
     api.ok("POST", path, bundle("other.com:ca:a", signerName="other.com/ca"))
     other = {"metadata": {"labels": {"a": "b"}}}
-    text = refused(limited, "PATCH", f"{path}/other.com:ca:a", other, content_type=MERGE)
+    text = rejection(limited, "PATCH", f"{path}/other.com:ca:a", other, content_type=MERGE)
     assert text.endswith('user not permitted to attest for signerName "other.com/ca"')
 
 
@@ -402,7 +404,7 @@ def test_policy_expression_uses_the_authorizer(api: Api, limited: Api, namespace
     maps = f"/api/v1/namespaces/{namespace}/configmaps"
 
     api.ok("POST", maps, {"metadata": {"name": "allowed"}})
-    text = refused(limited, "POST", maps, {"metadata": {"name": "denied"}}, code=422)
+    text = rejection(limited, "POST", maps, {"metadata": {"name": "denied"}}, code=422)
 
     assert "ValidatingAdmissionPolicy 'masters' with binding 'masters' denied request: failed expression" in text
 
@@ -431,14 +433,14 @@ def test_admission_policies_evaluate_expressions(api: Api, namespace: str) -> No
     api.ok("POST", bindings, {"metadata": {"name": "here"}, "spec": binding})
     two = {"a": "1", "b": "2"}
 
-    text = refused(api, "POST", maps, {"metadata": {"name": "x"}, "data": two}, code=422)
+    text = rejection(api, "POST", maps, {"metadata": {"name": "x"}, "data": two}, code=422)
     api.ok("POST", maps, {"metadata": {"name": "y"}, "data": {"a": "1"}})
     api.ok("POST", maps, {"metadata": {"name": "free"}, "data": two})
     api.ok("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "x"}, "data": two})
     api.ok("PATCH", f"{bindings}/here", {"spec": {"validationActions": ["Warn"]}}, content_type=MERGE)
     code, headers, _ = api.raw("POST", maps, {"metadata": {"name": "z"}, "data": two})
     bad = {**spec, "validations": [{"expression": "object.x +"}]}
-    wrong = refused(
+    wrong = rejection(
         api, "POST", f"{POLICY}/validatingadmissionpolicies", {"metadata": {"name": "bad"}, "spec": bad}, code=422
     )
     for path in (f"{bindings}/here", f"{POLICY}/validatingadmissionpolicies/few"):
@@ -457,7 +459,7 @@ def test_limited_resource_requires_a_quota(api: Api, namespace: str) -> None:
     body = pod()
     body["spec"]["containers"][0]["resources"] = {"limits": {"memory": "1Mi"}}
 
-    assert refused(api, "POST", pods(namespace), body).endswith("insufficient quota to consume: limits.memory")
+    assert rejection(api, "POST", pods(namespace), body).endswith("insufficient quota to consume: limits.memory")
     hard = {"limits.memory": "1Mi"}
     quota = {"metadata": {"name": "q"}, "spec": {"hard": hard}}
     api.ok("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
@@ -468,7 +470,7 @@ def test_limited_resource_requires_a_quota(api: Api, namespace: str) -> None:
 def test_privileged_containers_require_allow_privileged(api: Api, namespace: str) -> None:
     containers = [{"name": "c", "image": "i", "securityContext": {"privileged": True}}]
 
-    text = refused(api, "POST", pods(namespace), pod(containers=containers), code=422)
+    text = rejection(api, "POST", pods(namespace), pod(containers=containers), code=422)
 
     assert text.endswith("spec.containers[0].securityContext.privileged: Forbidden: disallowed by cluster policy")
 
@@ -488,10 +490,10 @@ def test_always_deny_rejects_writes_after_the_namespace_check(tmp_path: Path) ->
             ("DELETE", "/api/v1/namespaces/default", 403),
             ("POST", "/api/v1/namespaces", 403),
         ):
-            got, answer = api.call(method, path, body if method == "POST" else None)
+            got, response = api.call(method, path, body if method == "POST" else None)
             assert (
                 got,
-                answer["message"].endswith("is forbidden: admission control is denying all modifications"),
+                response["message"].endswith("is forbidden: admission control is denying all modifications"),
             ) == (
                 code,
                 True,

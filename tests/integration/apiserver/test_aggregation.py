@@ -111,10 +111,10 @@ def available(api: Api, name: str = NAMED) -> tuple[str, str, str]:
     return tuple(conditions[0].get(key, "") for key in ("status", "reason", "message"))  # type: ignore[return-value]
 
 
-def until(found: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
+def until(found: Callable[[], Any], expected: Callable[[Any], bool]) -> Any:
     """Return the result of *found* once it equals the expected one."""
     end = time.monotonic() + SECONDS
-    while not wanted(value := found()):
+    while not expected(value := found()):
         assert time.monotonic() < end, value
         time.sleep(0.05)
     return value
@@ -153,9 +153,9 @@ def test_proxied_request_has_identity_headers_and_a_certificate(server: Server, 
     assert not headers.keys() & {"authorization", "cookie", "x-remote-extra-scopes"}
 
     as_other = {"Impersonate-User": "jane", "Impersonate-Group": "devs", "Impersonate-Extra-a%2fb": "c"}
-    code, refused = api.call("GET", f"{THINGS}/echo", headers=as_other)
-    assert (code, refused["reason"]) == (403, "Forbidden")
-    assert f'User "jane" cannot get resource "things" in API group "{GROUP}"' in refused["message"]
+    code, rejection = api.call("GET", f"{THINGS}/echo", headers=as_other)
+    assert (code, rejection["reason"]) == (403, "Forbidden")
+    assert f'User "jane" cannot get resource "things" in API group "{GROUP}"' in rejection["message"]
     as_other["Impersonate-Group"] = "system:masters"
     headers = api.ok("GET", f"{THINGS}/echo", headers=as_other)["headers"]
     assert headers["x-remote-user"] == ["jane"]
@@ -209,13 +209,13 @@ def test_upgraded_connection_is_tunneled(server: Server) -> None:
 
 @pytest.mark.row("opt.aggregator-reject-forwarding-redirect", "opt.enable-aggregator-routing")
 def test_redirects_are_rejected_and_the_cluster_ip_is_used(server: Server, api: Api, way: ProxyServer) -> None:
-    way.asked.clear()
+    way.requests.clear()
     code, headers, text = api.raw("GET", f"{THINGS}/moved")
 
     assert (code, "location" in headers) == (502, False)
     assert text == b"the backend attempted to redirect this request, which is not permitted"
-    assert f"{CLUSTER_IP}:443" in way.asked
-    assert f"{POD_IP}:{POD_PORT}" not in way.asked
+    assert f"{CLUSTER_IP}:443" in way.requests
+    assert f"{POD_IP}:{POD_PORT}" not in way.requests
     upgrade = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
     assert api.raw("GET", f"{THINGS}/moved", headers=upgrade)[0] == 502
     api.close()
@@ -228,11 +228,11 @@ def test_redirects_may_be_forwarded_and_endpoints_used(
     shown = [f"--proxy-client-cert-file={pair[0]}", f"--proxy-client-key-file={pair[1]}"]
     chosen = ["--enable-aggregator-routing", "--aggregator-reject-forwarding-redirect=false"]
     with serving(tmp_path, pki, way, *shown, *chosen) as server:
-        way.asked.clear()
+        way.requests.clear()
         code, headers, _ = server.api().raw("GET", f"{THINGS}/moved")
 
         assert (code, headers["location"]) == (302, f"{ROOT}/elsewhere")
-        assert f"{POD_IP}:{POD_PORT}" in way.asked  # excludes the periodic requests of the other server
+        assert f"{POD_IP}:{POD_PORT}" in way.requests  # excludes the periodic requests of the other server
 
 
 def test_kubectl_discovers_aggregated_resources(server: Server, api: Api, pki: Pki) -> None:
@@ -293,8 +293,8 @@ def test_condition_follows_service_endpoints_and_responses(server: Server, api: 
     beyond.healthy = False
     back = {"spec": {"service": {"name": "extension", "port": 443}}}
     api.ok("PATCH", f"{API_SERVICES}/{NAMED}", back, content_type=merge)
-    told = reason_becomes(api, "FailedDiscoveryCheck")
-    assert (told[0], f"bad status from https://{CLUSTER_IP}:443{ROOT}: 500" in told[2]) == ("False", True)
+    reported = reason_becomes(api, "FailedDiscoveryCheck")
+    assert (reported[0], f"bad status from https://{CLUSTER_IP}:443{ROOT}: 500" in reported[2]) == ("False", True)
     shown = server.kubectl("get", "apiservice", NAMED, "--no-headers").split(maxsplit=2)[2]
     assert shown.startswith("False (FailedDiscoveryCheck)")
     beyond.healthy = True

@@ -136,8 +136,8 @@ async def test_audit_event_contains_all_fields_of_a_request(tmp_path: Path) -> N
         code, audit_id, _ = await call("POST", f"{MAPS}?fieldManager=me", json=body, headers=agent)
         assert (code, audit_id) == (201, "my-own")
         received, complete = lines(log, MAPS)  # blocking: events are written before the response
-        code, generated, answer = await call("POST", MAPS, json=body)
-        refused = lines(log, MAPS)[-1]
+        code, generated, reply = await call("POST", MAPS, json=body)
+        rejection = lines(log, MAPS)[-1]
         await call("GET", f"{MAPS}?fieldSelector=metadata.name%3Done")
         listed = lines(log, MAPS)[-1]
 
@@ -165,11 +165,11 @@ async def test_audit_event_contains_all_fields_of_a_request(tmp_path: Path) -> N
     assert complete["requestObject"] == body
     assert complete["responseObject"]["metadata"]["managedFields"][0]["manager"] == "me"
     assert complete["annotations"] == {"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": ""}
-    assert (code, refused["auditID"]) == (409, generated)
-    status = json.loads(answer)
+    assert (code, rejection["auditID"]) == (409, generated)
+    status = json.loads(reply)
     expected = {key: status[key] for key in ("metadata", "status", "message", "reason", "details", "code")}
-    assert refused["responseStatus"] == expected
-    assert refused["responseObject"] == status
+    assert rejection["responseStatus"] == expected
+    assert rejection["responseObject"] == status
 
 
 @pytest.mark.row("opt.audit-policy-file")

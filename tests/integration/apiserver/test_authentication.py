@@ -93,13 +93,13 @@ class Site:
         return 200, {"kind": "TokenReview", "apiVersion": body["apiVersion"], "status": status}
 
     def reviews_of(self, token: str) -> list[Any]:
-        return [body for _, body in self.provider.asked if body and body["spec"]["token"] == token]
+        return [body for _, body in self.provider.requests if body and body["spec"]["token"] == token]
 
     def oidc_token(self, **claims: Any) -> str:
         full = {"iss": self.provider.url, "aud": "cid", "sub": "olga", "exp": int(time.time()) + 600, **claims}
         return jwt.sign(self.keys["oidc"], full)
 
-    def ask(
+    def send(
         self, token: str = "", *, pair: KeyPair | None = None, headers: dict[str, str] | None = None, path: str = SELF
     ) -> tuple[int, Any]:
         """Return the response to one request on a separate connection."""
@@ -122,8 +122,8 @@ class Site:
 
     def who(self, token: str = "", **options: Any) -> Any:
         """Return the authenticated user, or the status code of the error."""
-        code, answer = self.ask(token, **options)
-        return answer["status"]["userInfo"] if code == 201 else code
+        code, result = self.send(token, **options)
+        return result["status"]["userInfo"] if code == 201 else code
 
     def close(self) -> None:
         assert self.server.stop() == 0
@@ -163,7 +163,7 @@ def test_token_is_used_if_the_certificate_is_invalid(site: Site) -> None:
 
     for pair in (expired, foreign, for_servers):
         assert site.who(pair=pair) == 401
-        assert site.ask(pair=pair, path="/version")[0] == 401
+        assert site.send(pair=pair, path="/version")[0] == 401
         assert site.who("filetoken", pair=pair)["username"] == "frank"
 
 
@@ -308,18 +308,18 @@ def test_oidc_tokens_authenticate_users(site: Site) -> None:
 def test_service_account_tokens_have_the_configured_issuer(site: Site) -> None:
     admin = site.server.api()
     code, headers, body = admin.raw("POST", ACCOUNT, {"spec": {"expirationSeconds": 10000}})
-    asked = json.loads(body)
-    token = jwt.parse(asked["status"]["token"])
+    requested = json.loads(body)
+    token = jwt.parse(requested["status"]["token"])
 
     assert (code, headers["warning"]) == (
         201,
         '299 - "requested expiration of 10000 seconds shortened to 7200 seconds"',
     )
-    assert asked["spec"]["audiences"] == ["https://api.example", "https://old.example"]
-    assert asked["spec"]["expirationSeconds"] == token.claims["exp"] - token.claims["iat"] == 7200
+    assert requested["spec"]["audiences"] == ["https://api.example", "https://old.example"]
+    assert requested["spec"]["expirationSeconds"] == token.claims["exp"] - token.claims["iat"] == 7200
     assert (token.claims["iss"], token.key_id) == (ISSUERS[0], site.keys["sign"].public.key_id)
     old = jwt.sign(site.keys["old"], token.claims | {"iss": ISSUERS[1]})
-    for text in (asked["status"]["token"], old):
+    for text in (requested["status"]["token"], old):
         assert site.who(text)["username"] == "system:serviceaccount:default:default"
     for strange in (
         jwt.sign(site.keys["oidc"], token.claims),
@@ -351,11 +351,11 @@ def test_token_review_checks_the_requested_audiences(site: Site) -> None:
 
 @pytest.mark.row("opt.anonymous-auth")
 def test_missing_credentials_are_anonymous_and_invalid_rejected(site: Site) -> None:
-    assert site.ask(path="/version")[0] == 200
-    assert site.ask(path="/api")[0] == 403
+    assert site.send(path="/version")[0] == 200
+    assert site.send(path="/api")[0] == 403
     for path in ("/version", "/api"):
-        assert site.ask("wrong", path=path)[0] == 401
-        assert site.ask("x" * 7000, path=path)[0] == 401
+        assert site.send("wrong", path=path)[0] == 401
+        assert site.send("x" * 7000, path=path)[0] == 401
 
 
 def test_token_is_read_from_websocket_subprotocols(site: Site) -> None:
@@ -372,16 +372,16 @@ def test_impersonation_requires_permission(site: Site) -> None:
         "username": "alice",
         "groups": ["dev", "system:authenticated"],
     }
-    code, refused = site.ask("filetoken", headers={"Impersonate-User": "alice"})
+    code, rejection = site.send("filetoken", headers={"Impersonate-User": "alice"})
     assert code == 403
-    assert refused["message"] == (
+    assert rejection["message"] == (
         'users "alice" is forbidden: User "frank" cannot impersonate resource "users" in API group "" '
         "at the cluster scope"
     )
-    code, text = site.ask(admin, headers={"Impersonate-Group": "dev"}, path="/version")
+    code, text = site.send(admin, headers={"Impersonate-Group": "dev"}, path="/version")
     listed = 'Internal Server Error: "/version": requested [{Group  dev    }] without impersonating a user'
     assert (code, text.strip()) == (500, listed)
-    assert site.ask(admin, headers={"Impersonate-User": "alice"}, path="/api/v1/nodes")[0] == 403
+    assert site.send(admin, headers={"Impersonate-User": "alice"}, path="/api/v1/nodes")[0] == 403
 
 
 # Server with other options.
@@ -460,8 +460,8 @@ def test_authentication_configuration_defines_accepted_tokens(otherwise: Site) -
 @pytest.mark.row("opt.anonymous-auth")
 def test_anonymous_requests_are_rejected(otherwise: Site) -> None:
     for path in ("/version", "/healthz", "/api"):
-        assert otherwise.ask(path=path)[0] == 401
-    assert otherwise.ask("filetoken", path="/version")[0] == 200
+        assert otherwise.send(path=path)[0] == 401
+    assert otherwise.send("filetoken", path="/version")[0] == 200
 
 
 @pytest.mark.row("opt.authentication-token-webhook-cache-ttl")
@@ -485,20 +485,20 @@ def _pod(site: Site, account: str = "default") -> Any:
     "gate.ServiceAccountTokenPodNodeInfo",
 )
 def test_bound_tokens_add_pod_and_node_extras(site: Site, otherwise: Site) -> None:
-    def issue_for(place: Site, kind: str, name: str) -> tuple[int, Any]:
+    def issue_for(location: Site, kind: str, name: str) -> tuple[int, Any]:
         reference = {"apiVersion": "v1", "kind": kind, "name": name}
         spec = {"expirationSeconds": 3607, "boundObjectRef": reference}
-        return place.server.api().call("POST", ACCOUNT, {"spec": spec})
+        return location.server.api().call("POST", ACCOUNT, {"spec": spec})
 
     found: dict[str, tuple[int, set[str]]] = {}
-    for name, place in (("site", site), ("otherwise", otherwise)):
-        place.server.api().ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
-        _pod(place)
-        token = issue_for(place, "Pod", "web")[1]["status"]["token"]
+    for name, location in (("site", site), ("otherwise", otherwise)):
+        location.server.api().ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
+        _pod(location)
+        token = issue_for(location, "Pod", "web")[1]["status"]["token"]
         claims = jwt.parse(token).claims
-        extra = {key.rpartition("/")[2] for key in place.who(token)["extra"]}
+        extra = {key.rpartition("/")[2] for key in location.who(token)["extra"]}
         found[name] = (claims["exp"] - claims["iat"], extra)
-    code, refused = issue_for(site, "Node", "n1")
+    code, rejection = issue_for(site, "Node", "n1")
     bound = issue_for(otherwise, "Node", "n1")[1]["status"]["token"]
 
     assert found == {
@@ -507,7 +507,7 @@ def test_bound_tokens_add_pod_and_node_extras(site: Site, otherwise: Site) -> No
     }
     assert code == 400
     text = 'cannot bind token to a Node object as the "ServiceAccountTokenNodeBinding" feature-gate is disabled'
-    assert refused["message"] == text
+    assert rejection["message"] == text
     assert otherwise.who(bound)["extra"]["authentication.kubernetes.io/node-name"] == ["n1"]
 
 
@@ -549,8 +549,8 @@ def test_legacy_tokens_are_valid_until_marked_invalid(site: Site) -> None:
     labels = admin.ok("GET", f"{path}/old")["metadata"]["labels"]
     mark = {"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2024-01-01"}}}
     admin.ok("PATCH", f"{path}/old", mark, content_type="application/merge-patch+json")
-    asked = {"spec": {"token": token, "audiences": ["https://old.example"]}}
-    marked = admin.ok("POST", REVIEWS, asked)["status"]
+    requested = {"spec": {"token": token, "audiences": ["https://old.example"]}}
+    marked = admin.ok("POST", REVIEWS, requested)["status"]
 
     assert used["user"]["username"] == claims["sub"]
     assert list(labels) == ["kubernetes.io/legacy-token-last-used"]

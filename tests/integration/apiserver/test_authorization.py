@@ -73,8 +73,8 @@ def audit_notes(directory: Path, uri: str) -> dict[str, str]:
     """Return the annotations of the latest audit event for *uri*."""
     lines = (directory / "audit.log").read_text().splitlines()
     found = [event for event in map(json.loads, lines) if event["requestURI"] == uri]
-    answer: dict[str, str] = found[-1]["annotations"]
-    return answer
+    response: dict[str, str] = found[-1]["annotations"]
+    return response
 
 
 def secret_pod(name: str, secret: str) -> dict[str, Any]:
@@ -86,9 +86,9 @@ def secret_pod(name: str, secret: str) -> dict[str, Any]:
 def test_binding_applies_immediately_and_audit_has_the_reason(site: Server, as_: Callable[[str], Api]) -> None:
     admin, alice = as_(""), as_("alice")
     uri = f"{PODS}?limit=7"
-    code, refused = alice.call("GET", uri)
-    assert (code, refused["reason"], refused["details"]) == (403, "Forbidden", {"kind": "pods"})
-    assert refused["message"] == (
+    code, rejection = alice.call("GET", uri)
+    assert (code, rejection["reason"], rejection["details"]) == (403, "Forbidden", {"kind": "pods"})
+    assert rejection["message"] == (
         'pods is forbidden: User "alice" cannot list resource "pods" in API group "" in the namespace "default"'
     )
     assert audit_notes(site.data_dir.parent, uri) == {
@@ -126,9 +126,9 @@ def test_node_reads_only_objects_of_its_pods(as_: Callable[[str], Api]) -> None:
     admin.ok("POST", PODS, secret_pod("needy", "mine"))
     assert node.call("GET", f"{secrets}/mine")[0] == 200
     assert node.call("GET", f"{secrets}?fieldSelector=metadata.name%3Dmine")[0] == 200
-    code, refused = node.call("GET", f"{secrets}?fieldSelector=metadata.name%3Dother")
-    assert (code, refused["details"]) == (403, {"name": "other", "kind": "secrets"})
-    assert refused["message"].endswith(": no relationship found between node 'n1' and this object")
+    code, rejection = node.call("GET", f"{secrets}?fieldSelector=metadata.name%3Dother")
+    assert (code, rejection["details"]) == (403, {"name": "other", "kind": "secrets"})
+    assert rejection["message"].endswith(": no relationship found between node 'n1' and this object")
 
     admin.ok("DELETE", f"{PODS}/needy?gracePeriodSeconds=0")
     assert node.call("GET", f"{secrets}/mine")[0] == 403
@@ -136,16 +136,16 @@ def test_node_reads_only_objects_of_its_pods(as_: Callable[[str], Api]) -> None:
 
 def test_access_reviews_return_the_decision(as_: Callable[[str], Api]) -> None:
     admin, bob = as_(""), as_("bob")
-    ask = {"spec": {"user": "u", "groups": ["system:monitoring"], "nonResourceAttributes": {"path": "/metrics"}}}
-    ask["spec"]["nonResourceAttributes"]["verb"] = "get"  # type: ignore[index]
-    status = admin.ok("POST", f"{REVIEWS}/subjectaccessreviews", ask)["status"]
+    send = {"spec": {"user": "u", "groups": ["system:monitoring"], "nonResourceAttributes": {"path": "/metrics"}}}
+    send["spec"]["nonResourceAttributes"]["verb"] = "get"  # type: ignore[index]
+    status = admin.ok("POST", f"{REVIEWS}/subjectaccessreviews", send)["status"]
     assert status["allowed"] is True
     assert 'ClusterRole "system:monitoring" to Group "system:monitoring"' in status["reason"]
     own = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "default"}}}
-    answer = bob.ok("POST", f"{REVIEWS}/selfsubjectaccessreviews", own)
-    assert answer["status"] == {"allowed": False}
-    assert answer["spec"] == own["spec"]
-    assert answer["metadata"]["creationTimestamp"] is None
+    response = bob.ok("POST", f"{REVIEWS}/selfsubjectaccessreviews", own)
+    assert response["status"] == {"allowed": False}
+    assert response["spec"] == own["spec"]
+    assert response["metadata"]["creationTimestamp"] is None
     local = {"spec": {**own["spec"], "user": "bob"}}
     assert admin.ok("POST", f"{REVIEWS}/namespaces/default/localsubjectaccessreviews", local)["status"] == {
         "allowed": False
@@ -184,28 +184,28 @@ def test_access_reviews_return_the_decision(as_: Callable[[str], Api]) -> None:
 def test_invalid_review_reports_every_error(
     as_: Callable[[str], Api], plural: str, spec: dict[str, Any], message: str
 ) -> None:
-    code, answer = as_("").call("POST", f"{REVIEWS}/{plural}", {"spec": spec})
+    code, response = as_("").call("POST", f"{REVIEWS}/{plural}", {"spec": spec})
 
-    assert (code, answer["reason"]) == (422, "Invalid")
-    assert answer["message"] == f'.authorization.k8s.io "" is invalid: {message}'
-    assert "kind" not in answer["details"]
+    assert (code, response["reason"]) == (422, "Invalid")
+    assert response["message"] == f'.authorization.k8s.io "" is invalid: {message}'
+    assert "kind" not in response["details"]
 
 
 def test_rules_review_lists_the_rules_of_the_user(as_: Callable[[str], Api]) -> None:
     bob, node = as_("bob"), as_("node1")
     path = f"{REVIEWS}/selfsubjectrulesreviews"
 
-    answer = bob.ok("POST", path, {"spec": {"namespace": "default"}})
-    assert answer["spec"] == {}
-    assert answer["status"]["incomplete"] is False
+    response = bob.ok("POST", path, {"spec": {"namespace": "default"}})
+    assert response["spec"] == {}
+    assert response["status"]["incomplete"] is False
     own = {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]}
-    assert own in answer["status"]["resourceRules"]
-    assert any("/openapi/*" in rule["nonResourceURLs"] for rule in answer["status"]["nonResourceRules"])
+    assert own in response["status"]["resourceRules"]
+    assert any("/openapi/*" in rule["nonResourceURLs"] for rule in response["status"]["nonResourceRules"])
     status = node.ok("POST", path, {"spec": {"namespace": "default"}})["status"]
     assert status["incomplete"] is True
     assert status["evaluationError"] == "node authorizer does not support user rule resolution"
-    code, refused = bob.call("POST", path, {"spec": {}})
-    assert (code, refused["message"]) == (400, "no namespace on request")
+    code, rejection = bob.call("POST", path, {"spec": {}})
+    assert (code, rejection["message"]) == (400, "no namespace on request")
 
 
 @pytest.mark.parametrize(
@@ -253,10 +253,12 @@ def test_rules_review_lists_the_rules_of_the_user(as_: Callable[[str], Api]) -> 
 def test_invalid_roles_and_bindings_are_rejected(
     as_: Callable[[str], Api], path: str, body: dict[str, Any], message: str
 ) -> None:
-    code, answer = as_("").call("POST", f"{RBAC}/{path}", {"metadata": {"name": "wrong"}, **body})
+    code, response = as_("").call("POST", f"{RBAC}/{path}", {"metadata": {"name": "wrong"}, **body})
 
-    assert (code, answer["reason"]) == (422, "Invalid"), answer
-    assert answer["message"] == f'{answer["details"]["kind"]}.rbac.authorization.k8s.io "wrong" is invalid: {message}'
+    assert (code, response["reason"]) == (422, "Invalid"), response
+    assert (
+        response["message"] == f'{response["details"]["kind"]}.rbac.authorization.k8s.io "wrong" is invalid: {message}'
+    )
 
 
 def test_role_ref_is_immutable(as_: Callable[[str], Api]) -> None:
@@ -265,10 +267,10 @@ def test_role_ref_is_immutable(as_: Callable[[str], Api]) -> None:
     admin.ok("POST", f"{RBAC}/clusterrolebindings", binding)
     binding["roleRef"]["name"] = "edit"
 
-    code, answer = admin.call("PUT", f"{RBAC}/clusterrolebindings/stays", binding)
+    code, response = admin.call("PUT", f"{RBAC}/clusterrolebindings/stays", binding)
 
     assert code == 422
-    assert answer["message"].endswith(
+    assert response["message"].endswith(
         'roleRef: Invalid value: rbac.RoleRef{APIGroup:"rbac.authorization.k8s.io", Kind:"ClusterRole", Name:"edit"}: '
         "cannot change roleRef"
     )
@@ -305,8 +307,8 @@ def test_privilege_escalation_is_rejected(as_: Callable[[str], Api]) -> None:
         ),
     )
     for method, path, body, content_type in tries:
-        code, refused = bob.call(method, f"{RBAC}/{path}", body, content_type=content_type)
-        assert (code, refused["message"].partition(" is forbidden: ")[2]) == (
+        code, rejection = bob.call(method, f"{RBAC}/{path}", body, content_type=content_type)
+        assert (code, rejection["message"].partition(" is forbidden: ")[2]) == (
             403,
             'user "bob" (groups=["system:authenticated"]) is attempting to grant RBAC permissions not currently held:\n'
             '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}',
@@ -355,19 +357,19 @@ async def test_default_mode_allows_authenticated_users_only(tmp_path: Path) -> N
     options = parse([f"--data-dir={tmp_path}", "--bind-address=127.0.0.1", "--secure-port=0"])
     running = await startup.start(options)
 
-    def ask() -> None:
-        admin, nobody = (Api(running.url, str(running.ca_file), token) for token in (running.token, None))
+    def send() -> None:
+        admin, anonymous = (Api(running.url, str(running.ca_file), token) for token in (running.token, None))
         made = admin.ok("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", {"spec": {}})
         account = Api(running.url, str(running.ca_file), made["status"]["token"])
         assert account.call("GET", "/api/v1/secrets")[0] == 200
         assert account.call("POST", "/api/v1/namespaces", {"metadata": {"name": "made"}})[0] == 201
         assert account.call("DELETE", "/api/v1/namespaces/made")[0] == 200
-        assert [nobody.call("GET", path)[0] for path in ("/api/v1/secrets", "/healthz")] == [401, 401]
-        for client in (admin, nobody, account):
+        assert [anonymous.call("GET", path)[0] for path in ("/api/v1/secrets", "/healthz")] == [401, 401]
+        for client in (admin, anonymous, account):
             client.close()
 
     try:
-        await asyncio.to_thread(ask)
+        await asyncio.to_thread(send)
     finally:
         await running.stop()
 
@@ -384,8 +386,8 @@ def test_abac_policy_followed_by_always_deny(tmp_path: Path) -> None:
         bob = server.api("bob")
 
         assert bob.call("GET", PODS)[0] == 200
-        code, answer = bob.call("POST", PODS, {})
-        assert (code, answer["message"].partition('"default"')[2]) == (
+        code, response = bob.call("POST", PODS, {})
+        assert (code, response["message"].partition('"default"')[2]) == (
             403,
             ": No policy matched.\nEverything is forbidden.",
         )
@@ -439,10 +441,10 @@ def test_webhook_authorizes_requests(tmp_path: Path, good_for: str, bad_for: str
 
         for _ in range(3):
             bob.ok("GET", PODS)
-        code, refused = bob.call("GET", f"{PODS}/x")
+        code, rejection = bob.call("GET", f"{PODS}/x")
         bob.call("GET", f"{PODS}/x")
         assert code == 403
-        assert refused["message"].endswith('in the namespace "default": so says the service')
+        assert rejection["message"].endswith('in the namespace "default": so says the service')
         assert bob.call("GET", "/api/v1/secrets")[0] == 403
         assert bob.call("GET", "/api")[0] == 200, "what the service has no opinion about, roles decide"
         assert bob.call("GET", "/api/v1/broken")[:2] == (
@@ -452,11 +454,11 @@ def test_webhook_authorizes_requests(tmp_path: Path, good_for: str, bad_for: str
         )
         assert audit_notes(tmp_path, "/api/v1/broken") == {"authorization.k8s.io/reason": "internal error"}
 
-    asked = [(body["spec"].get("resourceAttributes") or {}) for path, body in provider.asked]
-    assert provider.asked[0][0] == "/authorize?timeout=30s"
-    assert provider.asked[0][1]["apiVersion"] == "authorization.k8s.io/v1"
-    assert provider.asked[0][1]["spec"]["groups"] == ["system:authenticated"]
-    assert [item.get("resource") for item in asked] == [*["pods"] * times, "secrets", None, "broken"]
+    requested = [(body["spec"].get("resourceAttributes") or {}) for path, body in provider.requests]
+    assert provider.requests[0][0] == "/authorize?timeout=30s"
+    assert provider.requests[0][1]["apiVersion"] == "authorization.k8s.io/v1"
+    assert provider.requests[0][1]["spec"]["groups"] == ["system:authenticated"]
+    assert [item.get("resource") for item in requested] == [*["pods"] * times, "secrets", None, "broken"]
     provider.close()
 
 
@@ -493,5 +495,7 @@ def test_authorization_configuration_authorizes_requests(tmp_path: Path) -> None
         assert bob.call("GET", "/api")[0] == 200
         assert bob.call("GET", "/api/v1/broken")[0] == 500
 
-    assert [(path, "group" in body["spec"]) for path, body in provider.asked] == [("/authorize?timeout=7s", True)] * 2
+    assert [(path, "group" in body["spec"]) for path, body in provider.requests] == [
+        ("/authorize?timeout=7s", True)
+    ] * 2
     provider.close()

@@ -48,9 +48,9 @@ class Site:
             return response.status, await response.read()
 
     async def ok(self, method: str, path: str, body: Any = None) -> Any:
-        code, answer = await self.call(method, path, body)
-        assert code < 300, answer
-        return json.loads(answer)
+        code, reply = await self.call(method, path, body)
+        assert code < 300, reply
+        return json.loads(reply)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
@@ -119,15 +119,15 @@ async def test_bodies_over_three_mebibytes_are_rejected(site: Site) -> None:
 async def test_http_1_requests_get_complete_responses_in_order(
     site: Site, version: str, connection: str, *, stays: bool
 ) -> None:
-    def asked(method: str, path: str, last: str) -> bytes:
+    def requested(method: str, path: str, last: str) -> bytes:
         more = (f"Connection: {last}",) if last else ()
         return site.head(method, path, *more).replace(b"HTTP/1.1", b"HTTP/" + version.encode()) + b"\r\n"
 
     async with site.connection() as (reader, writer):
-        writer.write(asked("GET", "/version", connection))
+        writer.write(requested("GET", "/version", connection))
         if stays:  # the next requests are sent before the first response
-            writer.write(asked("HEAD", "/version", connection))
-            writer.write(asked("GET", "/api/v1/namespaces/none", "close"))
+            writer.write(requested("HEAD", "/version", connection))
+            writer.write(requested("GET", "/api/v1/namespaces/none", "close"))
         text = await ended(reader)
 
     first, _, rest = text.partition(b"\r\n\r\n")
@@ -171,9 +171,9 @@ async def test_deeply_nested_bodies_are_rejected(site: Site, method: str, conten
     await site.ok("POST", MAPS, {"metadata": {"name": "m"}})
     path = MAPS if method == "POST" else f"{MAPS}/m?fieldManager=x"
 
-    code, answer = await site.call(method, path, body, Content_Type=content_type)
+    code, reply = await site.call(method, path, body, Content_Type=content_type)
 
-    assert 400 <= code < 500 or (method == "PATCH" and code == 200), answer[:200]
+    assert 400 <= code < 500 or (method == "PATCH" and code == 200), reply[:200]
     assert (await site.ok("GET", f"{MAPS}/m"))["metadata"]["name"] == "m"
 
 
@@ -184,10 +184,10 @@ async def test_warnings_are_limited(site: Site) -> None:
 
     async with site.session.post(url, ssl=site.tls, data=io.BytesIO(body), headers=headers) as response:
         assert response.status == 201
-        told = response.headers.getall("Warning")
+        reported = response.headers.getall("Warning")
 
-    assert told[0] == '299 - "unknown field \\"unknown0\\""'
-    assert len(told) == 100
+    assert reported[0] == '299 - "unknown field \\"unknown0\\""'
+    assert len(reported) == 100
 
 
 async def test_compressed_bodies_are_not_decompressed(site: Site) -> None:

@@ -57,10 +57,10 @@ def _write_and_kill(path: Path, *, lines: int) -> list[tuple[str, int, int]]:
     command = [sys.executable, "-m", "tests.integration.apiserver.store_writer", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        told = [process.stdout.readline() for _ in range(lines)]
+        reported = [process.stdout.readline() for _ in range(lines)]
         process.kill()
-        told += process.stdout.readlines()
-    whole = [line.split() for line in told if line.endswith("\n")]
+        reported += process.stdout.readlines()
+    whole = [line.split() for line in reported if line.endswith("\n")]
     assert len(whole) >= lines
     return [(name, int(number), int(revision)) for name, number, revision in whole]
 
@@ -104,9 +104,9 @@ def test_full_disk_fails_only_writes_until_space_is_available(tmp_path: Path) ->
 def _fail(api: Api) -> tuple[int, dict[str, str]]:
     """Write until a write fails, and return its response."""
     for number in range(50):
-        code, answer = api.call("POST", MAPS, {"metadata": {"name": f"last-{number}"}, "data": {"k": "x" * 100_000}})
+        code, response = api.call("POST", MAPS, {"metadata": {"name": f"last-{number}"}, "data": {"k": "x" * 100_000}})
         if code != 201:
-            return code, answer
+            return code, response
     raise AssertionError("the disk has room without end")
 
 

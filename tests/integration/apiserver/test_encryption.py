@@ -56,9 +56,9 @@ async def test_secrets_are_never_stored_in_plain_text(tmp_path: Path) -> None:
     assert b"k8s:enc:aescbc:v1:k1:" in on_disk(tmp_path / "a")
     assert PLAIN.encode() not in on_disk(tmp_path / "a")
     async with serving(tmp_path / "a") as client:  # without the keys
-        code, _, answer = await client("GET", f"{SECRETS}/s")
+        code, _, response = await client("GET", f"{SECRETS}/s")
         assert code == 500
-        message = json.loads(answer)["message"]
+        message = json.loads(response)["message"]
         assert message == "Internal error occurred: identity transformer tried to read encrypted data"
         assert (await client("GET", SECRETS))[0] == 500
         assert (await client("DELETE", f"{SECRETS}/s"))[0] == 500

@@ -49,9 +49,9 @@ def an_event(name: str) -> dict[str, Any]:
 
 
 async def ok(client: Client, method: str, path: str, body: Any = None) -> Any:
-    code, _, answer = await client(method, path, json=body)
-    assert code < 300, answer
-    return json.loads(answer)
+    code, _, reply = await client(method, path, json=body)
+    assert code < 300, reply
+    return json.loads(reply)
 
 
 async def code_of(client: Client, path: str) -> int:
@@ -88,8 +88,8 @@ async def test_servers_share_a_cluster(etcd: Etcd, tmp_path: Path) -> None:
             body = {"kind": kind, "metadata": {"name": "x"}, "spec": {"ports": [{"port": 1}]} if kind != "Node" else {}}
             await ok(one, "POST", f"/api/v1/{name}", body)
     found = await etcd.stored("/shared/")
-    for place in ("minions/x", "services/specs/default/x", "configmaps/default/m", "namespaces/default"):
-        assert f"/shared/{place}" in found
+    for location in ("minions/x", "services/specs/default/x", "configmaps/default/m", "namespaces/default"):
+        assert f"/shared/{location}" in found
     assert not await etcd.stored("/registry/")
 
 
@@ -108,9 +108,9 @@ async def test_registrations_of_other_servers_are_kept_and_listed(etcd: Etcd, tm
         },
         "status": {},
     }
-    folder = "/registered/apiregistration.k8s.io/apiservices/"
+    directory = "/registered/apiregistration.k8s.io/apiservices/"
     async with etcd.client() as client:
-        await client.put(f"{folder}v1beta1.metrics.k8s.io".encode(), json.dumps(stored).encode(), expected=0)
+        await client.put(f"{directory}v1beta1.metrics.k8s.io".encode(), json.dumps(stored).encode(), expected=0)
     async with serving(tmp_path / "a", *on(etcd, "registered")) as server:
         path = f"{services}/v1beta1.metrics.k8s.io"
         async with asyncio.timeout(30):
@@ -120,9 +120,9 @@ async def test_registrations_of_other_servers_are_kept_and_listed(etcd: Etcd, tm
         assert (condition["status"], condition["reason"]) == ("False", "ServiceNotFound")
         assert found["spec"] == stored["spec"]
         await ok(server, "DELETE", f"{services}/v1beta1.metrics.k8s.io")
-    kept = await etcd.stored(folder)
-    assert f"{folder}v1.events.k8s.io" in kept
-    assert f"{folder}v1beta1.metrics.k8s.io" not in kept
+    kept = await etcd.stored(directory)
+    assert f"{directory}v1.events.k8s.io" in kept
+    assert f"{directory}v1beta1.metrics.k8s.io" not in kept
 
 
 @pytest.mark.row("opt.store-servers")
@@ -264,10 +264,10 @@ async def test_unresponsive_store_fails_health_checks(tmp_path: Path) -> None:
                 etcd.signal(signal.SIGSTOP)
                 try:
                     async with asyncio.timeout(10):
-                        while (answer := await client("GET", path))[0] == 200:
+                        while (reply := await client("GET", path))[0] == 200:
                             await asyncio.sleep(0.05)
-                    assert answer[0] == 500
-                    text = answer[2].decode()
+                    assert reply[0] == 500
+                    text = reply[2].decode()
                     assert text == "internal server error: error getting data from etcd: context deadline exceeded"
                     with pytest.raises(TimeoutError):
                         async with asyncio.timeout(2.5):  # longer than the default timeout
@@ -340,8 +340,8 @@ async def test_server_survives_an_outage_of_the_cluster(tmp_path: Path) -> None:
         made = await ok(client, "POST", MAPS, a_map("before"))
         events = client.stream(f"{MAPS}?watch=1&resourceVersion={made['metadata']['resourceVersion']}")
         etcd.kill()
-        code, headers, answer = await client("POST", MAPS, json=a_map("lost"))
-        status = json.loads(answer)
+        code, headers, reply = await client("POST", MAPS, json=a_map("lost"))
+        status = json.loads(reply)
         assert (code, status["kind"], status["reason"]) == (503, "Status", "ServiceUnavailable")
         assert headers["retry-after"] == "1"
         assert await ok(client, "GET", f"{MAPS}/before") == made

@@ -66,9 +66,9 @@ def names(listed: dict[str, Any]) -> list[str]:
 
 def causes(api: Api, events: str, body: dict[str, Any], method: str = "POST") -> list[tuple[str, str]]:
     """Return the causes of the rejection of *body*."""
-    code, refused = api.call(method, events, body)
-    assert (code, refused["reason"]) == (422, "Invalid"), refused
-    return [(cause["field"], cause["message"]) for cause in refused["details"]["causes"]]
+    code, rejection = api.call(method, events, body)
+    assert (code, rejection["reason"]) == (422, "Invalid"), rejection
+    return [(cause["field"], cause["message"]) for cause in rejection["details"]["causes"]]
 
 
 def row(*ids: str) -> Any:
@@ -119,9 +119,9 @@ def test_field_is_stored_typed_and_served_in_both_groups(
     assert created[member] == value
     assert api.ok("GET", f"{events}/e")[member] == value
     assert api.ok("GET", f"{events}/e".replace(NEW, CORE))[core] == value
-    code, refused = api.call("POST", events, event("other", **{member: wrong}))
-    assert (code, refused["reason"]) == (400, "BadRequest")
-    assert 'Event in version "v1" cannot be handled as a Event: json: cannot unmarshal' in refused["message"]
+    code, rejection = api.call("POST", events, event("other", **{member: wrong}))
+    assert (code, rejection["reason"]) == (400, "BadRequest")
+    assert 'Event in version "v1" cannot be handled as a Event: json: cannot unmarshal' in rejection["message"]
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ def test_metadata_is_standard_object_metadata(api: Api, events: str, namespace: 
 def test_event_time_is_required_with_microseconds(api: Api, events: str) -> None:
     assert ("eventTime", "Required value") in causes(api, events, event(eventTime=None))
     for text in ("2026-11-21T01:02:03Z", "2026-11-21T01:02:03.1Z", "2026-11-21T01:02:03.123456789Z", "now"):
-        code, refused = api.call("POST", events, event(eventTime=text))
+        code, rejection = api.call("POST", events, event(eventTime=text))
         assert code == 400
-        assert f'parsing time "{text}" as "2006-01-02T15:04:05.000000Z07:00"' in refused["message"]
+        assert f'parsing time "{text}" as "2006-01-02T15:04:05.000000Z07:00"' in rejection["message"]
     moved = api.ok("POST", events, event(eventTime="2026-11-21T03:02:03.000001+02:00"))
     assert moved["eventTime"] == "2026-11-21T01:02:03.000001Z"
 
@@ -278,8 +278,8 @@ def test_fields_of_the_events_group_are_immutable(api: Api, events: str) -> None
 
     assert {field for field, _ in found} == {"message", "action", "reason", "type", "reportingInstance"}
     assert all(message.endswith("field is immutable") for _, message in found)
-    code, refused = api.call("PATCH", f"{events}/e", {"note": "other"}, content_type=MERGE)
-    assert (code, refused["details"]["causes"][0]["field"]) == (422, "message")
+    code, rejection = api.call("PATCH", f"{events}/e", {"note": "other"}, content_type=MERGE)
+    assert (code, rejection["details"]["causes"][0]["field"]) == (422, "message")
     core = f"{events}/e".replace(NEW, CORE)
     assert api.ok("PATCH", core, {"message": "other"}, content_type=MERGE)["message"] == "other"
 
@@ -351,10 +351,10 @@ def test_apply_creates_owns_and_acquires_fields(api: Api, events: str) -> None:
     assert (code, same["metadata"]["resourceVersion"]) == (200, made["metadata"]["resourceVersion"])
 
     other = {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "labels": {"q": "2"}}}
-    code, refused = api.call("PATCH", f"{events}/e?fieldManager=fm2", other, content_type=APPLY)
-    assert (code, refused["reason"]) == (409, "Conflict")
-    assert refused["message"] == 'Apply failed with 1 conflict: conflict with "fm1": .metadata.labels.q'
-    assert refused["details"]["causes"] == [
+    code, rejection = api.call("PATCH", f"{events}/e?fieldManager=fm2", other, content_type=APPLY)
+    assert (code, rejection["reason"]) == (409, "Conflict")
+    assert rejection["message"] == 'Apply failed with 1 conflict: conflict with "fm1": .metadata.labels.q'
+    assert rejection["details"]["causes"] == [
         {"reason": "FieldManagerConflict", "message": 'conflict with "fm1"', "field": ".metadata.labels.q"}
     ]
     assert api.call("PATCH", f"{events}/e?fieldManager=fm2&force=false", other, content_type=APPLY)[0] == 409
@@ -384,8 +384,8 @@ def test_delete(api: Api, events: str) -> None:
     assert api.call("DELETE", f"{events}/e")[0] == 404
     create(api, events, "e")
     for precondition in ({"uid": uid}, {"resourceVersion": "1"}):
-        code, refused = api.call("DELETE", f"{events}/e", {"preconditions": precondition})
-        assert (code, refused["reason"]) == (409, "Conflict")
+        code, rejection = api.call("DELETE", f"{events}/e", {"preconditions": precondition})
+        assert (code, rejection["reason"]) == (409, "Conflict")
 
 
 @row("op.delete-collection")
@@ -432,7 +432,7 @@ def test_list_and_watch_all_namespaces(api: Api, events: str, namespace: str) ->
 
 @row("error.401")
 @pytest.mark.parametrize(
-    ("method", "place"),
+    ("method", "location"),
     [
         ("GET", "/e"),
         ("GET", ""),
@@ -444,12 +444,12 @@ def test_list_and_watch_all_namespaces(api: Api, events: str, namespace: str) ->
         ("DELETE", ""),
     ],
 )
-def test_every_operation_requires_authentication(server: Server, method: str, place: str) -> None:
+def test_every_operation_requires_authentication(server: Server, method: str, location: str) -> None:
     stranger = server.api("not-a-token")
 
-    for path in (f"{NEW}/namespaces/default/events{place}", f"{NEW}/events{place if place != '/e' else ''}"):
-        code, refused = stranger.call(method, path, event() if method in ("POST", "PUT", "PATCH") else None)
-        assert (code, refused["kind"], refused["reason"]) == (401, "Status", "Unauthorized")
+    for path in (f"{NEW}/namespaces/default/events{location}", f"{NEW}/events{location if location != '/e' else ''}"):
+        code, rejection = stranger.call(method, path, event() if method in ("POST", "PUT", "PATCH") else None)
+        assert (code, rejection["kind"], rejection["reason"]) == (401, "Status", "Unauthorized")
 
 
 # Parameters of reads.
@@ -535,8 +535,8 @@ def test_list_by_fields(api: Api, events: str) -> None:
     core = events.replace(NEW, CORE)
     assert names(api.ok("GET", f"{core}?fieldSelector=involvedObject.uid%3Du")) == ["a"]
     for unknown in ("involvedObject.name", "source", "note"):
-        code, refused = api.call("GET", f"{events}?fieldSelector={unknown}%3Dx")
-        assert (code, refused["message"]) == (400, f"field label not supported: {unknown}")
+        code, rejection = api.call("GET", f"{events}?fieldSelector={unknown}%3Dx")
+        assert (code, rejection["message"]) == (400, f"field label not supported: {unknown}")
     assert api.call("GET", f"{events}?fieldSelector=foo")[0] == 400
 
 
@@ -582,8 +582,8 @@ def test_list_at_a_revision(api: Api, events: str) -> None:
         "resourceVersionMatch=Foo&resourceVersion=5",
         "resourceVersionMatch=Exact&resourceVersion=0",
     ):
-        code, refused = api.call("GET", f"{events}?{query}")
-        assert (code, refused["details"]["causes"][0]["field"]) == (422, "resourceVersionMatch")
+        code, rejection = api.call("GET", f"{events}?{query}")
+        assert (code, rejection["details"]["causes"][0]["field"]) == (422, "resourceVersionMatch")
 
 
 @row(
@@ -642,8 +642,8 @@ def test_watch_ends_after_timeout_seconds(api: Api, events: str) -> None:
 @row("param.list-or-watch.timeoutSeconds")
 def test_list_accepts_timeout_seconds(api: Api, events: str) -> None:
     assert api.ok("GET", f"{events}?timeoutSeconds=5")["items"] == []
-    code, refused = api.call("GET", f"{events}?timeoutSeconds=soon")
-    assert (code, refused["message"]) == (400, 'strconv.ParseInt: parsing "soon": invalid syntax')
+    code, rejection = api.call("GET", f"{events}?timeoutSeconds=soon")
+    assert (code, rejection["message"]) == (400, 'strconv.ParseInt: parsing "soon": invalid syntax')
 
 
 @row(
@@ -665,10 +665,10 @@ def test_watch_can_send_initial_events(api: Api, events: str) -> None:
     assert [item["type"] for item in marked] == ["ADDED", "ADDED", "BOOKMARK"]
     assert marked[2]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
     assert [item["type"] for item in unmarked] == ["ADDED", "ADDED"]
-    code, refused = api.call("GET", f"{events}?watch=1&sendInitialEvents=true")
-    assert (code, refused["details"]["causes"][0]["field"]) == (422, "resourceVersionMatch")
-    code, refused = api.call("GET", f"{events}?sendInitialEvents=true")
-    assert (code, refused["details"]["causes"][0]["message"]) == (
+    code, rejection = api.call("GET", f"{events}?watch=1&sendInitialEvents=true")
+    assert (code, rejection["details"]["causes"][0]["field"]) == (422, "resourceVersionMatch")
+    code, rejection = api.call("GET", f"{events}?sendInitialEvents=true")
+    assert (code, rejection["details"]["causes"][0]["message"]) == (
         422,
         "Forbidden: sendInitialEvents is forbidden for list",
     )
@@ -726,8 +726,8 @@ def test_dry_run_returns_the_object_and_stores_nothing(api: Api, events: str, ve
     assert ("resourceVersion" in shown["metadata"]) == (verb != "create")
     assert api.call("GET", f"{events}/e") == before
     kind = {"create": "CreateOptions", "replace": "UpdateOptions", "patch": "PatchOptions"}[verb]
-    code, _, refused = _send(api, verb, events, "dryRun=foo")
-    assert (code, refused["message"]) == (
+    code, _, rejection = _send(api, verb, events, "dryRun=foo")
+    assert (code, rejection["message"]) == (
         422,
         f'{kind}.meta.k8s.io "" is invalid: dryRun: Unsupported value: []string{{"foo"}}: supported values: "All"',
     )
@@ -752,10 +752,10 @@ def test_field_manager_owns_the_written_fields(api: Api, events: str, verb: str)
     )
     assert entry["fieldsV1"]["f:metadata"] == {"f:labels": {".": {}, "f:new": {}}}
     assert ("f:note" in entry["fieldsV1"]) == (verb == "create")
-    code, _, refused = _send(api, verb, events, f"fieldManager={'x' * 129}")
-    assert (code, refused["details"]["causes"][0]["field"]) == (422, "fieldManager")
-    code, _, refused = _send(api, verb, events, "fieldManager=%01")
-    assert (code, refused["details"]["causes"][0]["message"]) == (
+    code, _, rejection = _send(api, verb, events, f"fieldManager={'x' * 129}")
+    assert (code, rejection["details"]["causes"][0]["field"]) == (422, "fieldManager")
+    code, _, rejection = _send(api, verb, events, "fieldManager=%01")
+    assert (code, rejection["details"]["causes"][0]["message"]) == (
         422,
         'Invalid value: "\\x01": invalid character U+0001 (at position 0)',
     )
@@ -772,11 +772,11 @@ def test_default_field_manager_is_the_user_agent(api: Api, events: str) -> None:
 def test_field_validation_of_unknown_fields(api: Api, events: str, verb: str) -> None:
     create(api, events, "e") if verb != "create" else None
 
-    code, _, refused = _send(api, verb, events, "fieldValidation=Strict", foo=1)
+    code, _, rejection = _send(api, verb, events, "fieldValidation=Strict", foo=1)
     assert code == (422 if verb == "patch" else 400)
-    assert 'strict decoding error: unknown field "foo"' in refused["message"]
-    code, _, refused = _send(api, verb, events, "fieldValidation=Foo")
-    assert (code, refused["details"]["causes"][0]["field"]) == (422, "fieldValidation")
+    assert 'strict decoding error: unknown field "foo"' in rejection["message"]
+    code, _, rejection = _send(api, verb, events, "fieldValidation=Foo")
+    assert (code, rejection["details"]["causes"][0]["field"]) == (422, "fieldValidation")
 
     code, headers, written = _send(api, verb, events, "fieldValidation=Ignore", foo=1)
     assert code < 300
@@ -796,9 +796,9 @@ def test_field_validation_of_unknown_fields(api: Api, events: str, verb: str) ->
 def test_field_validation_of_duplicate_fields(api: Api, events: str) -> None:
     body = json.dumps(event())[:-1].encode() + b', "note": "second", "regarding": {"namespace": "default"}}'
 
-    code, refused = api.call("POST", f"{events}?fieldValidation=Strict", body)
+    code, rejection = api.call("POST", f"{events}?fieldValidation=Strict", body)
     assert code == 400
-    assert 'duplicate field "note", duplicate field "regarding"' in refused["message"]
+    assert 'duplicate field "note", duplicate field "regarding"' in rejection["message"]
     _, headers, data = api.raw("POST", events, body)
     assert 'duplicate field \\"note\\"' in headers["warning"]
     assert json.loads(data)["note"] == "second"
@@ -822,8 +822,8 @@ def test_dry_run_deletes_nothing(api: Api, events: str) -> None:
     assert api.ok("DELETE", f"{events}/e?dryRun=All")["status"] == "Success"
     assert api.ok("DELETE", f"{events}/e", {"dryRun": ["All"]})["status"] == "Success"
     api.ok("GET", f"{events}/e")
-    code, refused = api.call("DELETE", f"{events}/e?dryRun=no")
-    assert (code, refused["details"]["causes"][0]["field"]) == (422, "dryRun")
+    code, rejection = api.call("DELETE", f"{events}/e?dryRun=no")
+    assert (code, rejection["details"]["causes"][0]["field"]) == (422, "dryRun")
     api.ok("DELETE", f"{events}/e?dryRun=All", {"gracePeriodSeconds": 0})  # a body overrides the query
     assert api.call("GET", f"{events}/e")[0] == 404
 
@@ -846,8 +846,8 @@ def test_propagation_policy_is_validated(api: Api, events: str) -> None:
         assert api.ok("DELETE", f"{events}/e?propagationPolicy={policy}")["status"] == "Success"
         assert api.call("GET", f"{events}/e")[0] == 404
     create(api, events, "e")
-    code, refused = api.call("DELETE", f"{events}/e?propagationPolicy=Foo")
-    assert (code, refused["details"]["causes"][0]["field"]) == (422, "propagationPolicy")
+    code, rejection = api.call("DELETE", f"{events}/e?propagationPolicy=Foo")
+    assert (code, rejection["details"]["causes"][0]["field"]) == (422, "propagationPolicy")
     api.ok("GET", f"{events}/e")
 
 
@@ -921,8 +921,8 @@ def test_collection_deletion_respects_the_resource_version(api: Api, events: str
 @row("param.delete-collection.sendInitialEvents")
 def test_collection_deletion_rejects_initial_events(api: Api, events: str) -> None:
     create(api, events, "e")
-    code, refused = api.call("DELETE", f"{events}?sendInitialEvents=true")
-    assert (code, refused["details"]["causes"][0]["field"]) == (422, "sendInitialEvents")
+    code, rejection = api.call("DELETE", f"{events}?sendInitialEvents=true")
+    assert (code, rejection["details"]["causes"][0]["field"]) == (422, "sendInitialEvents")
     assert names(api.ok("GET", events)) == ["e"]
 
 
@@ -930,11 +930,11 @@ def test_collection_deletion_rejects_initial_events(api: Api, events: str) -> No
 def test_collection_deletion_accepts_timeout_seconds(api: Api, events: str) -> None:
     create(api, events, "e")
     for name in ("timeoutSeconds", "gracePeriodSeconds"):
-        code, refused = api.call("DELETE", f"{events}?{name}=soon")
-        assert (code, refused["message"]) == (400, 'strconv.ParseInt: parsing "soon": invalid syntax')
+        code, rejection = api.call("DELETE", f"{events}?{name}=soon")
+        assert (code, rejection["message"]) == (400, 'strconv.ParseInt: parsing "soon": invalid syntax')
     assert names(api.ok("GET", events)) == ["e"]
-    code, refused = api.call("DELETE", f"{events}?timeoutSeconds=-1")  # the timeout had expired before it started
-    assert (code, refused["reason"]) == (504, "Timeout")
+    code, rejection = api.call("DELETE", f"{events}?timeoutSeconds=-1")  # the timeout had expired before it started
+    assert (code, rejection["reason"]) == (504, "Timeout")
     api.call("PUT", f"{events}/e", event())
     assert names(api.ok("DELETE", f"{events}?timeoutSeconds=5&gracePeriodSeconds=7")) == ["e"]
     assert api.ok("GET", events)["items"] == []
@@ -943,8 +943,8 @@ def test_collection_deletion_accepts_timeout_seconds(api: Api, events: str) -> N
 @row("param.delete-collection.propagationPolicy")
 def test_collection_deletion_validates_the_propagation_policy(api: Api, events: str) -> None:
     create(api, events, "e")
-    code, refused = api.call("DELETE", f"{events}?propagationPolicy=Foo")
-    assert (code, refused["details"]["causes"][0]["field"]) == (422, "propagationPolicy")
+    code, rejection = api.call("DELETE", f"{events}?propagationPolicy=Foo")
+    assert (code, rejection["details"]["causes"][0]["field"]) == (422, "propagationPolicy")
     assert names(api.ok("DELETE", f"{events}?propagationPolicy=Background")) == ["e"]
 
 
@@ -1015,11 +1015,11 @@ def test_arbitrary_bodies_never_cause_an_internal_error(api: Api, events: str) -
             if method == "POST":
                 body["metadata"] = {"name": "other", "managedFields": body["metadata"]["managedFields"]}
                 api.call("DELETE", f"{events}/other")
-            code, answer = api.call(method, f"{events}/e" if method == "PUT" else events, body)
-            assert code < 500, answer
+            code, response = api.call(method, f"{events}/e" if method == "PUT" else events, body)
+            assert code < 500, response
             applied = {**event(note="n", action="b", reason="c"), "metadata": {"name": "e"}}
-            code, answer = api.call("PATCH", f"{events}/e?fieldManager=y", applied, content_type=APPLY)
-            assert code in (409, 422), answer
+            code, response = api.call("PATCH", f"{events}/e?fieldManager=y", applied, content_type=APPLY)
+            assert code in (409, 422), response
     assert api.call("POST", events, event("deep", foo=deep))[0] in (201, 400)
     for depth in (500, 700, 950, 5000):
         nest = b'{"a":' * depth + b"{}" + b"}" * depth
@@ -1028,8 +1028,8 @@ def test_arbitrary_bodies_never_cause_an_internal_error(api: Api, events: str) -
         operation = b'[{"op":"add","path":"/foo","value":%s}]' % nest
         assert api.call("PATCH", f"{events}/e", operation, content_type=JSON_PATCH)[0] < 500
     for body in ("[]", "", "kind: [", '{"apiVersion":[],"kind":{}}', "a: {b: 1", '{"metadata":5}'):
-        code, answer = api.call("PATCH", f"{events}/e?fieldManager=y", body.encode(), content_type=APPLY)
-        assert code == 400, answer
+        code, response = api.call("PATCH", f"{events}/e?fieldManager=y", body.encode(), content_type=APPLY)
+        assert code == 400, response
 
 
 # Retention.

@@ -120,16 +120,16 @@ def test_arbitrary_requests_cause_no_internal_error(
     }
     text = "&".join(f"{name}={quoted(value)}" for name, value in query.items())
     try:
-        code, _, answer = api.raw(method, f"{path}?{text}", body, content_type=content_type, headers=shown)
+        code, _, response = api.raw(method, f"{path}?{text}", body, content_type=content_type, headers=shown)
     finally:
         api.close()
 
-    assert code < 500 or _is_upstream_error(code, answer), answer
+    assert code < 500 or _is_upstream_error(code, response), response
 
 
-def _is_upstream_error(code: int, answer: Any) -> bool:
-    """Return whether *answer* is an error that upstream intentionally reports as 500, without a reason."""
-    status = json.loads(answer) if isinstance(answer, bytes) and answer[:1] == b"{" else answer
+def _is_upstream_error(code: int, response: Any) -> bool:
+    """Return whether the response is an error that upstream intentionally reports as 500, without a reason."""
+    status = json.loads(response) if isinstance(response, bytes) and response[:1] == b"{" else response
     return code == 500 and isinstance(status, dict) and status.get("kind") == "Status" and "reason" not in status
 
 
@@ -137,8 +137,8 @@ def test_operations_of_the_openapi_document_cause_no_internal_error(server: Serv
     """Call every operation of the OpenAPI document with values generated from it."""
     before = resident_kib(server)
     failures: list[str] = []
-    for place in ("api/v1", "apis/events.k8s.io/v1", "apis/coordination.k8s.io/v1"):
-        document = api.ok("GET", f"/openapi/v3/{place}")
+    for location in ("api/v1", "apis/events.k8s.io/v1", "apis/coordination.k8s.io/v1"):
+        document = api.ok("GET", f"/openapi/v3/{location}")
         for found in schemathesis.openapi.from_dict(document).get_all_operations():
             operation = found.ok()
             if operation.method == "delete" and "{name}" not in operation.path:
@@ -161,13 +161,13 @@ def _call_once(api: Api, operation: Any, failures: list[str]) -> None:
         text = "&".join(f"{name}={quoted(str(value))}" for name, value in query.items())
         body = case.body if isinstance(case.body, dict | list) else None
         try:
-            code, answer = api.call(case.method, f"{path}?{text}", body, content_type=case.media_type or TYPES[0])
+            code, response = api.call(case.method, f"{path}?{text}", body, content_type=case.media_type or TYPES[0])
         except http.client.HTTPException as error:
             api.close()
             failures.append(f"{case.method} {path}?{text}: {error!r}")
             return
-        meant = code == 504 or _is_upstream_error(code, answer)  # the server waits for a future version
+        meant = code == 504 or _is_upstream_error(code, response)  # the server waits for a future version
         if code >= 500 and not meant:
-            failures.append(f"{case.method} {path}?{text} {body}: {code} {answer}")
+            failures.append(f"{case.method} {path}?{text} {body}: {code} {response}")
 
     call()

@@ -81,9 +81,9 @@ def curl(server: Server, *arguments: str) -> str:
 @pytest.mark.row("opt.http2-max-streams-per-connection")
 def test_protocols_are_negotiated_and_return_the_same_response(server: Server, api: Api) -> None:
     url = server.ready["url"] + "/version"
-    told = ["-w", "%{stderr}%{http_version}"]
-    answers = [curl(server, how, url, *told) for how in ("--http2", "--http1.1")]
-    assert [json.loads(answer) for answer in answers] == 2 * [api.ok("GET", "/version")]
+    reported = ["-w", "%{stderr}%{http_version}"]
+    responses = [curl(server, how, url, *reported) for how in ("--http2", "--http1.1")]
+    assert [json.loads(response) for response in responses] == 2 * [api.ok("GET", "/version")]
     versions = [curl(server, how, url, "-o", "/dev/null", "-w", "%{http_version}") for how in ("--http2", "--http1.1")]
     assert versions == ["2", "1.1"]
 
@@ -101,27 +101,27 @@ def test_default_is_http_1_only(tmp_path: Path) -> None:
 
 def test_objects_are_written_and_read(client: Http2Client, api: Api) -> None:
     text = "x" * 200_000
-    created = client.ask("POST", MAPS, {"metadata": {"name": "one"}, "data": {"a": text}})
+    created = client.request("POST", MAPS, {"metadata": {"name": "one"}, "data": {"a": text}})
     assert created.code == 201
     assert created.headers["content-type"] == "application/json"
     changed = {**created.json(), "data": {"b": text}}
-    assert client.ask("PUT", f"{MAPS}/one", changed).json()["data"] == {"b": text}
-    assert client.ask("GET", f"{MAPS}/one").json() == api.ok("GET", f"{MAPS}/one")
-    assert client.ask("HEAD", "/version").body == b""
-    assert client.ask("DELETE", f"{MAPS}/one").code == 200
-    missing = client.ask("GET", f"{MAPS}/one")
+    assert client.request("PUT", f"{MAPS}/one", changed).json()["data"] == {"b": text}
+    assert client.request("GET", f"{MAPS}/one").json() == api.ok("GET", f"{MAPS}/one")
+    assert client.request("HEAD", "/version").body == b""
+    assert client.request("DELETE", f"{MAPS}/one").code == 200
+    missing = client.request("GET", f"{MAPS}/one")
     assert (missing.code, missing.json()["reason"]) == (404, "NotFound")
-    too_long = client.ask("POST", MAPS, {"metadata": {"name": "two"}, "data": {"a": "x" * (4 << 20)}})
+    too_long = client.request("POST", MAPS, {"metadata": {"name": "two"}, "data": {"a": "x" * (4 << 20)}})
     assert too_long.code == 413
 
 
 def test_kubectl_negotiates_http_2(server: Server) -> None:
     pod = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "by-kubectl"}}
     assert "created" in server.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
-    told = server.kubectl("get", "configmap", "by-kubectl", "-o", "name", env={"GODEBUG": "http2debug=1"})
-    assert "configmap/by-kubectl" in told
-    assert "http2: Transport received HEADERS" in told
-    assert f"MAX_CONCURRENT_STREAMS={STREAMS}" in told, told
+    reported = server.kubectl("get", "configmap", "by-kubectl", "-o", "name", env={"GODEBUG": "http2debug=1"})
+    assert "configmap/by-kubectl" in reported
+    assert "http2: Transport received HEADERS" in reported
+    assert f"MAX_CONCURRENT_STREAMS={STREAMS}" in reported, reported
     assert "deleted" in server.kubectl("delete", "configmap", "by-kubectl", "--wait")
 
 
@@ -132,7 +132,7 @@ def test_client_certificate_authenticates_the_user(server: Server, clients_ca: K
     key.write_bytes(pair.key)
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     with Http2Client(server.ready, pair=(certificate, key), token=False) as client:
-        found = client.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review).json()
+        found = client.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review).json()
         assert found["status"]["userInfo"]["username"] == "carol"
 
 
@@ -140,7 +140,7 @@ def test_sni_certificates_offer_http_2(server: Server, clients_ca: KeyPair, tmp_
     authority = tmp_path / "ca.crt"
     authority.write_bytes(clients_ca.certificate)
     with Http2Client({**server.ready, "caFile": str(authority)}, name="named.example") as client:
-        assert client.ask("GET", "/version").code == 200
+        assert client.request("GET", "/version").code == 200
 
 
 def test_unread_response_does_not_delay_other_streams(server: Server, api: Api) -> None:
@@ -155,14 +155,14 @@ def test_unread_response_does_not_delay_other_streams(server: Server, api: Api) 
     window = 10_000
     with Http2Client(server.ready, window=window, reads=False) as client:
         number = client.begin("GET", path)
-        answer = client.answers[number]
-        client.wait(lambda: len(answer.body) == window)
+        response = client.responses[number]
+        client.wait(lambda: len(response.body) == window)
         for _ in range(5):
-            assert client.ask("GET", "/version").code == 200
-        assert len(answer.body) == window and not answer.done
+            assert client.request("GET", "/version").code == 200
+        assert len(response.body) == window and not response.done
         client.read(number, 8 << 20)
         assert client.finish(number).json()["items"] == api.ok("GET", path)["items"]
-    assert len(answer.body) > 1 << 20
+    assert len(response.body) > 1 << 20
     for name in names:
         api.ok("DELETE", f"{MAPS}/{name}")
 
@@ -173,45 +173,45 @@ def test_many_requests_share_a_connection(client: Http2Client, api: Api) -> None
     for _ in range(20):
         numbers = [client.begin("GET", path) for path in paths]
         found = [client.finish(number) for number in numbers]
-        assert [answer.code for answer in found] == [200, 200, 200, 404] * 2
-        assert [bytes(answer.body) for answer in found] == expected
+        assert [response.code for response in found] == [200, 200, 200, 404] * 2
+        assert [bytes(response.body) for response in found] == expected
     assert client.goaway is None
 
 
 @pytest.mark.row("opt.http2-max-streams-per-connection")
 def test_streams_beyond_the_limit_are_rejected(client: Http2Client, api: Api) -> None:
-    client.ask("GET", "/version")
+    client.request("GET", "/version")
     assert client.h2.remote_settings.max_concurrent_streams == STREAMS
     client.h2.remote_settings.max_concurrent_streams = 100  # as a client that ignores the limit
     client.h2.remote_settings.acknowledge()
     numbers = [client.begin("GET", f"{MAPS}?watch=true") for _ in range(STREAMS)]
-    client.wait(lambda: all(client.answers[number].code == 200 for number in numbers))
-    assert client.ask("GET", "/version").reset == ErrorCodes.REFUSED_STREAM
+    client.wait(lambda: all(client.responses[number].code == 200 for number in numbers))
+    assert client.request("GET", "/version").reset == ErrorCodes.REFUSED_STREAM
     until(lambda: watches(api) == STREAMS)
 
     client.cancel(numbers[0])
 
     until(lambda: watches(api) == STREAMS - 1)  # the reset ends the watch
-    assert client.ask("GET", "/version").code == 200
+    assert client.request("GET", "/version").code == 200
     created = api.ok("POST", MAPS, {"metadata": {"name": "seen"}})
     for number in numbers[1:]:
-        answer = client.answers[number]
-        client.wait(lambda answer=answer: b'"seen"' in answer.body)
-        assert not answer.done
+        response = client.responses[number]
+        client.wait(lambda response=response: b'"seen"' in response.body)
+        assert not response.done
     api.ok("DELETE", f"{MAPS}/{created['metadata']['name']}")
     client.socket.close()
     until(lambda: watches(api) == 0)
 
 
 def test_upgrade_requests_are_rejected(client: Http2Client) -> None:
-    assert client.ask("GET", "/api/v1/namespaces/default/pods/none/exec?command=ls").code in (400, 404)
+    assert client.request("GET", "/api/v1/namespaces/default/pods/none/exec?command=ls").code in (400, 404)
     head = [(":method", "CONNECT"), (":authority", "api:1")]
     number = client.h2.get_next_available_stream_id()
-    answer = client.answers[number] = type(client.answers[1])()
+    response = client.responses[number] = type(client.responses[1])()
     client.h2.send_headers(number, head)
     client.send()
     assert client.finish(number).code == 405
-    assert answer.ended or answer.reset == ErrorCodes.NO_ERROR
+    assert response.ended or response.reset == ErrorCodes.NO_ERROR
 
 
 def test_garbage_closes_only_its_connection(server: Server, client: Http2Client) -> None:
@@ -222,24 +222,24 @@ def test_garbage_closes_only_its_connection(server: Server, client: Http2Client)
             broken.socket.sendall(len(payload).to_bytes(3, "big") + bytes([1, 4, 0, 0, 0, 1]) + payload)
             broken.socket.sendall(chance.randbytes(60))
             broken.wait(lambda broken=broken: broken.closed or broken.goaway is not None)
-    assert client.ask("GET", "/version").code == 200
+    assert client.request("GET", "/version").code == 200
     assert server.process.poll() is None
 
 
 def test_unauthenticated_response_closes_the_connection(server: Server) -> None:
     for path, code in (("/readyz", 200), (MAPS, 403)):
         with Http2Client(server.ready, token=False) as stranger:
-            assert stranger.ask("GET", path).code == code
+            assert stranger.request("GET", path).code == code
             stranger.wait(lambda stranger=stranger: stranger.closed)
             assert stranger.goaway is not None and stranger.goaway.error_code == ErrorCodes.NO_ERROR
     with Http2Client({**server.ready, "token": "wrong"}) as impostor:
-        assert impostor.ask("GET", "/readyz").code == 401
+        assert impostor.request("GET", "/readyz").code == 401
         impostor.wait(lambda: impostor.closed)
 
 
 def test_head_of_a_long_response_has_no_body(client: Http2Client) -> None:
-    answer = client.ask("HEAD", "/openapi/v2")
-    assert (answer.code, bytes(answer.body), answer.ended) == (200, b"", True)
+    response = client.request("HEAD", "/openapi/v2")
+    assert (response.code, bytes(response.body), response.ended) == (200, b"", True)
 
 
 @pytest.mark.row("opt.goaway-chance")
@@ -249,17 +249,17 @@ def test_goaway_chance_closes_http_2_connections(tmp_path: Path) -> None:
         with Http2Client(server.ready) as client:
             watch = client.begin("GET", f"{MAPS}?watch=true")
             for _ in range(3000):  # the probability that none receives it is 10^-26
-                answer = client.ask("GET", "/version")
-                assert (answer.code, answer.reset) == (200, None)
-                assert answer.json()["major"] == "1"
+                response = client.request("GET", "/version")
+                assert (response.code, response.reset) == (200, None)
+                assert response.json()["major"] == "1"
                 if client.goaway is not None:
                     break
             assert client.goaway is not None
             assert client.goaway.error_code == ErrorCodes.NO_ERROR
-            assert client.goaway.last_stream_id == max(client.answers)
-            assert client.ask("GET", "/version").reset == ErrorCodes.REFUSED_STREAM
+            assert client.goaway.last_stream_id == max(client.responses)
+            assert client.request("GET", "/version").reset == ErrorCodes.REFUSED_STREAM
             server.api().ok("POST", MAPS, {"metadata": {"name": "seen"}})
-            client.wait(lambda: b'"seen"' in client.answers[watch].body)  # streams in flight continue
+            client.wait(lambda: b'"seen"' in client.responses[watch].body)  # streams in flight continue
             client.cancel(watch)
             client.wait(lambda: client.closed)
         api = server.api()
@@ -274,15 +274,15 @@ def test_shutdown_sends_goaway(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--http2-max-streams-per-connection=100", gate)
     try:
         with Http2Client(server.ready, token=False) as stranger:  # whose connection the gate would close
-            assert [stranger.ask("GET", "/readyz").code for _ in range(3)] == [200] * 3
+            assert [stranger.request("GET", "/readyz").code for _ in range(3)] == [200] * 3
             assert stranger.goaway is None
         with Http2Client(server.ready) as client:
             watch = client.begin("GET", f"{MAPS}?watch=true")
-            client.wait(lambda: client.answers[watch].code == 200)
+            client.wait(lambda: client.responses[watch].code == 200)
             server.process.terminate()
             client.wait(lambda: client.goaway is not None)
             client.wait(lambda: client.closed)
-            assert client.answers[watch].done
+            assert client.responses[watch].done
             assert client.goaway is not None and client.goaway.error_code == ErrorCodes.NO_ERROR
         assert server.process.wait(WAIT_SECONDS) == 0
     finally:

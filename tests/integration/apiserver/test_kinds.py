@@ -30,35 +30,38 @@ def test_claim_is_defaulted_and_immutable_except_for_expansion(api: Api, namespa
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
     growing = {"metadata": {"name": namespace}, "provisioner": "example.com/p", "allowVolumeExpansion": True}
     api.ok("POST", "/apis/storage.k8s.io/v1/storageclasses", growing)
-    wanted = {**CLAIM, "storageClassName": namespace}
-    claim = api.ok("POST", path, {"metadata": {"name": "c"}, "spec": wanted})
+    expected = {**CLAIM, "storageClassName": namespace}
+    claim = api.ok("POST", path, {"metadata": {"name": "c"}, "spec": expected})
     assert claim["spec"]["volumeMode"] == "Filesystem"
     shown = cells(api, f"{path}/c")
     assert (shown["Status"], shown["Access Modes"], shown["VolumeMode"]) == ("Pending", "", "Filesystem")
 
     larger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
-    code, refused = api.call("PATCH", f"{path}/c", larger, content_type=MERGE)
+    code, rejection = api.call("PATCH", f"{path}/c", larger, content_type=MERGE)
     assert code == 422
-    assert "spec is immutable after creation" in refused["message"]
+    assert "spec is immutable after creation" in rejection["message"]
     api.ok("PATCH", f"{path}/c", {"spec": {"volumeName": "v"}}, content_type=MERGE)
     status = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
     api.ok("PATCH", f"{path}/c/status", {"status": status}, content_type=MERGE)
     api.ok("PATCH", f"{path}/c", larger, content_type=MERGE)
     shown = cells(api, f"{path}/c")
     assert (shown["Status"], shown["Volume"], shown["Capacity"], shown["Access Modes"]) == ("Bound", "v", "1Gi", "RWO")
-    code, refused = api.call("PATCH", f"{path}/c", {"spec": wanted}, content_type=MERGE)
+    code, rejection = api.call("PATCH", f"{path}/c", {"spec": expected}, content_type=MERGE)
     assert code == 422
-    assert "field can not be less than previous value" in refused["message"]
+    assert "field can not be less than previous value" in rejection["message"]
 
 
 def test_claim_requires_storage_and_access_modes(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
-    code, refused = api.call("POST", path, {"metadata": {"name": "c"}})
+    code, rejection = api.call("POST", path, {"metadata": {"name": "c"}})
     assert code == 422
-    assert [cause["field"] for cause in refused["details"]["causes"]] == ["spec.accessModes", "spec.resources[storage]"]
+    assert [cause["field"] for cause in rejection["details"]["causes"]] == [
+        "spec.accessModes",
+        "spec.resources[storage]",
+    ]
     spec = {**CLAIM, "accessModes": ["ReadWriteOncePod", "ReadWriteMany"]}
-    code, refused = api.call("POST", path, {"metadata": {"name": "c"}, "spec": spec})
-    assert "may not use ReadWriteOncePod with other access modes" in refused["message"]
+    code, rejection = api.call("POST", path, {"metadata": {"name": "c"}, "spec": spec})
+    assert "may not use ReadWriteOncePod with other access modes" in rejection["message"]
 
 
 def test_volume_source_is_immutable(api: Api, namespace: str) -> None:
@@ -71,11 +74,11 @@ def test_volume_source_is_immutable(api: Api, namespace: str) -> None:
     shown = cells(api, f"{path}/{name}")
     assert (shown["Capacity"], shown["Access Modes"], shown["Claim"], shown["Reason"]) == ("1Gi", "RWO", "n/c", "")
 
-    code, refused = api.call("PATCH", f"{path}/{name}", {"spec": {"hostPath": {"path": "/y"}}}, content_type=MERGE)
+    code, rejection = api.call("PATCH", f"{path}/{name}", {"spec": {"hostPath": {"path": "/y"}}}, content_type=MERGE)
     assert code == 422
-    assert "spec.persistentvolumesource is immutable after creation" in refused["message"]
-    code, refused = api.call("POST", path, {"metadata": {"name": "w"}})
-    assert "spec: Required value: must specify a volume type" in refused["message"]
+    assert "spec.persistentvolumesource is immutable after creation" in rejection["message"]
+    code, rejection = api.call("POST", path, {"metadata": {"name": "w"}})
+    assert "spec: Required value: must specify a volume type" in rejection["message"]
 
 
 def test_csi_driver_and_attachment_have_defaults(api: Api, namespace: str) -> None:
@@ -100,9 +103,9 @@ def test_endpoint_ports_default_to_tcp(api: Api, namespace: str) -> None:
 
 def test_service_name_starts_with_a_letter(api: Api, namespace: str) -> None:
     service = {"metadata": {"name": "1st"}, "spec": {"ports": [{"port": 80}]}}
-    code, refused = api.call("POST", f"/api/v1/namespaces/{namespace}/services", service)
+    code, rejection = api.call("POST", f"/api/v1/namespaces/{namespace}/services", service)
     assert code == 422
-    assert "a DNS-1035 label must consist of" in refused["message"]
+    assert "a DNS-1035 label must consist of" in rejection["message"]
 
 
 def test_generation_changes_only_with_the_spec(api: Api, namespace: str) -> None:
@@ -141,9 +144,9 @@ def signing_request(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_invalid_signing_request_is_rejected(api: Api, changes: dict[str, Any], message: str) -> None:
-    code, refused = api.call("POST", REQUESTS, {"metadata": {"name": "no"}, "spec": signing_request(**changes)})
+    code, rejection = api.call("POST", REQUESTS, {"metadata": {"name": "no"}, "spec": signing_request(**changes)})
     assert code == 422
-    assert message in refused["message"]
+    assert message in rejection["message"]
 
 
 def test_approval_has_a_time_and_is_immutable(api: Api, namespace: str) -> None:
@@ -166,9 +169,9 @@ def test_approval_has_a_time_and_is_immutable(api: Api, namespace: str) -> None:
     assert 'may not remove a condition of type "Approved"' in decide()[1]["message"]
 
     bad = {"status": {"certificate": "AAAA"}}
-    code, refused = api.call("PATCH", f"{path}/status", bad, content_type=MERGE)
+    code, rejection = api.call("PATCH", f"{path}/status", bad, content_type=MERGE)
     assert code == 422
-    assert "must contain at least one CERTIFICATE PEM block" in refused["message"]
+    assert "must contain at least one CERTIFICATE PEM block" in rejection["message"]
     failed = {"type": "Failed", "status": "True", "reason": "x"}
     assert decide(approved, failed, part="status")[0] == 200
     assert cells(api, path)["Condition"] == "Approved,Failed"
@@ -176,14 +179,14 @@ def test_approval_has_a_time_and_is_immutable(api: Api, namespace: str) -> None:
 
 def test_a_namespace_is_active_until_it_is_deleted(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}"
-    code, refused = api.call("PATCH", f"{path}/status", {"status": {"phase": "Terminating"}}, content_type=MERGE)
+    code, rejection = api.call("PATCH", f"{path}/status", {"status": {"phase": "Terminating"}}, content_type=MERGE)
     assert code == 422
-    assert "may only be 'Active' if `deletionTimestamp` is empty" in refused["message"]
-    code, refused = api.call(
+    assert "may only be 'Active' if `deletionTimestamp` is empty" in rejection["message"]
+    code, rejection = api.call(
         "PUT", f"{path}/finalize", {"metadata": {"name": namespace}, "spec": {"finalizers": ["x"]}}
     )
     assert code == 422
-    assert refused["details"]["causes"][0]["field"] == "spec.finalizers[0]"
+    assert rejection["details"]["causes"][0]["field"] == "spec.finalizers[0]"
 
 
 def test_watch_of_tables_sends_columns_once(api: Api, namespace: str) -> None:
@@ -193,23 +196,23 @@ def test_watch_of_tables_sends_columns_once(api: Api, namespace: str) -> None:
     code, _, data = api.raw("GET", f"{path}?watch=true&timeoutSeconds=1", headers=TABLE)
     assert code == 200
     frames = [line for line in data.splitlines() if line]
-    told = [b'"columnDefinitions":null' not in frame for frame in frames]
-    assert told == [True, *[False] * (len(frames) - 1)]
+    reported = [b'"columnDefinitions":null' not in frame for frame in frames]
+    assert reported == [True, *[False] * (len(frames) - 1)]
     assert len(frames) >= 2
 
 
 def test_orphan_dependents_is_accepted_as_query(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     api.ok("POST", path, {"metadata": {"name": "o"}})
-    answer = api.ok("DELETE", f"{path}/o?orphanDependents=true&dryRun=All")
-    assert answer["metadata"]["finalizers"] == ["orphan"]
+    response = api.ok("DELETE", f"{path}/o?orphanDependents=true&dryRun=All")
+    assert response["metadata"]["finalizers"] == ["orphan"]
 
 
 def test_token_request_is_for_the_account_of_the_path(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/a/token"
     api.ok("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "a"}})
-    code, refused = api.call("POST", path, {"metadata": {"name": "b"}})
+    code, rejection = api.call("POST", path, {"metadata": {"name": "b"}})
     assert code == 422
-    assert "must match the service account name if specified" in refused["message"]
+    assert "must match the service account name if specified" in rejection["message"]
     assert api.call("POST", path, {"metadata": {"namespace": "elsewhere"}})[0] == 400
     assert api.ok("POST", path, {"metadata": {"name": "a", "namespace": namespace}})["status"]["token"]

@@ -152,8 +152,8 @@ def test_apply_on_the_server(server: Server, api: Api, minor: int) -> None:
     apply = ("apply", "--server-side", "-f", "-")
 
     assert "serverside-applied" in server.kubectl(*apply, stdin=settings % 1)
-    refused = server.kubectl(*apply, "--field-manager=other", stdin=settings % 2, code=1)
-    assert 'conflict with "kubectl": .data.a' in refused
+    rejection = server.kubectl(*apply, "--field-manager=other", stdin=settings % 2, code=1)
+    assert 'conflict with "kubectl": .data.a' in rejection
     server.kubectl(*apply, "--field-manager=other", "--force-conflicts", stdin=settings % 2)
     assert api.ok("GET", "/api/v1/namespaces/default/configmaps/ours")["data"] == {"a": "2"}
     shown = server.kubectl(

@@ -104,19 +104,19 @@ def test_files_are_created_applied_and_pruned(server: Server, api: Api, tmp_path
     for name in ("first", "second"):
         manifest = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, "labels": {"set": "s"}}}
         (tmp_path / f"{name}.json").write_text(json.dumps(manifest))
-    folder = str(tmp_path)
+    directory = str(tmp_path)
 
-    assert server.kubectl("create", "-f", folder) == "configmap/first created\nconfigmap/second created\n"
-    assert server.kubectl("create", "-f", folder, code=1).count("AlreadyExists") == 2
-    assert "configured" in server.kubectl("apply", "-f", folder)  # acquires ownership, with a warning
-    assert server.kubectl("apply", "-f", folder).split()[1::2] == ["unchanged", "unchanged"]
-    last = server.kubectl("apply", "view-last-applied", "-f", f"{folder}/first.json", "-o", "json")
+    assert server.kubectl("create", "-f", directory) == "configmap/first created\nconfigmap/second created\n"
+    assert server.kubectl("create", "-f", directory, code=1).count("AlreadyExists") == 2
+    assert "configured" in server.kubectl("apply", "-f", directory)  # acquires ownership, with a warning
+    assert server.kubectl("apply", "-f", directory).split()[1::2] == ["unchanged", "unchanged"]
+    last = server.kubectl("apply", "view-last-applied", "-f", f"{directory}/first.json", "-o", "json")
     assert json.loads(last)["metadata"]["name"] == "first"
     (tmp_path / "second.json").unlink()
     kinds = "--prune-allowlist" if minor >= 26 else "--prune-whitelist"  # its former name
-    pruned = server.kubectl("apply", "-f", folder, "--prune", "-l", "set=s", f"{kinds}=core/v1/ConfigMap")
+    pruned = server.kubectl("apply", "-f", directory, "--prune", "-l", "set=s", f"{kinds}=core/v1/ConfigMap")
     assert "configmap/second pruned" in pruned
-    assert server.kubectl("delete", "-f", folder) == 'configmap "first" deleted\n'
+    assert server.kubectl("delete", "-f", directory) == 'configmap "first" deleted\n'
     assert api.call("GET", f"{MAPS}/first")[0] == api.call("GET", f"{MAPS}/second")[0] == 404
 
 
@@ -141,8 +141,8 @@ def test_drain_and_uncordon(server: Server, api: Api) -> None:
     path = "/api/v1/namespaces/default/pods"
     api.ok("POST", path, {"metadata": {"name": "bare"}, "spec": spec})
 
-    refused = server.kubectl("drain", "n2", code=1)
-    assert "default/bare" in refused
+    rejection = server.kubectl("drain", "n2", code=1)
+    assert "default/bare" in rejection
     drained = server.kubectl("drain", "n2", "--force", "--ignore-daemonsets", "--timeout=20s")
     assert "evicting pod default/bare" in drained
     assert api.call("GET", f"{path}/bare")[0] == 404
@@ -163,8 +163,8 @@ def test_drain_respects_the_disruption_budget(server: Server, api: Api, tmp_path
     ready = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
     api.ok("POST", path, {"metadata": {"name": "guarded", "labels": {"app": "g"}}, "spec": spec})
     api.ok("PATCH", f"{path}/guarded/status", ready, content_type=MERGE)
-    wanted = {"minAvailable": 1, "selector": {"matchLabels": {"app": "g"}}}
-    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": wanted}
+    expected = {"minAvailable": 1, "selector": {"matchLabels": {"app": "g"}}}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": expected}
     (tmp_path / "budget.json").write_text(json.dumps(budget))
     server.kubectl("apply", "-f", str(tmp_path / "budget.json"))
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -182,10 +182,10 @@ def test_drain_respects_the_disruption_budget(server: Server, api: Api, tmp_path
 
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "guarded"}}
     (tmp_path / "eviction.json").write_text(json.dumps(eviction))
-    refused = server.kubectl(
+    rejection = server.kubectl(
         "create", "--raw", f"{path}/guarded/eviction", "-f", str(tmp_path / "eviction.json"), code=1
     )
-    assert "Cannot evict pod as it would violate the pod's disruption budget." in refused
+    assert "Cannot evict pod as it would violate the pod's disruption budget." in rejection
     assert "deletionTimestamp" not in api.ok("GET", f"{path}/guarded")["metadata"]
     server.kubectl("patch", "pdb", "b", "--type=merge", "-p", '{"spec":{"minAvailable":0}}')
     assert counted(0) == (1, 1)
@@ -251,8 +251,8 @@ def test_generators(server: Server, tmp_path: Path) -> None:
 def test_certificate_is_requested_and_approved(server: Server, api: Api) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "jane")])
-    asked = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
-    text = asked.public_bytes(serialization.Encoding.PEM)
+    requested = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    text = requested.public_bytes(serialization.Encoding.PEM)
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     for request in ("jane", "eve"):
         manifest = {

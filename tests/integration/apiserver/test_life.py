@@ -29,8 +29,8 @@ CHECKS = ["ping", "etcd", "poststarthook/start-system-namespaces-controller"]
 @pytest.mark.row("path.apiserver./healthz", "path.apiserver./livez", "path.apiserver./readyz")
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
 def test_health_has_named_checks(server: Server, path: str) -> None:
-    nobody = server.api(None)
-    code, headers, body = nobody.raw("GET", path)
+    anonymous = server.api(None)
+    code, headers, body = anonymous.raw("GET", path)
     assert (code, body, headers["content-type"]) == (200, b"ok", "text/plain; charset=utf-8")
     api = server.api()
     lines = api.raw("GET", f"{path}?verbose")[2].decode().splitlines()
@@ -84,7 +84,7 @@ def test_shutdown_delay_serves_requests_and_fails_readyz(tmp_path: Path) -> None
         assert b"[-]shutdown failed" in api.raw("GET", "/readyz")[2]
         assert api.raw("GET", "/healthz")[0] == api.raw("GET", "/livez")[0] == 200
         late.ok("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "late"}})  # new connection
-        wait_until(lambda: refused(server))
+        wait_until(lambda: rejection(server))
 
 
 @pytest.mark.row("apiserver.error.shutdown-delay-window", "path.apiserver./readyz")
@@ -123,7 +123,7 @@ def test_shutdown_closes_persistent_connections(tmp_path: Path) -> None:
     api.ok("GET", "/version")
 
     with under_way(server) as complete, stopping(server):
-        wait_until(lambda: refused(server))
+        wait_until(lambda: rejection(server))
         code, gone = api.call("GET", "/version")
         assert (code, gone["reason"], gone["message"]) == (503, "ServiceUnavailable", "apiserver is shutting down")
         assert complete() == 201
@@ -156,7 +156,7 @@ def under_way(server: Server) -> Iterator[Callable[[], int]]:
         connection.close()
 
 
-def refused(server: Server) -> bool:
+def rejection(server: Server) -> bool:
     parts = urlsplit(server.ready["url"])
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
     try:
@@ -182,8 +182,8 @@ def test_profiles_require_authorization(server: Server, api: Api, tmp_path: Path
     assert b'href="profile"' in page
     assert b"--data-dir" in api.raw("GET", "/debug/pprof/cmdline")[2]
     assert b"store/expire" in api.raw("GET", "/debug/pprof/goroutine?debug=1")[2]
-    over, asking = threading.Event(), server.api()
-    busy = threading.Thread(target=lambda: [asking.ok("GET", "/api/v1/pods") for _ in iter(over.is_set, True)])
+    over, requesting = threading.Event(), server.api()
+    busy = threading.Thread(target=lambda: [requesting.ok("GET", "/api/v1/pods") for _ in iter(over.is_set, True)])
     busy.start()
     code, headers, profile = api.raw("GET", "/debug/pprof/profile?seconds=1")
     over.set()

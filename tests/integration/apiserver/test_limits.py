@@ -106,8 +106,8 @@ async def test_excess_writes_are_rejected_without_fairness(tmp_path: Path, limit
         await until(lambda: slow.under_way >= 2)
         slow.go.set()
         assert (await first)[0] == (await masters)[0] == 201
-        answered, headers, body = await second
-        assert answered == code
+        responded, headers, body = await second
+        assert responded == code
         if code == 429:
             assert (headers["retry-after"], body) == ("1", TOO_MANY)
             text = await admin.metrics()
@@ -153,10 +153,10 @@ async def test_with_fairness_requests_wait_for_a_seat(tmp_path: Path) -> None:
         exempt = asyncio.create_task(admin("POST", MAPS, json=a_map("mine")))
         await until(lambda: slow.under_way == 2)
         slow.go.set()
-        answers = await asyncio.gather(*tasks, exempt)
-        assert [code for code, _, _ in answers] == [201] * 6
+        responses = await asyncio.gather(*tasks, exempt)
+        assert [code for code, _, _ in responses] == [201] * 6
         assert slow.most == 2
-        assert all("x-kubernetes-pf-flowschema-uid" in headers for _, headers, _ in answers)
+        assert all("x-kubernetes-pf-flowschema-uid" in headers for _, headers, _ in responses)
         text = await admin.metrics()
         dispatched = 'dispatched_requests_total{flow_schema="global-default",priority_level="global-default"} 5'
         assert dispatched in text

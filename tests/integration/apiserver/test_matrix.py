@@ -103,12 +103,12 @@ def cells(server: Server) -> list[Cell]:
             plural, _, subresource = resource["name"].partition("/")
             for namespace in ("default", "kube-system") if resource["namespaced"] else ("",):
                 for verb in resource["verbs"]:
-                    found.append(cell(root, (group, version, plural, subresource), namespace, verb))
+                    found.append(make_cell(root, (group, version, plural, subresource), namespace, verb))
     paths = [Cell(method, path) for path in PATHS for method in ("get", "post", "put", "delete", "patch")]
     return found + paths
 
 
-def cell(root: str, of: tuple[str, str, str, str], namespace: str, verb: str) -> Cell:
+def make_cell(root: str, of: tuple[str, str, str, str], namespace: str, verb: str) -> Cell:
     group, version, plural, subresource = of
     named = verb in ("get", "update", "patch", "delete") or bool(subresource)
     name = "n0" if named else ""
@@ -135,23 +135,23 @@ class Caller:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._connection: http.client.HTTPSConnection | None = None
 
-    def let_in(self, asked: Cell) -> bool:
+    def let_in(self, cell: Cell) -> bool:
         if self._connection is None:
             self._connection = http.client.HTTPSConnection(*self._address, timeout=20, context=self._context)
-        method = METHODS.get(asked.verb, asked.verb.upper())
+        method = METHODS.get(cell.verb, cell.verb.upper())
         body = b"{}" if method in ("POST", "PUT", "PATCH") else None
         headers = self._headers | ({"Content-Type": "application/json"} if body else {})
-        self._connection.request(method, asked.path, body, headers)
+        self._connection.request(method, cell.path, body, headers)
         response = self._connection.getresponse()
         # Upstream reports some invalid bodies as 500.
-        assert response.status < 500 or response.status in (501, 502, 503, 504) or asked.path.count("binding"), asked
-        if asked.verb == "watch" and response.status == 200:
+        assert response.status < 500 or response.status in (501, 502, 503, 504) or cell.path.count("binding"), cell
+        if cell.verb == "watch" and response.status == 200:
             self.close()
             return True
-        refused = response.status == 403 and b" cannot " in (data := response.read()) and b"orbidden" in data
+        rejection = response.status == 403 and b" cannot " in (data := response.read()) and b"orbidden" in data
         if response.status != 403:
             response.read()
-        return not refused
+        return not rejection
 
     def close(self) -> None:
         if self._connection is not None:
@@ -165,11 +165,11 @@ def test_each_request_matches_the_authorization_decision(server: Server, cells: 
     token, name, groups = USERS[who]
     api, caller, wrong = server.api(), Caller(server, token), []
 
-    for asked in cells:
-        review = {"spec": {"user": name, "groups": groups, **asked.about}}
+    for cell in cells:
+        review = {"spec": {"user": name, "groups": groups, **cell.about}}
         expected = api.ok("POST", REVIEWS, review)["status"]["allowed"]
-        if caller.let_in(asked) is not expected:
-            wrong.append((asked.verb, asked.path, expected))
+        if caller.let_in(cell) is not expected:
+            wrong.append((cell.verb, cell.path, expected))
     caller.close()
 
     assert len(cells) > 450
@@ -182,11 +182,11 @@ def test_user_without_roles_reaches_only_public_paths(server: Server, cells: lis
     caller = Caller(server, USERS[who][0])
 
     let_in = {
-        (asked.verb, asked.path.partition("?")[0].rpartition("/")[2])
-        for asked in cells
-        if asked.attributes and caller.let_in(asked)
+        (cell.verb, cell.path.partition("?")[0].rpartition("/")[2])
+        for cell in cells
+        if cell.attributes and caller.let_in(cell)
     }
-    paths = {(asked.verb, asked.path) for asked in cells if not asked.attributes and caller.let_in(asked)}
+    paths = {(cell.verb, cell.path) for cell in cells if not cell.attributes and caller.let_in(cell)}
     caller.close()
 
     open_paths = OPEN_TO_ALL if who == "nobody" else OPEN_TO_KNOWN
@@ -197,7 +197,7 @@ def test_user_without_roles_reaches_only_public_paths(server: Server, cells: lis
 def test_administrator_reaches_every_path(server: Server, cells: list[Cell]) -> None:
     caller = Caller(server, server.ready["token"])
 
-    refused = [asked for asked in cells if asked.path != "/debug/pprof/profile" and not caller.let_in(asked)]
+    rejection = [cell for cell in cells if cell.path != "/debug/pprof/profile" and not caller.let_in(cell)]
     caller.close()
 
-    assert refused == []
+    assert rejection == []

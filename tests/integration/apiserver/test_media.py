@@ -95,8 +95,8 @@ def events_of(body: bytes, encoding: str) -> list[tuple[str, dict[str, Any]]]:
 )
 def test_watch_events_are_framed_by_media_type(api: Api, accept: str, code: int, content_type: str) -> None:
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    answered, headers, body = api.raw("GET", f"{path}?watch=1&timeoutSeconds=1", headers={"Accept": accept})
-    assert (answered, headers["content-type"]) == (code, content_type)
+    responded, headers, body = api.raw("GET", f"{path}?watch=1&timeoutSeconds=1", headers={"Accept": accept})
+    assert (responded, headers["content-type"]) == (code, content_type)
     if code == 200:
         plain = api.ok("GET", path)["items"]
         assert events_of(body, accept) == [
@@ -155,19 +155,21 @@ def test_object_written_as_protobuf_is_read_in_every_form(api: Api, path: str, o
         "POST", path, apiproto.encode(obj), content_type=PROTOBUF, headers={"Accept": PROTOBUF}
     )
     assert (code, headers["content-type"]) == (201, PROTOBUF), body
-    place = f"{path}/{obj['metadata']['name']}"
+    location = f"{path}/{obj['metadata']['name']}"
     try:
         made = apiproto.decode(body)
-        spec = api.ok("GET", place).get("spec")
+        spec = api.ok("GET", location).get("spec")
         if "spec" in obj:
             assert made["spec"] == spec
             assert (
                 spec.items() >= {key: value for key, value in obj["spec"].items() if key != "matchConstraints"}.items()
             )
-        assert yaml.safe_load(api.raw("GET", place, headers={"Accept": YAML})[2]).get("spec") == spec
-        assert apiproto.decode(api.raw("GET", place, headers={"Accept": PROTOBUF})[2])["metadata"] == made["metadata"]
+        assert yaml.safe_load(api.raw("GET", location, headers={"Accept": YAML})[2]).get("spec") == spec
+        assert (
+            apiproto.decode(api.raw("GET", location, headers={"Accept": PROTOBUF})[2])["metadata"] == made["metadata"]
+        )
     finally:
-        api.call("DELETE", place)
+        api.call("DELETE", location)
 
 
 def test_yaml_and_json_bodies_are_equivalent(api: Api) -> None:
@@ -181,17 +183,17 @@ def test_yaml_and_json_bodies_are_equivalent(api: Api) -> None:
 @pytest.mark.parametrize("encoding", ["application/json", PROTOBUF])
 def test_partial_metadata_and_tables_are_served_on_request(api: Api, encoding: str) -> None:
     decode = apiproto.decode if encoding == PROTOBUF else json.loads
-    place = "/api/v1/namespaces"
-    code, headers, body = api.raw("GET", f"{place}/default", headers={"Accept": f"{encoding};{PARTIAL}"})
+    location = "/api/v1/namespaces"
+    code, headers, body = api.raw("GET", f"{location}/default", headers={"Accept": f"{encoding};{PARTIAL}"})
     assert (code, headers["content-type"]) == (200, encoding)
     one = decode(body)
     assert (one["kind"], one["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
     assert one["metadata"]["name"] == "default"
     assert "spec" not in one
-    listed = decode(api.raw("GET", place, headers={"Accept": f"{encoding};{PARTIAL_LIST}"})[2])
+    listed = decode(api.raw("GET", location, headers={"Accept": f"{encoding};{PARTIAL_LIST}"})[2])
     assert listed["kind"] == "PartialObjectMetadataList"
     assert "default" in {item["metadata"]["name"] for item in listed["items"]}
-    code, headers, body = api.raw("GET", place, headers={"Accept": f"{encoding};{TABLE}"})
+    code, headers, body = api.raw("GET", location, headers={"Accept": f"{encoding};{TABLE}"})
     if encoding == PROTOBUF:
         assert code == 406
     else:
@@ -201,7 +203,7 @@ def test_partial_metadata_and_tables_are_served_on_request(api: Api, encoding: s
     query = (
         "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
     )
-    _, _, body = api.raw("GET", place + query, headers={"Accept": f"{encoding};{PARTIAL}"})
+    _, _, body = api.raw("GET", location + query, headers={"Accept": f"{encoding};{PARTIAL}"})
     events = events_of(body, encoding)
     assert {obj["kind"] for _, obj in events} == {"PartialObjectMetadata"}
     assert "BOOKMARK" in {kind for kind, _ in events}
@@ -304,8 +306,8 @@ def test_version_is_json_only(api: Api) -> None:
 def test_openapi_document_is_json_or_protobuf(api: Api) -> None:
     given = api.ok("GET", "/openapi/v2", headers={"Accept": "application/json"})
     assert api.ok("GET", "/openapi/v2", headers={"Accept": "text/plain, */*;q=0.5"}) == given
-    for asked in ("spec.v2@v1.0", "spec.v2.v1.0"):
-        binary = f"application/com.github.proto-openapi.{asked}+protobuf"
+    for requested in ("spec.v2@v1.0", "spec.v2.v1.0"):
+        binary = f"application/com.github.proto-openapi.{requested}+protobuf"
         code, headers, body = api.raw("GET", "/openapi/v2", headers={"Accept": f"application/json;q=0.5, {binary}"})
         document = Document.FromString(body)
         assert (code, headers["content-type"]) == (200, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
@@ -334,10 +336,10 @@ async def test_watch_over_websocket_sends_messages(server: Server) -> None:
     offered = (f"base64url.bearer.authorization.k8s.io.{hidden}", "base64.binary.k8s.io")
     async with ClientSession() as session:
         async with session.ws_connect(f"{url}?watch=1&timeoutSeconds=1", ssl=trusted, protocols=offered) as socket:
-            told = [message async for message in socket]
+            reported = [message async for message in socket]
             assert (socket.protocol, socket.close_code) == ("base64.binary.k8s.io", 1000)
-        assert {message.type for message in told} == {WSMsgType.TEXT}
-        assert {json.loads(message.data)["type"] for message in told} == {"ADDED"}
+        assert {message.type for message in reported} == {WSMsgType.TEXT}
+        assert {json.loads(message.data)["type"] for message in reported} == {"ADDED"}
 
         headers = {"Authorization": f"Bearer {token}", "Accept": f"{PROTOBUF};stream=watch"}
         async with session.ws_connect(f"{url}?watch=1", ssl=trusted, headers=headers) as socket:
@@ -346,5 +348,5 @@ async def test_watch_over_websocket_sends_messages(server: Server) -> None:
         assert (kind, obj["kind"]) == ("ADDED", "ConfigMap")
 
         wrong = {"Authorization": f"Bearer {token}", "Upgrade": "websocket", "Connection": "Upgrade"}
-        async with session.get(f"{url}?watch=1", ssl=trusted, headers=wrong) as answer:
-            assert answer.status == 400
+        async with session.get(f"{url}?watch=1", ssl=trusted, headers=wrong) as response:
+            assert response.status == 400

@@ -107,10 +107,10 @@ def test_server_presents_its_certificate_and_verifies_agents(server: Server, api
     assert seen["who"] == "the-api-server"
     assert seen["path"] == "/containerLogs/default/on-good/c?follow=true&tailLines=3"
     assert "Authorization" not in seen["headers"]
-    code, refused = api.call("GET", f"{PODS}/on-named/log?container=c")  # the certificate is valid only for 127.0.0.1
+    code, rejection = api.call("GET", f"{PODS}/on-named/log?container=c")  # the certificate is valid only for 127.0.0.1
     assert code == 500
-    assert refused["message"].startswith('Get "https://localhost:')
-    assert "certificate verify failed" in refused["message"].lower().replace("_", " ")
+    assert rejection["message"].startswith('Get "https://localhost:')
+    assert "certificate verify failed" in rejection["message"].lower().replace("_", " ")
     unverified = api.raw("GET", f"{PODS}/on-named/log?container=c&insecureSkipTLSVerifyBackend=true")
     assert unverified[0] == 200
 
@@ -118,19 +118,19 @@ def test_server_presents_its_certificate_and_verifies_agents(server: Server, api
 @pytest.mark.row("opt.nodeagent-preferred-address-types")
 def test_addresses_of_other_types_are_not_used(server: Server, api: Api) -> None:
     assert api.raw("GET", f"{PODS}/on-good/log?container=c")[0] == 200
-    code, refused = api.call("GET", f"{PODS}/on-unaddressed/log?container=c")
+    code, rejection = api.call("GET", f"{PODS}/on-unaddressed/log?container=c")
     assert code == 500
-    assert "no preferred addresses found; known addresses: [{Hostname 127.0.0.1}]" in refused["message"]
+    assert "no preferred addresses found; known addresses: [{Hostname 127.0.0.1}]" in rejection["message"]
 
 
 @pytest.mark.row("opt.nodeagent-timeout")
 def test_unresponsive_agent_times_out(server: Server, api: Api) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         _register(api, "silent", [("InternalIP", "127.0.0.1")], silent.getsockname()[1])
-        code, refused = api.call("GET", f"{PODS}/on-silent/log?container=c")
+        code, rejection = api.call("GET", f"{PODS}/on-silent/log?container=c")
 
     assert code == 500
-    assert refused["message"].endswith("i/o timeout")
+    assert rejection["message"].endswith("i/o timeout")
 
 
 @pytest.fixture(scope="module")
@@ -143,12 +143,12 @@ def unreachable(server: Server) -> int:
 
 
 def test_log_of_an_unreachable_agent_is_an_error(api: Api, unreachable: int) -> None:
-    code, refused = api.call("GET", f"{PODS}/on-unreachable/log?container=c&follow=true")
+    code, rejection = api.call("GET", f"{PODS}/on-unreachable/log?container=c&follow=true")
 
     assert code == 500
-    assert "reason" not in refused
+    assert "reason" not in rejection
     url = f"https://127.0.0.1:{unreachable}/containerLogs/default/on-unreachable/c?follow=true"
-    assert refused["message"] == f'Get "{url}": dial tcp 127.0.0.1:{unreachable}: connect: connection refused'
+    assert rejection["message"] == f'Get "{url}": dial tcp 127.0.0.1:{unreachable}: connect: connection refused'
 
 
 @pytest.mark.parametrize("subresource", ["exec?command=true&stdout=1&container=c", "attach?container=c", "portforward"])
@@ -156,9 +156,9 @@ def test_stream_to_an_unreachable_agent_is_an_error(server: Server, unreachable:
     head, rest = _exec(server, f"{PODS}/on-unreachable/{subresource}")
 
     assert head.startswith(b"HTTP/1.1 500 ")
-    refused = json.loads(rest)
-    assert "reason" not in refused
-    assert refused["message"] == (
+    rejection = json.loads(rest)
+    assert "reason" not in rejection
+    assert rejection["message"] == (
         f"error dialing backend: dial tcp 127.0.0.1:{unreachable}: connect: connection refused"
     )
 
@@ -234,13 +234,13 @@ def test_exec_is_tunneled(server: Server) -> None:
         server, path, {"Cookie": "a=b", "Impersonate-User": "admin", "Impersonate-Group": "system:masters"}
     )
     seen, _, echo = rest.partition(b"\n")
-    told = json.loads(seen)
+    reported = json.loads(seen)
 
     assert head == ACCEPTED
-    assert told["path"] == "/exec/default/on-good/c?command=echo&command=a+b&input=1&output=1"
-    assert (told["who"], told["method"], told["headers"]["Host"]) == ("the-api-server", "POST", "me")
-    assert told["headers"]["X-Stream-Protocol-Version"] == "v4.channel.k8s.io"
-    assert not {"Authorization", "Cookie", "Impersonate-User"} & set(told["headers"])
+    assert reported["path"] == "/exec/default/on-good/c?command=echo&command=a+b&input=1&output=1"
+    assert (reported["who"], reported["method"], reported["headers"]["Host"]) == ("the-api-server", "POST", "me")
+    assert reported["headers"]["X-Stream-Protocol-Version"] == "v4.channel.k8s.io"
+    assert not {"Authorization", "Cookie", "Impersonate-User"} & set(reported["headers"])
     assert echo == b"z" * 500_000 + b"!"
 
 
@@ -269,25 +269,25 @@ def test_response_without_upgrade_is_forwarded(server: Server) -> None:
 def test_invalid_requests_are_rejected(
     server: Server, api: Api, method: str, path: str, code: int, message: str
 ) -> None:
-    found, answer = api.call(method, f"{PODS}/{path}")
+    found, response = api.call(method, f"{PODS}/{path}")
 
-    assert (found, answer["kind"]) == (code, "Status")
-    assert message in answer["message"]
+    assert (found, response["kind"]) == (code, "Status")
+    assert message in response["message"]
 
 
 def test_log_of_an_unassigned_pod_is_empty(server: Server, api: Api) -> None:
     body = {"metadata": {"name": "waiting"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     api.ok("POST", PODS, body)
     assert api.call("GET", f"{PODS}/waiting/log") == (204, b"")
-    code, refused = api.call("POST", f"{PODS}/waiting/portforward")
-    assert (code, refused["message"]) == (400, "pod waiting does not have a host assigned")
+    code, rejection = api.call("POST", f"{PODS}/waiting/portforward")
+    assert (code, rejection["message"]) == (400, "pod waiting does not have a host assigned")
     api.ok("DELETE", f"{PODS}/waiting")
 
 
 def test_proxies_reject_loopback_addresses(server: Server, api: Api) -> None:
     for name in ("good", "named", "good:22", "http:good:80"):
-        code, refused = api.call("GET", f"/api/v1/nodes/{name}/proxy/pods")
-        assert (code, refused["message"]) == (400, "address not allowed")
+        code, rejection = api.call("GET", f"/api/v1/nodes/{name}/proxy/pods")
+        assert (code, rejection["message"]) == (400, "address not allowed")
     assert api.call("GET", "/api/v1/nodes/nope/proxy/pods")[0] == 404
 
 
@@ -314,7 +314,7 @@ def test_nodes_are_connected_through_the_egress_proxy(tmp_path: Path, pki: Pki, 
     with _behind_proxy(tmp_path, pki, port) as (server, way, api):
         _register(api, "far", [("InternalIP", NODE_IP)], 10250)
         seen = json.loads(api.raw("GET", f"{PODS}/on-far/log?container=c")[2])
-        assert way.asked == [f"{NODE_IP}:10250"]
+        assert way.requests == [f"{NODE_IP}:10250"]
         assert seen["path"] == "/containerLogs/default/on-far/c"
 
         head, rest = _exec(server, f"{PODS}/on-far/exec?container=c&command=true&stdout=true")
@@ -323,10 +323,10 @@ def test_nodes_are_connected_through_the_egress_proxy(tmp_path: Path, pki: Pki, 
 
         _check_node_proxy(api)
 
-        way.refuses = True
-        code, refused = api.call("GET", f"{PODS}/on-far/log?container=c")
+        way.rejects = True
+        code, rejection = api.call("GET", f"{PODS}/on-far/log?container=c")
         assert code == 500
-        assert "the proxy answered" in refused["message"]
+        assert "the proxy answered" in rejection["message"]
 
 
 def _check_node_proxy(api: Api) -> None:
@@ -378,23 +378,23 @@ def test_service_and_pod_proxies_forward_requests(tmp_path_factory: pytest.TempP
             seen = json.loads(api.raw("POST", f"{services}/{name}/proxy/some/path?x=1", {"a": 1})[2])
             assert (seen["method"], seen["path"], seen["body"]) == ("POST", "/some/path?x=1", '{"a": 1}')
             assert "Authorization" not in seen["headers"]
-        assert way.asked == [f"{POD_IP}:8080"] * 5
+        assert way.requests == [f"{POD_IP}:8080"] * 5
         assert api.raw("GET", f"{services}/plain/proxy/redirect")[1]["location"].startswith(f"{services}/plain/proxy/")
         head, rest = _exec(server, f"{services}/plain/proxy/stream")
         assert head == ACCEPTED
         assert rest.endswith(b"z!")
 
         for name in ("shop", "shop:other", "outside", "liar"):
-            code, refused = api.call("GET", f"{services}/{name}/proxy/")
-            assert (code, refused["message"]) == (503, f'no endpoints available for service "{name}"')
-        code, refused = api.call("GET", f"{services}/shop:81/proxy/")
-        assert (code, refused["message"]) == (503, 'no service port 81 found for service "shop"')
+            code, rejection = api.call("GET", f"{services}/{name}/proxy/")
+            assert (code, rejection["message"]) == (503, f'no endpoints available for service "{name}"')
+        code, rejection = api.call("GET", f"{services}/shop:81/proxy/")
+        assert (code, rejection["message"]) == (503, 'no service port 81 found for service "shop"')
         assert api.call("GET", f"{services}/nobody/proxy/")[0] == 404
 
-        way.asked.clear()
+        way.requests.clear()
         assert json.loads(api.raw("GET", f"{PODS}/shop/proxy/a/b?c=d")[2])["path"] == "/a/b?c=d"
         assert json.loads(api.raw("GET", f"{PODS}/shop:9090/proxy/")[2])["path"] == "/"
-        assert way.asked == [f"{POD_IP}:8080", f"{POD_IP}:9090"]
+        assert way.requests == [f"{POD_IP}:8080", f"{POD_IP}:9090"]
         assert api.call("GET", f"{PODS}/shop:web/proxy/")[0] == 400
 
         raw = server.kubectl("get", "--raw", f"{services}/plain/proxy/raw")

@@ -157,8 +157,8 @@ def test_watch_without_version_starts_with_existing_objects(api: Api, namespace:
 
     with api.watch(f"{path}?watch=1&timeoutSeconds=1") as events:
         assert {event["object"]["metadata"]["name"] for event in events if event["type"] == "ADDED"} == names
-    code, refused = api.call("GET", f"{path}?watch=1&{query}")
-    assert (code, refused["message"]) == (
+    code, rejection = api.call("GET", f"{path}?watch=1&{query}")
+    assert (code, rejection["message"]) == (
         422,
         'ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch '
         "unless the WatchList feature gate is enabled",
@@ -211,18 +211,18 @@ def test_pod_has_defaults_and_a_qos_class(api: Api, namespace: str) -> None:
     ],
 )
 def test_invalid_pod_is_rejected(api: Api, namespace: str, spec: Any, field: str) -> None:
-    code, answer = api.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod("p", **spec))
+    code, response = api.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod("p", **spec))
 
-    assert (code, answer["reason"]) == (422, "Invalid")
-    assert field in [cause["field"] for cause in answer["details"]["causes"]]
+    assert (code, response["reason"]) == (422, "Invalid")
+    assert field in [cause["field"] for cause in response["details"]["causes"]]
 
 
 def test_pod_with_wrong_types_is_rejected(api: Api, namespace: str) -> None:
     containers = [{"name": "a", "image": "x", "command": "sh"}]
-    code, answer = api.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod("p", containers=containers))
+    code, response = api.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod("p", containers=containers))
 
     assert code == 400
-    assert "spec.containers.command" in answer["message"]
+    assert "spec.containers.command" in response["message"]
 
 
 def test_graceful_deletion(api: Api, namespace: str) -> None:
@@ -269,8 +269,8 @@ def test_pod_status_is_a_separate_subresource(api: Api, namespace: str) -> None:
     assert "deletionTimestamp" not in updated["metadata"]
     main = api.ok("PATCH", f"{path}/p", {"status": {"phase": "Failed"}}, content_type=MERGE)
     assert main["status"]["phase"] == "Running"
-    code, refused = api.call("PATCH", f"{path}/p", {"spec": {"hostNetwork": True}}, content_type=MERGE)
-    assert (code, refused["details"]["causes"][0]["field"]) == (422, "spec")
+    code, rejection = api.call("PATCH", f"{path}/p", {"spec": {"hostNetwork": True}}, content_type=MERGE)
+    assert (code, rejection["details"]["causes"][0]["field"]) == (422, "spec")
     image = {"spec": {"containers": [{"name": "c", "image": "busybox:2"}]}}
     changed = api.ok("PATCH", f"{path}/p", image, content_type=STRATEGIC)
     assert changed["spec"]["containers"][0]["image"] == "busybox:2"
@@ -359,8 +359,8 @@ def test_lease_is_created_and_renewed(api: Api) -> None:
 
     assert api.ok("PUT", f"{path}/n1", lease)["spec"]["renewTime"] == "2026-11-21T00:00:00.000000Z"
     del lease["metadata"]["resourceVersion"]
-    code, answer = api.call("PUT", f"{path}/n1", lease)
-    assert (code, answer["details"]["causes"][0]["field"]) == (422, "metadata.resourceVersion")
+    code, response = api.call("PUT", f"{path}/n1", lease)
+    assert (code, response["details"]["causes"][0]["field"]) == (422, "metadata.resourceVersion")
     api.ok("DELETE", f"{path}/n1")
 
 
@@ -379,8 +379,8 @@ def test_protobuf_requests_and_responses(api: Api, namespace: str) -> None:
     code, _, watched = api.raw("GET", f"{path}?watch=1&timeoutSeconds=1", headers=accept)
     assert int.from_bytes(watched[:4], "big") == len(watched) - 4
     assert b"ADDED" in watched
-    code, refused = api.call("POST", path, b"k8s\0\xff\xff", content_type=PROTOBUF)
-    assert (code, refused["reason"]) == (400, "BadRequest")
+    code, rejection = api.call("POST", path, b"k8s\0\xff\xff", content_type=PROTOBUF)
+    assert (code, rejection["reason"]) == (400, "BadRequest")
 
 
 def test_service_account_tokens_end_with_the_account(server: Server, api: Api, namespace: str) -> None:
@@ -407,8 +407,8 @@ def test_service_account_tokens_end_with_the_account(server: Server, api: Api, n
     code, who = bearer.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
     assert code == 201
     assert f"system:serviceaccounts:{namespace}" in who["status"]["userInfo"]["groups"]
-    code, refused = bearer.call("GET", f"{path}/secrets")
-    assert (code, refused["reason"]) == (403, "Forbidden")
+    code, rejection = bearer.call("GET", f"{path}/secrets")
+    assert (code, rejection["reason"]) == (403, "Forbidden")
     bearer.close()
     request["spec"] = {"expirationSeconds": 10}
     assert api.call("POST", f"{path}/serviceaccounts/default/token", request)[0] == 422
@@ -436,8 +436,8 @@ def test_namespace_deletion_deletes_its_contents(api: Api) -> None:
 
     terminating = api.ok("DELETE", "/api/v1/namespaces/short-lived")
     assert terminating["status"]["phase"] == "Terminating"
-    code, refused = api.call("POST", "/api/v1/namespaces/short-lived/configmaps", config_map("b"))
-    assert (code, refused["details"]["causes"][0]["reason"]) == (403, "NamespaceTerminating")
+    code, rejection = api.call("POST", "/api/v1/namespaces/short-lived/configmaps", config_map("b"))
+    assert (code, rejection["details"]["causes"][0]["reason"]) == (403, "NamespaceTerminating")
     api.ok("DELETE", "/api/v1/namespaces/short-lived/pods/p", {"gracePeriodSeconds": 0})
     end = time.monotonic() + 20
     while api.call("GET", "/api/v1/namespaces/short-lived")[0] != 404:

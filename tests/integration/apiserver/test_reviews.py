@@ -18,13 +18,13 @@ def test_system_metadata_of_an_access_review_is_ignored(api: Api) -> None:
     path = f"{_AUTHORIZATION}/namespaces/default/localsubjectaccessreviews"
     review = {"metadata": metadata, "spec": {**_ABOUT, "user": "jane", "extra": {"scopes": None}}}
 
-    answer = api.ok("POST", path, review)
+    response = api.ok("POST", path, review)
 
-    (entry,) = answer["metadata"].pop("managedFields")
-    assert answer["metadata"] == {"namespace": "default", "creationTimestamp": None}
+    (entry,) = response["metadata"].pop("managedFields")
+    assert response["metadata"] == {"namespace": "default", "creationTimestamp": None}
     assert entry["fieldsV1"]["f:spec"].keys() == {"f:extra", "f:resourceAttributes", "f:user"}
-    assert answer["spec"]["extra"] == {"scopes": None}
-    assert answer["status"]["allowed"] is False
+    assert response["spec"]["extra"] == {"scopes": None}
+    assert response["status"]["allowed"] is False
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_self_review_retains_nothing_of_the_request(api: Api) -> None:
 def test_token_review_retains_the_status_of_an_unknown_token(api: Api) -> None:
     review = {"spec": {"token": "unknown"}, "status": {"authenticated": True, "user": {"uid": "u"}}}
 
-    answer = api.ok("POST", f"{_AUTHENTICATION}/tokenreviews", review)
+    response = api.ok("POST", f"{_AUTHENTICATION}/tokenreviews", review)
 
-    assert answer["status"] == {"user": {"uid": "u"}, "error": "invalid bearer token"}
+    assert response["status"] == {"user": {"uid": "u"}, "error": "invalid bearer token"}
 
 
 def test_token_request_with_another_name_is_rejected_first(api: Api) -> None:

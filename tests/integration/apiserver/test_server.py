@@ -24,12 +24,12 @@ from .conftest import Api, Server
 
 
 def test_unauthenticated_clients_reach_only_health_and_version(server: Server) -> None:
-    nobody = server.api(None)
+    anonymous = server.api(None)
 
     for path in ("/healthz", "/livez", "/readyz"):
-        _, headers, body = nobody.raw("GET", path)
+        _, headers, body = anonymous.raw("GET", path)
         assert (body, "server" in headers) == (b"ok", False)  # library versions are not exposed
-    assert nobody.ok("GET", "/version")["gitVersion"].startswith("v1.29.")
+    assert anonymous.ok("GET", "/version")["gitVersion"].startswith("v1.29.")
     for method, path in (
         ("GET", "/api"),
         ("GET", "/metrics"),
@@ -38,9 +38,9 @@ def test_unauthenticated_clients_reach_only_health_and_version(server: Server) -
         ("GET", "/openapi/v3"),
         ("DELETE", "/api/v1/namespaces/default/pods"),
     ):
-        code, refused = nobody.call(method, path)
-        assert (code, refused["reason"]) == (403, "Forbidden"), path
-    message = nobody.call("GET", "/api/v1/namespaces/default/secrets/s")[1]["message"]
+        code, rejection = anonymous.call(method, path)
+        assert (code, rejection["reason"]) == (403, "Forbidden"), path
+    message = anonymous.call("GET", "/api/v1/namespaces/default/secrets/s")[1]["message"]
     assert message == (
         'secrets "s" is forbidden: User "system:anonymous" cannot get resource "secrets" in API group "" '
         'in the namespace "default"'
@@ -49,8 +49,8 @@ def test_unauthenticated_clients_reach_only_health_and_version(server: Server) -
 
 def test_invalid_token_is_rejected(server: Server) -> None:
     for token in ("wrong", "a.b.c", "eyJhbGciOiJub25lIn0.e30."):
-        code, refused = server.api(token).call("GET", "/healthz")
-        assert (code, refused["message"]) == (401, "Unauthorized")
+        code, rejection = server.api(token).call("GET", "/healthz")
+        assert (code, rejection["message"]) == (401, "Unauthorized")
 
 
 def test_node_kubeconfig_has_the_identity_of_the_node(server: Server) -> None:
@@ -117,8 +117,8 @@ def test_invalid_paths_and_methods_return_their_error_code(api: Api, method: str
 def test_bodies_are_limited_and_decoded_by_content_type(api: Api) -> None:
     path = "/api/v1/namespaces/default/configmaps"
     big = {"metadata": {"name": "big"}, "data": {"k": "x" * (3 << 20)}}
-    code, refused = api.call("POST", path, big)
-    assert (code, refused["message"]) == (413, "Request entity too large: limit is 3145728")
+    code, rejection = api.call("POST", path, big)
+    assert (code, rejection["message"]) == (413, "Request entity too large: limit is 3145728")
     api.close()
     assert api.call("POST", path, b"{", content_type="application/json")[0] == 400
     assert api.call("POST", path, b"[" * 100_000, content_type="application/json")[0] == 400
@@ -179,8 +179,8 @@ def test_token_file_authenticates_the_user(tmp_path: Path) -> None:
 
 
 def test_invalid_options_prevent_start(tmp_path: Path) -> None:
-    refused = ["--goaway-chance=0.01", "--bogus"]
-    command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), *refused]
+    rejection = ["--goaway-chance=0.01", "--bogus"]
+    command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), *rejection]
 
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
@@ -290,8 +290,8 @@ def test_full_disk_fails_writes_until_space_is_available(tmp_path: Path) -> None
         codes = [api.call("POST", path, {"metadata": {"name": f"big-{i}"}, "data": big})[0] for i in range(8)]
         assert codes[0] == 201
         assert set(codes) == {201, 503}
-        code, refused = api.call("POST", path, {"metadata": {"name": "full"}, "data": big})
-        assert (code, refused["reason"]) == (503, "ServiceUnavailable")
+        code, rejection = api.call("POST", path, {"metadata": {"name": "full"}, "data": big})
+        assert (code, rejection["reason"]) == (503, "ServiceUnavailable")
         assert len(api.ok("GET", path)["items"]) == 2 + codes.count(201)
         assert api.raw("GET", "/readyz")[0] == 500
 
@@ -315,9 +315,9 @@ def _write(api: Api, path: str, prefix: str, acknowledged: dict[str, int]) -> No
     with contextlib.closing(api), contextlib.suppress(OSError, http.client.HTTPException):
         for number in itertools.count():
             name = f"{prefix}-{number}"
-            code, answer = api.call("POST", path, {"metadata": {"name": name}})
+            code, response = api.call("POST", path, {"metadata": {"name": name}})
             if code == 201:
-                acknowledged[name] = int(answer["metadata"]["resourceVersion"])
+                acknowledged[name] = int(response["metadata"]["resourceVersion"])
 
 
 def test_the_data_directory_is_private(tmp_path: Path) -> None:

@@ -44,14 +44,14 @@ def new(name: str, **spec: Any) -> Any:
 
 
 async def call(client: Client, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
-    code, _, answer = await client(method, path, json=body, **more)
-    return code, json.loads(answer)
+    code, _, result = await client(method, path, json=body, **more)
+    return code, json.loads(result)
 
 
 async def ok(client: Client, method: str, path: str, body: Any = None) -> Any:
-    code, answer = await call(client, method, path, body)
-    assert code < 300, answer
-    return answer
+    code, result = await call(client, method, path, body)
+    assert code < 300, result
+    return result
 
 
 async def taken(etcd: Etcd) -> dict[str, list[int]]:
@@ -81,9 +81,9 @@ async def test_concurrent_servers_never_allocate_a_value_twice(etcd: Etcd, serve
     during = await taken(etcd)
     assert [len(during[key]) - len(before[key]) for key in before] == [100, 100, 100]
 
-    code, refused = await call(servers[1], "POST", SERVICES, new("thief", clusterIP=addresses[0]))
+    code, rejection = await call(servers[1], "POST", SERVICES, new("thief", clusterIP=addresses[0]))
     assert code == 422
-    assert refused["details"]["causes"] == [
+    assert rejection["details"]["causes"] == [
         {
             "reason": "FieldValueInvalid",
             "message": f'Invalid value: []string{{"{addresses[0]}"}}: failed to allocate IP {addresses[0]}: '
@@ -159,16 +159,16 @@ async def test_namespace_deletion_releases_allocations(etcd: Etcd, servers: tupl
 
 async def test_startup_allocates_values_of_existing_services(etcd: Etcd, tmp_path: Path) -> None:
     options = (f"--store-servers={etcd.url}", "--store-prefix=/again", *RANGES)
-    place = "/again/ranges/serviceips"
+    location = "/again/ranges/serviceips"
     async with serving(tmp_path, *options) as client:
         address = (await ok(client, "POST", SERVICES, new("a")))["spec"]["clusterIP"]
     async with etcd.client() as writer:
-        stored = (await etcd.stored(place))[place]
-        await writer.delete(place.encode(), expected=stored.mod_revision, kind="ranges")
+        stored = (await etcd.stored(location))[location]
+        await writer.delete(location.encode(), expected=stored.mod_revision, kind="ranges")
     async with serving(tmp_path, *options) as client:
-        code, refused = await call(client, "POST", SERVICES, new("b", clusterIP=address))
+        code, rejection = await call(client, "POST", SERVICES, new("b", clusterIP=address))
         assert code == 422
-        assert "provided IP is already allocated" in refused["message"]
+        assert "provided IP is already allocated" in rejection["message"]
         assert (await call(client, "POST", SERVICES, new("c", clusterIP="10.96.0.1")))[0] == 422
 
 

@@ -46,9 +46,9 @@ def test_addresses_and_ports_come_from_the_ranges(server: Server, api: Api) -> N
     assert both["clusterIPs"][1].startswith("fd00:96::")
     assert 31001 <= both["ports"][0]["nodePort"] <= 31003
 
-    code, refused = api.call("POST", SERVICES, _new("same", clusterIP=both["clusterIP"]))
-    assert (code, refused["details"]["causes"][0]["field"]) == (422, "spec.clusterIPs")
-    assert "provided IP is already allocated" in refused["message"]
+    code, rejection = api.call("POST", SERVICES, _new("same", clusterIP=both["clusterIP"]))
+    assert (code, rejection["details"]["causes"][0]["field"]) == (422, "spec.clusterIPs")
+    assert "provided IP is already allocated" in rejection["message"]
     assert api.call("POST", SERVICES, _new("out", clusterIP="10.96.1.1"))[0] == 422
     assert api.call("POST", SERVICES, _new("port", type="NodePort", ports=[{"port": 1, "nodePort": 30000}]))[0] == 422
     other = "10.96.0.9" if both["clusterIP"] != "10.96.0.9" else "10.96.0.8"
@@ -70,8 +70,8 @@ def test_kubernetes_service_is_created(server: Server, api: Api) -> None:
     assert spec["clusterIP"] == "10.96.0.1"
     assert (spec["type"], spec["ports"][0]["nodePort"]) == ("NodePort", 31000)
     assert server.kubectl("get", "service", "kubernetes").splitlines()[1].split()[1:3] == ["NodePort", "10.96.0.1"]
-    code, refused = api.call("POST", SERVICES, _new("thief", type="NodePort", ports=[{"port": 1, "nodePort": 31000}]))
-    assert code == 422, refused
+    code, rejection = api.call("POST", SERVICES, _new("thief", type="NodePort", ports=[{"port": 1, "nodePort": 31000}]))
+    assert code == 422, rejection
 
 
 @pytest.mark.row("opt.platform-service-node-port")
@@ -118,14 +118,14 @@ async def test_deleted_kubernetes_service_is_restored(tmp_path: Path, monkeypatc
         async with aiohttp.ClientSession(running.url, headers=headers) as client:
             for kind, what in (("services", "spec"), ("endpoints", "subsets")):
                 path = f"/api/v1/namespaces/default/{kind}/kubernetes"
-                async with client.get(path, ssl=context) as answer:
-                    before = await answer.json()
-                async with client.delete(path, ssl=context) as answer:
-                    assert answer.status == 200
+                async with client.get(path, ssl=context) as response:
+                    before = await response.json()
+                async with client.delete(path, ssl=context) as response:
+                    assert response.status == 200
                 async with asyncio.timeout(30):
                     while True:
-                        async with client.get(path, ssl=context) as answer:
-                            found = await answer.json()
+                        async with client.get(path, ssl=context) as response:
+                            found = await response.json()
                         if found.get(what):
                             break
                         await asyncio.sleep(0.05)

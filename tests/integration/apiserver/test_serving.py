@@ -33,7 +33,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-async def ask(running: RunningServer, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+async def send(running: RunningServer, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
     """Return status code, headers and body of an administrator's request."""
     context = ssl.create_default_context(cafile=str(running.ca_file))
     given = {"Authorization": f"Bearer {running.token}"} | {key.replace("_", "-"): headers[key] for key in headers}
@@ -93,15 +93,15 @@ async def test_default_listens_on_all_interfaces(tmp_path: Path, options: tuple[
     try:
         for local in ("127.0.0.1", "127.0.0.3"):
             await asyncio.to_thread(shown, port_of(running), None, local)
-        told = running.url.removeprefix("https://").rpartition(":")[0]
+        reported = running.url.removeprefix("https://").rpartition(":")[0]
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:
                 probe.connect(("192.0.2.1", 9))
                 expected = probe.getsockname()[0]
             except OSError:
                 expected = "127.0.0.1"
-        assert told == expected
-        assert (await ask(running, "GET", "/api/v1/nodes"))[0] == 200  # the certificate includes that address
+        assert reported == expected
+        assert (await send(running, "GET", "/api/v1/nodes"))[0] == 200  # the certificate includes that address
     finally:
         await running.stop()
 
@@ -148,7 +148,7 @@ async def test_external_host_name_is_in_certificate_and_addresses(tmp_path: Path
     running = await start(tmp_path / "data", "--external-hostname=api.example")
     try:
         assert "api.example" in names_in(await asyncio.to_thread(shown, port_of(running), None))
-        _, _, body = await ask(running, "GET", "/.well-known/openid-configuration")
+        _, _, body = await send(running, "GET", "/.well-known/openid-configuration")
         assert json.loads(body)["jwks_uri"].startswith("https://api.example:")
     finally:
         await running.stop()
@@ -183,15 +183,15 @@ async def test_cors_allows_configured_origins(tmp_path: Path) -> None:
     running = await start(tmp_path / "data", r"--cors-allowed-origins=//app[.]example(:\d+)?$")
     try:
         origin = "https://app.example:8443"
-        code, headers, body = await ask(running, "OPTIONS", "/api/v1/pods", Origin=origin, Authorization="")
+        code, headers, body = await send(running, "OPTIONS", "/api/v1/pods", Origin=origin, Authorization="")
         assert (code, body) == (204, b"")
         assert headers["access-control-allow-origin"] == origin
         assert headers["access-control-allow-methods"] == "POST, GET, OPTIONS, PUT, DELETE, PATCH"
         assert headers["access-control-allow-credentials"] == "true"
-        code, headers, _ = await ask(running, "GET", "/api/v1/pods", Origin=origin)
+        code, headers, _ = await send(running, "GET", "/api/v1/pods", Origin=origin)
         assert (code, headers["access-control-allow-origin"]) == (200, origin)
         for other in ("https://evil.example", "https://app.example.evil"):
-            code, headers, _ = await ask(running, "GET", "/api/v1/pods", Origin=other)
+            code, headers, _ = await send(running, "GET", "/api/v1/pods", Origin=other)
             assert (code, "access-control-allow-origin" in headers) == (200, False)
     finally:
         await running.stop()
@@ -209,7 +209,7 @@ async def test_every_response_has_the_hsts_directives(tmp_path: Path) -> None:
     running = await start(tmp_path / "data", "--strict-transport-security-directives=max-age=3600,includeSubDomains")
     try:
         for path in ("/api/v1/pods", "/nope", "/healthz", "/api/v1/pods?watch=1&timeoutSeconds=1"):
-            _, headers, _ = await ask(running, "GET", path)
+            _, headers, _ = await send(running, "GET", path)
             assert headers["strict-transport-security"] == "max-age=3600; includeSubDomains"
     finally:
         await running.stop()
@@ -232,7 +232,7 @@ async def test_sni_selects_the_certificate(tmp_path: Path) -> None:
     options = [f"--tls-sni-cert-key={certificate},{key}{names}" for certificate, key, names in pairs]
     running = await start(tmp_path / "data", *options)
     try:
-        for asked, expected in (
+        for requested, expected in (
             ("a.example.com", "wild"),
             ("A.Example.com", "wild"),
             ("b.example.com", "exact"),
@@ -244,8 +244,8 @@ async def test_sni_selects_the_certificate(tmp_path: Path) -> None:
             ("other.example", "nodeagent-apiserver"),
             (None, "named"),
         ):
-            certificate = await asyncio.to_thread(shown, port_of(running), asked)
-            assert certificate.subject.rfc4514_string() == f"CN={expected}", asked
+            certificate = await asyncio.to_thread(shown, port_of(running), requested)
+            assert certificate.subject.rfc4514_string() == f"CN={expected}", requested
         files(tmp_path, "exact", "renewed.example.com", authority=authority)
         async with asyncio.timeout(10):
             while (
@@ -290,7 +290,7 @@ async def test_generated_certificate_is_reused_with_the_same_ca(tmp_path: Path) 
     for data in ("data", "data", "other"):
         running = await start(tmp_path / data, f"--cert-dir={certs}")
         try:
-            assert (await ask(running, "GET", "/readyz"))[0] == 200  # it is verified with the CA of the data directory
+            assert (await send(running, "GET", "/readyz"))[0] == 200  # it is verified with the CA of the data directory
             seen.append(await asyncio.to_thread(shown, port_of(running), None))
         finally:
             await running.stop()
@@ -374,15 +374,15 @@ async def test_debug_socket_serves_profiles_without_credentials(tmp_path: Path) 
         connection = UnixConnection(path)
         connection.request("GET", url)
         response = connection.getresponse()
-        answer = response.status, response.read()
+        reply = response.status, response.read()
         connection.close()
-        return answer
+        return reply
 
     try:
         code, body = await asyncio.to_thread(get, "/debug/pprof/threadcreate?debug=1")
         assert code == 200 and b"MainThread" in body
         assert (await asyncio.to_thread(get, "/api/v1/secrets"))[0] == 404
-        assert (await ask(running, "GET", "/debug/pprof/goroutine"))[0] == 404
+        assert (await send(running, "GET", "/debug/pprof/goroutine"))[0] == 404
         assert path.stat().st_mode & 0o777 == 0o600
     finally:
         await running.stop()
@@ -395,7 +395,7 @@ async def test_block_profile_contains_event_loop_delays(tmp_path: Path) -> None:
         try:
             hold_the_loop_up()
             await asyncio.sleep(0.05)
-            code, _, body = await ask(running, "GET", "/debug/pprof/block")
+            code, _, body = await send(running, "GET", "/debug/pprof/block")
             profile = gzip.decompress(body)
             assert (code, b"hold_the_loop_up" in profile) == (200, found)
             assert b"contentions" in profile or not found
@@ -425,7 +425,7 @@ async def test_the_version_is_printed_or_set(tmp_path: Path, capsys: pytest.Capt
     assert run(capsys, "--version=maybe")[0] == 2
     running = await start(tmp_path / "data", "--version=v1.29.1-mine")
     try:
-        assert json.loads((await ask(running, "GET", "/version"))[2])["gitVersion"] == "v1.29.1-mine"
+        assert json.loads((await send(running, "GET", "/version"))[2])["gitVersion"] == "v1.29.1-mine"
     finally:
         await running.stop()
 

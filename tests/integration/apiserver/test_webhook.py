@@ -46,20 +46,20 @@ def connection(provider: Provider, directory: Path, *, trusted: bool = True, **u
 
 
 async def test_transient_failures_are_retried_with_back_off(provider: Provider, tmp_path: Path) -> None:
-    answers = [(500, {}), (429, {}), (503, {}), (200, {"fine": True})]
-    provider.paths["/hook"] = lambda _: answers.pop(0)
+    responses = [(500, {}), (429, {}), (503, {}), (200, {"fine": True})]
+    provider.paths["/hook"] = lambda _: responses.pop(0)
     clock = Pauses()
 
     async with Webhook(connection(provider, tmp_path), clock=clock) as service:
         assert await service.post({"a": 1}) == {"fine": True}
 
-    assert provider.asked == [("/hook?timeout=30s", {"a": 1})] * 4
+    assert provider.requests == [("/hook?timeout=30s", {"a": 1})] * 4
     least = (0.5, 0.75, 1.125)
     assert all(low <= pause <= low * 1.2 for low, pause in zip(least, clock.seconds, strict=True))
 
 
 @pytest.mark.parametrize(
-    ("code", "answer", "attempts"),
+    ("code", "response", "attempts"),
     [
         (500, {}, ATTEMPTS),
         (400, {}, 1),
@@ -69,26 +69,26 @@ async def test_transient_failures_are_retried_with_back_off(provider: Provider, 
     ids=["broken", "refused", "moved", "endless"],
 )
 async def test_permanent_failures_are_not_retried(
-    provider: Provider, tmp_path: Path, code: int, answer: Any, attempts: int
+    provider: Provider, tmp_path: Path, code: int, response: Any, attempts: int
 ) -> None:
-    provider.paths["/hook"] = lambda _: (code, answer)
+    provider.paths["/hook"] = lambda _: (code, response)
     provider.paths["/other"] = lambda _: (200, {})
 
     async with Webhook(connection(provider, tmp_path), clock=Pauses()) as service:
         with pytest.raises(WebhookError, match="answered"):
             await service.post({})
 
-    assert provider.asked == [("/hook?timeout=30s", {})] * attempts
+    assert provider.requests == [("/hook?timeout=30s", {})] * attempts
 
 
 async def test_retry_any_failure_option_retries_permanent_failures(provider: Provider, tmp_path: Path) -> None:
-    answers: list[tuple[int, Any]] = [(400, {}), (302, "/other"), (200, "x" * (4 << 20)), (200, {"fine": True})]
-    provider.paths["/hook"] = lambda _: answers.pop(0)
+    responses: list[tuple[int, Any]] = [(400, {}), (302, "/other"), (200, "x" * (4 << 20)), (200, {"fine": True})]
+    provider.paths["/hook"] = lambda _: responses.pop(0)
 
     async with Webhook(connection(provider, tmp_path), clock=Pauses(), retry_all=True) as service:
         assert (await service.send(b"{}")).document() == {"fine": True}
 
-    assert provider.asked == [("/hook?timeout=30s", {})] * 4
+    assert provider.requests == [("/hook?timeout=30s", {})] * 4
 
 
 async def test_untrusted_server_receives_no_request(provider: Provider, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_untrusted_server_receives_no_request(provider: Provider, tmp_path
         with pytest.raises(WebhookError, match=r"(?i)certificate"):
             await service.post({})
 
-    assert provider.asked == []
+    assert provider.requests == []
 
 
 async def test_changed_certificate_files_apply_to_the_next_call(

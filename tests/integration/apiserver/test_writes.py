@@ -50,9 +50,9 @@ def test_conflict_error_contains_the_manager_without_time(api: Api, namespace: s
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     api.ok("POST", f"{path}?fieldManager=one", config_map("c", k="1"))
 
-    code, refused = api.call("PATCH", f"{path}/c?fieldManager=two", config_map("c", k="2"), content_type=APPLY)
+    code, rejection = api.call("PATCH", f"{path}/c?fieldManager=two", config_map("c", k="2"), content_type=APPLY)
     assert code == 409
-    assert refused["message"] == 'Apply failed with 1 conflict: conflict with "one" using v1: .data.k'
+    assert rejection["message"] == 'Apply failed with 1 conflict: conflict with "one" using v1: .data.k'
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_invalid_merge_patch_is_rejected(api: Api, namespace: str, patch: Any, c
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     api.call("POST", path, config_map("p", k="1"))
 
-    refused = api.call("PATCH", f"{path}/p", patch, content_type=MERGE)
-    assert refused[0] == code
-    assert message in refused[1]["message"]
+    rejection = api.call("PATCH", f"{path}/p", patch, content_type=MERGE)
+    assert rejection[0] == code
+    assert message in rejection[1]["message"]
 
 
 def test_patch_cannot_change_kind_or_generation(api: Api, namespace: str) -> None:
@@ -93,11 +93,11 @@ def test_strict_patch_error_contains_the_patched_object(api: Api, namespace: str
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     api.ok("POST", path, config_map("p", k="1"))
 
-    code, refused = api.call("PATCH", f"{path}/p?fieldValidation=Strict", {"foo": 1}, content_type=MERGE)
+    code, rejection = api.call("PATCH", f"{path}/p?fieldValidation=Strict", {"foo": 1}, content_type=MERGE)
     assert code == 422
-    assert refused["message"].startswith(' "" is invalid: patch: Invalid value: "{')
-    assert refused["message"].endswith('": strict decoding error: unknown field "foo"')
-    assert '\\"data\\":{\\"k\\":\\"1\\"}' in refused["message"]
+    assert rejection["message"].startswith(' "" is invalid: patch: Invalid value: "{')
+    assert rejection["message"].endswith('": strict decoding error: unknown field "foo"')
+    assert '\\"data\\":{\\"k\\":\\"1\\"}' in rejection["message"]
 
 
 def test_terminating_object_rejects_new_finalizers(api: Api, namespace: str) -> None:
@@ -108,9 +108,9 @@ def test_terminating_object_rejects_new_finalizers(api: Api, namespace: str) -> 
     api.ok("DELETE", f"{path}/f")
 
     more = {"metadata": {"finalizers": ["example.com/one", "example.com/two"]}}
-    code, refused = api.call("PATCH", f"{path}/f", more, content_type=MERGE)
+    code, rejection = api.call("PATCH", f"{path}/f", more, content_type=MERGE)
     assert code == 422
-    assert 'found new finalizers []string{"example.com/two"}' in refused["message"]
+    assert 'found new finalizers []string{"example.com/two"}' in rejection["message"]
     api.ok("PATCH", f"{path}/f", {"metadata": {"finalizers": None}}, content_type=MERGE)
     assert api.call("GET", f"{path}/f")[0] == 404
 
@@ -141,15 +141,15 @@ def test_uid_conflict_precedes_missing_version_error(api: Api, namespace: str) -
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
     api.ok("POST", path, {"metadata": {"name": "l"}})
 
-    code, refused = api.call("PUT", f"{path}/l", {"metadata": {"name": "l", "uid": "x"}})
-    assert (code, refused["reason"]) == (409, "Conflict")
-    code, refused = api.call("PUT", f"{path}/l", {"metadata": {"name": "l"}})
+    code, rejection = api.call("PUT", f"{path}/l", {"metadata": {"name": "l", "uid": "x"}})
+    assert (code, rejection["reason"]) == (409, "Conflict")
+    code, rejection = api.call("PUT", f"{path}/l", {"metadata": {"name": "l"}})
     assert code == 422
-    assert refused["message"].startswith('leases.coordination.k8s.io "l" is invalid: metadata.resourceVersion')
+    assert rejection["message"].startswith('leases.coordination.k8s.io "l" is invalid: metadata.resourceVersion')
     wrong = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "x"}}
-    code, refused = api.call("DELETE", f"{path}/l", wrong)
-    assert (code, refused["details"]["group"]) == (409, "coordination.k8s.io")
-    assert refused["message"].startswith('Operation cannot be fulfilled on Lease.coordination.k8s.io "l": the UID')
+    code, rejection = api.call("DELETE", f"{path}/l", wrong)
+    assert (code, rejection["details"]["group"]) == (409, "coordination.k8s.io")
+    assert rejection["message"].startswith('Operation cannot be fulfilled on Lease.coordination.k8s.io "l": the UID')
 
 
 def test_immediate_deletion_returns_the_unchanged_object(api: Api, namespace: str) -> None:
@@ -166,10 +166,10 @@ def test_table_counts_are_integers_and_unknown_fields_reported(api: Api, namespa
     table = api.ok("GET", f"{path}/t", headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"})
     assert table["rows"][0]["cells"][1] == 1
 
-    code, refused = api.call("GET", f"{path}?fieldSelector=data.k=1")
+    code, rejection = api.call("GET", f"{path}?fieldSelector=data.k=1")
     assert code == 400
     known = 'only "metadata.name", "metadata.namespace"'
-    assert refused["message"] == f'"data.k" is not a known field selector: {known}'
+    assert rejection["message"] == f'"data.k" is not a known field selector: {known}'
 
 
 @pytest.mark.parametrize("reset", [[], [{}]])
