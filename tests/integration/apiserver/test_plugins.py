@@ -62,26 +62,26 @@ def test_kind_of_a_plugin_is_served_like_any_other(widgets: Server) -> None:
     assert "parts <[]" in explained and "color" in explained
 
 
-def test_rules_of_a_plugin_refuse_an_object(widgets: Server) -> None:
+def test_validation_rules_of_a_plugin_reject_an_invalid_object(widgets: Server) -> None:
     large = {**WIDGET, "metadata": {"name": "large", "namespace": "default"}, "spec": {"size": 11}}
 
-    refused = widgets.kubectl("create", "-f", "-", stdin=json.dumps(large), code=1)
+    rejection = widgets.kubectl("create", "-f", "-", stdin=json.dumps(large), code=1)
 
     text = 'The Widget "large" is invalid: spec.size: Invalid value: 11: must be between 1 and 10, inclusive'
-    assert text in refused
+    assert text in rejection
 
 
-def test_schema_of_a_plugin_refuses_unknown_fields_and_merges_lists(widgets: Server) -> None:
+def test_schema_of_a_plugin_rejects_unknown_fields_and_merges_lists(widgets: Server) -> None:
     two = {**WIDGET, "metadata": {"name": "two", "namespace": "default"}}
     widgets.kubectl("create", "-f", "-", stdin=json.dumps(two))
     unknown = {**two, "metadata": {"name": "three", "namespace": "default"}, "spec": {"colour": "red"}}
 
-    refused = widgets.kubectl("create", "-f", "-", stdin=json.dumps(unknown), code=1)
+    rejection = widgets.kubectl("create", "-f", "-", stdin=json.dumps(unknown), code=1)
     patch = {"spec": {"parts": [{"name": "lid", "color": "blue"}]}}
     widgets.kubectl("patch", "widget", "two", "--type=strategic", "-p", json.dumps(patch))
     parts = json.loads(widgets.kubectl("get", "widget", "two", "-o", "json"))["spec"]["parts"]
 
-    assert 'unknown field "colour" in com.example.widgets.v1.WidgetSpec' in refused
+    assert 'unknown field "colour" in com.example.widgets.v1.WidgetSpec' in rejection
     assert sorted(part["name"] for part in parts) == ["handle", "lid"]
 
 

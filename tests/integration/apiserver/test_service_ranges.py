@@ -191,4 +191,4 @@ async def test_existing_kubernetes_service_is_not_modified(
     async with serving(tmp_path, *options, "--service-cluster-ip-range=10.96.0.0/24") as client:
         assert (await ok(client, "GET", f"{SERVICES}/thief"))["spec"]["clusterIP"] == "10.96.0.1"
         assert (await call(client, "GET", f"{SERVICES}/kubernetes"))[0] == 404
-    assert "own service cannot have its address or port" in caplog.text
+    assert "Failed to allocate address or port of kubernetes Service" in caplog.text
