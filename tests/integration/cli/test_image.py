@@ -1,4 +1,4 @@
-"""``nodeagent image`` on a real runtime: what is there, what is pulled, what is pinned, what goes."""
+"""Tests for ``nodeagent image`` on a real runtime: list, pull, pin and garbage collection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Node:
         self.flags = [f"--container-runtime-endpoint={containerd.endpoint}", f"--root-dir={self.root}"]
 
     def image(self, *arguments, code=0):
-        """Run the command and return what it prints, decoded when it is JSON."""
+        """Run the command and return its output, decoded if it is JSON."""
         assert main(["image", *arguments, *self.flags]) == code
         out, self.errors = self._capsys.readouterr()
         return json.loads(out) if "json" in arguments else out
@@ -31,7 +31,7 @@ class Node:
     def listed(self, name):
         return next((one for one in self.image("list", "-o", "json") if one["name"] == name), None)
 
-    def fate(self, *arguments):
+    def reason(self, *arguments):
         (one,) = [one for one in self.image("gc", *arguments, "-o", "json")["images"] if one["name"] == EXTRA]
         return one["goes"] or one["keeps"]
 
@@ -43,7 +43,7 @@ def node(containerd: Containerd, tmp_path: Path, capsys):
 
 @pytest.fixture
 def extra(containerd: Containerd, node: Node, tmp_path: Path):
-    """An image that nobody uses, known to the agent since long ago."""
+    """An unused image that the agent detected a long time ago."""
     archive = OciArchive()
     archive.add_image(EXTRA, [archive.add_layer(busybox_layer({"extra": b"x"}))], {"Cmd": ["sh"]})
     archive.write(tmp_path / "extra.tar")
@@ -53,7 +53,7 @@ def extra(containerd: Containerd, node: Node, tmp_path: Path):
     return image
 
 
-def test_lists_the_images_of_the_runtime(node, extra):
+def test_images_of_the_runtime_are_listed(node, extra):
     busybox = node.listed(BUSYBOX_IMAGE)
     table = node.image("list").splitlines()
 
@@ -63,14 +63,14 @@ def test_lists_the_images_of_the_runtime(node, extra):
     assert any(line.startswith(f"{EXTRA} ") for line in table)
 
 
-def test_a_pinned_image_stays_until_it_is_unpinned(node, extra):
+def test_pinned_image_is_retained_until_unpinned(node, extra):
     node.image("pin", EXTRA)
-    pinned = node.listed(EXTRA)["pinnedBy"], node.fate("--all")
+    pinned = node.listed(EXTRA)["pinnedBy"], node.reason("--all")
     node.image("unpin", EXTRA)
-    would = node.fate("--all", "--dry-run")
+    would = node.reason("--all", "--dry-run")
     there = node.listed(EXTRA)
     node.image("unpin", EXTRA, code=1)
-    gone = node.fate("--all")
+    gone = node.reason("--all")
 
     assert pinned == ("operator", "pinned")
     assert would == gone == "all unused images are removed"
@@ -80,8 +80,8 @@ def test_a_pinned_image_stays_until_it_is_unpinned(node, extra):
 
 
 @pytest.mark.row("config.imageGCHighThresholdPercent", "config.imageGCLowThresholdPercent")
-def test_a_real_disk_decides_by_the_thresholds(node, extra, tmp_path):
-    fates = []
+def test_disk_usage_is_compared_with_the_thresholds(node, extra, tmp_path):
+    reasons = []
     for high, low in ((99, 98), (1, 0)):
         file = tmp_path / "config.yaml"
         file.write_text(
@@ -94,26 +94,26 @@ def test_a_real_disk_decides_by_the_thresholds(node, extra, tmp_path):
                 }
             )
         )
-        fates.append(node.fate("--dry-run", f"--config={file}"))
+        reasons.append(node.reason("--dry-run", f"--config={file}"))
     node.image("gc", "--dry-run", f"--config={tmp_path / 'config.yaml'}", code=0)
 
-    assert fates[0] == ""
-    assert fates[1].startswith("disk usage ")
+    assert reasons[0] == ""
+    assert reasons[1].startswith("disk usage ")
     assert node.listed(EXTRA) is not None
 
 
-def test_pulls_with_the_credentials_of_the_nodes_providers(node, tmp_path):
+def test_pull_uses_the_credentials_of_the_nodes_providers(node, tmp_path):
     providers = tmp_path / "providers"
     providers.mkdir()
     with Registry(tmp_path / "registry", {"alice": "right"}) as registry:
         name = registry.push("team/app", "hello")
-        answer = {
+        response = {
             "kind": "CredentialProviderResponse",
             "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
             "cacheKeyType": "Image",
             "auth": {registry.host: {"username": "alice", "password": "right"}},
         }
-        (providers / "static").write_text(f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps(answer)}'\n")
+        (providers / "static").write_text(f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps(response)}'\n")
         (providers / "static").chmod(0o755)
         config = {
             "apiVersion": "kubelet.config.k8s.io/v1",
@@ -130,19 +130,19 @@ def test_pulls_with_the_credentials_of_the_nodes_providers(node, tmp_path):
         (tmp_path / "providers.yaml").write_text(yaml.safe_dump(config))
 
         node.image("pull", name, code=1)
-        refused = node.errors
+        error = node.errors
         node.flags += [
             f"--image-credential-provider-config={tmp_path / 'providers.yaml'}",
             f"--image-credential-provider-bin-dir={providers}",
         ]
         pulled = node.image("pull", name, "-o", "json")
 
-    assert "pull" in refused
+    assert "pull" in error
     assert pulled["image"] == name
     assert pulled["sizeBytes"] == node.listed(name)["sizeBytes"]
 
 
-def test_without_a_runtime_the_exit_code_tells(node, tmp_path):
+def test_unreachable_runtime_exits_with_3(node, tmp_path):
     node.flags = [f"--container-runtime-endpoint=unix://{tmp_path}/none.sock", f"--root-dir={node.root}"]
 
     node.image("list", code=3)

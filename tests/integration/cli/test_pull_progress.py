@@ -1,4 +1,4 @@
-"""``nodeagent image pull`` on a terminal shows how much was received, as far as the runtime tells."""
+"""Tests for the progress of ``nodeagent image pull`` on a terminal."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
 from tests.integration.slow_registry import SlowRegistry
 
 MIB = 1 << 20
-FAR = re.compile(rb"pulling [\w.:/]+: \d+ s, [\d.]+ MiB of [\d.]+ MiB received")
+PROGRESS = re.compile(rb"pulling [\w.:/]+: \d+ s, [\d.]+ MiB of [\d.]+ MiB received")
 
 
 @pytest.fixture(params=["containerd", "embedded"])
 def endpoint(request: pytest.FixtureRequest, registry: SlowRegistry) -> Iterator[str]:
-    """A runtime that may speak to the registry without TLS."""
+    """Endpoint of a runtime that is configured to use the registry without TLS."""
     if request.param == "embedded":
         runtime = EmbeddedRuntime()
         try:
@@ -31,9 +31,9 @@ def endpoint(request: pytest.FixtureRequest, registry: SlowRegistry) -> Iterator
             runtime.close()
         return
     containerd: Containerd = request.getfixturevalue("containerd")
-    folder = containerd.directory / "certs.d" / registry.host
-    folder.mkdir()
-    (folder / "hosts.toml").write_text(f'[host."http://{registry.host}"]\n  capabilities = ["pull", "resolve"]\n')
+    directory = containerd.directory / "certs.d" / registry.host
+    directory.mkdir()
+    (directory / "hosts.toml").write_text(f'[host."http://{registry.host}"]\n  capabilities = ["pull", "resolve"]\n')
     yield containerd.endpoint
 
 
@@ -43,26 +43,24 @@ def registry() -> Iterator[SlowRegistry]:
         yield running
 
 
-def read_until(terminal: int, wanted: re.Pattern[bytes]) -> bytes:
-    seen = b""
-    while not wanted.search(seen):
+def read_until(terminal: int, expected: re.Pattern[bytes]) -> bytes:
+    output = b""
+    while not expected.search(output):
         try:
-            seen += os.read(terminal, 4096)
+            output += os.read(terminal, 4096)
         except OSError:  # the other side is closed
-            raise AssertionError(f"the command ended without telling: {seen!r}") from None
-    return seen
+            raise AssertionError(f"the command exited without the expected output: {output!r}") from None
+    return output
 
 
-def test_a_pull_shows_on_the_terminal_how_much_was_received(
-    endpoint: str, registry: SlowRegistry, tmp_path: Path
-) -> None:
+def test_pull_displays_the_received_bytes_on_a_terminal(endpoint: str, registry: SlowRegistry, tmp_path: Path) -> None:
     terminal, theirs = os.openpty()
     command = [sys.executable, "-m", "nodeagent", "image", "pull", registry.image]
     command += [f"--container-runtime-endpoint={endpoint}", f"--root-dir={tmp_path}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs) as pull:
         os.close(theirs)
         try:
-            read_until(terminal, FAR)
+            read_until(terminal, PROGRESS)
             registry.goes_on.set()
             out, _ = pull.communicate(timeout=60)
         finally:

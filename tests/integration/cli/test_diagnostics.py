@@ -1,4 +1,4 @@
-"""What an operator asks a real node: why a pod does not serve, how the node does, what was logged."""
+"""Tests for ``nodeagent why``, ``status``, ``doctor`` and ``logs`` on a real node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.integration.programs import NodeAgent, simple_pod, wait_until
 
 
 class Node:
-    """A node with pods of which some go wrong."""
+    """A node with healthy and blocked pods."""
 
     def __init__(self, agent: NodeAgent) -> None:
         self.agent = agent
@@ -31,18 +31,19 @@ class Node:
         command = [sys.executable, "-m", "nodeagent", *arguments]
         return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, **options)
 
-    def ask(self, *arguments: str):
+    def query(self, *arguments: str):
+        """Run a command and return its JSON output."""
         done = self.run(*arguments, "--root-dir", str(self.agent.root), "-o", "json")
         return json.loads(done.stdout) if done.stdout else {"error": done.stderr}
 
     def log_flags(self) -> list[str]:
-        """Return what reaches the node's server as the operator."""
+        """Return the flags for the node's server and the operator's credentials."""
         directory, certificates = self.agent.directory, self.agent.directory / "pki"
-        [own] = certificates.glob("*.crt")
+        [certificate] = certificates.glob("*.crt")
         flags = {
             "--address": f"127.0.0.1:{self.agent.port}",
             "--kubeconfig": str(directory / "operator.kubeconfig"),
-            "--certificate-authority": str(own),
+            "--certificate-authority": str(certificate),
         }
         return [word for pair in flags.items() for word in pair]
 
@@ -50,11 +51,11 @@ class Node:
         return self.run("logs", *self.log_flags(), *arguments, **options)
 
     def why(self, name: str):
-        return self.ask("why", f"pod/default/{name}-node-1")
+        return self.query("why", f"pod/default/{name}-node-1")
 
 
 def write_credentials(directory: Path) -> Path:
-    """Write a kubeconfig with a client certificate of an operator; return the file of its authority."""
+    """Write a kubeconfig with a client certificate of an operator; return its CA file."""
     ca = generate_ca("operators")
     pair = issue(ca, "operator", client=True)
     (directory / "operators.crt").write_bytes(ca.certificate)
@@ -106,8 +107,10 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
         ("unready", "ready", {"Unhealthy"}, "Readiness probe failed"),
     ],
 )
-def test_each_stage_tells_its_cause(node: Node, name: str, stage: str, reasons: set[str], cause: str) -> None:
-    found = wait_until(lambda: (got := node.why(name)).get("reason") in reasons and got, f"{name} is held up", 20, 0.5)
+def test_blocked_stage_is_explained_with_its_cause(
+    node: Node, name: str, stage: str, reasons: set[str], cause: str
+) -> None:
+    found = wait_until(lambda: (got := node.why(name)).get("reason") in reasons and got, f"{name} is blocked", 20, 0.5)
 
     assert (found["blocking"], found["blocked"], found["ready"]) == (stage, True, False)
     assert cause in found["cause"]
@@ -116,8 +119,8 @@ def test_each_stage_tells_its_cause(node: Node, name: str, stage: str, reasons: 
     assert found["stages"][0]["state"] == "done"
 
 
-def test_a_pod_that_serves_is_told_as_such(node: Node) -> None:
-    wait_until(lambda: node.why("well").get("ready"), "the pod serves", 20, 0.5)
+def test_ready_pod_is_reported_as_ready(node: Node) -> None:
+    wait_until(lambda: node.why("well").get("ready"), "the pod is Ready", 20, 0.5)
 
     done = node.run("why", "pod/default/well-node-1", "--root-dir", str(node.agent.root))
 
@@ -135,9 +138,9 @@ def test_missing_pod_and_missing_agent_are_reported(node: Node, tmp_path) -> Non
     assert "start it, or specify its directory with --root-dir" in nowhere.stderr
 
 
-def test_the_node_is_shown_at_a_glance(node: Node) -> None:
-    wait_until(lambda: node.ask("status")["ready"], "the node is Ready", 20, 0.5)
-    found = node.ask("status")
+def test_status_reports_pods_gauges_and_loops(node: Node) -> None:
+    wait_until(lambda: node.query("status")["ready"], "the node is Ready", 20, 0.5)
+    found = node.query("status")
 
     pods = {pod["name"].removesuffix("-node-1"): pod for pod in found["pods"]}
     assert pods["well"]["containersReady"] == 1
@@ -150,7 +153,7 @@ def test_the_node_is_shown_at_a_glance(node: Node) -> None:
     assert "\x1b" not in piped.stdout
 
 
-def test_a_terminal_is_redrawn_until_it_is_interrupted(node: Node) -> None:
+def test_watch_redraws_the_terminal_until_interrupted(node: Node) -> None:
     command = [sys.executable, "-m", "nodeagent", "status", "--watch", "--interval", "0.3"]
     master, slave = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
@@ -164,7 +167,7 @@ def test_a_terminal_is_redrawn_until_it_is_interrupted(node: Node) -> None:
             if select.select([master], [], [], 0.5)[0]:
                 seen += os.read(master, 65536)
         process.send_signal(signal.SIGINT)
-        assert seen.startswith(b"\x1b[?1049h")  # a screen of its own, so that the shell's stays as it was
+        assert seen.startswith(b"\x1b[?1049h")  # the alternate screen, which preserves the shell's
         assert seen.count(b"node-1") >= 2
         assert process.wait(20) == 1
     finally:
@@ -173,7 +176,7 @@ def test_a_terminal_is_redrawn_until_it_is_interrupted(node: Node) -> None:
         os.close(master)
 
 
-def test_the_doctor_judges_the_real_machine(node: Node, tmp_path) -> None:
+def test_doctor_checks_the_real_host(node: Node, tmp_path) -> None:
     flags = ("--config", str(node.agent.directory / "config.yaml"), "--root-dir", str(node.agent.root), "-o", "json")
     (node.agent.directory / "config.yaml").chmod(0o640)
 
@@ -187,7 +190,7 @@ def test_the_doctor_judges_the_real_machine(node: Node, tmp_path) -> None:
     assert found["cgroup driver"]["findings"] == found["certificates"]["findings"] == []
 
 
-def test_the_doctor_sees_what_a_runtime_tells_of_its_cgroups(node: Node) -> None:
+def test_doctor_reports_the_cgroup_driver_of_the_runtime(node: Node) -> None:
     config = (node.agent.directory / "config.yaml").read_text()
     other = node.agent.directory / "other.yaml"
     other.write_text(config + "cgroupDriver: systemd\n")
@@ -198,21 +201,24 @@ def test_the_doctor_sees_what_a_runtime_tells_of_its_cgroups(node: Node) -> None
     assert "driver systemd, the runtime cgroupfs" in found["cgroup driver"]["findings"][0]["text"]
 
 
-def test_the_log_of_a_container_is_shown(node: Node) -> None:
-    wait_until(lambda: node.why("well").get("ready"), "the pod serves", 20, 0.5)
+def test_container_logs_are_printed(node: Node) -> None:
+    wait_until(lambda: node.why("well").get("ready"), "the pod is Ready", 20, 0.5)
 
-    whole = node.logs("well-node-1")
+    complete = node.logs("well-node-1")
     tail = node.logs("pod/default/well-node-1", "-c", "main", "--tail", "1", "--timestamps")
     previous = wait_until(
-        lambda: (done := node.logs("--previous", "ending-node-1")).returncode == 0 and done, "it began again", 40, 0.5
+        lambda: (done := node.logs("--previous", "ending-node-1")).returncode == 0 and done,
+        "the container has restarted",
+        40,
+        0.5,
     )
 
-    assert (whole.returncode, whole.stdout) == (0, "line 1\nline 2\nline 3\n")
+    assert (complete.returncode, complete.stdout) == (0, "line 1\nline 2\nline 3\n")
     assert tail.stdout.startswith("20") and tail.stdout.endswith(" line 3\n") and tail.stdout.count("\n") == 1
     assert previous.stdout == "it broke\n"
 
 
-def test_several_pods_are_followed_with_marks(node: Node) -> None:
+def test_followed_logs_of_several_pods_are_labeled(node: Node) -> None:
     command = [sys.executable, "-m", "nodeagent", "logs", *node.log_flags(), "-f", "--since", "1h", "--tail", "1"]
     process = subprocess.Popen([*command, "talker-node-1", "well-node-1"], stdout=subprocess.PIPE, text=True)
     try:
@@ -232,7 +238,7 @@ def test_several_pods_are_followed_with_marks(node: Node) -> None:
     assert sum("talk" in line for line in lines) >= 3
 
 
-def test_files_of_the_system_are_listed_and_shown(node: Node) -> None:
+def test_system_log_files_are_listed_and_printed(node: Node) -> None:
     listing = node.logs("--system")
     name = next(line for line in listing.stdout.splitlines() if line.endswith(".log"))
 
@@ -262,13 +268,13 @@ def test_files_of_the_system_are_listed_and_shown(node: Node) -> None:
         (("--system", "--previous"), 2, "cannot be used with --system"),
     ],
 )
-def test_what_cannot_be_shown_is_told(node: Node, arguments: tuple[str, ...], code: int, text: str) -> None:
+def test_failed_request_prints_the_error(node: Node, arguments: tuple[str, ...], code: int, text: str) -> None:
     done = node.logs(*arguments)
 
     assert (done.returncode, text in done.stderr) == (code, True), done.stderr
 
 
-def test_without_credentials_nothing_is_shown(node: Node, tmp_path) -> None:
+def test_invalid_token_is_rejected(node: Node, tmp_path) -> None:
     (tmp_path / "token").write_text("guessed")
     without = node.run("logs", *node.log_flags(), "--token-file", str(tmp_path / "token"), "well-node-1")
 
