@@ -112,8 +112,8 @@ def test_generation_changes_only_with_the_spec(api: Api, namespace: str) -> None
     path = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/ingresses"
     spec = {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}
     assert api.ok("POST", path, {"metadata": {"name": "i"}, "spec": spec})["metadata"]["generation"] == 1
-    labelled = api.ok("PATCH", f"{path}/i", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
-    assert labelled["metadata"]["generation"] == 1
+    labeled = api.ok("PATCH", f"{path}/i", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+    assert labeled["metadata"]["generation"] == 1
     classed = api.ok("PATCH", f"{path}/i", {"spec": {"ingressClassName": "c"}}, content_type=MERGE)
     assert classed["metadata"]["generation"] == 2
 

@@ -85,7 +85,7 @@ def test_validation_rules_of_a_plugin_reject_an_invalid_object(widgets: Server) 
 def test_schema_of_a_plugin_rejects_unknown_fields_and_merges_lists(widgets: Server) -> None:
     two = {**WIDGET, "metadata": {"name": "two", "namespace": "default"}}
     widgets.kubectl("create", "-f", "-", stdin=json.dumps(two))
-    unknown = {**two, "metadata": {"name": "three", "namespace": "default"}, "spec": {"colour": "red"}}
+    unknown = {**two, "metadata": {"name": "three", "namespace": "default"}, "spec": {"color": "red"}}
 
     rejection = widgets.kubectl("create", "-f", "-", stdin=json.dumps(unknown), code=1)
     patch = {"spec": {"parts": [{"name": "lid", "color": "blue"}]}}
@@ -93,7 +93,7 @@ def test_schema_of_a_plugin_rejects_unknown_fields_and_merges_lists(widgets: Ser
     parts = json.loads(widgets.kubectl("get", "widget", "two", "-o", "json"))["spec"]["parts"]
 
     # kubectl up to 1.24 checks the schema itself, newer ones let the server check.
-    texts = ('unknown field "colour" in com.example.widgets.v1.WidgetSpec', 'unknown field "spec.colour"')
+    texts = ('unknown field "color" in com.example.widgets.v1.WidgetSpec', 'unknown field "spec.color"')
     assert any(text in rejection for text in texts)
     assert sorted(part["name"] for part in parts) == ["handle", "lid"]
 
