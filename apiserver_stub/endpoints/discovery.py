@@ -32,9 +32,9 @@ class DiscoverySettings:
     reported_version: str = ""
     """Git version at ``/version``; empty for that of the release."""
     aggregated: bool = True
-    """Whether one document of all groups is served (feature gate ``AggregatedDiscoveryEndpoint``)."""
+    """Serves one document of all groups (feature gate ``AggregatedDiscoveryEndpoint``)."""
     storage_hashes: bool = True
-    """Whether resources have a ``storageVersionHash`` (feature gate ``StorageVersionHash``)."""
+    """Reports the ``storageVersionHash`` of resources (feature gate ``StorageVersionHash``)."""
 
 
 class Discovery:
@@ -60,8 +60,8 @@ class Discovery:
         served = self._remotes.merged(registry.group_versions())
         groups = list(dict.fromkeys(group for group, _ in served if group))
         if path in ("/api", "/apis"):
-            if self._settings.aggregated and (asked := _aggregated_format(request)):
-                return self._aggregated(request, served, [""] if path == "/api" else groups, asked)
+            if self._settings.aggregated and (format_ := _aggregated_format(request)):
+                return self._aggregated(request, served, [""] if path == "/api" else groups, format_)
             if path == "/apis":
                 return _document(
                     {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(served, g) for g in groups]}, request
@@ -97,7 +97,9 @@ class Discovery:
         ]
         return found
 
-    def _aggregated(self, request: Request, served: Sequence[GroupVersion], groups: list[str], asked: Format) -> Reply:
+    def _aggregated(
+        self, request: Request, served: Sequence[GroupVersion], groups: list[str], format_: Format
+    ) -> Reply:
         items = []
         for group in groups:
             metadata: Object = {"name": group} if group else {}
@@ -115,7 +117,7 @@ class Discovery:
             "Vary": "Accept",
             "Cache-Control": "public",
         }
-        content_type, body = media.encode(asked, listing)
+        content_type, body = media.encode(format_, listing)
         group = identity.current().group("apidiscovery")
         content_type = f"{content_type};g={group};v={_AGGREGATED_VERSION};as={_AGGREGATED}"
         if request.headers.get("If-None-Match") == headers["Etag"]:

@@ -107,10 +107,10 @@ class Health:
 
 
 def _fixed(problem: str) -> Check:
-    async def tell() -> str:
+    async def check() -> str:
         return problem
 
-    return tell
+    return check
 
 
 def _reply(code: int, text: str) -> Reply:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 Collector = Callable[[Page], None]
 """Adds the metrics of a component to a page."""
 PATH, OUTCOMES_PATH = "/metrics", "/metrics/slis"
+_BUILD_INFO = (
+    "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, "
+    "Go version, and compiler from which Kubernetes was built, and platform on which it is running."
+)
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -60,8 +64,8 @@ class Metrics:
 def show_authentication(page: Page, successes: int, authenticator: Authenticator, tokens: ServiceAccountTokens) -> None:
     """Add the metrics of authentication."""
     for name, text, count in (
-        ("valid", "Service account tokens looked at in time.", tokens.valid_tokens),
-        ("stale", "Service account tokens looked at past the time to renew them.", tokens.stale_tokens),
+        ("valid", "Cumulative valid projected service account tokens used", tokens.valid_tokens),
+        ("stale", "Cumulative stale projected service account tokens used", tokens.stale_tokens),
     ):
         page.counter(f"serviceaccount_{name}_tokens_total", text, (), [((), count)])
     page.counter(
@@ -73,7 +77,7 @@ def show_authentication(page: Page, successes: int, authenticator: Authenticator
     if (certificates := authenticator.certificates) is not None:
         page.histogram(
             "apiserver_client_certificate_expiration_seconds",
-            "How long the client certificates that requests came with are still good.",
+            "Distribution of the remaining lifetime on the certificate used to authenticate a request.",
             (),
             [((), certificates.seconds_left)],
         )
@@ -84,10 +88,10 @@ def show_version(page: Page, reported: str, gates: FeatureGates) -> None:
     found = version(reported)
     names = ("major", "minor", "git_version", "platform")
     values = (found["major"], found["minor"], found["gitVersion"], found["platform"])
-    page.gauge("kubernetes_build_info", "The version that the server tells.", names, [(values, 1)])
+    page.gauge("kubernetes_build_info", _BUILD_INFO, names, [(values, 1)])
     page.gauge(
         "kubernetes_feature_enabled",
-        "Whether a feature is on, with its stage.",
+        "This metric records the data about the stage and enablement of a k8s feature.",
         ("name", "stage"),
         [((gate.name, gate.stage.value), on) for gate, on in gates],
     )
@@ -97,7 +101,7 @@ def show_in_flight(page: Page, mutating: int, read_only: int) -> None:
     """Add the numbers of requests in flight."""
     page.gauge(
         "apiserver_current_inflight_requests",
-        "Requests in flight, by kind.",
+        "Number of requests in flight of this apiserver per request kind.",
         ("request_kind",),
         [(("mutating",), mutating), (("readOnly",), read_only)],
     )
@@ -131,7 +135,7 @@ def show_audit(page: Page, audit: Audit) -> None:
     """Add the metrics of auditing."""
     page.counter(
         "apiserver_audit_event_total",
-        "Audit events that went to a backend.",
+        "Counter of audit events generated and sent to the audit backend.",
         (),
         [((), audit.events)],
     )
@@ -143,7 +147,7 @@ def show_audit(page: Page, audit: Audit) -> None:
     )
     page.counter(
         "apiserver_audit_level_total",
-        "Requests by the audit level that the policy gave them.",
+        "Counter of policy levels for audit events (1 per request).",
         ("level",),
         counts_of(audit.levels),
     )
@@ -160,13 +164,13 @@ def show_fairness(page: Page, fairness: PriorityAndFairness) -> None:
     both, level = ("flow_schema", "priority_level"), ("priority_level",)
     page.counter(
         "apiserver_flowcontrol_dispatched_requests_total",
-        "Number of requests that were let in.",
+        "Number of requests executed by API Priority and Fairness subsystem",
         both,
         fairness.dispatched.items(),
     )
     page.counter(
         "apiserver_flowcontrol_rejected_requests_total",
-        "Number of requests that were turned away.",
+        "Number of requests rejected by API Priority and Fairness subsystem",
         (*both, "reason"),
         fairness.rejected.items(),
     )
@@ -178,27 +182,55 @@ def show_fairness(page: Page, fairness: PriorityAndFairness) -> None:
         waiting[schema, of] = waiting.get((schema, of), 0) + count
         kinds[kind,] += count
     for name, text, counts in (
-        ("current_inqueue_requests", "Requests that wait.", waiting),
-        ("current_executing_requests", "Requests that were let in and are not over.", running),
-        ("current_executing_seats", "Seats in use.", running),
+        (
+            "current_inqueue_requests",
+            "Number of requests currently pending in queues of the API Priority and Fairness subsystem",
+            waiting,
+        ),
+        (
+            "current_executing_requests",
+            "Number of requests in execution in the API Priority and Fairness subsystem",
+            running,
+        ),
+        (
+            "current_executing_seats",
+            "Concurrency (number of seats) occupied by the currently executing requests",
+            running,
+        ),
     ):
         page.gauge(f"apiserver_flowcontrol_{name}", text, both, counts.items())
     page.histogram(
         "apiserver_flowcontrol_request_wait_duration_seconds",
-        "How long requests waited in a queue, and whether they were let in.",
+        "Length of time a request spent waiting in its queue",
         (*both, "execute"),
         fairness.waits.items(),
     )
     for name, text, values in (
-        ("nominal_limit_seats", "Seats of a level.", [((item.name,), item.seats) for item in levels]),
-        ("lower_limit_seats", "Seats that a level keeps.", [((item.name,), item.least) for item in levels]),
-        ("upper_limit_seats", "Seats that a level may have.", [((item.name,), item.most) for item in levels]),
-        ("current_limit_seats", "Seats that a level has now.", [((item.name,), item.limit) for item in levels]),
+        (
+            "nominal_limit_seats",
+            "Nominal number of execution seats configured for each priority level",
+            [((item.name,), item.seats) for item in levels],
+        ),
+        (
+            "lower_limit_seats",
+            "Configured lower bound on number of execution seats available to each priority level",
+            [((item.name,), item.least) for item in levels],
+        ),
+        (
+            "upper_limit_seats",
+            "Configured upper bound on number of execution seats available to each priority level",
+            [((item.name,), item.most) for item in levels],
+        ),
+        (
+            "current_limit_seats",
+            "current derived number of execution seats available to each priority level",
+            [((item.name,), item.limit) for item in levels],
+        ),
     ):
         page.gauge(f"apiserver_flowcontrol_{name}", text, level, values)
     page.gauge(
         "apiserver_current_inqueue_requests",
-        "Requests that wait for a seat, by kind.",
+        "Number of requests in the queues of this apiserver per request kind.",
         ("request_kind",),
         kinds.items(),
     )
@@ -207,8 +239,13 @@ def show_fairness(page: Page, fairness: PriorityAndFairness) -> None:
 def show_remotes(page: Page, remotes: Remotes) -> None:
     """Add the availability of the API services of extension API servers."""
     gone = [((remote.name,), not remote.available) for remote in remotes.table.values()]
-    page.gauge("aggregator_unavailable_apiservice", "Whether an API service cannot be had now.", ("name",), gone)
-    text = "How often an API service was available no more, by reason."
+    page.gauge(
+        "aggregator_unavailable_apiservice",
+        "Gauge of APIServices which are marked as unavailable broken down by APIService name.",
+        ("name",),
+        gone,
+    )
+    text = "Counter of APIServices which are marked as unavailable broken down by APIService name and reason."
     page.counter("aggregator_unavailable_apiservice_total", text, ("name", "reason"), remotes.losses.items())
 
 

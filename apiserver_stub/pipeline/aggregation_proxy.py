@@ -49,7 +49,7 @@ class AggregationProxy:
     ) -> web.StreamResponse | Rendered:
         """Forward *request* to *remote*, within the limits of requests, and return its response.
 
-        :raises ApiError: the request is refused before the response begins.
+        :raises ApiError: the request is rejected before the response starts.
         :raises ConnectionError: the response ended early.
         """
         info = request.info
@@ -72,16 +72,16 @@ class AggregationProxy:
         if not remote.available:
             raise _unavailable("service unavailable")
         try:
-            place = await self._extensions.place_of(remote)
+            endpoint = await self._extensions.place_of(remote)
             caller = list(headers_of(request.user))
         except Unresolved as error:
-            _log.error("Service of an API service is not found", extra={"apiService": remote.name, "err": error})
+            _log.error("Failed to resolve service of APIService", extra={"apiService": remote.name, "err": error})
             raise _unavailable("service unavailable") from error
         except (OSError, ValueError) as error:
             raise PlainError(500, "InternalError", str(error)) from error
         redirects = self._follows_redirects
         try:
-            return await relay(passing, place, passing.http.path_qs, "", caller=caller, redirects=redirects)
+            return await relay(passing, endpoint, passing.http.path_qs, "", caller=caller, redirects=redirects)
         except Unreachable as error:
             raise _unavailable(error.message) from error
 

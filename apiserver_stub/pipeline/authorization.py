@@ -29,8 +29,8 @@ class Authorization:
     async def impersonate(self, user: User, http: web.BaseRequest, trail: AuditContext | None) -> User:
         """Return the user that *user* impersonates, after authorization of each part; *user* itself without headers."""
 
-        async def allowed(wanted: RequestInfo) -> None:
-            await self.authorize(user, wanted, trail)
+        async def allowed(info: RequestInfo) -> None:
+            await self.authorize(user, info, trail)
 
         try:
             other = await impersonate(http.headers, allowed)
@@ -47,22 +47,22 @@ class Authorization:
         :raises ApiError: 403.
         :raises AuthorizationFailed: no authorizer could decide.
         """
-        verdict = await self._authorizer.authorize(user, info)
-        if verdict.error and not verdict.allowed:
+        result = await self._authorizer.authorize(user, info)
+        if result.error and not result.allowed:
             self._metrics.undecided += 1
             if trail is not None:
                 trail.undecided()
-            raise AuthorizationFailed(verdict.error)
+            raise AuthorizationFailed(result.error)
         if trail is not None:
-            trail.authorized(verdict.allowed, verdict.reason)
-        if verdict.allowed:
+            trail.authorized(result.allowed, result.reason)
+        if result.allowed:
             self._metrics.allowed += 1
             return
-        if verdict.decision == "deny":
+        if result.decision == "deny":
             self._metrics.denied += 1
         else:
             self._metrics.no_opinion += 1
-        ending = f": {verdict.reason}" if verdict.reason else ""
+        ending = f": {result.reason}" if result.reason else ""
         if not info.is_resource:
             message = f'forbidden: User {quote(user.name)} cannot {info.verb} path "{info.path}"{ending}'
             raise ApiError(403, "Forbidden", message, {})
@@ -83,5 +83,5 @@ def pinned(info: RequestInfo, query: Query) -> RequestInfo:
     try:
         name = parse_field_selector(query.get("fieldSelector")).pinned("metadata.name")
     except SelectorError:
-        return info  # refused by the verb
+        return info  # Rejected by the verb.
     return replace(info, name=name) if name and not path_problems(name) else info

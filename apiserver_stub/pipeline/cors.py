@@ -1,4 +1,4 @@
-"""What browsers are told: which pages may call, and that they must not come without TLS."""
+"""Cross-origin resource sharing (CORS) and HTTP Strict Transport Security (HSTS)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CorsAndHsts:
         self._always = {"Strict-Transport-Security": "; ".join(directives)} if directives else {}
 
     def begin(self, http: web.BaseRequest) -> Rendered | None:
-        """Note the headers that the answer gets; returns the whole answer to a question from a browser."""
+        """Set the headers of the response, and return the complete response to a preflight request."""
         headers = dict(self._always)
         origin = http.headers.get("Origin", "")
         allowed = bool(origin) and any(pattern.search(origin) for pattern in self._origins)

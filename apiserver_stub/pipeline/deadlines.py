@@ -1,7 +1,7 @@
-"""Ends requests that take too long.
+"""Deadlines of requests.
 
-All deadlines are looked at together a few times a second while there are any: a timer for each request would cost more
-than most of what a short request does, and no client counts tenths of a second.
+One timer checks all of them a few times per second: a timer per request costs more than most of a short request, and
+a tenth of a second matters to no client.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ _LOOK_SECONDS = 0.1
 
 
 class Deadlines:
-    """The deadlines of the requests under way."""
+    """Deadlines of the requests in flight."""
 
     def __init__(self) -> None:
         self._running: set[_Deadline] = set()
         self._looking = False
 
     def after(self, seconds: float) -> _Deadline:
-        """Return what ends the task that enters it, *seconds* from now or up to a tenth of a second later.
+        """Return a context manager that cancels its task *seconds* from now, or up to a tenth of a second later.
 
-        Leaving it raises :class:`TimeoutError` then, like :func:`asyncio.timeout`.
+        It then raises :class:`TimeoutError`, like :func:`asyncio.timeout`.
         """
         return _Deadline(self, seconds)
 

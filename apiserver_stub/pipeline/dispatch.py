@@ -43,12 +43,12 @@ class Endpoint(Protocol):
     """Handler of paths without a resource."""
 
     read_only: bool
-    """Whether its paths allow only GET and HEAD."""
+    """Its paths allow only GET and HEAD."""
 
     async def respond(self, request: Request) -> Reply | None:
         """Return the response, ``None`` for paths of others.
 
-        :raises ApiError: the request is refused.
+        :raises ApiError: the request is rejected.
         """
 
 

@@ -1,4 +1,4 @@
-"""Refusals that are told otherwise than by a Status, and the answer to each error of a request."""
+"""Responses to the errors of a request; some are plain text in place of a Status."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _TYPE = ("kind", "apiVersion")
 
 
 class AuthorizationFailed(Exception):
-    """Nobody could decide whether the caller may; the text says why."""
+    """No authorizer could decide; the text states the reason."""
 
 
 class PlainError(ApiError):
-    """What is answered in plain text."""
+    """Error whose response is plain text."""
 
 
 class PlainNotFound(PlainError):
-    """A path that nobody serves: the answer is text, as it is not known whether an API client asks."""
+    """A path without an endpoint; the response is text, as other clients than those of the API may request it."""
 
     def __init__(self) -> None:
         super().__init__(404, "NotFound", "404 page not found")
 
 
-TOLD = (AuthorizationFailed, ApiError, StoreUnavailable, StoreRefused, RecursionError)
-"""What :func:`answer` has an answer to; any other exception is a bug."""
+HANDLED = (AuthorizationFailed, ApiError, StoreUnavailable, StoreRefused, RecursionError)
+"""Errors with a response; any other exception is a bug."""
 
 
-def answer(error: Exception, target: str, format_: Format) -> Rendered:
-    """Return the answer to the request for *target* that ended in *error*, one of :data:`TOLD`."""
+def response_to(error: Exception, target: str, format_: Format) -> Rendered:
+    """Return the response to the request for *target* that failed with *error*, one of :data:`HANDLED`."""
     match error:
         case AuthorizationFailed():
             text = f'Internal Server Error: "{target}": {error}\n'
@@ -46,28 +46,28 @@ def answer(error: Exception, target: str, format_: Format) -> Rendered:
             return render_error(error, format_)
         case StoreUnavailable():
             return render_error(unavailable(str(error)), format_)
-        case RecursionError():  # from a body: nothing else here is deep
+        case RecursionError():  # Only bodies are deep.
             return render_error(bad_request("json: exceeded max depth"), format_)
     return render_error(internal(str(error)), format_)
 
 
 def timed_out() -> PlainError:
-    """Return the answer to a request that took too long: a Status that goes out as text."""
+    """Return the response to a request that timed out: a Status, sent as text."""
     message = "Timeout: request did not complete within the allotted timeout"
     status = ApiError(504, "Timeout", message, {}).body()
     return PlainError(504, "Timeout", objects.encode({key: status[key] for key in status if key not in _TYPE}).decode())
 
 
 def too_many(retry_seconds: int = 1) -> Rendered:
-    """Return the answer to a request for which there is no place; its caller may come back after *retry_seconds*."""
+    """Return the response to a throttled request, which the client may retry after *retry_seconds*."""
     headers = {**_NOSNIFF, "Retry-After": str(retry_seconds)}
     return Rendered(429, _TEXT, [b"Too many requests, please try again later.\n"], headers)
 
 
 def while_draining(path: str, *, retry_later: bool) -> Rendered | None:
-    """Return the answer to a new request while the server drains; who asks for its health gets that.
+    """Return the response to a new request while the server drains, ``None`` for health checks.
 
-    With *retry_later* the caller is told to come back (spec: opt.shutdown-send-retry-after).
+    With *retry_later* the client may retry (spec: opt.shutdown-send-retry-after).
     """
     if not retry_later:
         return render_error(unavailable("apiserver is shutting down"), PLAIN)

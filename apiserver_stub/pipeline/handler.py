@@ -53,7 +53,7 @@ class RequestHandler:
 
     :param closes_unauthenticated: whether HTTP/2 connections of anonymous and unauthenticated clients end after one
         response (feature gate ``UnauthenticatedHTTP2DOSMitigation``).
-    :param sends_retry_after: whether requests during the drain are answered with 429 (spec:
+    :param sends_retry_after: whether requests during the drain get 429 (spec:
         opt.shutdown-send-retry-after).
     """
 
@@ -102,9 +102,9 @@ class RequestHandler:
         started = time.perf_counter()
         trail: AuditContext | None = None
         if self._lifecycle.draining:
-            refusal = error_responses.while_draining(path, retry_later=self._sends_retry_after)
-            if refusal is not None:
-                return await response_writer.send(http, refusal, warnings, compress=False)
+            rejection = error_responses.while_draining(path, retry_later=self._sends_retry_after)
+            if rejection is not None:
+                return await response_writer.send(http, rejection, warnings, compress=False)
         try:
             _require_text(http)
             info = parse_path(http.method, path, query)
@@ -151,10 +151,10 @@ class RequestHandler:
                 if trail is not None:
                     request.annotations = trail.event.annotations
                 rendered = await self._limits.limited(http, request, resource, trail)
-        except error_responses.TOLD as error:
+        except error_responses.HANDLED as error:
             if not authenticated and response_writer.wants_pretty(http):
                 format_ = PRETTY
-            rendered = error_responses.answer(error, http.path_qs, format_)
+            rendered = error_responses.response_to(error, http.path_qs, format_)
         except (ConnectionError, asyncio.CancelledError):
             if trail is not None:
                 trail.abandoned()
@@ -187,7 +187,7 @@ def _request(http: web.BaseRequest, info: RequestInfo, query: Query, user: User,
 
 
 def _require_text(http: web.BaseRequest) -> None:
-    """Refuse a request whose head is not UTF-8.
+    """Reject a request whose head is not UTF-8.
 
     :raises ApiError: 400.
     """

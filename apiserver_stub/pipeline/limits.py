@@ -58,7 +58,7 @@ async def _read_body(http: web.BaseRequest) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings:
-    """Limits of requests; numbers count without API Priority and Fairness, and 0 is no limit."""
+    """Limits of requests; numbers count without API Priority and Fairness, and 0 means unlimited."""
 
     timeout_seconds: float = 60
     max_in_flight: int = 400
@@ -166,11 +166,11 @@ class Limits:
         seconds = self._settings.timeout_seconds
         if text := request.query.get("timeout"):
             try:
-                asked = parse_duration(text).seconds
+                requested = parse_duration(text).seconds
             except ValueError:
                 problem = f'time: invalid duration "{text}"'
                 raise bad_request(f"invalid timeout specified in the request URL - {problem}") from None
-            seconds = min(seconds, asked) if asked > 0 else seconds
+            seconds = min(seconds, requested) if requested > 0 else seconds
         if not seconds:
             raise timed_out()
         return seconds

@@ -38,7 +38,7 @@ _WHAT = ("group", "version", "resource", "subresource", "scope", "component")
 
 
 class _Requests:
-    """All requests that differ in nothing that labels tell, but the code."""
+    """Metrics of the requests with the same labels, apart from the status code."""
 
     __slots__ = ("codes", "seconds", "sizes", "sli_seconds")
 
@@ -61,7 +61,7 @@ class RequestMetrics:
 
     @property
     def watches(self) -> int:
-        """How many watches are open."""
+        """Number of open watches and streams."""
         return sum(self._long.values())
 
     def count(
@@ -74,9 +74,9 @@ class RequestMetrics:
         size: int,
         dry_run: str,
     ) -> None:
-        """Count one answered request.
+        """Count one request with its response.
 
-        :param size: bytes of the answer's body before compression.
+        :param size: bytes of the body before compression.
         """
         labels = (dry_run, *labels_of(info, method, resource))
         found = self._requests.get(labels)
@@ -89,11 +89,11 @@ class RequestMetrics:
             found.sizes.observe(size)
 
     def terminated(self, info: RequestInfo, method: str, resource: Resource | None, code: int) -> None:
-        """Count a request that the server ended to protect itself: too many, or too long."""
+        """Count a request that the server terminated because of a limit."""
         self._terminated[(*labels_of(info, method, resource), str(code))] += 1
 
     def aborted(self, info: RequestInfo, method: str, resource: Resource | None) -> None:
-        """Count a request whose caller did not wait for the answer."""
+        """Count a request whose client disconnected before the response."""
         self._aborted[labels_of(info, method, resource)[:-1]] += 1
 
     def watch_started(self, info: RequestInfo, resource: Resource | None) -> None:
@@ -173,13 +173,13 @@ class RequestMetrics:
 
 
 def method_of(request: web.BaseRequest | Request) -> str:
-    """Return the method as which a request is counted: to apply is another one than to patch."""
+    """Return the method label of a request; server-side apply has a separate one."""
     applies = request.method == "PATCH" and request.headers.get("Content-Type") == APPLY_PATCH
     return _APPLY if applies else request.method
 
 
 def labels_of(info: RequestInfo, method: str, resource: Resource | None) -> Labels:
-    """Return what tells requests apart; nothing of it is the caller's free choice, so their number is bounded."""
+    """Return the labels of a request; clients cannot choose their values freely, so their number is bounded."""
     if resource is None:
         root = info.path[1:].partition("/")[0]
         return (method if method in _METHODS else "other", "", "", "", f"/{root}" if root in _PATHS else "", "", "")

@@ -49,7 +49,7 @@ class StreamResponder:
     ) -> web.StreamResponse:
         """Respond with the handler of the subresource; see :meth:`carry`.
 
-        :raises ApiError: the request is refused before the response begins.
+        :raises ApiError: the request is rejected before the response starts.
         """
         handler = self._handlers.stream(resource, info.subresource)
         assert handler is not None
@@ -67,7 +67,7 @@ class StreamResponder:
         """Run *handler* until the client or the other side closes, or the server stops.
 
         :param info: labels of the metrics.
-        :raises ApiError: the request is refused before the response begins.
+        :raises ApiError: the request is rejected before the response starts.
         :raises ConnectionError: the connection ended early.
         """
         http = stream.http

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FAREWELL_SECONDS = 1.0
-"""How long the client of a WebSocket may take to say that it heard of the end."""
-_HEARD_BYTES = 64 << 10
+_CLOSE_SECONDS = 1.0
+"""Time for the client of a WebSocket to acknowledge its end."""
+_MAX_RECEIVED_BYTES = 64 << 10
 
 
 class WatchResponder:
@@ -55,16 +55,14 @@ class WatchResponder:
     ) -> web.StreamResponse:
         """Send the changes of *resource* until the watch ends, the client disconnects or the server stops.
 
-        :raises ApiError: the request is refused.
+        :raises ApiError: the request is rejected.
         """
         if "watch" not in resource.verbs:
             raise method_not_allowed()
-        asked = request.query.get("resourceVersion")
-        named = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 20 else 0
-        if named > self._context.store.revision_of(resource.storage):
-            await self._context.store.catch_up(
-                resource.storage, named
-            )  # The version may be that of another server of the same store.
+        version = request.query.get("resourceVersion")
+        revision = int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
+        if revision > self._context.store.revision_of(resource.storage):  # Of another server of the same store.
+            await self._context.store.catch_up(resource.storage, revision)
         watch = Watch(self._context, request, resource)
         if trail is not None:
             request.annotations = trail.event.annotations
@@ -104,7 +102,7 @@ class WatchResponder:
 
 
 def _response(http: web.BaseRequest, watch: Watch, warnings: Sequence[str]) -> web.StreamResponse:
-    """Return what the client asks for: a stream, or where it upgrades the connection, messages.
+    """Return a stream, or WebSocket messages if the client requests an upgrade.
 
     :raises ApiError: 400, the connection cannot be upgraded.
     """
@@ -117,9 +115,9 @@ def _response(http: web.BaseRequest, watch: Watch, warnings: Sequence[str]) -> w
         return response
     socket = web.WebSocketResponse(
         protocols=sub_protocols(http.headers),
-        timeout=_FAREWELL_SECONDS,
+        timeout=_CLOSE_SECONDS,
         compress=False,
-        max_msg_size=_HEARD_BYTES,
+        max_msg_size=_MAX_RECEIVED_BYTES,
     )
     if not socket.can_prepare(http):
         raise bad_request("the connection cannot become a WebSocket")
@@ -131,22 +129,22 @@ def _response(http: web.BaseRequest, watch: Watch, warnings: Sequence[str]) -> w
 async def _talk(
     watch: Watch, http: web.BaseRequest, socket: web.WebSocketResponse, pace: response_writer.RateLimitedWriter
 ) -> None:
-    """Send a message for each event; what the client says is not heard, only that it goes."""
+    """Send a message for each event until the client disconnects; its messages are ignored."""
 
-    async def tell() -> None:
+    async def send() -> None:
         async with aclosing(watch.frames()) as found:
             async for frames in found:
                 for message in watch.messages(frames):
                     async for _ in pace.pieces(message):
-                        pass  # it goes as a whole, once the last piece of it may
+                        pass  # Sent as one message after the pause of its last piece.
                     async with response_writer.patience(http):
                         await (socket.send_str(message.decode()) if watch.is_text else socket.send_bytes(message))
 
-    async def hear() -> None:
+    async def receive() -> None:
         async for _ in socket:
             pass
 
-    tasks = [asyncio.ensure_future(tell()), asyncio.ensure_future(hear())]
+    tasks = [asyncio.ensure_future(send()), asyncio.ensure_future(receive())]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Action = Callable[["Request", "Resource"], Awaitable["Reply"]]
 """Handler of a POST that creates no object of the kind.
 
-:raises ApiError: the request is refused.
+:raises ApiError: the request is rejected.
 """
 Key = tuple[str, str, str]
 """Group, plural, and subresource; the last is empty for the kind itself."""

@@ -64,9 +64,9 @@ class Bindings:
                 raise not_found("", "pods", name)
             pod: Object = objects.decode(current.data)
             for member, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-                if (wanted := binding["metadata"].get(member)) and wanted != pod["metadata"][member]:
+                if (expected := binding["metadata"].get(member)) and expected != pod["metadata"][member]:
                     raise precondition_failed(
-                        request, resource, current.key, name, label, wanted, pod["metadata"][member]
+                        request, resource, current.key, name, label, expected, pod["metadata"][member]
                     )
             problem = ""
             if "deletionTimestamp" in pod["metadata"]:

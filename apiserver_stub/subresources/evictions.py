@@ -35,9 +35,9 @@ class EvictionSettings:
     """Feature gates of evictions."""
 
     marks_pods: bool
-    """Whether evicted pods get the condition ``DisruptionTarget`` (feature gate ``PodDisruptionConditions``)."""
+    """Evicted pods get the condition ``DisruptionTarget`` (feature gate ``PodDisruptionConditions``)."""
     reads_unhealthy_policy: bool
-    """Whether ``unhealthyPodEvictionPolicy`` applies (feature gate ``PDBUnhealthyPodEvictionPolicy``)."""
+    """``unhealthyPodEvictionPolicy`` applies (feature gate ``PDBUnhealthyPodEvictionPolicy``)."""
 
 
 class Evictions:
@@ -137,8 +137,10 @@ class Evictions:
                 text = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
                 raise forbidden("policy", "poddisruptionbudget", name, text)
             if not allowed:
-                wanted, there = status.get("desiredHealthy") or 0, status.get("currentHealthy") or 0
-                raise _too_many(f"The disruption budget {name} needs {wanted} healthy pods and has {there} currently")
+                desired, current_count = status.get("desiredHealthy") or 0, status.get("currentHealthy") or 0
+                raise _too_many(
+                    f"The disruption budget {name} needs {desired} healthy pods and has {current_count} currently"
+                )
             if dry_run:
                 return Keep()
             status |= {"disruptionsAllowed": allowed - 1, "disruptedPods": {**disrupted, pod: objects.now()}}
@@ -194,9 +196,9 @@ class _Removal:
             version = pod["metadata"]["resourceVersion"]
             options["preconditions"] = {**options["preconditions"], "resourceVersion": version}
 
-        # Empty preconditions hold here; the deletion below still refuses an empty UID, as upstream's does.
-        wanted = {member: value for member, value in options["preconditions"].items() if value}
-        marking = {**options, "preconditions": wanted}
+        # Empty preconditions hold here; the deletion below still rejects an empty UID, as upstream's does.
+        given = {member: value for member, value in options["preconditions"].items() if value}
+        marking = {**options, "preconditions": given}
 
         def mark(current: Record | None) -> Outcome:
             if current is None:

@@ -40,7 +40,7 @@ class Reviews:
         self._context, self._authenticator, self._authorizer = context, authenticator, authorizer
 
     async def review_token(self, request: Request, resource: Resource) -> Reply:
-        """Answer with the user of a token; a status in the request is kept where there is nothing to answer."""
+        """Return the user of a token; other fields of the requested status are kept."""
         call = await self._admitted(request, resource)
         review = call.obj
         spec = review.get("spec") or {}
@@ -61,22 +61,22 @@ class Reviews:
         return Reply(201, obj=review)
 
     async def review_self(self, request: Request, resource: Resource) -> Reply:
-        """Answer with the user of the request."""
+        """Return the user of the request."""
         call = await self._admitted(request, resource)
         await self._context.admission.validate(call)
         status = {"userInfo": _user_info(request.user)}
         return Reply(201, obj={**_head(resource, objects.now()), "status": status})
 
     async def review_own_access(self, request: Request, resource: Resource) -> Reply:
-        """Answer whether the user of the request has access."""
+        """Return the decision about the user of the request."""
         call = await self._admitted(request, resource)
         review = call.obj
-        _refuse(validate_attributes(review.get("spec") or {}) + validate_review_metadata(review))
+        _reject(validate_attributes(review.get("spec") or {}) + validate_review_metadata(review))
         await self._context.admission.validate(call)
-        return await self._answer(review, request.user)
+        return await self._decide(review, request.user)
 
     async def review_access(self, request: Request, resource: Resource) -> Reply:
-        """Answer whether the user of the review has access."""
+        """Return the decision about the user of the review."""
         call = await self._admitted(request, resource)
         review = call.obj
         spec = review.get("spec") or {}
@@ -84,11 +84,11 @@ class Reviews:
         causes += validate_review_metadata(review, namespaced=resource.namespaced)
         if resource.namespaced:
             causes += validate_local_attributes(spec, request.info.namespace)
-        _refuse(causes)
+        _reject(causes)
         await self._context.admission.validate(call)
         extra = {key: tuple(values or ()) for key, values in (spec.get("extra") or {}).items()}
         user = User(spec.get("user") or "", spec.get("uid") or "", tuple(spec.get("groups") or ()), extra)
-        return await self._answer(review, user)
+        return await self._decide(review, user)
 
     async def review_own_rules(self, request: Request, resource: Resource) -> Reply:
         """List the access of the user of the request in a namespace, where it can be listed."""
@@ -118,38 +118,38 @@ class Reviews:
         await self._context.admission.admit(call)
         return call
 
-    async def _answer(self, review: Object, user: User) -> Reply:
+    async def _decide(self, review: Object, user: User) -> Reply:
         spec = review.get("spec") or {}
-        wanted: Object = spec.get("resourceAttributes") or {}
+        attributes: Object = spec.get("resourceAttributes") or {}
         path: Object | None = spec.get("nonResourceAttributes")
         if path is not None:
             info = RequestInfo(path.get("verb") or "", path.get("path") or "")
         else:
             info = RequestInfo(
-                wanted.get("verb") or "",
+                attributes.get("verb") or "",
                 "",
-                wanted.get("group") or "",
-                wanted.get("version") or "*",
-                wanted.get("resource") or "",
-                wanted.get("subresource") or "",
-                wanted.get("namespace") or "",
-                wanted.get("name") or "",
+                attributes.get("group") or "",
+                attributes.get("version") or "*",
+                attributes.get("resource") or "",
+                attributes.get("subresource") or "",
+                attributes.get("namespace") or "",
+                attributes.get("name") or "",
             )
-        verdict = await self._authorizer.authorize(user, info)
-        status: dict[str, Any] = {"allowed": verdict.allowed}
-        if verdict.decision == "deny":
+        result = await self._authorizer.authorize(user, info)
+        status: dict[str, Any] = {"allowed": result.allowed}
+        if result.decision == "deny":
             status["denied"] = True
-        if verdict.reason:
-            status["reason"] = verdict.reason
-        if verdict.error:
-            status["evaluationError"] = verdict.error
+        if result.reason:
+            status["reason"] = result.reason
+        if result.error:
+            status["evaluationError"] = result.error
         review["metadata"].setdefault("creationTimestamp", None)
         review["status"] = status
         return Reply(201, obj=review)
 
 
 def _head(resource: Resource, created_at: str | None = None) -> Object:
-    """Return the first fields of an answer that has nothing of the request."""
+    """Return the first fields of a review without those of the request."""
     return {
         "kind": resource.kind,
         "apiVersion": resource.api_version,
@@ -157,8 +157,11 @@ def _head(resource: Resource, created_at: str | None = None) -> Object:
     }
 
 
-def _refuse(causes: list[Cause]) -> None:
-    """:raises ApiError: 422, there are causes; such a review is named by its group alone."""
+def _reject(causes: list[Cause]) -> None:
+    """Reject an invalid review.
+
+    :raises ApiError: 422; its details have the group only.
+    """
     if causes:
         error = invalid(_AUTHORIZATION, "", "", causes)
         if error.details is not None:

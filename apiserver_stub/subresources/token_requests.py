@@ -41,14 +41,14 @@ class TokenRequests:
         """Return a token of the account, bound to the object that the request refers to."""
         info = request.info
         check_options(request, "CreateOptions")
-        asked = read_object(request, "TokenRequest", _TOKEN_REQUEST)
-        metadata = asked["metadata"]
+        token_request = read_object(request, "TokenRequest", _TOKEN_REQUEST)
+        metadata = token_request["metadata"]
         clean_metadata(request, metadata)
         settle_namespace(request, resource, metadata)
-        spec = asked.setdefault("spec", {})
+        spec = token_request.setdefault("spec", {})
         spec.setdefault("expirationSeconds", _DEFAULT_SECONDS)
-        track_action(request, resource, asked)
-        call = AdmissionRequest("CREATE", request, resource, asked, name=info.name, dry_run=request.dry_run)
+        track_action(request, resource, token_request)
+        call = AdmissionRequest("CREATE", request, resource, token_request, name=info.name, dry_run=request.dry_run)
         await self._context.admission.admit(call)
         if (name := metadata.get("name") or info.name) != info.name:
             cause = invalid_value("metadata.name", name, "must match the service account name if specified")
@@ -66,7 +66,7 @@ class TokenRequests:
         issued = self._tokens.issue(account, audiences, seconds, bound)
         request.warnings.extend(issued.warnings)
         metadata |= {"name": info.name, "namespace": info.namespace, "creationTimestamp": objects.now()}
-        answer: Object = {
+        response: Object = {
             "kind": "TokenRequest",
             "apiVersion": _TOKEN_REQUEST,
             "metadata": metadata,
@@ -76,7 +76,7 @@ class TokenRequests:
                 "expirationTimestamp": objects.format_time(datetime.fromtimestamp(issued.expires_at, UTC)),
             },
         }
-        return Reply(201, obj=answer)
+        return Reply(201, obj=response)
 
     def _bound_object(self, namespace: str, account: str, reference: Object) -> tuple[str, Object]:
         """Return the kind and the object that the token is bound to.

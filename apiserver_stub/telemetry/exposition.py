@@ -1,4 +1,4 @@
-"""What of the numbers is shown to collectors, and under which labels, as the options have it."""
+"""Selection of metrics and of their label values, and the page in the text format."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is shown.
+    """Selection of metrics.
 
-    :param disabled: names of metrics that are left out.
-    :param allowed: the values that a label may show, by metric and label; any other is ``unexpected``.
-    :param hidden: whether metrics that are on their way out are shown.
+    :param disabled: names of omitted metrics.
+    :param allowed: allowed values by metric and label; any other is shown as ``unexpected``.
+    :param hidden: whether deprecated metrics are shown.
     """
 
     disabled: frozenset[str] = frozenset()
@@ -27,7 +27,7 @@ class Choice:
 
 
 class Page:
-    """A page of metrics in the making."""
+    """A page of metrics under construction."""
 
     def __init__(self, choice: Choice) -> None:
         self._choice = choice

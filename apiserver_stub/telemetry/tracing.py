@@ -24,11 +24,11 @@ _VERSIONS = ("v1beta1", "v1alpha1")
 
 
 class TracingError(Exception):
-    """The configuration file is no good; the text holds every problem."""
+    """The configuration file is invalid; the text lists all problems."""
 
 
 class TracingConfig(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """What the file says."""
+    """The tracing configuration file."""
 
     api_version: str = ""
     kind: str = ""
@@ -37,14 +37,14 @@ class TracingConfig(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
     @property
     def rate(self) -> float:
-        """Which part of the requests leaves a span."""
+        """Fraction of requests that are sampled."""
         return (self.sampling_rate_per_million or 0) / MILLION
 
 
 def load_config(path: Path) -> TracingConfig:
     """Read the tracing configuration in *path*.
 
-    :raises TracingError: it cannot be read or is none.
+    :raises TracingError: it cannot be read or is invalid.
     """
     try:
         document = yamlsafe.load(path.read_bytes())
@@ -84,7 +84,7 @@ def _problems(config: TracingConfig) -> list[str]:
 
 
 class Tracing:
-    """Makes spans of requests and sends them in the background; a collector that is away costs spans alone."""
+    """Exports spans of requests in the background; spans are lost while the collector is unavailable."""
 
     def __init__(self, config: TracingConfig) -> None:
         from opentelemetry.sdk.trace.sampling import ALWAYS_ON
@@ -98,9 +98,9 @@ class Tracing:
         self._tracer = self._provider.get_tracer("apiserver_stub")
 
     def note(self, http: web.BaseRequest, code: int, seconds: float, verb: str, audit_id: str) -> None:
-        """Make the span of a request that took *seconds* and ends now, unless it is not sampled.
+        """Record the span of a request that took *seconds* and ends now, if it is sampled.
 
-        The caller's own span is linked and not continued: whether this server traces is not for strangers to say.
+        The span of the client is linked, not continued: clients must not control the sampling of this server.
         """
         if not self._rate or random.random() >= self._rate:  # noqa: S311 - a sample
             return

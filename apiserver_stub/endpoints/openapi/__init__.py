@@ -80,9 +80,9 @@ _V2_TYPES = {
     "application/*": media.JSON,
     "*/*": media.JSON,
 }
-"""What is asked for → what is answered."""
+"""Requested media type → media type of the response."""
 _KEPT_SECONDS = 365 * 24 * 3600
-"""How long clients may keep what they asked for by its hash, as it never changes."""
+"""Cache time of documents requested by their hash, which never change."""
 
 
 class OpenApi:
@@ -121,8 +121,8 @@ class OpenApi:
             return None
         tag = f'"{_hash(body)}"'
         headers = {"Etag": tag, "Vary": "Accept"}
-        if asked := request.query.get("hash"):
-            if asked != _hash(body):
+        if requested := request.query.get("hash"):
+            if requested != _hash(body):
                 location = f"{path}?hash={_hash(body)}"
                 return Reply(301, body=b"", headers={"Location": location})
             headers["Cache-Control"] = "public, immutable"
@@ -142,7 +142,7 @@ class OpenApi:
 
 
 def _v2_type(accept: str) -> str:
-    """Return the media type of the answer to who accepts *accept*, empty when none fits."""
+    """Return the media type of the response for the header *accept*, empty if none matches."""
     kinds = (kind for kind, _ in media.clauses(accept or "*/*"))
     return next((_V2_TYPES[kind] for kind in kinds if kind in _V2_TYPES), "")
 
@@ -181,7 +181,7 @@ def _paths(resources: list[Resource], schemas: Schemas, *, v3: bool) -> Object:
     schemas.add("", "v1", "DeleteOptions")
     for resource in resources:
         name = schemas.add_kind(resource)
-        for path, verbs, subresource in _places(resource):
+        for path, verbs, subresource in _paths_of(resource):
             kind = subresource.kind if subresource is not None and subresource.kind else resource.kind
             group = subresource.group if subresource is not None else None
             version = subresource.version if subresource is not None else None
@@ -199,8 +199,8 @@ def _paths(resources: list[Resource], schemas: Schemas, *, v3: bool) -> Object:
     return paths
 
 
-def _places(resource: Resource) -> Iterator[tuple[str, list[str], Subresource | None]]:
-    """Yield each path of *resource* with the verbs that it takes."""
+def _paths_of(resource: Resource) -> Iterator[tuple[str, list[str], Subresource | None]]:
+    """Yield each path of *resource* with its verbs."""
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     inside = (
         f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
@@ -220,18 +220,18 @@ def _path_parameters(path: str, *, v3: bool) -> list[Object]:
     ]
 
 
-def _parameter(name: str, place: str, *, v3: bool) -> Object:
+def _parameter(name: str, location: str, *, v3: bool) -> Object:
     content: Object = {"type": _TYPES.get(name, "string"), "uniqueItems": True}
-    return {"name": name, "in": place, **({"schema": content} if v3 else content)}
+    return {"name": name, "in": location, **({"schema": content} if v3 else content)}
 
 
 def _operation(
     verb: str, of_kind: tuple[str, str, str], body: str | None, schemas: Schemas, path: str, *, v3: bool
 ) -> Object:
     group, version, kind = of_kind
-    answered: str | None = f"{body}List" if body and verb in ("list", "deletecollection") else body
+    result: str | None = f"{body}List" if body and verb in ("list", "deletecollection") else body
     if verb == "delete":
-        answered = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
+        result = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
     scope = "Namespaced" if "{namespace}" in path else ""
     tail = path.rpartition("}/")[2].title().replace("-", "") if path.count("}/") > path.count("{namespace}/") else ""
     every = "ForAllNamespaces" if verb == "list" and not scope and "{" not in path else ""
@@ -243,8 +243,8 @@ def _operation(
         "x-kubernetes-group-version-kind": {"group": group, "kind": kind, "version": version},
     }
     described: Object = {"description": "OK"}
-    if answered:
-        reference = schemas.refer(answered)
+    if result:
+        reference = schemas.refer(result)
         described |= {"content": {media.JSON: {"schema": reference}}} if v3 else {"schema": reference}
     operation["responses"] = {**dict.fromkeys(codes, described), "401": {"description": "Unauthorized"}}
     sent = _sent(verb, body)

@@ -1,4 +1,4 @@
-"""Version 2 of the published document in protobuf form: what kubectl up to 1.26 asks for, and takes no other for."""
+"""OpenAPI version 2 in protobuf, which older clients request."""
 
 from __future__ import annotations
 

@@ -50,26 +50,26 @@ _REQUIRED: Mapping[str, list[str]] = {
 _TEXTS: Mapping[str, str] = {
     "apiVersion": "Group and version in which the object is written.",
     "kind": "Kind of the object.",
-    "metadata": "Name, labels and whatever else all objects have.",
-    "spec": "What is wanted.",
-    "status": "What was observed last.",
+    "metadata": "Standard metadata of objects.",
+    "spec": "Desired state.",
+    "status": "Most recently observed state.",
     "items": "The objects of the list.",
     "events.Event": "Something that happened in the cluster, kept for a limited time.",
     "events.Event.action": "What was done, or failed, to the object; at most 128 characters.",
     "events.Event.eventTime": "When it was first observed, to the microsecond.",
-    "events.Event.note": "What people should know about it; at most 1 kB.",
+    "events.Event.note": "Human-readable description; at most 1 kB.",
     "events.Event.reason": "Why it was done; at most 128 characters.",
     "events.Event.regarding": "The object it is about.",
     "events.Event.related": "A second object, for actions between two.",
     "events.Event.reportingController": "Who reports it, as a qualified name.",
     "events.Event.reportingInstance": "Which instance of the controller reports it.",
-    "events.Event.series": "How often it went on happening.",
+    "events.Event.series": "Number and time of repetitions.",
     "events.Event.type": "Normal or Warning.",
 }
 
 
 class Schemas:
-    """The schemas that some kinds need, by name; *reference* is what references start with."""
+    """Schemas of the requested kinds, by name; *reference* is the prefix of references."""
 
     def __init__(self, reference: str) -> None:
         self._reference = reference
@@ -103,12 +103,12 @@ class Schemas:
         return {"$ref": f"{self._reference}{name}"}
 
     def _object(self, shape: Shape) -> Object:
-        place = f"{shape.package}.{shape.name}"
-        found: Object = {"description": _TEXTS.get(place, f"{shape.name} of the API."), "type": "object"}
-        if required := _REQUIRED.get(place):
+        path = f"{shape.package}.{shape.name}"
+        found: Object = {"description": _TEXTS.get(path, f"{shape.name} of the API."), "type": "object"}
+        if required := _REQUIRED.get(path):
             found["required"] = required
         found["properties"] = {
-            name: {"description": _TEXTS.get(f"{place}.{name}", _TEXTS.get(name, "")), **self._value(member)}
+            name: {"description": _TEXTS.get(f"{path}.{name}", _TEXTS.get(name, "")), **self._value(member)}
             for name, member in sorted(shape.members.items())
         }
         if shape.atomic:
