@@ -151,7 +151,7 @@ def memory(usage: Usage, now: int) -> cri.MemoryUsage:
 
 
 def image(found: Image) -> cri.Image:
-    answer = cri.Image(
+    response = cri.Image(
         id=found.id,
         repo_tags=found.tags,
         repo_digests=found.digests,
@@ -161,10 +161,10 @@ def image(found: Image) -> cri.Image:
     )
     user = str(found.config.get("User") or "").partition(":")[0]
     if user.isdecimal():
-        answer.uid.value = int(user)
+        response.uid.value = int(user)
     else:
-        answer.username = user
-    return answer
+        response.username = user
+    return response
 
 
 def _number(value: int) -> cri.UInt64Value:

@@ -166,10 +166,10 @@ def compute_mounts(config: cri.ContainerConfig, around: ContainerEnvironment) ->
             mounts.append(_mount("/sys/fs/cgroup", "cgroup", "cgroup", [*safe, "relatime", *writable]))
     mounts += [_mount(path, "bind", path, ["rbind", "ro", "rslave"]) for path in around.lent]
     own = {mount.container_path.rstrip("/") for mount in config.mounts}
-    for place, path in around.files.items():
-        if place not in own:
-            only = ["ro"] if security.readonly_rootfs and place != "/dev/shm" else []  # noqa: S108
-            mounts.append(_mount(place, "bind", path, ["rbind", "rprivate", "rw", *only]))
+    for target, path in around.files.items():
+        if target not in own:
+            only = ["ro"] if security.readonly_rootfs and path != "/dev/shm" else []  # noqa: S108
+            mounts.append(_mount(target, "bind", path, ["rbind", "rprivate", "rw", *only]))
     for mount in sorted(config.mounts, key=lambda m: m.container_path.rstrip("/").count("/")):
         options = ["rbind", _PROPAGATION[mount.propagation], "ro" if mount.readonly else "rw"]
         mounts.append(_mount(mount.container_path, "bind", str(Path(mount.host_path).resolve()), options))
@@ -187,33 +187,33 @@ def add_devices(spec: Spec, config: cri.ContainerConfig, host: Host) -> None:
             spec["linux"]["resources"]["devices"] = [{"allow": False, "access": "rwm"}]
         requested = []
     requested += [(device.host_path, device.container_path, device.permissions or "rwm") for device in config.devices]
-    for source, place, access in requested:
+    for source, target, access in requested:
         try:
             about = Path(source).stat()
         except OSError as error:
             raise InvalidArgument(f"device {source}: {error.strerror}") from error
         if stat.S_ISDIR(about.st_mode):
             requested.extend(
-                (str(path), f"{place.rstrip('/')}/{path.relative_to(source)}", access)
+                (str(path), f"{target.rstrip('/')}/{path.relative_to(source)}", access)
                 for path in _all_devices(Path(source))
             )
             continue
         if not stat.S_ISCHR(about.st_mode) and not stat.S_ISBLK(about.st_mode):
             raise InvalidArgument(f"device {source}: is none")
-        _add_device(spec, host, place, about.st_rdev, about.st_mode, (about.st_uid, about.st_gid), access, source)
+        _add_device(spec, host, target, about.st_rdev, about.st_mode, (about.st_uid, about.st_gid), access, source)
 
 
 def _add_device(
-    spec: Spec, host: Host, place: str, number: int, mode: int, owner: tuple[int, int], access: str, source: str
+    spec: Spec, host: Host, target: str, number: int, mode: int, owner: tuple[int, int], access: str, source: str
 ) -> None:
     import os
 
     if host.remapped:  # nodes cannot be made there, but lent
-        spec["mounts"].append(_mount(place, "bind", source, ["bind", "rw"]))
+        spec["mounts"].append(_mount(target, "bind", source, ["bind", "rw"]))
         return
     kind = "c" if stat.S_ISCHR(mode) else "b"
     major, minor = os.major(number), os.minor(number)
-    device = {"path": place, "type": kind, "major": major, "minor": minor, "fileMode": stat.S_IMODE(mode)}
+    device = {"path": target, "type": kind, "major": major, "minor": minor, "fileMode": stat.S_IMODE(mode)}
     spec["linux"].setdefault("devices", []).append(device | {"uid": owner[0], "gid": owner[1]})
     if host.cgroup_version:
         allowed = {"allow": True, "type": kind, "major": major, "minor": minor, "access": access}

@@ -96,12 +96,12 @@ def _bind_to_itself(path: Path) -> None:
 def merge(layer: Path, target: Path) -> None:
     """Put *layer* on top of what *target* holds: its marks of removal remove, everything else is copied."""
     for directory, directories, files in os.walk(layer):
-        place = target / Path(directory).relative_to(layer)
+        path = target / Path(directory).relative_to(layer)
         if is_opaque(Path(directory)) and Path(directory) != layer:
-            for entry in list(place.iterdir()):
+            for entry in list(path.iterdir()):
                 _remove(entry)
         for name in [*directories, *files]:
-            source, goal = Path(directory, name), place / name
+            source, goal = Path(directory, name), path / name
             about = source.lstat()
             if is_whiteout(about) or (
                 os.path.lexists(goal) and stat.S_IFMT(goal.lstat().st_mode) != stat.S_IFMT(about.st_mode)

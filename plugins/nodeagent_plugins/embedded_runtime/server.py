@@ -50,21 +50,21 @@ def make_server(socket: Path, *services: object) -> grpc.aio.Server:
 def serve_import(server: grpc.aio.Server, loader: Loader) -> None:
     """Let archives be imported over the same socket, by a call that CRI does not have: the path in, names out."""
 
-    async def answer(asked: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+    async def response(asked: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
             return "\n".join(await import_archive(Path(asked.decode()), loader)).encode()
         except CallError as error:
             await _abort(context, "Import", error)
 
     service, _, method = IMPORT_CALL.strip("/").partition("/")
-    handlers = {method: grpc.unary_unary_rpc_method_handler(answer)}
+    handlers = {method: grpc.unary_unary_rpc_method_handler(response)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
 
 
 def serve_hairpin_mode(server: grpc.aio.Server, change: Callable[[str], Awaitable[None]]) -> None:
     """Let the agent tell its ``hairpinMode``, for which CRI has no call."""
 
-    async def answer(asked: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+    async def response(asked: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
             await change(asked.decode(errors="replace"))
         except CallError as error:
@@ -72,18 +72,18 @@ def serve_hairpin_mode(server: grpc.aio.Server, change: Callable[[str], Awaitabl
         return b""
 
     service, _, method = SET_CALL.strip("/").partition("/")
-    handlers = {method: grpc.unary_unary_rpc_method_handler(answer)}
+    handlers = {method: grpc.unary_unary_rpc_method_handler(response)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
 
 
 def serve_transfers(server: grpc.aio.Server, transfers: Callable[[], list[Any]]) -> None:
     """Tell how far pulls are, by the call that containerd has for it."""
 
-    async def answer(_request: Any, _context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+    async def response(_request: Any, _context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         return content.ListStatusesResponse(statuses=transfers())
 
     handler = grpc.unary_unary_rpc_method_handler(
-        answer, content.ListStatusesRequest.FromString, lambda message: message.SerializeToString()
+        response, content.ListStatusesRequest.FromString, lambda message: message.SerializeToString()
     )
     service, _, method = content.LIST_STATUSES.strip("/").partition("/")
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
@@ -96,15 +96,15 @@ def request_import(endpoint: str, archive: Path) -> list[str]:
     """
     with grpc.insecure_channel(endpoint, options=[("grpc.default_authority", "localhost")]) as channel:
         call = channel.unary_unary(IMPORT_CALL, bytes, bytes)
-        answer: bytes = call(str(archive).encode(), timeout=IMPORT_SECONDS)
-    return answer.decode().split("\n")
+        response: bytes = call(str(archive).encode(), timeout=IMPORT_SECONDS)
+    return response.decode().split("\n")
 
 
 def _handler(method: Any, service: object) -> grpc.RpcMethodHandler[Any, Any]:
     function = getattr(service, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", method.name).lower())
     request = message_factory.GetMessageClass(method.input_type)
 
-    async def answer(asked: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+    async def response(asked: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         # A caller that gives up must not leave half a sandbox: what was begun is finished, or undone by itself.
         work = asyncio.ensure_future(function(asked))
         try:
@@ -125,7 +125,7 @@ def _handler(method: Any, service: object) -> grpc.RpcMethodHandler[Any, Any]:
     deserialize, serialize = request.FromString, lambda message: message.SerializeToString()
     if inspect.isasyncgenfunction(function):
         return grpc.unary_stream_rpc_method_handler(stream, deserialize, serialize)
-    return grpc.unary_unary_rpc_method_handler(answer, deserialize, serialize)
+    return grpc.unary_unary_rpc_method_handler(response, deserialize, serialize)
 
 
 async def _abort(context: grpc.aio.ServicerContext[Any, Any], call: str, error: Exception) -> None:

@@ -29,12 +29,12 @@ async def open_shim(directory: Path, command: str) -> tuple[asyncio.StreamReader
         async with asyncio.timeout(ANSWER_SECONDS):
             reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{home}/control")
             writer.write(f"{command}\n".encode())
-            answer = await reader.readline()
+            response = await reader.readline()
     except (OSError, TimeoutError) as error:
         raise CallError(f"{command}: the container's shim does not answer: {error}") from error
     finally:
         os.close(home)
-    if answer != b"ok\n":
+    if response != b"ok\n":
         writer.close()
-        raise CallError(f"{command}: {answer.decode(errors='replace').strip() or 'the shim closed the connection'}")
+        raise CallError(f"{command}: {response.decode(errors='replace').strip() or 'the shim closed the connection'}")
     return reader, writer

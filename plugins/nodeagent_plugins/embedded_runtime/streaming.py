@@ -117,13 +117,13 @@ class StreamingServer:
 
         session = SpdySession(write, hold)
         headers = {"Connection": "Upgrade", "Upgrade": SPDY, "X-Stream-Protocol-Version": protocol}
-        answer = web.StreamResponse(status=101, headers=headers)
-        answer.force_close()
+        response = web.StreamResponse(status=101, headers=headers)
+        response.force_close()
         request.protocol.set_parser(cast(Any, session))  # it feeds whatever has the two methods for that
-        writer: Any = await answer.prepare(request)
+        writer: Any = await response.prepare(request)
         await self._carry_out(offer, session)
         await session.finish()
-        return answer
+        return response
 
     async def _carry_out(self, offer: _Offer, session: Session) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Small programs that the runtime starts: to hold a sandbox, to stand beside a container, to make namespaces.
+"""Helper processes of the runtime: sandbox pause process, container shim and the built-in OCI runtime.
 
-They import the standard library alone, and little of it, because there may be hundreds of them.
+They import only a small part of the standard library, because there can be hundreds of them.
 """

@@ -1,8 +1,8 @@
-"""The kernel's capabilities."""
+"""Capabilities of the kernel."""
 
 from __future__ import annotations
 
-# The position is the kernel's number.
+# The index is the number in the kernel.
 NAMES = (
     *("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP"),
     *("LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER"),

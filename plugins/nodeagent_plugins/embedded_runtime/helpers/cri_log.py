@@ -1,4 +1,4 @@
-"""Writes what a container says in the log format of CRI: ``TIME STREAM F|P TEXT``, a line each."""
+"""Writer of container output in the CRI log format: lines of ``TIME STREAM F|P TEXT``."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 import time
 
 MAX_LINE_BYTES = 16 * 1024
-"""A longer line is cut into pieces tagged ``P``; its last piece is tagged ``F``."""
+"""A longer line is split into parts tagged ``P``; the last part is tagged ``F``."""
 
 
 class CriLog:
     """The log file of one container.
 
-    A line is written once it is complete, or as long as a piece may be; what has no end of line when the stream
-    ends is written as a full line. Text that the disk has no room for is lost: it must not hold up the container.
+    A line is written once it is complete or has reached the maximum length; an incomplete line at the end of the stream
+    is written as a complete one. Output is dropped if the disk is full, because it must not block the container.
 
-    :param path: the log file; empty writes none.
+    :param path: the log file; empty disables the log.
     """
 
     def __init__(self, path: str) -> None:
@@ -25,7 +25,7 @@ class CriLog:
         self.reopen()
 
     def reopen(self) -> None:
-        """Go on in a new file at the same path, because the old one was moved."""
+        """Continue in a new file at the same path, because the previous one was renamed."""
         if not self._path:
             return
         fresh = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -34,7 +34,7 @@ class CriLog:
         self._file = fresh
 
     def write(self, stream: str, data: bytes) -> None:
-        """Take *data* of *stream*; no data is the stream's end."""
+        """Write *data* of *stream*; empty data is the end of the stream."""
         if self._file < 0:
             return
         pending = self._rest.pop(stream, b"") + data
@@ -67,7 +67,7 @@ class CriLog:
 
 
 def _full_lines(lines: bytes, head: bytes) -> bytes:
-    """Return *lines*, the last one without its end, as the log has them."""
+    """Return *lines*, the last one without a line break, in the log format."""
     begin = head + b" F "
     at = 0
     while len(lines) - at > MAX_LINE_BYTES:
@@ -75,7 +75,7 @@ def _full_lines(lines: bytes, head: bytes) -> bytes:
         if end < 0:
             return b"".join(_pieces(line, head) for line in lines.split(b"\n"))
         at = end + 1
-    return begin + lines.replace(b"\n", b"\n" + begin) + b"\n"  # at the speed of memory: none needs to be cut
+    return begin + lines.replace(b"\n", b"\n" + begin) + b"\n"  # Fast path: no line needs to be split.
 
 
 def _pieces(line: bytes, head: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""How the small programs are started."""
+"""Start of the helper processes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 PLUGINS = str(Path(__file__).resolve().parents[3])
-# Without site packages a process starts in half the time.
+# Without site packages the start takes half the time.
 BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {0}.{1} import main; main()"
 
 
 def command(program: str, *arguments: str) -> list[str]:
-    """Return the command line of the small *program*, a module of this package."""
+    """Return the command line of the helper *program*, a module of this package."""
     return [sys.executable, "-I", "-S", "-c", BOOT.format(__package__, program), PLUGINS, *arguments]

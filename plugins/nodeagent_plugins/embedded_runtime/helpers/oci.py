@@ -1,8 +1,8 @@
-"""Makes containers where no OCI runtime is installed, with the same command line and configuration file.
+"""Built-in OCI runtime, with the command line and configuration file of other OCI runtimes.
 
 ``oci.py --root STATE [--log FILE]``, and one of ``run --detach --bundle DIR --pid-file FILE [--console-socket PATH]``,
-``exec --process FILE --pid-file FILE``, ``update --resources -`` and ``delete --force``, each with the container's id.
-Of the configuration it knows what this runtime writes; seccomp profiles it refuses.
+``exec --process FILE --pid-file FILE``, ``update --resources -`` and ``delete --force``, each with the container's ID.
+Supports the configuration that this runtime writes; seccomp profiles are rejected.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run(options: dict[str, str], container_id: str) -> int:
     with open(f"{bundle}/config.json") as file:
         spec = json.load(file)
     if "seccomp" in spec["linux"]:
-        raise OSError("seccomp profiles need crun or runc")
+        raise OSError("seccomp profiles require crun or runc")
     console = _connect(options["--console-socket"]) if "--console-socket" in options else None
     resources = spec["linux"].get("resources") or {}
     path = spec["linux"].get("cgroupsPath", "")
@@ -76,14 +76,14 @@ def run(options: dict[str, str], container_id: str) -> int:
 
 
 def execute(options: dict[str, str], container_id: str) -> int:
-    """Run a command in a container and return its exit code."""
+    """Execute a command in a container and return its exit code."""
     with open(options["--process"]) as file:
         process = json.load(file)
     with open(_state(options, container_id)) as file:
         state = json.load(file)
     pid, terminal = state["pid"], bool(process.get("terminal"))
     oci_cgroups.join(state["groups"], os.getpid())
-    # We ourselves stay with the files of the node, and only our child enters the container's mounts.
+    # This process keeps the mount namespace of the node; only the child enters that of the container.
     for kind in ("ipc", "uts", "net", "pid"):
         _share(pid, kind)
 
@@ -101,7 +101,7 @@ def execute(options: dict[str, str], container_id: str) -> int:
 
 
 def update(options: dict[str, str], container_id: str) -> int:
-    """Change the limits of a container to those on standard input."""
+    """Update the limits of a container to those on standard input."""
     with open(_state(options, container_id)) as file:
         state = json.load(file)
     oci_cgroups.limit(state["groups"], json.load(sys.stdin))
@@ -109,7 +109,7 @@ def update(options: dict[str, str], container_id: str) -> int:
 
 
 def delete(options: dict[str, str], container_id: str) -> int:
-    """Kill what is left of a container and forget it."""
+    """Kill the remaining processes of a container and delete it."""
     try:
         with open(_state(options, container_id)) as file:
             state = json.load(file)
@@ -121,14 +121,14 @@ def delete(options: dict[str, str], container_id: str) -> int:
 
 
 def _share(pid: int, kind: str) -> None:
-    """Enter a namespace of another process, unless it is ours; entering one of the node's again may be forbidden."""
+    """Join a namespace of another process unless it is the current one, because joining it again may be forbidden."""
     path = f"/proc/{pid}/ns/{kind}"
     if os.readlink(path) != os.readlink(f"/proc/self/ns/{kind}"):
         syscalls.join(path)
 
 
 def _enter_namespaces(requested: list[dict[str, str]]) -> set[str]:
-    """Enter those that are there, make new ones, and return the kinds that the container itself must make."""
+    """Join existing namespaces, create new ones, and return the kinds that the container's process must create."""
     left = set()
     new = 0
     for namespace in requested:
@@ -148,9 +148,9 @@ def _enter_namespaces(requested: list[dict[str, str]]) -> set[str]:
 
 
 def _fork(start: Callable[[], None], prepare: Callable[[int], None]) -> int:
-    """Run *start*, which ends in another program, in a child that waits for *prepare*; return its process id.
+    """Run *start*, which executes a command, in a child that waits for *prepare*; return its process ID.
 
-    :raises OSError: the child failed before it became that program.
+    :raises OSError: the child failed before the execution.
     """
     go_reader, go_writer = os.pipe()
     error_reader, error_writer = os.pipe()
@@ -185,7 +185,7 @@ def _fork(start: Callable[[], None], prepare: Callable[[int], None]) -> int:
 
 
 def _forget_pid() -> None:
-    """A command that was never started has no process id to show."""
+    """Remove the PID file of a command that failed to start."""
     options, _ = _parse(sys.argv[1:])
     if "--process" in options and os.path.exists(options["--pid-file"]):
         os.unlink(options["--pid-file"])

@@ -1,4 +1,4 @@
-"""Control groups of a container, made and limited by us."""
+"""Cgroups of a container for the built-in OCI runtime."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 ROOT = "/sys/fs/cgroup"
 KILL_SECONDS = 5.0
 Groups = dict[str, str]
-"""Folders by controller; that of version 2 has an empty name."""
+"""Directories by controller; version 2 has an empty name."""
 
 
 def make(path: str, resources: dict[str, Any]) -> Groups:
-    """Make the groups at *path* with the limits *resources*.
+    """Create the cgroups at *path* with the limits *resources*.
 
-    :raises OSError: a limit is asked for that this machine has no controller for, or that it does not take.
+    :raises OSError: the host lacks a controller, or the kernel rejects a limit.
     """
     if not path:
         return {}
@@ -39,20 +39,20 @@ def make(path: str, resources: dict[str, Any]) -> Groups:
 
 
 def join(groups: Groups, pid: int) -> None:
-    """Put a process into the groups."""
+    """Move a process into the cgroups."""
     for directory in groups.values():
         _write(f"{directory}/cgroup.procs", str(pid))
 
 
 def limit(groups: Groups, resources: dict[str, Any]) -> None:
-    """Set the limits *resources*, as OCI has them."""
+    """Set the limits *resources* in OCI format."""
     if not groups:
         return
     pairs = _limits_v2(resources) if "" in groups else _limits_v1(resources)
     for controller, name, value in pairs:
         directory = groups.get("" if "" in groups else controller)
         if directory is None or not os.path.exists(f"{directory}/{name}"):
-            raise OSError(errno.ENOSYS, f"limit {name}: this machine has no such controller")
+            raise OSError(errno.ENOSYS, f"limit {name}: the host has no such controller")
         try:
             _write(f"{directory}/{name}", value)
         except OSError as error:
@@ -60,7 +60,7 @@ def limit(groups: Groups, resources: dict[str, Any]) -> None:
 
 
 def remove(groups: Groups) -> None:
-    """Kill everything in the groups and remove them."""
+    """Kill all processes in the cgroups and remove them."""
     until = time.monotonic() + KILL_SECONDS
     while time.monotonic() < until:
         pids = {pid for directory in groups.values() for pid in _processes(directory)}
@@ -90,7 +90,7 @@ def _make_v1(root: str, path: str) -> str:
             os.mkdir(directory)
         except FileExistsError:
             continue
-        for name in ("cpuset.cpus", "cpuset.mems"):  # a new group has none, and no process may enter it then
+        for name in ("cpuset.cpus", "cpuset.mems"):  # A new cgroup rejects processes while these are empty.
             if os.path.exists(f"{directory}/{name}"):
                 with open(f"{above}/{name}") as file:
                     _write(f"{directory}/{name}", file.read().strip())
@@ -105,7 +105,7 @@ def _make_v2(path: str) -> str:
         for controller in controllers:
             try:
                 _write(f"{directory}/cgroup.subtree_control", f"+{controller}")
-            except OSError:  # one that is used elsewhere; whoever asks for its limits is told
+            except OSError:  # It is used elsewhere; setting its limits fails.
                 pass
         directory = f"{directory}/{part}"
         os.makedirs(directory, exist_ok=True)
@@ -139,7 +139,7 @@ USUAL_DEVICES = (
     *("c *:* m", "b *:* m", "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm", "c 1:9 rwm", "c 5:0 rwm", "c 5:1 rwm"),
     *("c 5:2 rwm", "c 136:* rwm"),
 )
-"""null, zero, full, random, urandom, tty, console, ptmx, terminals; nodes may be made of any."""
+"""null, zero, full, random, urandom, tty, console, ptmx, terminals; nodes of any device can be created."""
 
 
 def _limits_v2(resources: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""The last steps of a container's process: it gives up what it may not have, and becomes its program."""
+"""Last steps of a container's process: drop privileges and execute the command."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _TIOCSCTTY = 0x540E
 
 
 def become(process: dict[str, Any]) -> None:
-    """Run the program of *process*; comes back only with an error.
+    """Execute the command of *process*; returns only by an error.
 
-    :raises OSError: a right cannot be given up, or the program cannot be run.
+    :raises OSError: a privilege cannot be dropped, or the command cannot be executed.
     """
     _adjust_oom_score(process.get("oomScoreAdj"))
     user, sets = process["user"], process["capabilities"]
@@ -28,12 +28,12 @@ def become(process: dict[str, Any]) -> None:
             try:
                 syscalls.prctl(syscalls.PR_CAPBSET_DROP, number)
             except OSError as error:
-                if error.errno != errno.EINVAL:  # one that this kernel does not know
+                if error.errno != errno.EINVAL:  # Not supported by this kernel.
                     raise
     syscalls.prctl(syscalls.PR_SET_KEEPCAPS, 1)
     try:
         os.setgroups(user.get("additionalGids") or [])
-    except PermissionError:  # a user namespace of one user has no say in groups
+    except PermissionError:  # A user namespace with one user cannot set groups.
         with open("/proc/self/setgroups") as file:
             if file.read().strip() != "deny":
                 raise
@@ -52,13 +52,13 @@ def become(process: dict[str, Any]) -> None:
         syscalls.prctl(syscalls.PR_CAP_AMBIENT, _AMBIENT_RAISE, NAMES.index(name.removeprefix("CAP_")))
     if process.get("noNewPrivileges"):
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):  # Python and our starter ignore them
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):  # Ignored by Python and the parent process.
         signal.signal(number, signal.SIG_DFL)
     _execute(process["args"], process.get("env") or [])
 
 
 def take_terminal(descriptor: int) -> None:
-    """Make a terminal the controlling one, and all three standard streams."""
+    """Make a terminal the controlling one, and the three standard streams."""
     fcntl.ioctl(descriptor, _TIOCSCTTY, 0)
     for stream in (0, 1, 2):
         os.dup2(descriptor, stream)
@@ -89,7 +89,7 @@ def _adjust_oom_score(requested: int | None) -> None:
         try:
             with open("/proc/self/oom_score_adj", "w") as file:
                 file.write(str(requested))
-        except PermissionError:  # lower than ours needs a right; then it stays as it is
+        except PermissionError:  # A lower score requires privileges; it remains unchanged.
             return
 
 

@@ -1,4 +1,4 @@
-"""The root of a container: its mounts, its devices, and the step into it."""
+"""Root file system of a container: mounts, devices, and the change of the root."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ LINKS = {
 
 
 def enter(rootfs: str, spec: dict[str, Any], groups: dict[str, str]) -> int:
-    """Make everything that *spec* wants below *rootfs*, a mount, and make that the root of this process.
+    """Set up the mounts and devices of *spec* below *rootfs*, a mount, and make it the root of this process.
 
-    :param groups: control groups of the container by controller.
-    :returns: the other side of a new terminal, if one is asked for; else -1.
+    :param groups: cgroups of the container by controller.
+    :returns: the master side of a new terminal if requested; else -1.
     """
     linux = spec["linux"]
     inner = os.open("/", os.O_PATH | os.O_CLOEXEC)
     outer = _open_outermost() if is_chroot() else inner
-    # What is mounted from now on must not show on the node; what the node mounts may show here.
+    # Later mounts must not propagate to the node; those of the node may propagate to the container.
     shared = linux.get("rootfsPropagation") == "rshared"
     if not shared:
         _stand_on(outer)
@@ -63,7 +63,7 @@ def enter(rootfs: str, spec: dict[str, Any], groups: dict[str, str]) -> int:
         _mount(root, entry, groups)
     _make_devices(root, linux.get("devices") or ())
     master = _make_terminal(root) if spec["process"].get("terminal") else -1
-    if shared:  # the root can be changed only where the mount above it is not shared
+    if shared:  # pivot_root requires that the parent mount is not shared.
         syscalls.mount("", _mount_above(root), flags=syscalls.MS_PRIVATE)
     goal = os.open(rootfs, os.O_PATH | os.O_CLOEXEC)
     _stand_on(outer)
@@ -87,15 +87,15 @@ def enter(rootfs: str, spec: dict[str, Any], groups: dict[str, str]) -> int:
 
 
 def is_chroot() -> bool:
-    """Whether our root is a plain folder, which the kernel lets nobody change mounts of or make user namespaces in."""
+    """Return whether the root is a chroot, in which the kernel forbids mount changes and user namespaces."""
     mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     return all(line.split()[4] != "/" for line in mounts.splitlines())
 
 
 def _open_outermost() -> int:
-    """Open the root of our mount namespace, which a chroot around us lies below; moves root and working directory."""
+    """Open the root of the mount namespace, of which a chroot is a part; changes root and working directory."""
     os.chdir("/")
-    os.chroot("proc")  # the working directory is now outside of the root, so that its parents can be reached
+    os.chroot("proc")  # The working directory is now outside of the root, so its parents are reachable.
     while not os.path.samestat(os.stat("."), os.stat("..")):
         os.chdir("..")
     return os.open(".", os.O_PATH | os.O_CLOEXEC)
@@ -117,7 +117,7 @@ def _mount(root: Path, entry: dict[str, Any], groups: dict[str, str]) -> None:
         else:
             data.append(option)
     if flags & syscalls.MS_BIND:
-        _make_place(Path(entry["source"]), target)
+        _create_mount_point(Path(entry["source"]), target)
         syscalls.mount(entry["source"], str(target), flags=flags & (syscalls.MS_BIND | syscalls.MS_REC))
         if propagation:
             syscalls.mount("", str(target), flags=propagation)
@@ -140,23 +140,23 @@ def _mount_groups(target: Path, flags: int, groups: dict[str, str]) -> None:
         "tmpfs", str(target), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC, "mode=755"
     )
     for controller, directory in groups.items():
-        place = target / controller
-        place.mkdir()
-        syscalls.mount(directory, str(place), flags=syscalls.MS_BIND)
+        path = target / controller
+        path.mkdir()
+        syscalls.mount(directory, str(path), flags=syscalls.MS_BIND)
         if flags & syscalls.MS_RDONLY:
-            _make_read_only(str(place))
+            _make_read_only(str(path))
     if flags & syscalls.MS_RDONLY:
         _make_read_only(str(target))
 
 
 def _make_read_only(path: str, extra: int = syscalls.MS_RDONLY) -> None:
-    """Add flags to a mount; those it has are kept, because a user namespace may not take them away."""
+    """Add flags to a mount; existing flags are kept, because a user namespace cannot remove them."""
     held = os.statvfs(path).f_flag
     kept = sum(flag for bit, flag in _KEPT if held & bit)
     syscalls.mount("", path, flags=syscalls.MS_REMOUNT | syscalls.MS_BIND | kept | extra)
 
 
-def _make_place(source: Path, target: Path) -> None:
+def _create_mount_point(source: Path, target: Path) -> None:
     if source.is_dir():
         target.mkdir(parents=True, exist_ok=True)
     elif not target.exists():
@@ -166,31 +166,31 @@ def _make_place(source: Path, target: Path) -> None:
 
 def _make_devices(root: Path, devices: Any) -> None:
     directory = beneath(root, "/dev")
-    for name in DEVICES:  # lent by the node, because a user namespace cannot make any
+    for name in DEVICES:  # Bind-mounted, because a user namespace cannot create devices.
         (directory / name).touch()
         syscalls.mount(f"/dev/{name}", str(directory / name), flags=syscalls.MS_BIND)
     for name, target in LINKS.items():
         if not os.path.lexists(directory / name):
             (directory / name).symlink_to(target)
     for device in devices:
-        place = beneath(root, device["path"])
-        if place.exists():
+        path = beneath(root, device["path"])
+        if path.exists():
             continue
-        place.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         kind = 0o020000 if device["type"] == "c" else 0o060000
-        os.mknod(place, kind | device.get("fileMode", 0o600), os.makedev(device["major"], device["minor"]))
-        place.chmod(device.get("fileMode", 0o600))
-        os.chown(place, device.get("uid", 0), device.get("gid", 0))
+        os.mknod(path, kind | device.get("fileMode", 0o600), os.makedev(device["major"], device["minor"]))
+        path.chmod(device.get("fileMode", 0o600))
+        os.chown(path, device.get("uid", 0), device.get("gid", 0))
 
 
 def _make_terminal(root: Path) -> int:
-    """Open a terminal of the container's own; it becomes its ``/dev/console``."""
+    """Open a new terminal for the container; it becomes its ``/dev/console``."""
     import fcntl
     import struct
 
     directory = beneath(root, "/dev")
     master = os.open(directory / "pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-    fcntl.ioctl(master, 0x40045431, struct.pack("i", 0))  # TIOCSPTLCK: may be opened now
+    fcntl.ioctl(master, 0x40045431, struct.pack("i", 0))  # TIOCSPTLCK: unlock.
     number = struct.unpack("i", fcntl.ioctl(master, 0x80045430, b"\0" * 4))[0]  # TIOCGPTN
     (directory / "console").touch()
     syscalls.mount(str(directory / f"pts/{number}"), str(directory / "console"), flags=syscalls.MS_BIND)
@@ -198,7 +198,7 @@ def _make_terminal(root: Path) -> int:
 
 
 def _mount_above(root: Path) -> str:
-    """Return where the mount begins that the folder of *root* lies on."""
+    """Return the mount point that contains the directory of *root*."""
     best = "/"
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         point = line.split()[4].encode().decode("unicode_escape")

@@ -1,7 +1,7 @@
-"""Holds the namespaces of a sandbox: makes them, prepares them, and sleeps in them for next to no memory.
+"""Pause process of a sandbox: creates and configures the namespaces, and holds them while it sleeps.
 
-``holder.py HOSTNAME NAMESPACES [NAME=VALUE…]``: NAMESPACES are of ``net,ipc,uts,pid``, the rest are kernel parameters.
-Prints the process id of the sleeper, or ``error: …``.
+``pause.py HOSTNAME NAMESPACES [NAME=VALUE…]``: NAMESPACES are of ``net,ipc,uts,pid``, the rest are kernel parameters.
+Prints the process ID of the sleeping process, or ``error: …``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def hold(hostname: str, kinds: list[str], parameters: list[str]) -> None:
-    """Make the namespaces *kinds* and leave a sleeper in them."""
+    """Create the namespaces *kinds* and leave a sleeping process in them."""
     flags = 0
     for kind in kinds:
         flags |= KINDS[kind]
@@ -42,8 +42,8 @@ def hold(hostname: str, kinds: list[str], parameters: list[str]) -> None:
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         _set_parameter(name, value)
-    # A first process of a process namespace must reap orphans: the kernel does it when their end is ignored, and that
-    # choice outlives exec.
+    # The init process of a PID namespace must reap orphans: the kernel does so if SIGCHLD is ignored, which persists
+    # across exec.
     import signal
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -60,7 +60,7 @@ def hold(hostname: str, kinds: list[str], parameters: list[str]) -> None:
 
 
 def _sleep_has_own_name() -> bool:
-    """Whether ``sleep`` may be called otherwise; a busybox tells its commands by name."""
+    """Return whether ``sleep`` can run under another name; busybox selects its command by name."""
     return not os.path.realpath(SLEEP[0]).endswith("busybox")
 
 
@@ -80,6 +80,6 @@ def _bring_up_loopback() -> None:
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sh22x", b"lo", 0)
-        answer = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)
-        flags = struct.unpack("16sh22x", answer)[1]
+        response = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)
+        flags = struct.unpack("16sh22x", response)[1]
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", flags | _IFF_UP))

@@ -1,10 +1,10 @@
-"""Stands beside one container: keeps its log, its standard input and its exit code, whatever becomes of the runtime.
+"""Container shim: owns a container's stdio, log and exit code across runtime restarts.
 
 ``shim.py DIR LOG OPTIONS RUNNER…``: DIR is the container's directory, OPTIONS are of ``tty,stdin,once``, RUNNER is the
-command that starts the container and writes its process id to ``DIR/pid``. Prints ``ok PID SHIM`` once the container
-runs, else ``error: …``; then lives until the container has ended and ``DIR/exit.json`` says how.
+command that starts the container and writes its process ID to ``DIR/pid``. Prints ``ok PID SHIM`` once the container
+is running, else ``error: …``; then runs until the container has exited, and writes ``DIR/exit.json``.
 
-``DIR/control`` is a socket that takes one command: ``reopen`` the log, or ``attach``. After ``ok`` both sides of an
+``DIR/control`` is a socket that accepts one command: ``reopen`` the log, or ``attach``. After ``ok`` both sides of an
 attachment send frames: kind, length (4 bytes), data. Kinds: 0 input, 1 output, 2 errors, 3 end of input, 4 size of the
 terminal (rows and columns, 2 bytes each).
 """
@@ -24,7 +24,7 @@ from nodeagent_plugins.embedded_runtime.helpers.cri_log import CriLog
 
 READ_BYTES = 256 * 1024
 PIPE_BYTES = 256 * 1024
-"""What a container may have written before it waits for its log."""
+"""Amount of output that is buffered before the container blocks."""
 MAX_PENDING_BYTES = 1024 * 1024
 DRAIN_SECONDS = 2.0
 CONSOLE_SECONDS = 5.0
@@ -39,9 +39,9 @@ def main() -> None:
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
-        with open(reader, "rb") as answer:
-            output = answer.read()
-        sys.stdout.write(output.decode(errors="replace") or "error: the shim ended without a word")
+        with open(reader, "rb") as response:
+            output = response.read()
+        sys.stdout.write(output.decode(errors="replace") or "error: the shim exited without a message")
         sys.stdout.flush()
         os._exit(0)
     os.close(reader)
@@ -63,7 +63,7 @@ def _widen(pipe: int) -> None:
 
     try:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    except OSError:  # the user's pipes hold as much as they may
+    except OSError:  # The limit of the user's pipes is reached.
         pass
 
 
@@ -75,7 +75,7 @@ def _leave_streams() -> None:
 
 
 class Shim:
-    """One container's companion."""
+    """Shim of one container."""
 
     def __init__(self, directory: str, log: str, options: set[str]) -> None:
         self._directory = directory
@@ -90,8 +90,8 @@ class Shim:
         self._pid = 0
         self._exit: tuple[int, int] | None = None
         self._drain_until = 0.0
-        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # the container becomes our child when its starter ends
-        # Bound and reached through a descriptor, because a socket's path may be no longer than 108 bytes.
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # The container becomes a child when the OCI runtime exits.
+        # Bound through a descriptor, because the path of a socket is limited to 108 bytes.
         self._home = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._control = self._listen("control")
         wake_reader, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -103,9 +103,9 @@ class Shim:
         self._watch(self._control.fileno(), self._greet)
 
     def start(self, runner: list[str]) -> int:
-        """Run *runner* and return the process id of the container.
+        """Run *runner* and return the process ID of the container.
 
-        :raises OSError: it failed; the text is the runner's own.
+        :raises OSError: the runner failed; the text is its message.
         """
         actions: list[tuple[int, ...]] = []
         console = None
@@ -135,7 +135,7 @@ class Shim:
         return self._pid
 
     def run(self) -> None:
-        """Serve until the container has ended, then note how it ended."""
+        """Serve until the container has exited, then record its exit."""
         self._children_ended(-1)
         while self._exit is None or (self._outputs and time.monotonic() < self._drain_until):
             for descriptor, happened in self._poll.poll(None if self._exit is None else 100):
@@ -184,7 +184,7 @@ class Shim:
     def _pump(self, descriptor: int, stream: int) -> None:
         try:
             data = os.read(descriptor, READ_BYTES)
-        except OSError:  # a terminal that nobody has open any more
+        except OSError:  # All processes have closed the terminal.
             data = b""
         self._log.write(_STREAMS[stream], data)
         if data:
@@ -196,14 +196,14 @@ class Shim:
         os.close(descriptor)
 
     def feed(self, data: bytes) -> None:
-        """Pass *data* on to the container; what it does not read is kept up to a limit, then dropped."""
+        """Pass *data* to the container; unread input is buffered up to a limit, then dropped."""
         if self._input < 0 or len(self._unsent) > MAX_PENDING_BYTES:
             return
         self._unsent += data
         self._push(0)
 
     def end_input(self) -> None:
-        """An attachment has no more input; with *once*, that is the end for the container too."""
+        """End the input of an attachment; with *once*, close the container's input."""
         if self._once and self._input >= 0 and not self._tty:
             if self._unsent:
                 self._push(0)
@@ -224,14 +224,14 @@ class Shim:
             self._unsent = self._unsent[os.write(self._input, self._unsent) :]
         except BlockingIOError:
             pass
-        except OSError:  # the container closed its input
+        except OSError:  # The container closed its input.
             self._unsent = b""
         if self._unsent:
             self._watch(self._input, self._push, select.POLLOUT)
         else:
             self._forget(self._input)
 
-    # --- who comes and goes -----------------------------------------------------------------------------------
+    # --- children and clients ---------------------------------------------------------------------------------
 
     def _children_ended(self, _happened: int) -> None:
         for descriptor in [d for d, handler in self._handlers.items() if handler == self._children_ended]:
@@ -267,7 +267,7 @@ class Shim:
                 self._watch(connection.fileno(), client.happened)
                 return
             else:
-                connection.sendall(b"error: no such command\n")
+                connection.sendall(b"error: unknown command\n")
         except OSError as error:
             try:
                 connection.sendall(f"error: {error}\n".encode())
@@ -282,7 +282,7 @@ class Shim:
         self._forget(client.connection.fileno())
         self._clients.pop(client.connection.fileno(), None)
 
-    # --- inside -----------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------------
 
     def _listen(self, name: str) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -303,7 +303,7 @@ class Shim:
             self._poll.unregister(descriptor)
 
     def _failure(self, runner: str, status: int) -> str:
-        """Return what the runner logged, the last line of it."""
+        """Return the last line of the runner's log."""
         import json
 
         try:
@@ -311,7 +311,7 @@ class Shim:
                 lines = file.read().strip().splitlines()
             return str(json.loads(lines[-1])["msg"])
         except (OSError, ValueError, LookupError, TypeError):
-            return f"{os.path.basename(runner)} ended with {status}"
+            return f"{os.path.basename(runner)} exited with code {status}"
 
 
 class Client:
@@ -324,7 +324,7 @@ class Client:
         self._pending = b""
 
     def send(self, kind: int, data: bytes) -> None:
-        """Send a frame; one who does not read is sent away."""
+        """Send a frame; a client that does not read is disconnected."""
         self._pending += bytes((kind,)) + len(data).to_bytes(4, "big") + data
         if len(self._pending) > MAX_PENDING_BYTES:
             self._leave()
@@ -332,7 +332,7 @@ class Client:
             self._flush()
 
     def finish(self) -> None:
-        """Send what is left and close."""
+        """Send the remaining data and close."""
         self.connection.settimeout(1.0)
         try:
             self.connection.sendall(self._pending)

@@ -1,4 +1,4 @@
-"""System calls that the standard library lacks; each raises ``OSError`` that names what was tried."""
+"""System calls that the standard library lacks; each raises ``OSError`` with a description of the attempt."""
 
 from __future__ import annotations
 
@@ -50,34 +50,34 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def unmount(target: str, flags: int = MNT_DETACH) -> None:
-    """Take away what is mounted at *target*; it goes once nobody uses it."""
+    """Lazily unmount *target*."""
     _check(_libc.umount2(os.fsencode(target), flags), f"unmount {target}")
 
 
 def unshare(flags: int) -> None:
-    """Give this process new namespaces."""
-    _check(_libc.unshare(flags), "make namespaces")
+    """Move this process to new namespaces."""
+    _check(_libc.unshare(flags), "create namespaces")
 
 
 def join(path: str, kind: int = 0) -> None:
-    """Enter the namespace at *path*."""
+    """Join the namespace at *path*."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _check(_libc.setns(descriptor, kind), f"enter namespace {path}")
+        _check(_libc.setns(descriptor, kind), f"join namespace {path}")
     finally:
         os.close(descriptor)
 
 
 def pivot_root(new: str, old: str) -> None:
-    """Make *new* the root; the former root appears at *old*."""
+    """Make *new* the root; the previous root is moved to *old*."""
     number = _SYS_PIVOT_ROOT.get(os.uname().machine)
     if number is None:
-        raise OSError(f"change the root: not known how on {os.uname().machine}")
+        raise OSError(f"pivot_root is not supported on {os.uname().machine}")
     _check(_libc.syscall(number, os.fsencode(new), os.fsencode(old)), f"change the root to {new}")
 
 
 def prctl(option: int, *arguments: int) -> None:
-    """Change how the kernel treats this process."""
+    """Set an attribute of this process."""
     words = [ctypes.c_ulong(word) for word in (*arguments, 0, 0, 0, 0)[:4]]
     _check(_libc.prctl(option, *words), f"set process option {option}")
 

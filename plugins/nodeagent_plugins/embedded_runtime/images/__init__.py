@@ -1,1 +1,1 @@
-"""Images: names, archives, registries, layers and the store that keeps them."""
+"""Images: names, archives, registries, layers and the image store."""

@@ -1,4 +1,4 @@
-"""Images from archives: OCI layouts in a tar file, and what ``docker save`` writes."""
+"""Import of image archives: OCI layouts in a tar file, and the format of ``docker save``."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 
 
 async def import_archive(path: Path, loader: Loader) -> list[str]:
-    """Put every image of the archive at *path* into the store; return their names, or ids for those without.
+    """Import all images of the archive at *path*; return their names, or IDs for those without names.
 
-    :raises CallError: it is no archive of images.
+    :raises CallError: the file is not an image archive.
     """
     directory = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=loader.store.incoming))
     try:
@@ -42,7 +42,7 @@ async def import_archive(path: Path, loader: Loader) -> list[str]:
             return await _import_oci(directory, loader)
         if (directory / "manifest.json").is_file():
             return await _import_docker(directory, loader)
-        raise CallError(f"{path} holds neither index.json nor manifest.json: it is no archive of images")
+        raise CallError(f"{path} is not an image archive: it contains neither index.json nor manifest.json")
     finally:
         await asyncio.to_thread(shutil.rmtree, directory, True)
 
@@ -92,7 +92,7 @@ async def _import_docker(directory: Path, loader: Loader) -> list[str]:
 
 
 def _names(name: str, manifest: bytes) -> tuple[str, str]:
-    """Return the tag and the digest that an image called *name* gets; a tag alone names nothing."""
+    """Return the tag and the digest for an image called *name*; a tag without repository is ignored."""
     if not name or ("/" not in name and ":" not in name):
         return "", ""
     full = parse_name(name)
@@ -100,7 +100,7 @@ def _names(name: str, manifest: bytes) -> tuple[str, str]:
 
 
 def _open(path: Path, directory: Path) -> None:
-    """Unpack the files of an archive, by name; everything else in it is of no use here."""
+    """Extract the files of an archive by name; other members are ignored."""
     try:
         with tarfile.open(path) as archive:
             for member in archive:
@@ -111,7 +111,7 @@ def _open(path: Path, directory: Path) -> None:
                     assert content is not None
                     with goal.open("wb") as file:
                         shutil.copyfileobj(content, file, 1 << 20)
-                elif member.issym() and goal != directory:  # docker names one layer twice that way
+                elif member.issym() and goal != directory:  # Docker links repeated layers.
                     goal.unlink(missing_ok=True)
                     goal.symlink_to(member.linkname)
     except (tarfile.TarError, OSError) as error:
@@ -130,12 +130,12 @@ def _read(path: Path) -> bytes:
 def _blob_path(directory: Path, descriptor: Mapping[str, Any]) -> Path:
     digest = descriptor.get("digest")
     if not is_digest(digest):
-        raise CallError(f"the archive names a blob by {digest!r}")
+        raise CallError(f"invalid blob digest {digest!r} in archive")
     return directory / "blobs" / "sha256" / str(digest).removeprefix("sha256:")
 
 
 def _blob(directory: Path, descriptor: Mapping[str, Any]) -> bytes:
     content = _read(_blob_path(directory, descriptor))
     if digest_of(content) != descriptor["digest"]:
-        raise CallError(f"blob {descriptor['digest']} holds something else")
+        raise CallError(f"digest mismatch of blob {descriptor['digest']}")
     return content

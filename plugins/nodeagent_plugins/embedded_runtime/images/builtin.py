@@ -1,6 +1,6 @@
-"""The image that needs no registry: made of this machine's own programs, which containers may read and not change.
+"""Built-in images, which need no registry: they contain executables of the host, read-only for containers.
 
-With a static busybox it has a layer of its own; else it lends the node's folders of programs and libraries.
+With a static busybox the image is a layer; otherwise the node's directories of executables and libraries are mounted.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ CONFIG = {"Cmd": ["sh"], "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:
 
 
 def add_builtin(store: ImageStore) -> None:
-    """Put the built-in images into *store*, unless they are there and the machine has not changed."""
+    """Add the built-in images to *store*, unless they exist and the host has not changed."""
     busybox = find_static_busybox()
     host = _host_image(store)
     if busybox is None:
         store.add(host, tag=BUSYBOX_NAME)
         return
     other = store.find(BUSYBOX_NAME)
-    if other is None or other.pinned:  # one that was pulled or imported is the better one
+    if other is None or other.pinned:  # A pulled or imported image takes precedence.
         store.add(_busybox_image(store, busybox), tag=BUSYBOX_NAME)
 
 
 def find_static_busybox() -> Path | None:
-    """Return a busybox that needs no libraries."""
+    """Return the path of a statically linked busybox."""
     for path in map(Path, BUSYBOX_PATHS):
-        # one that needs libraries names the loader that finds them
+        # A dynamically linked executable contains the path of its loader.
         if path.is_file() and b"/ld-" not in path.read_bytes()[:8192]:
             return path
     return None
@@ -78,14 +78,14 @@ def _host_image(store: ImageStore) -> Image:
         shutil.rmtree(aside, ignore_errors=True)
         _make_skeleton(aside)
         for path in lent:
-            place = aside / path.lstrip("/")
+            target = aside / path.lstrip("/")
             if Path(path).is_dir():
-                place.mkdir(parents=True, exist_ok=True)
+                target.mkdir(parents=True, exist_ok=True)
             else:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.touch()
-        for path, target in links.items():
-            (aside / path.lstrip("/")).symlink_to(target)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.touch()
+        for path, link in links.items():
+            (aside / path.lstrip("/")).symlink_to(link)
         aside.rename(layer)
     image = _image(name, [name], 0)
     image.lent = lent

@@ -1,4 +1,4 @@
-"""Turns an image's configuration and the blobs of its layers into an image of the store."""
+"""Loading of images into the store from their configuration and layer blobs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FetchLayer = Callable[[int], contextlib.AbstractAsyncContextManager[Path]]
 
 
 class Loader:
-    """Puts images into *store*; several loads of one layer wait for the first.
+    """Adds images to *store*; concurrent loads of a layer share the first one.
 
-    :param user_attributes: how removals are marked in layers.
+    :param user_attributes: mark removed files with attributes that a user namespace can set.
     """
 
     def __init__(self, store: ImageStore, *, user_attributes: bool) -> None:
@@ -35,16 +35,16 @@ class Loader:
     async def load(
         self, config: bytes, fetch: FetchLayer, size_bytes: int, *, tag: str = "", digest: str = ""
     ) -> Image:
-        """Put the image with that configuration into the store, under the names given, and return it.
+        """Add the image with the configuration *config* to the store, under the given names, and return it.
 
-        :param config: the document, whose digest is the image's id.
-        :param fetch: gives a file with the layer of a number, as long as it is needed.
-        :raises CallError: a layer cannot be had, or is not what the configuration says.
+        :param config: the configuration, whose digest is the image ID.
+        :param fetch: context manager that provides the file of a layer by its index.
+        :raises CallError: a layer is unavailable or does not match the configuration.
         """
         document = decode(config, "image configuration")
         diff_ids = (document.get("rootfs") or {}).get("diff_ids")
         if not isinstance(diff_ids, list) or not all(is_digest(diff_id) for diff_id in diff_ids):
-            raise CallError("the image's configuration does not name its layers")
+            raise CallError("the image configuration lists no layers")
         if not diff_ids:
             raise CallError("the image has no layers")
         names = [diff_id.removeprefix("sha256:")[:40] for diff_id in diff_ids]
@@ -85,12 +85,12 @@ class Loader:
 
 @contextlib.asynccontextmanager
 async def kept(path: Path) -> AsyncIterator[Path]:
-    """Give a file that stays when it is no longer needed."""
+    """Yield a file that is not deleted afterwards."""
     yield path
 
 
 def choose_manifest(index: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the entry of an image index that is for this machine.
+    """Return the entry of an image index for this host.
 
     :raises CallError: there is none.
     """
@@ -102,13 +102,13 @@ def choose_manifest(index: Mapping[str, Any]) -> Mapping[str, Any]:
         if about.get("os", "linux") == "linux" and about.get("architecture", requested) == requested:
             return entry
     offered = sorted({str((entry.get("platform") or {}).get("architecture")) for entry in entries})
-    raise CallError(f"the image is not made for {requested}, only for {', '.join(offered)}")
+    raise CallError(f"no image for architecture {requested}, only for {', '.join(offered)}")
 
 
 def decode(content: bytes, what: str) -> dict[str, Any]:
-    """Return a JSON document.
+    """Decode a JSON document.
 
-    :raises CallError: it is none.
+    :raises CallError: the document is invalid.
     """
     try:
         return msgspec.json.decode(content, type=dict[str, Any])
@@ -121,7 +121,7 @@ def digest_of(content: bytes) -> str:
 
 
 def is_digest(text: object) -> bool:
-    """Tell whether *text* is a digest of the one kind that is supported."""
+    """Return whether *text* is a digest of the supported kind."""
     return isinstance(text, str) and text.startswith("sha256:") and len(text) == 71 and text[7:].isalnum()
 
 

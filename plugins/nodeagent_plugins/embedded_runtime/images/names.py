@@ -1,4 +1,4 @@
-"""Names of images."""
+"""Image names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DIGEST = re.compile(r"[a-z0-9]+:[0-9a-f]{32,}")
 
 
 class Name(ImageName):
-    """A full name: registry, path, and a tag or a digest or both."""
+    """A full name: registry, path, and tag, digest or both."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ class Name(ImageName):
 
     @property
     def reference(self) -> str:
-        """What to ask a registry for: the digest if there is one."""
+        """The reference in registry requests: the digest if there is one."""
         return self.digest or self.tag
 
     def __str__(self) -> str:
@@ -30,18 +30,18 @@ class Name(ImageName):
 
 
 def parse_name(text: str) -> Name:
-    """Return the full name that *text* stands for: ``busybox`` is ``docker.io/library/busybox:latest``.
+    """Return the full name of *text*: ``busybox`` is ``docker.io/library/busybox:latest``.
 
-    :raises InvalidArgument: it is no name of an image.
+    :raises InvalidArgument: the name is invalid.
     """
     try:
         found = parse_image_name(text)
     except ValueError as error:
-        raise InvalidArgument(f'"{text}" is no name of an image: it {error}') from None
+        raise InvalidArgument(f'invalid image name "{text}": {error}') from None
     tag = found.tag or ("" if found.digest else DEFAULT_TAG)
     return Name(found.domain, found.path, tag, found.digest)
 
 
 def is_id(text: str) -> bool:
-    """Tell whether *text* is an image's id, whole or its beginning, rather than a name."""
+    """Return whether *text* is an image ID or a prefix of one, not a name."""
     return bool(_DIGEST.fullmatch(text) or re.fullmatch(r"[0-9a-f]{12,64}", text))

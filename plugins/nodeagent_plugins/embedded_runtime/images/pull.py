@@ -1,4 +1,4 @@
-"""Gets images from registries into the store."""
+"""Image pulls from registries."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from nodeagent_plugins.embedded_runtime.images.registry import STALL_SECONDS, Cr
 from nodeagent_plugins.embedded_runtime.images.store import Image
 
 MAX_DOWNLOADS = 3
-"""Layers that one pull has under way."""
+"""Maximum number of parallel layer downloads per pull."""
 _SCHEMA_1 = "application/vnd.docker.distribution.manifest.v1"
 
 
 class Puller:
     """Pulls images into the store of *loader*.
 
-    :param insecure: registries that are asked without TLS.
+    :param insecure: registries that are accessed without TLS.
     """
 
     def __init__(self, loader: Loader, insecure: list[str]) -> None:
@@ -37,20 +37,20 @@ class Puller:
         self._under_way: dict[str, Any] = {}
 
     def transfers(self) -> list[Any]:
-        """Return the layers that are not in the store yet, of every pull, with how much was received (messages)."""
+        """Return the layers being downloaded, of all pulls, with the received amounts (messages)."""
         return list(self._under_way.values())
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         if self._session is not None:
             await self._session.close()
 
     async def pull(self, text: str, auth: cri.AuthConfig) -> Image:
-        """Get the image called *text* and return it.
+        """Pull the image called *text* and return it.
 
-        One that the machine itself provides is not asked for anywhere.
+        Built-in images are not pulled.
 
-        :raises CallError: it cannot be had; the text names the cause, whoever asks knows the image.
+        :raises CallError: the pull failed; the text states the cause, not the image.
         """
         name = parse_name(text)
         known = self._loader.store.find(str(name))
@@ -73,7 +73,7 @@ class Puller:
             entry = choose_manifest(manifest)
             manifest = decode((await registry.manifest(str(entry.get("digest"))))[0], "manifest")
         if str(manifest.get("mediaType", "")).startswith(_SCHEMA_1) or manifest.get("schemaVersion") == 1:
-            raise CallError("the registry has it in a format that was given up: manifest schema 1")
+            raise CallError("unsupported image format: manifest schema 1")
         layers = manifest.get("layers") or ()
         config = await registry.document(manifest.get("config") or {})
         slots = asyncio.Semaphore(MAX_DOWNLOADS)
@@ -81,9 +81,9 @@ class Puller:
         @contextlib.asynccontextmanager
         async def fetch(number: int) -> AsyncIterator[Path]:
             if number >= len(layers):
-                raise CallError("the image's configuration names more layers than its manifest")
+                raise CallError("the image configuration lists more layers than the manifest")
             descriptor: Mapping[str, Any] = layers[number]
-            with self._expected(name, descriptor) as status:  # told of from here on, whenever its turn comes
+            with self._expected(name, descriptor) as status:  # Reported from here on, even while it is queued.
                 async with slots:
                     with tempfile.NamedTemporaryFile(dir=self._loader.store.incoming) as file:
                         await registry.download(descriptor, Path(file.name), status)

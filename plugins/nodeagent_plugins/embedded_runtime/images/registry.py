@@ -1,4 +1,4 @@
-"""Talks to registries: OCI distribution over HTTP, with passwords or tokens.
+"""Registry client: OCI distribution over HTTP, with basic or token authentication.
 
 Custom, since registry packages are blocking.
 """
@@ -34,14 +34,14 @@ MANIFEST_TYPES = (
 )
 MAX_REDIRECTS = 5
 STALL_SECONDS = 60.0
-"""A connection that gives nothing for that long is given up."""
+"""Timeout of a connection without data."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _PARAMETER = re.compile(r'([a-zA-Z_]+)="([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a registry may be shown; its text never shows it."""
+    """Registry credentials; secrets are masked in the representation."""
 
     username: str = ""
     password: str = ""
@@ -53,16 +53,16 @@ class Credentials:
 
     @classmethod
     def of(cls, auth: cri.AuthConfig) -> Credentials:
-        """Return what *auth* holds.
+        """Return the credentials in *auth*.
 
-        :raises CallError: its ``auth`` is not the base64 form of user and password.
+        :raises CallError: its ``auth`` is not the base64 of user and password.
         """
         username, password = auth.username, auth.password
         if auth.auth and not username:
             try:
                 username, _, password = base64.b64decode(auth.auth, validate=True).decode().partition(":")
             except ValueError as error:
-                raise CallError("the credentials are not in base64") from error
+                raise CallError("the credentials are not valid base64") from error
         return cls(username, password.rstrip("\0"), auth.identity_token, auth.registry_token)
 
     @property
@@ -71,9 +71,9 @@ class Credentials:
 
 
 class Registry:
-    """One repository of one registry, for one pull.
+    """One repository of a registry, for one pull.
 
-    :param plain: speak HTTP without TLS.
+    :param plain: use HTTP without TLS.
     """
 
     def __init__(self, session: aiohttp.ClientSession, name: Name, credentials: Credentials, *, plain: bool) -> None:
@@ -85,34 +85,34 @@ class Registry:
     async def manifest(self, reference: str) -> tuple[bytes, str]:
         """Return a manifest by tag or digest, and its digest.
 
-        :raises CallError: the registry has none, or sends another than the digest asked for.
+        :raises CallError: the manifest is missing or does not match the digest.
         """
-        async with self._get(f"manifests/{reference}", {"Accept": ", ".join(MANIFEST_TYPES)}) as answer:
-            content = await _read(answer, MAX_DOCUMENT_BYTES)
+        async with self._get(f"manifests/{reference}", {"Accept": ", ".join(MANIFEST_TYPES)}) as response:
+            content = await _read(response, MAX_DOCUMENT_BYTES)
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         if reference.startswith("sha256:") and digest != reference:
-            raise CallError(f"manifest {reference} holds something else: {digest}")
+            raise CallError(f"manifest {reference} has another digest: {digest}")
         return content, digest
 
     async def document(self, descriptor: Mapping[str, Any]) -> bytes:
         """Return a small blob, such as an image's configuration."""
         digest = str(descriptor.get("digest"))
-        async with self._get(f"blobs/{digest}", {}) as answer:
-            content = await _read(answer, MAX_DOCUMENT_BYTES)
+        async with self._get(f"blobs/{digest}", {}) as response:
+            content = await _read(response, MAX_DOCUMENT_BYTES)
         if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
-            raise CallError(f"blob {digest} holds something else")
+            raise CallError(f"digest mismatch of blob {digest}")
         return content
 
     async def download(self, descriptor: Mapping[str, Any], target: Path, status: Any) -> None:
-        """Write a blob to *target*, and into ``offset`` of *status* how much of it was received.
+        """Download a blob to *target*, and update the received amount in ``offset`` of *status*.
 
-        :raises CallError: it is not what the descriptor says, or cannot be had.
+        :raises CallError: the blob does not match the descriptor or is unavailable.
         """
         digest, size = str(descriptor.get("digest")), int(descriptor.get("size") or 0)
         counted, received = hashlib.sha256(), 0
         with target.open("wb") as file:
-            async with self._get(f"blobs/{digest}", {}) as answer:
-                async for chunk in answer.content.iter_chunked(1 << 20):
+            async with self._get(f"blobs/{digest}", {}) as response:
+                async for chunk in response.content.iter_chunked(1 << 20):
                     received += len(chunk)
                     if received > size:
                         raise CallError(f"blob {digest} is longer than its {size} bytes")
@@ -120,41 +120,41 @@ class Registry:
                     await asyncio.to_thread(file.write, chunk)
                     status.offset = received
         if f"sha256:{counted.hexdigest()}" != digest:
-            raise CallError(f"blob {digest} holds something else")
+            raise CallError(f"digest mismatch of blob {digest}")
 
     @contextlib.asynccontextmanager
     async def _get(self, path: str, headers: dict[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
         url = urljoin(self._base, path)
         for attempt in range(2):
             async with contextlib.AsyncExitStack() as stack:
-                answer = await self._follow(stack, url, headers)
-                if answer.status == 401 and attempt == 0:
-                    await self._authorize(answer)
+                response = await self._follow(stack, url, headers)
+                if response.status == 401 and attempt == 0:
+                    await self._authorize(response)
                     continue
-                if answer.status != 200:
-                    raise await _failure(answer)
-                yield answer
+                if response.status != 200:
+                    raise await _failure(response)
+                yield response
                 return
 
     async def _follow(
         self, stack: contextlib.AsyncExitStack, url: str, headers: dict[str, str]
     ) -> aiohttp.ClientResponse:
-        """Ask for *url*, and where the registry sends us; credentials go to the registry itself only."""
+        """Request *url* and follow redirects; credentials are sent only to the registry."""
         home = urlsplit(self._base).netloc
         for _ in range(MAX_REDIRECTS):
             own = urlsplit(url).netloc == home
             sent = headers | ({"Authorization": self._authorization} if own and self._authorization else {})
-            answer = await stack.enter_async_context(self._session.get(url, headers=sent, allow_redirects=False))
-            if answer.status not in _REDIRECTS:
-                return answer
-            url = urljoin(url, answer.headers.get("Location", ""))
+            response = await stack.enter_async_context(self._session.get(url, headers=sent, allow_redirects=False))
+            if response.status not in _REDIRECTS:
+                return response
+            url = urljoin(url, response.headers.get("Location", ""))
             if urlsplit(url).scheme not in ("http", "https"):
-                raise CallError(f"registry {self._name.domain} redirects to no web address")
+                raise CallError(f"registry {self._name.domain} redirects to an invalid URL")
         raise CallError(f"registry {self._name.domain} redirects too often")
 
-    async def _authorize(self, answer: aiohttp.ClientResponse) -> None:
-        """Do what the registry asks for, to be let in."""
-        challenge = answer.headers.get("WWW-Authenticate", "")
+    async def _authorize(self, response: aiohttp.ClientResponse) -> None:
+        """Authenticate as the registry's challenge requires."""
+        challenge = response.headers.get("WWW-Authenticate", "")
         kind = challenge.partition(" ")[0].lower()
         credentials = self._credentials
         if kind == "basic" and credentials.username:
@@ -162,12 +162,12 @@ class Registry:
         elif kind == "bearer":
             self._authorization = f"Bearer {await self._fetch_token(dict(_PARAMETER.findall(challenge)))}"
         else:
-            raise CallError(f"registry {self._name.domain} answered 401: it wants credentials")
+            raise CallError(f"registry {self._name.domain} responded with 401: credentials are required")
 
     async def _fetch_token(self, requested: Mapping[str, str]) -> str:
         realm, credentials = requested.get("realm", ""), self._credentials
         if urlsplit(realm).scheme not in ("http", "https"):
-            raise CallError(f"registry {self._name.domain} names no place to get a token")
+            raise CallError(f"registry {self._name.domain} sent no token endpoint")
         given = {"scope": requested.get("scope") or f"repository:{self._name.path}:pull"}
         if requested.get("service"):
             given["service"] = requested["service"]
@@ -177,18 +177,18 @@ class Registry:
         else:
             headers = {"Authorization": credentials.basic} if credentials.username else {}
             request = self._session.get(realm, params=given, headers=headers)
-        async with request as answer:
-            if answer.status != 200:
-                raise await _failure(answer)
-            document = decode(await _read(answer, MAX_DOCUMENT_BYTES), "token")
+        async with request as response:
+            if response.status != 200:
+                raise await _failure(response)
+            document = decode(await _read(response, MAX_DOCUMENT_BYTES), "token")
         token = document.get("token") or document.get("access_token")
         if not isinstance(token, str):
-            raise CallError(f"registry {self._name.domain} gave no token")
+            raise CallError(f"registry {self._name.domain} returned no token")
         return token
 
 
 def is_plain(registry: str, insecure: list[str]) -> bool:
-    """Tell whether to speak without TLS: to registries so listed, and to those on this machine."""
+    """Return whether to use HTTP without TLS: for the listed registries, and those on this host."""
     if registry in insecure:
         return True
     host = urlsplit(f"//{registry}").hostname or ""
@@ -198,31 +198,31 @@ def is_plain(registry: str, insecure: list[str]) -> bool:
 
 
 def explain(error: Exception) -> str:
-    """Return what went wrong on the way to a registry."""
+    """Return the cause of a failed connection to a registry."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"its certificate is not trusted: {error.certificate_error}"
+        return f"untrusted certificate: {error.certificate_error}"
     if isinstance(error, aiohttp.ClientConnectorError):
         cause = error.os_error.strerror or str(error.os_error)
         return f"{cause.lower()} ({error.host}:{error.port})"
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
-        return "it does not answer in time"
+        return "timed out"
     if isinstance(error, (aiohttp.ClientError, ssl.SSLError, OSError)):
         return str(error) or type(error).__name__
     raise error
 
 
-async def _read(answer: aiohttp.ClientResponse, limit: int) -> bytes:
+async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
     content = b""
-    async for chunk in answer.content.iter_chunked(1 << 16):
+    async for chunk in response.content.iter_chunked(1 << 16):
         content += chunk
         if len(content) > limit:
-            raise CallError(f"{answer.url.path} is larger than {limit} bytes")
+            raise CallError(f"{response.url.path} is larger than {limit} bytes")
     return content
 
 
-async def _failure(answer: aiohttp.ClientResponse) -> CallError:
-    text = (await answer.content.read(2048)).decode(errors="replace").strip()
+async def _failure(response: aiohttp.ClientResponse) -> CallError:
+    text = (await response.content.read(2048)).decode(errors="replace").strip()
     with contextlib.suppress(CallError, LookupError, TypeError):
         text = str(decode(text.encode(), "")["errors"][0]["message"])
-    kind = NotFound if answer.status == 404 else CallError
-    return kind(f"registry answered {answer.status}{f': {text[:500]}' if text else ''}")
+    kind = NotFound if response.status == 404 else CallError
+    return kind(f"registry responded with {response.status}{f': {text[:500]}' if text else ''}")

@@ -1,4 +1,4 @@
-"""The images on this machine, and the layers they are made of."""
+"""Store of images and their layers."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ class Image:
     """One image."""
 
     id: str
-    """Digest of its configuration."""
+    """Digest of the configuration."""
     layers: list[str]
-    """Names of its layers' folders, the lowest first."""
+    """Directory names of the layers, lowest first."""
     config: Mapping[str, Any] = field(default_factory=dict)
-    """What its containers get unless they say otherwise: ``Env``, ``Cmd``, ``User``, …"""
+    """Defaults of containers: ``Env``, ``Cmd``, ``User``, …"""
     tags: list[str] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
-    """``REPOSITORY@DIGEST`` of each manifest it was got by."""
+    """``REPOSITORY@DIGEST`` of each manifest of the image."""
     size_bytes: int = 0
     pinned: bool = False
     lent: list[str] = field(default_factory=list)
-    """Paths of the node that are part of it."""
+    """Paths of the node that are part of the image."""
 
     @property
     def reference(self) -> str:
-        """What tells that a container runs just this image."""
+        """Unique reference of the image in container statuses."""
         return self.digests[0] if self.digests else self.id
 
 
 class ImageStore:
-    """All images, a JSON file each, and the folders of their layers.
+    """All images, one JSON file each, and the directories of their layers.
 
-    :param root: has ``images``, ``layers``, and ``incoming`` for what is not complete yet.
+    :param root: contains ``images``, ``layers``, and ``incoming`` for incomplete data.
     """
 
     def __init__(self, root: Path) -> None:
@@ -59,12 +59,12 @@ class ImageStore:
         self._held: Counter[str] = Counter()
 
     def load(self) -> None:
-        """Read everything back."""
+        """Load all images from disk."""
         for path in sorted(self._images_dir.glob("*.json")):
             try:
                 image = Image(**msgspec.json.decode(path.read_bytes()))
             except (ValueError, TypeError) as error:
-                _log.warning("Image record cannot be read", extra={"path": str(path), "err": str(error)})
+                _log.warning("Failed to read image record", extra={"path": str(path), "err": str(error)})
                 continue
             self._images[image.id] = image
 
@@ -72,7 +72,7 @@ class ImageStore:
         return list(self._images.values())
 
     def find(self, name: str) -> Image | None:
-        """Return the image with that id, name or digest; ``None`` if there is none."""
+        """Return the image with the ID, name or digest *name*; ``None`` if there is none."""
         if is_id(name):
             requested = name if ":" in name else f"sha256:{name}"
             alike = [image for key, image in self._images.items() if key.startswith(requested)]
@@ -90,14 +90,14 @@ class ImageStore:
     def get(self, name: str) -> Image:
         """Return the image.
 
-        :raises NotFound: it is not here.
+        :raises NotFound: there is no such image.
         """
         if (image := self.find(name)) is None:
-            raise NotFound(f'image "{name}" is not here')
+            raise NotFound(f'image "{name}" not found')
         return image
 
     def add(self, image: Image, *, tag: str = "", digest: str = "") -> Image:
-        """Keep *image*, or add names to the same one; another that had the tag loses it."""
+        """Store *image*, or add the names to an existing one; a tag is removed from another image."""
         known = self._images.get(image.id, image)
         for other in self.all():
             if tag and tag in other.tags and other is not known:
@@ -112,11 +112,11 @@ class ImageStore:
         return known
 
     def remove(self, name: str) -> None:
-        """Remove an image with all its names, or only the one given if it has others; unknown is fine.
+        """Remove an image, or only the name if it has others; an unknown one is ignored.
 
-        Layers stay until :meth:`collect`.
+        Layers remain until :meth:`collect`.
 
-        :raises FailedPrecondition: it is one that the machine itself provides.
+        :raises FailedPrecondition: the image is built in.
         """
         image = self.find(name)
         if image is None:
@@ -133,12 +133,12 @@ class ImageStore:
         self._path(image).unlink(missing_ok=True)
 
     def layer(self, name: str) -> Path:
-        """Return the folder of a layer."""
+        """Return the directory of a layer."""
         return self.layers_dir / name
 
     @contextlib.contextmanager
     def hold(self, layers: Iterable[str]) -> Iterator[None]:
-        """Keep *layers* from being collected while their image is put together."""
+        """Exempt *layers* from collection while their image is loaded."""
         held = list(layers)
         self._held.update(held)
         try:
@@ -147,7 +147,7 @@ class ImageStore:
             self._held.subtract(held)
 
     def collect(self, in_use: Iterable[str]) -> None:
-        """Remove layers that neither an image nor *in_use* names."""
+        """Remove layers that are neither part of an image nor in *in_use*."""
         kept = {name for name, count in self._held.items() if count > 0}.union(in_use)
         kept.update(*(image.layers for image in self.all()))
         for directory in self.layers_dir.iterdir():
@@ -177,7 +177,7 @@ class ImageStore:
 
 
 def tree_usage(directory: Path) -> tuple[int, int]:
-    """Return the bytes on disk and the number of files below *directory*; a file with several names counts once."""
+    """Return the allocated bytes and the number of files below *directory*; hard links are counted once."""
     import os
 
     seen: set[tuple[int, int]] = set()
@@ -202,7 +202,7 @@ def tree_usage(directory: Path) -> tuple[int, int]:
 
 
 def _remove_tree(directory: Path) -> None:
-    """Remove a layer; folders without the right to write are no obstacle."""
+    """Remove a layer, including directories without write permission."""
 
     def make_writable(_function: Any, path: str, _error: Any) -> None:
         target = Path(path)

@@ -1,4 +1,4 @@
-"""Unpacks layers: nothing that an archive holds can reach outside its folder."""
+"""Extraction of layers, confined to their directory."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ _COPY_BYTES = 1 << 20
 
 
 def unpack_layer(blob: Path, target: Path, diff_id: str, *, user_attributes: bool) -> None:
-    """Unpack *blob*, a tar file that may be compressed, into the new folder *target*.
+    """Extract *blob*, an optionally compressed tar file, into the new directory *target*.
 
-    Removals are marked as overlayfs wants them. Where we are root in a user namespace only, device nodes are left out
-    and owners that have no number there become root.
+    Removals are marked for overlayfs. In a user namespace device nodes are omitted, and unmapped owners become root.
 
-    :param diff_id: the digest that the unpacked tar file must have.
-    :raises CallError: it has another one, or it is no good archive.
+    :param diff_id: the digest of the uncompressed tar file.
+    :raises CallError: the digest differs, or the archive is invalid.
     """
     target.mkdir(mode=0o755)
     with open_layer(blob) as source:
@@ -41,19 +40,19 @@ def unpack_layer(blob: Path, target: Path, diff_id: str, *, user_attributes: boo
         try:
             with tarfile.open(fileobj=cast("IO[bytes]", counted), mode="r|", errorlevel=0) as archive:
                 _Unpacker(target, user_attributes).unpack(archive)
-            while counted.read(_COPY_BYTES):  # what follows the end mark counts for the digest
+            while counted.read(_COPY_BYTES):  # The digest includes data after the end marker.
                 pass
         except (tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
             raise CallError(f"layer {diff_id}: {error}") from error
         except OSError as error:
             raise CallError(f"unpack layer {diff_id}: {error}") from error
     if counted.digest != diff_id:
-        raise CallError(f"layer {diff_id} holds something else: {counted.digest}")
+        raise CallError(f"layer {diff_id} has another digest: {counted.digest}")
 
 
 @contextlib.contextmanager
 def open_layer(blob: Path) -> Iterator[IO[bytes]]:
-    """Open a layer for reading, unpacked by what its first bytes say it is."""
+    """Open a layer for reading, decompressed according to its first bytes."""
     with blob.open("rb") as file:
         magic = file.read(4)
         file.seek(0)
@@ -63,7 +62,7 @@ def open_layer(blob: Path) -> Iterator[IO[bytes]]:
         elif magic == _ZSTD:
             program = find_program("zstd")
             if not program:
-                raise CallError("the image is packed with zstd, and the program zstd is not installed")
+                raise CallError("the image is compressed with zstd, but the command zstd is not installed")
             with subprocess.Popen([program, "-dc"], stdin=file, stdout=subprocess.PIPE) as process:
                 assert process.stdout is not None
                 yield process.stdout
@@ -72,7 +71,7 @@ def open_layer(blob: Path) -> Iterator[IO[bytes]]:
 
 
 class _Hashing:
-    """Reads from a file and counts the digest of what was read."""
+    """Reader that computes the digest of the data."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source, self._hash = source, hashlib.sha256()
@@ -96,7 +95,7 @@ class _Unpacker:
     def unpack(self, archive: tarfile.TarFile) -> None:
         for member in archive:
             self._add(archive, member)
-        for directory, when in reversed(self._times):  # filling a folder changes its time
+        for directory, when in reversed(self._times):  # Adding files to a directory changes its time.
             os.utime(directory, (when, when), follow_symlinks=False)
 
     def _add(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
@@ -105,7 +104,7 @@ class _Unpacker:
             return
         name = parts[-1]
         if name == ".." or "\0" in member.name:
-            raise CallError(f"the archive has a bad name: {member.name!r}")
+            raise CallError(f"invalid name in archive: {member.name!r}")
         parent = paths.beneath(self._root, "/".join(parts[:-1]))
         parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         if name == OPAQUE:
@@ -120,12 +119,12 @@ class _Unpacker:
 
     def _mark_removed(self, parent: Path, name: str) -> None:
         if name in ("", ".", ".."):
-            raise CallError(f"the archive removes a bad name: {name!r}")
+            raise CallError(f"invalid removal in archive: {name!r}")
         _clear(parent / name)
         os.mknod(parent / name, stat.S_IFCHR | 0o600, os.makedev(0, 0))
 
     def _make(self, archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> bool:
-        """Make what *member* is; return whether there is something to dress."""
+        """Create the file of *member*; return whether to set its attributes."""
         if member.isdir():
             if target.is_symlink() or not target.is_dir():
                 _clear(target)
@@ -135,7 +134,7 @@ class _Unpacker:
         if member.islnk():
             source = paths.beneath(self._root, member.linkname, follow_last=False)
             if not source.is_symlink() and not source.is_file():
-                raise CallError(f"the archive links {member.name} to {member.linkname}, which is no file of it")
+                raise CallError(f"the archive links {member.name} to {member.linkname}, which is not in the archive")
             if source != target:
                 _clear(target)
                 os.link(source, target, follow_symlinks=False)
@@ -168,7 +167,7 @@ class _Unpacker:
                 raise
         for key, value in member.pax_headers.items():
             if key.startswith(_XATTR):
-                with contextlib.suppress(OSError):  # attributes that this file system does not have
+                with contextlib.suppress(OSError):  # Attributes that the file system does not support.
                     content = value.encode("utf-8", "surrogateescape")
                     os.setxattr(target, key.removeprefix(_XATTR), content, follow_symlinks=False)
         if not member.issym():

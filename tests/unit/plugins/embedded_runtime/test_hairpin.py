@@ -140,10 +140,10 @@ def runtime(monkeypatch):
             self.servers, self.answers, self.told = [], [], asyncio.Queue()
 
         async def set_mode(self, endpoint, mode):
-            answer = self.answers.pop(0) if self.answers else None
+            response = self.answers.pop(0) if self.answers else None
             self.told.put_nowait((endpoint, mode))
-            if answer is not None:
-                raise answer
+            if response is not None:
+                raise response
 
     runtime = Runtime()
     monkeypatch.setattr(hairpin_loop, "find_server", lambda _path: runtime.servers.pop(0) if runtime.servers else None)

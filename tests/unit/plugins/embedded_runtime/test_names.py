@@ -27,7 +27,7 @@ def test_a_short_name_is_completed(text, full):
 
 @pytest.mark.parametrize("text", ["", "Upper", "a b", "../etc", "a:", "a@sha256:12", "example.com/A", "/a", "a//b"])
 def test_nonsense_is_refused(text):
-    with pytest.raises(InvalidArgument, match="is no name of an image"):
+    with pytest.raises(InvalidArgument, match="invalid image name"):
         parse_name(text)
 
 

@@ -27,8 +27,8 @@ def container(**fields):
     return cri.ContainerConfig(**{"command": ["run"], **fields})
 
 
-def mount_at(spec, place):
-    return next((mount for mount in spec["mounts"] if mount["destination"] == place), None)
+def mount_at(spec, path):
+    return next((mount for mount in spec["mounts"] if mount["destination"] == path), None)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_both_forms_of_a_password_are_understood():
 
     assert Credentials.of(cri.AuthConfig(auth=encoded)) == Credentials("user", "pass:word")
     assert Credentials.of(cri.AuthConfig(username="u", password="p")) == Credentials("u", "p")
-    with pytest.raises(CallError, match="not in base64"):
+    with pytest.raises(CallError, match="not valid base64"):
         Credentials.of(cri.AuthConfig(auth="!"))
 
 

@@ -24,7 +24,7 @@ def test_an_image_is_found_by_id_tag_and_digest(store):
     for name in (kept.id, kept.id[7:30], "localhost/a:1", digest):
         assert store.get(name) is kept
     assert kept.reference == digest
-    with pytest.raises(NotFound, match='"localhost/a:2" is not here'):
+    with pytest.raises(NotFound, match='"localhost/a:2" not found'):
         store.get("localhost/a:2")
 
 

@@ -85,7 +85,7 @@ def test_a_hard_link_reaches_files_of_the_archive_only(tmp_path):
 
     for number, target in enumerate(("../secret", str(tmp_path / "secret"))):
         (tmp_path / str(number)).mkdir()
-        with pytest.raises(CallError, match="no file of it"):
+        with pytest.raises(CallError, match="not in the archive"):
             unpack(tmp_path / str(number), link("b", target, tarfile.LNKTYPE))
 
 
@@ -106,7 +106,7 @@ def test_a_removal_is_marked_as_overlayfs_wants_it(tmp_path):
 
 @pytest.mark.parametrize("name", [".wh...", "a/.wh.."])
 def test_a_removal_of_a_bad_name_is_refused(tmp_path, name):
-    with pytest.raises(CallError, match="bad name"):
+    with pytest.raises(CallError, match="invalid (name|removal)"):
         unpack(tmp_path, entry(name))
 
 
@@ -120,7 +120,7 @@ def test_device_nodes_are_left_out_without_the_right_to_make_them(tmp_path):
 def test_another_content_than_announced_is_found(tmp_path):
     (tmp_path / "blob").write_bytes(pack(entry("a")))
 
-    with pytest.raises(CallError, match="holds something else"):
+    with pytest.raises(CallError, match="has another digest"):
         unpack_layer(tmp_path / "blob", tmp_path / "layer", "sha256:" + "0" * 64, user_attributes=True)
 
 
