@@ -1,4 +1,4 @@
-"""Turns what CRI asks for into the configuration of an OCI runtime."""
+"""Conversion of CRI container configurations to OCI runtime configurations."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ContainerEnvironment:
-    """What a container finds around it: its image, its sandbox, its machine."""
+    """Environment of a container: image, sandbox and host."""
 
     host: Host
     user: User
     image_config: Mapping[str, Any] = field(default_factory=dict)
-    """The ``config`` of the image's configuration."""
+    """The ``config`` section of the image configuration."""
     hostname: str = ""
     namespaces: Mapping[str, str] = field(default_factory=dict)
-    """Namespaces by kind: a path to enter, or empty for a new one; a kind that is not here is the node's."""
+    """Namespaces by kind: a path to join, or empty for a new one; missing kinds are those of the node."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Files of the sandbox, by their place in the container; what the container mounts itself goes before."""
+    """Files of the sandbox by mount path; mounts of the container take precedence."""
     lent: Sequence[str] = ()
-    """Paths of the node that the image is made of, mounted read-only at the same place."""
+    """Paths of the node that are part of the image, mounted read-only at the same path."""
     cgroups_path: str = ""
     seccomp: Mapping[str, Any] | None = None
 

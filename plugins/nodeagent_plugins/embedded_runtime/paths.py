@@ -1,4 +1,4 @@
-"""Paths as a process in a container would see them: no link leads out of its root."""
+"""Path resolution relative to a container's root; links cannot leave the root."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ MAX_LINKS = 40
 
 
 def beneath(root: Path, path: str, *, follow_last: bool = True) -> Path:
-    """Return where *path* lies when *root* is taken for ``/``; it need not exist.
+    """Return the location of *path* with *root* as ``/``; it need not exist.
 
-    Links are followed inside *root*, ``..`` never leaves it.
+    Links are resolved within *root*, and ``..`` never leaves it.
 
-    :param follow_last: also follow a link that the whole path names.
-    :raises OSError: the links go in circles.
+    :param follow_last: also resolve the last component if it is a link.
+    :raises OSError: there is a link loop.
     """
     waiting = [part for part in path.split("/") if part not in ("", ".")][::-1]
     found: list[str] = []

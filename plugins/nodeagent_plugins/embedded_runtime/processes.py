@@ -1,4 +1,4 @@
-"""Processes that are not our children: told apart from later ones with the same number, signalled, waited for."""
+"""Processes that are not children: identification, signals and waiting for their exit."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process, whoever started it."""
+    """A process, identified by PID, start time and boot."""
 
     pid: int
     started: int
-    """Clock ticks between the start of the machine and its own."""
+    """Clock ticks from the boot of the host to the start of the process."""
     boot: str
-    """Which start of the machine that was."""
+    """ID of the boot."""
 
     @classmethod
     def of(cls, pid: int) -> Process | None:
-        """Return the process that has *pid* now, or ``None`` when there is none."""
+        """Return the process with the current PID *pid*, or ``None`` if there is none."""
         started = _start_of(pid)
         return None if started is None else cls(pid, started, boot_id())
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs; one that only waits to be reaped does not."""
+        """Return whether the process is running; a zombie is not."""
         return self.boot == boot_id() and _start_of(self.pid) == self.started
 
     def send(self, number: int) -> bool:
-        """Send a signal; return whether the process was there to get it."""
+        """Send a signal; return whether the process existed."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except OSError:
@@ -48,7 +48,7 @@ class Process:
         return True
 
     async def ended(self) -> None:
-        """Return once it has ended."""
+        """Wait until the process has exited."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except OSError:
@@ -66,7 +66,7 @@ class Process:
             os.close(descriptor)
 
     async def end(self, grace_seconds: float, number: int = signal.SIGTERM) -> None:
-        """Send *number*, and SIGKILL after the grace; return once it has ended."""
+        """Send *number*, and SIGKILL after the grace period; return once the process has exited."""
         if grace_seconds > 0 and self.send(number):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_seconds):
@@ -76,7 +76,7 @@ class Process:
 
 
 def boot_id() -> str:
-    """Return what tells this start of the machine from others."""
+    """Return the ID of the current boot."""
     return _BOOT
 
 
@@ -85,7 +85,7 @@ def _start_of(pid: int) -> int | None:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    fields = stat.rpartition(")")[2].split()  # The preceding name may contain any characters.
     return None if fields[0] in "ZX" else int(fields[19])
 
 

@@ -12,7 +12,7 @@ from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, InvalidArgument
 from nodeagent_plugins.embedded_runtime.oci_runtimes import Runner
 
-# Calls that reach the machine rather than the container; each fails with EPERM, everything else is allowed.
+# System calls that affect the host; each fails with EPERM, all others are allowed.
 FORBIDDEN = (
     *("acct", "add_key", "bpf", "clock_adjtime", "clock_settime", "create_module", "delete_module", "finit_module"),
     *("fsconfig", "fsmount", "fsopen", "fspick", "get_kernel_syms", "init_module", "ioperm", "iopl", "kcmp"),
@@ -30,11 +30,11 @@ _APPARMOR = Path("/sys/module/apparmor/parameters/enabled")
 
 
 def seccomp_profile(security: cri.LinuxContainerSecurityContext, runner: Runner) -> Mapping[str, Any] | None:
-    """Return the seccomp profile of a container; ``None`` is none.
+    """Return the seccomp profile of a container; ``None`` for unconfined.
 
-    Also refuses AppArmor profiles on a machine without AppArmor, which would otherwise be left out unseen.
+    Also rejects AppArmor profiles, which would otherwise be ignored silently.
 
-    :raises FailedPrecondition: the machine cannot apply the profile.
+    :raises FailedPrecondition: the host or runtime does not support the profile.
     """
     apparmor = security.apparmor.localhost_ref if security.HasField("apparmor") else ""
     if apparmor or security.apparmor_profile.startswith("localhost/"):

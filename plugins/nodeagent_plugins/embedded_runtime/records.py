@@ -1,6 +1,6 @@
-"""What is known of sandboxes and containers, and how it outlives the runtime.
+"""State of sandboxes and containers, stored on disk across restarts of the runtime.
 
-Each has a JSON file, written aside and renamed.
+Each record is a JSON file that is replaced atomically.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Sandbox:
-    """One pod's sandbox; times are nanoseconds since the epoch."""
+    """One sandbox; times are nanoseconds since the epoch."""
 
     id: str
     config: cri.PodSandboxConfig
     created_at: int
     runtime_handler: str = ""
     holder: Process | None = None
-    """Sleeps in the sandbox's namespaces; ``None`` if it has none of its own."""
+    """Pause process in the sandbox's namespaces; ``None`` if it has no separate ones."""
     namespaces: list[str] = field(default_factory=list)
-    """Which of ``net``, ``ipc``, ``uts``, ``pid`` the holder keeps."""
+    """Kinds of namespaces of the pause process: ``net``, ``ipc``, ``uts``, ``pid``."""
     ips: list[str] = field(default_factory=list)
     stopped: bool = False
 
@@ -47,13 +47,13 @@ class Sandbox:
         return self.config.linux.security_context.namespace_options
 
     def namespace(self, kind: str) -> str:
-        """Return the path of the sandbox's namespace of a *kind*; empty if that is the node's."""
+        """Return the path of the sandbox's namespace of a *kind*; empty for that of the node."""
         return f"/proc/{self.holder.pid}/ns/{kind}" if self.holder is not None and kind in self.namespaces else ""
 
 
 @dataclass(slots=True)
 class Container:
-    """One container; times are nanoseconds since the epoch, 0 is "not yet"."""
+    """One container; times are nanoseconds since the epoch, 0 if unset."""
 
     id: str
     sandbox_id: str
@@ -67,7 +67,7 @@ class Container:
     process: Process | None = None
     shim: Process | None = None
     cgroups: dict[str, str] = field(default_factory=dict)
-    """Its control groups by controller; that of version 2 has an empty name."""
+    """Cgroups by controller; version 2 has an empty name."""
     started_at: int = 0
     finished_at: int = 0
     exit_code: int = 0
@@ -89,11 +89,11 @@ Record = TypeVar("Record", bound=Sandbox | Container)
 
 
 class Records(Generic[Record]):
-    """All sandboxes, or all containers, by id.
+    """All sandboxes, or all containers, by ID.
 
-    :param directory: has one folder for each.
+    :param directory: contains one directory per record.
     :param kind: the class of the records.
-    :param config: the message class of their configuration.
+    :param config: the message class of the configuration.
     """
 
     def __init__(self, directory: Path, kind: Callable[..., Record], config: Callable[[], Any]) -> None:
@@ -103,7 +103,7 @@ class Records(Generic[Record]):
         directory.mkdir(parents=True, exist_ok=True)
 
     def load(self) -> list[str]:
-        """Read everything back; return the ids of folders that hold no record and may go."""
+        """Load all records; return the IDs of directories without a record."""
         torn = []
         for directory in sorted(self._directory.iterdir()):
             try:
@@ -111,16 +111,14 @@ class Records(Generic[Record]):
             except FileNotFoundError:
                 torn.append(directory.name)
             except (ValueError, TypeError, json_format.ParseError) as error:
-                _log.warning(
-                    "Record cannot be read; it is left alone", extra={"record": str(directory), "err": str(error)}
-                )
+                _log.warning("Failed to read record, ignoring it", extra={"record": str(directory), "err": str(error)})
         return torn
 
     def directory(self, record_id: str) -> Path:
         return self._directory / record_id
 
     def save(self, record: Record) -> None:
-        """Write *record*, and know it from now on."""
+        """Store *record* on disk and in memory."""
         directory = self._directory / record.id
         directory.mkdir(exist_ok=True)
         aside = directory / "record.new"
@@ -129,14 +127,14 @@ class Records(Generic[Record]):
         self._records[record.id] = record
 
     def forget(self, record_id: str) -> None:
-        """Remove the record with its folder."""
+        """Remove the record and its directory."""
         self._records.pop(record_id, None)
         directory = self._directory / record_id
-        (directory / "record.json").unlink(missing_ok=True)  # first, so that half a removal is seen as one
+        (directory / "record.json").unlink(missing_ok=True)  # First, so that an interrupted removal is detected.
         shutil.rmtree(directory, ignore_errors=True)
 
     def find(self, record_id: str) -> Record | None:
-        """Return the record with that id, or with an id that starts so, if there is only one."""
+        """Return the record with the ID, or with a unique ID prefix."""
         if (known := self._records.get(record_id)) is not None:
             return known
         alike = [found for found in self._records if record_id and found.startswith(record_id)]
@@ -145,11 +143,11 @@ class Records(Generic[Record]):
     def get(self, record_id: str) -> Record:
         """Return the record.
 
-        :raises NotFound: there is none, or several.
+        :raises NotFound: there is none, or the prefix is ambiguous.
         """
         if (known := self.find(record_id)) is not None:
             return known
-        raise NotFound(f'{self._noun} "{record_id}" is not known')
+        raise NotFound(f'{self._noun} "{record_id}" not found')
 
     def all(self) -> list[Record]:
         return list(self._records.values())
@@ -169,5 +167,5 @@ class Records(Generic[Record]):
 
 
 def new_id() -> str:
-    """Return an id that nobody else has."""
+    """Return a new unique ID."""
     return os.urandom(32).hex()

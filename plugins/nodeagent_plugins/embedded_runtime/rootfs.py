@@ -1,4 +1,4 @@
-"""The root file system of a container: its image's layers with one of its own on top."""
+"""Root file systems of containers: the image layers with a writable layer on top."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MAX_OPTIONS_BYTES = 4000  # the kernel takes a page
 
 
 class RootFileSystems:
-    """Makes and removes root file systems: with overlayfs where that works on *root*, else by copying.
+    """Creates and removes root file systems: with overlayfs if *root* supports it, else by copying.
 
-    :param root: a folder for a trial, on the file system that containers will lie on.
-    :param user_attributes: mark removed folders with attributes that a user namespace may set.
+    :param root: directory for a test mount, on the file system of the containers.
+    :param user_attributes: mark removed directories with attributes that a user namespace can set.
     """
 
     def __init__(self, root: Path, *, user_attributes: bool) -> None:
@@ -30,7 +30,7 @@ class RootFileSystems:
         self.overlay = self._try_overlay(root)
 
     def make(self, directory: Path, layers: Sequence[Path]) -> Path:
-        """Return the root file system of the container that lives in *directory*; *layers* lowest first."""
+        """Return the root file system of the container in *directory*; *layers* are sorted lowest first."""
         target = directory / "rootfs"
         target.mkdir(exist_ok=True)
         options = self._overlay_options(directory, layers)
@@ -46,7 +46,7 @@ class RootFileSystems:
         return target
 
     def restore(self, directory: Path, layers: Sequence[Path]) -> None:
-        """Mount again what a restart of the machine took away."""
+        """Mount the root file system again after a reboot."""
         if os.path.ismount(directory / "rootfs"):
             return
         if not (directory / "upper").exists():
@@ -55,7 +55,7 @@ class RootFileSystems:
             syscalls.mount("overlay", str(directory / "rootfs"), "overlay", 0, self._overlay_options(directory, layers))
 
     def remove(self, directory: Path) -> None:
-        """Take the root file system away; what it held is lost with *directory*."""
+        """Unmount the root file system; its content is deleted with *directory*."""
         target = directory / "rootfs"
         while os.path.ismount(target):
             syscalls.unmount(str(target))
@@ -79,7 +79,7 @@ class RootFileSystems:
                 "overlay", str(trial / "rootfs"), "overlay", 0, self._overlay_options(trial, [trial / "layer"])
             )
         except OSError as error:
-            _log.info("No overlayfs here; images are copied for each container", extra={"err": str(error)})
+            _log.info("Overlayfs is unavailable, copying images for each container", extra={"err": str(error)})
             return False
         else:
             syscalls.unmount(str(trial / "rootfs"))
@@ -89,12 +89,12 @@ class RootFileSystems:
 
 
 def _bind_to_itself(path: Path) -> None:
-    """Make a folder a mount, as a root has to be; mounts inside it stay inside."""
+    """Make a directory a mount point, which the root must be; mounts in it do not propagate."""
     syscalls.mount(str(path), str(path), flags=syscalls.MS_BIND)
 
 
 def merge(layer: Path, target: Path) -> None:
-    """Put *layer* on top of what *target* holds: its marks of removal remove, everything else is copied."""
+    """Apply *layer* to *target*: process its removals and copy all other files."""
     for directory, directories, files in os.walk(layer):
         path = target / Path(directory).relative_to(layer)
         if is_opaque(Path(directory)) and Path(directory) != layer:
@@ -120,12 +120,12 @@ def merge(layer: Path, target: Path) -> None:
 
 
 def is_whiteout(about: os.stat_result) -> bool:
-    """Tell whether that stands for a file that a layer removes."""
+    """Return whether the file marks a removal in a layer."""
     return stat.S_ISCHR(about.st_mode) and about.st_rdev == 0
 
 
 def is_opaque(directory: Path) -> bool:
-    """Tell whether a layer's folder hides what lower layers have in it."""
+    """Return whether a layer's directory hides the content of lower layers."""
     for prefix in ("trusted", "user"):
         try:
             if os.getxattr(directory, f"{prefix}.overlay.opaque") == b"y":

@@ -1,4 +1,4 @@
-"""The calls of CRI's RuntimeService."""
+"""CRI RuntimeService."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ API_VERSION = "v1"
 
 
 class RuntimeService:
-    """Answers each call with what the parts know; names are those of CRI, in our spelling."""
+    """Implements the calls with the components of the runtime."""
 
     def __init__(
         self,
@@ -224,14 +224,14 @@ class RuntimeService:
     async def list_pod_sandbox_metrics(self, _request: Any) -> cri.ListPodSandboxMetricsResponse:
         return cri.ListPodSandboxMetricsResponse()
 
-    # --- what happens -----------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------
 
     async def get_container_events(self, _request: cri.GetEventsRequest) -> AsyncIterator[cri.ContainerEventResponse]:
         async with contextlib.aclosing(self._events.listen()) as events:  # type: ignore[type-var]
             async for event in events:
                 yield event
 
-    # --- inside -----------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------------
 
     def _container(self, request: Any) -> Container:
         return self._containers.records.get(request.container_id)
@@ -260,7 +260,7 @@ class RuntimeService:
 
 
 def read_interfaces(pid: int) -> dict[str, tuple[int, int, int, int]]:
-    """Return what each interface of a process's network has received and sent: bytes and errors of either."""
+    """Return bytes and errors received and sent by interface of a process's network namespace."""
     found = {}
     try:
         lines = Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii").splitlines()[2:]

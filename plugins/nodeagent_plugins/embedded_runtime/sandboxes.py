@@ -1,4 +1,4 @@
-"""Sandboxes: what the containers of a pod share."""
+"""Sandboxes: shared namespaces and files of a pod's containers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _IPC_PARAMETERS = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 
 class Sandboxes:
-    """Makes, watches and removes sandboxes.
+    """Creates, watches and removes sandboxes.
 
-    :param changed: told of each sandbox that was made, started, stopped or removed.
+    :param changed: called for each sandbox that was created, started, stopped or removed.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Sandboxes:
         self._watchers: dict[str, asyncio.Task[None]] = {}
 
     def adopt(self) -> None:
-        """Take over what the runtime before this one left."""
+        """Adopt the sandboxes of the previous runtime process."""
         for torn in self.records.load():
             self._unmount(torn)
             self.records.forget(torn)
@@ -52,21 +52,21 @@ class Sandboxes:
             self._watch(sandbox)
 
     async def close(self) -> None:
-        """Stop watching; the sandboxes stay."""
+        """Stop watching; the sandboxes keep running."""
         watchers = list(self._watchers.values())
         for watcher in watchers:
             watcher.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
 
     async def run(self, config: cri.PodSandboxConfig, runtime_handler: str) -> str:
-        """Make a sandbox and return its id.
+        """Create a sandbox and return its ID.
 
-        :raises AlreadyExists: the same attempt at the same pod has one.
-        :raises CallError: it cannot be made; nothing is left of it.
+        :raises AlreadyExists: a sandbox exists for the same pod and attempt.
+        :raises CallError: the creation failed; partial state has been removed.
         """
         meta = config.metadata
         if not meta.name or not meta.namespace or not meta.uid:
-            raise InvalidArgument("a sandbox needs name, namespace and uid")
+            raise InvalidArgument("a sandbox requires name, namespace and uid")
         if runtime_handler:
             raise InvalidArgument(f'no runtime handler "{runtime_handler}": this runtime has only the default one')
         if config.linux.cgroup_parent.endswith(".slice"):
@@ -89,7 +89,7 @@ class Sandboxes:
         return sandbox.id
 
     async def stop(self, sandbox: Sandbox) -> None:
-        """End the sandbox; its containers must have ended."""
+        """Stop the sandbox; its containers must have exited."""
         if sandbox.stopped:
             return
         if (watcher := self._watchers.pop(sandbox.id, None)) is not None:
@@ -103,20 +103,20 @@ class Sandboxes:
         self._changed(cri.CONTAINER_STOPPED_EVENT, sandbox)
 
     async def remove(self, sandbox: Sandbox) -> None:
-        """Forget a stopped sandbox."""
+        """Remove a stopped sandbox."""
         await asyncio.to_thread(self._unmount, sandbox.id)
         self._names.pop(_name(sandbox.config), None)
         await asyncio.to_thread(self.records.forget, sandbox.id)
         self._changed(cri.CONTAINER_DELETED_EVENT, sandbox)
 
     def files(self, sandbox: Sandbox) -> dict[str, str]:
-        """Return the sandbox's files by their place in a container."""
+        """Return the sandbox's files by their path in a container."""
         directory = self.records.directory(sandbox.id)
         files = {f"/etc/{name}": str(directory / name) for name in ("resolv.conf", "hosts", "hostname")}
         shared = sandbox.options.ipc != cri.NODE
         return files | {"/dev/shm": str(directory / "shm") if shared else "/dev/shm"}  # noqa: S108
 
-    # --- inside -----------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------------
 
     async def _make(self, sandbox: Sandbox) -> None:
         config, options = sandbox.config, sandbox.options
@@ -136,12 +136,12 @@ class Sandboxes:
             await asyncio.to_thread(os.makedirs, config.log_directory, 0o755, True)
         command = launch.command("pause", config.hostname, ",".join(sorted(kinds)), *parameters)
         try:
-            output = await commands.run(command, "hold the sandbox", timeout_seconds=HOLDER_SECONDS)
+            output = await commands.run(command, "start the pause process", timeout_seconds=HOLDER_SECONDS)
         except CallError as error:
             raise CallError(str(error).replace("error: ", "", 1)) from error
         sandbox.holder, sandbox.namespaces = Process.of(int(output)), sorted(kinds)
         if sandbox.holder is None:
-            raise CallError("hold the sandbox: its holder ended at once")
+            raise CallError("start the pause process: it exited immediately")
         if options.network != cri.NODE:
             sandbox.ips = await self._network.attach(sandbox.id, sandbox.holder.pid, config.port_mappings)
         await asyncio.to_thread(self.records.save, sandbox)
@@ -179,14 +179,14 @@ class Sandboxes:
     async def _tell_of_end(self, sandbox: Sandbox, holder: Process) -> None:
         await holder.ended()
         self._watchers.pop(sandbox.id, None)
-        _log.warning("The holder of a sandbox ended", extra={"sandbox": sandbox.id})
+        _log.warning("Pause process exited", extra={"podSandboxID": sandbox.id})
         self._changed(cri.CONTAINER_STOPPED_EVENT, sandbox)
 
 
 def compute_parameters(requested: dict[str, str], kinds: set[str]) -> list[str]:
-    """Return the kernel parameters *requested* as ``NAME=VALUE``.
+    """Return the kernel parameters as ``NAME=VALUE``.
 
-    :raises InvalidArgument: one belongs to the node, not to a namespace that the sandbox has.
+    :raises InvalidArgument: a parameter is not namespaced, or the sandbox lacks the namespace.
     """
     for name in requested:
         has_own = (name.startswith("net.") and "net" in kinds) or (name.startswith(_IPC_PARAMETERS) and "ipc" in kinds)
@@ -196,7 +196,7 @@ def compute_parameters(requested: dict[str, str], kinds: set[str]) -> list[str]:
 
 
 def resolv_conf(config: cri.PodSandboxConfig) -> str:
-    """Return the resolver's configuration; the node's, if the pod brings none."""
+    """Return the resolver configuration; that of the node if the pod has none."""
     dns = config.dns_config
     if not (dns.servers or dns.searches or dns.options):
         with contextlib.suppress(OSError):

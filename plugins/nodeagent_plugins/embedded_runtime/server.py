@@ -1,4 +1,4 @@
-"""Serves the calls of CRI over gRPC on a Unix socket."""
+"""gRPC server for CRI on a Unix socket."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _log = logging.getLogger(__name__)
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 STOP_SECONDS = 2.0
 CANCELLED_WITH_CALLER = ("ExecSync",)
-"""A command without limit would otherwise go on for nobody."""
+"""Timeout of commands without one, which otherwise could run forever."""
 IMPORT_CALL = "/nodeagent.embedded.v1.Images/Import"
 IMPORT_SECONDS = 600.0
 
 
 def make_server(socket: Path, *services: object) -> grpc.aio.Server:
-    """Return a server, not started, that answers at *socket* with *services*: RuntimeService and ImageService."""
+    """Return a server for *services* (RuntimeService and ImageService) at *socket*, not started."""
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -48,7 +48,7 @@ def make_server(socket: Path, *services: object) -> grpc.aio.Server:
 
 
 def serve_import(server: grpc.aio.Server, loader: Loader) -> None:
-    """Let archives be imported over the same socket, by a call that CRI does not have: the path in, names out."""
+    """Add the import of archives, which is not part of CRI: the path is the request, the names the response."""
 
     async def response(asked: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
@@ -62,7 +62,7 @@ def serve_import(server: grpc.aio.Server, loader: Loader) -> None:
 
 
 def serve_hairpin_mode(server: grpc.aio.Server, change: Callable[[str], Awaitable[None]]) -> None:
-    """Let the agent tell its ``hairpinMode``, for which CRI has no call."""
+    """Add the ``hairpinMode`` of the agent, which is not part of CRI."""
 
     async def response(asked: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
@@ -77,7 +77,7 @@ def serve_hairpin_mode(server: grpc.aio.Server, change: Callable[[str], Awaitabl
 
 
 def serve_transfers(server: grpc.aio.Server, transfers: Callable[[], list[Any]]) -> None:
-    """Tell how far pulls are, by the call that containerd has for it."""
+    """Add the progress of pulls, with the method of containerd's content service."""
 
     async def response(_request: Any, _context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         return content.ListStatusesResponse(statuses=transfers())
@@ -90,9 +90,9 @@ def serve_transfers(server: grpc.aio.Server, transfers: Callable[[], list[Any]])
 
 
 def request_import(endpoint: str, archive: Path) -> list[str]:
-    """Let the runtime at *endpoint* import an archive; return the names of its images.
+    """Import an archive in the runtime at *endpoint*; return the names of its images.
 
-    :raises grpc.RpcError: it cannot be reached, or cannot read the archive.
+    :raises grpc.RpcError: the runtime is unreachable, or the import failed.
     """
     with grpc.insecure_channel(endpoint, options=[("grpc.default_authority", "localhost")]) as channel:
         call = channel.unary_unary(IMPORT_CALL, bytes, bytes)
@@ -105,7 +105,7 @@ def _handler(method: Any, service: object) -> grpc.RpcMethodHandler[Any, Any]:
     request = message_factory.GetMessageClass(method.input_type)
 
     async def response(asked: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        # A caller that gives up must not leave half a sandbox: what was begun is finished, or undone by itself.
+        # A cancelled call must not leave partial state: started work is completed or rolled back.
         work = asyncio.ensure_future(function(asked))
         try:
             return await asyncio.shield(work)
@@ -131,10 +131,10 @@ def _handler(method: Any, service: object) -> grpc.RpcMethodHandler[Any, Any]:
 async def _abort(context: grpc.aio.ServicerContext[Any, Any], call: str, error: Exception) -> None:
     if isinstance(error, CallError):
         await context.abort(error.code, str(error))
-    _log.error("Call failed", extra={"call": call}, exc_info=error)
+    _log.error("CRI call failed", extra={"call": call}, exc_info=error)
     await context.abort(grpc.StatusCode.INTERNAL, f"{call}: {type(error).__name__}: {error}")
 
 
 def _note_unheard(work: asyncio.Future[Any]) -> None:
     if not work.cancelled() and (error := work.exception()) is not None:
-        _log.warning("A call failed after its caller had left", extra={"err": str(error)})
+        _log.warning("CRI call failed after its cancellation", extra={"err": str(error)})

@@ -1,4 +1,4 @@
-"""Talks to the shims that stand beside containers."""
+"""Client of the container shims."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ANSWER_SECONDS = 10.0
 async def command_shim(directory: Path, command: str) -> None:
     """Send *command* to the shim of the container in *directory*.
 
-    :raises CallError: it says no, or does not answer.
+    :raises CallError: the shim failed or did not respond.
     """
     _, writer = await open_shim(directory, command)
     writer.close()
@@ -22,8 +22,8 @@ async def command_shim(directory: Path, command: str) -> None:
 
 
 async def open_shim(directory: Path, command: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Send *command* and return the connection once the shim agrees; the caller closes it."""
-    # Reached through a descriptor, because a socket's path may be no longer than 108 bytes.
+    """Send *command* and return the connection once the shim has accepted it; the caller closes it."""
+    # Reached through a descriptor, because the path of a socket is limited to 108 bytes.
     home = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -31,7 +31,7 @@ async def open_shim(directory: Path, command: str) -> tuple[asyncio.StreamReader
             writer.write(f"{command}\n".encode())
             response = await reader.readline()
     except (OSError, TimeoutError) as error:
-        raise CallError(f"{command}: the container's shim does not answer: {error}") from error
+        raise CallError(f"{command}: the container shim does not respond: {error}") from error
     finally:
         os.close(home)
     if response != b"ok\n":

@@ -1,4 +1,4 @@
-"""A client's stream over SPDY/3.1: a stream of the connection for each channel, or two for each forwarded port."""
+"""Streaming session over SPDY/3.1: a stream per channel, or two per forwarded port."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ CHANNELS = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, 
 OPEN_SECONDS = 30.0
 READ_BYTES = 32 * 1024
 MAX_WAITING = 64
-"""Frames that wait to be taken before the client is made to wait."""
+"""Maximum number of queued frames before reading from the client pauses."""
 MAX_PORTS = 200
-"""Ports of one client at a time."""
+"""Maximum number of ports per client."""
 
 
 class SpdySession(Session):
     """The streams of one connection.
 
-    It is also what aiohttp feeds with what comes in, hence ``feed_data`` and ``feed_eof``.
+    Also the parser that aiohttp feeds with received data (``feed_data`` and ``feed_eof``).
 
-    :param write: sends bytes to the client; raises ``ConnectionError`` when it has left.
-    :param hold: with true, has the client wait; with false, lets it go on.
+    :param write: sends bytes to the client; raises ``ConnectionError`` if it has disconnected.
+    :param hold: pauses reading from the client with true, resumes it with false.
     """
 
     def __init__(self, write: Callable[[bytes], Awaitable[None]], hold: Callable[[bool], None]) -> None:
@@ -41,14 +41,14 @@ class SpdySession(Session):
         self._early: list[Frame] = []
         self._last = 0
 
-    # --- what comes in ----------------------------------------------------------------------------------------
+    # --- received data ----------------------------------------------------------------------------------------
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         try:
             for frame in self._reader.feed(data):
                 self._frames.put_nowait(frame)
         except SpdyError as error:
-            _log.warning("A stream breaks off: the client speaks no SPDY", extra={"err": str(error)})
+            _log.warning("Closed stream, invalid SPDY data from client", extra={"err": str(error)})
             self._frames.put_nowait(None)
             return True, b""
         if self._frames.qsize() > MAX_WAITING and not self._held:
@@ -60,7 +60,7 @@ class SpdySession(Session):
         self._frames.put_nowait(None)
 
     async def _next(self) -> Frame | None:
-        """Return the next frame that is somebody's; ``None`` once the client has left."""
+        """Return the next frame of an open stream; ``None`` once the client has disconnected."""
         while True:
             frame = await self._frames.get()
             if self._held and self._frames.qsize() < MAX_WAITING // 2:
@@ -81,9 +81,9 @@ class SpdySession(Session):
     # --- commands ---------------------------------------------------------------------------------------------
 
     async def open(self, request: Any) -> None:
-        """Wait until the client has opened the streams that *request* needs.
+        """Wait until the client has opened the streams that *request* requires.
 
-        :raises CallError: it does not.
+        :raises CallError: the streams were not opened in time.
         """
         requested = {ERROR, RESIZE} if request.tty else {ERROR}
         given = ((STDIN, request.stdin), (STDOUT, request.stdout), (STDERR, request.stderr and not request.tty))
@@ -93,14 +93,14 @@ class SpdySession(Session):
                 while requested - set(self._streams.values()):
                     frame = await self._next()
                     if frame is None:
-                        raise ConnectionResetError("the client left before its streams were open")
+                        raise ConnectionResetError("the client disconnected before its streams were open")
                     if frame.kind != Kind.SYN_STREAM:
                         self._early.append(frame)
                     elif (channel := CHANNELS.get(frame.headers.get("streamtype", ""))) is not None:
                         await self._accept(frame)
                         self._streams[frame.stream] = channel
         except TimeoutError:
-            raise CallError(f"the client has not opened its streams within {OPEN_SECONDS:g} s") from None
+            raise CallError(f"timed out after {OPEN_SECONDS:g} s waiting for the client's streams") from None
 
     async def send(self, channel: int, data: bytes) -> None:
         for stream, its_channel in self._streams.items():
@@ -127,7 +127,7 @@ class SpdySession(Session):
                 await feed(CLOSE, bytes((STDIN,)))
 
     async def finish(self) -> None:
-        """End every stream, and say that there will be no more."""
+        """Close all streams and the connection."""
         with contextlib.suppress(ConnectionError):
             for stream in self._streams:
                 await self._write(self._writer.data(stream, b"", fin=True))
@@ -136,9 +136,9 @@ class SpdySession(Session):
     # --- ports ------------------------------------------------------------------------------------------------
 
     async def forward(self, connect: Callable[[int], socket.socket]) -> None:
-        """Join streams to ports until the client leaves: a pair of them, data and errors, for each connection.
+        """Forward streams to ports until the client disconnects: a data and an error stream per connection.
 
-        :param connect: returns a connection to a port; raises ``OSError``. Called in a thread.
+        :param connect: opens a connection to a port; raises ``OSError``. Called in a thread.
         """
         ports: dict[int, Port] = {}
         errors: dict[str, int] = {}
@@ -189,7 +189,7 @@ class SpdySession(Session):
 
 
 class Port:
-    """What a client sends to one connection of a forwarded port."""
+    """Data from a client for one connection of a forwarded port."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -197,18 +197,18 @@ class Port:
         self._waiting: asyncio.Queue[Frame] = asyncio.Queue(MAX_WAITING)
 
     async def take(self, frame: Frame) -> None:
-        """Keep what the client sends until the connection has taken it; what comes after its end is dropped."""
+        """Queue data until the connection has sent it; data after the end is dropped."""
         if not self.closed:
             await self._waiting.put(frame)
 
     def close(self) -> None:
-        """The connection has ended; let go whoever waits to hand something in."""
+        """Close the queue; waiting writers are released."""
         self.closed = True
         while not self._waiting.empty():
             self._waiting.get_nowait()
 
     async def pass_on(self, writer: asyncio.StreamWriter) -> None:
-        """Pass what the client sends on to the connection, its end included."""
+        """Copy the data to the connection, including its end."""
         while True:
             frame = await self._waiting.get()
             with contextlib.suppress(ConnectionError):

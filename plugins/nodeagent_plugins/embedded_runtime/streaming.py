@@ -1,6 +1,6 @@
-"""Exec, attach and port forwarding as streams: a server on the loopback address, one use for each URL it gives out.
+"""Streaming server for exec, attach and port forwarding on the loopback address, with single-use URLs.
 
-Streams are WebSockets or SPDY/3.1 connections, with the field's channel protocols.
+Streams use WebSockets or SPDY/3.1 with the channel protocols of Kubernetes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nodeagent_plugins.embedded_runtime.spdy_session import SpdySession
 
 _log = logging.getLogger(__name__)
 OFFER_SECONDS = 60.0
-"""How long a URL waits to be used."""
+"""Validity of a URL."""
 MAX_OFFERS = 1000
 STOP_SECONDS = 2.0
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -39,9 +39,9 @@ class _Offer:
 
 
 class StreamingServer:
-    """Gives out URLs and serves them.
+    """Creates URLs and serves them.
 
-    :param run: carries out a stream of a kind for a request of CRI, until either side ends it.
+    :param run: executes a CRI request of a kind until either side closes the stream.
     """
 
     def __init__(self, run: Callable[[str, Any, Session], Any]) -> None:
@@ -52,7 +52,7 @@ class StreamingServer:
         self._starting = asyncio.Lock()
 
     async def offer(self, kind: str, request: Any) -> str:
-        """Return the URL at which *request* can be carried out, once and within a minute."""
+        """Return a URL for *request*, valid once and for one minute."""
         async with self._starting:
             if self._runner is None:
                 await self._start()
@@ -64,7 +64,7 @@ class StreamingServer:
         return f"{self._base}/{kind}/{token}"
 
     async def close(self) -> None:
-        """End every stream."""
+        """Close all streams."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -80,7 +80,7 @@ class StreamingServer:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         offer = self._offers.get(request.match_info["token"])
         if offer is None or offer.kind != request.match_info["kind"]:
-            raise web.HTTPNotFound(text="this stream was used already, or was never offered\n")
+            raise web.HTTPNotFound(text="unknown or already used stream\n")
         known: tuple[str, ...]
         upgrade, forwards = request.headers.get("Upgrade", ""), offer.kind == "portforward"
         if upgrade.upper() == SPDY:
@@ -106,7 +106,7 @@ class StreamingServer:
     async def _serve_spdy(self, request: web.Request, offer: _Offer, protocol: str) -> web.StreamResponse:
         transport = request.transport
         if transport is None:
-            raise web.HTTPBadRequest(text="the client has left\n")
+            raise web.HTTPBadRequest(text="the client has disconnected\n")
 
         def hold(wait: bool) -> None:
             if not transport.is_closing():
@@ -125,13 +125,13 @@ class StreamingServer:
         await session.finish()
         return response
 
-    async def _carry_out(self, offer: _Offer, session: Session) -> None:
+    async def _execute(self, offer: _Offer, session: Session) -> None:
         try:
             await self._run(offer.kind, offer.request, session)
         except CallError as error:
             await session.fail(str(error))
         except (ConnectionError, asyncio.IncompleteReadError) as error:
-            _log.info("A stream broke", extra={"kind": offer.kind, "err": str(error)})
+            _log.info("Stream failed", extra={"kind": offer.kind, "err": str(error)})
 
 
 def _words(lines: Iterable[str]) -> list[str]:

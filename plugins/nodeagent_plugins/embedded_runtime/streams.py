@@ -1,4 +1,4 @@
-"""What the channels of one client's stream are joined to."""
+"""Connection of streaming sessions to commands, containers and ports."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ DRAIN_SECONDS = 2.0
 
 
 class Streams:
-    """Carries out streams."""
+    """Executes streaming requests."""
 
     def __init__(self, sandboxes: Sandboxes, containers: Containers, execution: Execution) -> None:
         self._sandboxes, self._containers, self._execution = sandboxes, containers, execution
 
     async def run(self, kind: str, request: Any, session: Session) -> None:
-        """Carry out *request* until it has ended or the client has left."""
+        """Execute *request* until it has completed or the client has disconnected."""
         if kind == "portforward":
             if isinstance(session, SpdySession):
                 path = self._sandboxes.records.get(request.pod_sandbox_id).namespace("net")
@@ -81,7 +81,7 @@ class Streams:
             writer.close()
 
     async def _forward(self, request: Any, session: Session) -> None:
-        """Join ports of a pod: two channels for each, data and errors, which both begin with the port's number."""
+        """Forward ports of a pod: a data and an error channel per port, both of which start with the port number."""
         sandbox = self._sandboxes.records.get(request.pod_sandbox_id)
         path = sandbox.namespace("net")
         writers: dict[int, asyncio.StreamWriter] = {}
@@ -178,7 +178,7 @@ async def _until_ended(
     session: Session,
     feed: Feed,
 ) -> None:
-    """Wait for the command and tell how it ended; a client that leaves takes the command with it."""
+    """Wait for the command and report its exit code; the command is killed if the client disconnects."""
 
     async def work() -> None:
         shown = [asyncio.create_task(show, name="show a command's output") for show in shows]
@@ -203,7 +203,7 @@ async def _until_ended(
 
 
 async def _first(work: Any, reading: Any) -> bool:
-    """Run both until *work* has ended, which makes it true, or the client has left."""
+    """Run both until *work* has completed (return true), or the client has disconnected."""
     tasks = [asyncio.create_task(work, name="stream"), asyncio.create_task(reading, name="client")]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -218,15 +218,15 @@ async def _first(work: Any, reading: Any) -> bool:
 
 
 async def _copy(reader: asyncio.StreamReader, session: Session, channel: int) -> None:
-    with contextlib.suppress(OSError):  # a terminal whose other side was closed ends with an error
+    with contextlib.suppress(OSError):  # Reading from a closed terminal fails.
         while data := await reader.read(READ_BYTES):
             await session.send(channel, data)
 
 
 def connect_inside(namespace: str, port: int) -> socket.socket:
-    """Return a connection to *port* on the loopback address of the network *namespace*; empty is the node's.
+    """Return a connection to *port* on the loopback address of the network *namespace*; empty for that of the node.
 
-    :raises OSError: nobody listens there.
+    :raises OSError: the connection failed.
     """
     result: list[socket.socket | OSError] = []
 
@@ -238,7 +238,7 @@ def connect_inside(namespace: str, port: int) -> socket.socket:
         except OSError as error:
             result.append(error)
 
-    # A thread of its own, because it stays in that network as long as it lives.
+    # A separate thread, because it cannot leave the network namespace.
     thread = threading.Thread(target=connect, name="port forward")
     thread.start()
     thread.join()
@@ -257,7 +257,7 @@ def _connect(port: int) -> socket.socket:
 
 
 def _size(data: bytes) -> tuple[int, int]:
-    """Return rows and columns; nonsense is the usual size."""
+    """Return rows and columns; the default size if the data is invalid."""
     try:
         requested = msgspec.json.decode(data, type=dict[str, int])
         rows, columns = requested["Height"], requested["Width"]

@@ -1,4 +1,4 @@
-"""Keeps a runtime serving at the endpoint: starts one where there is none, and again when it has ended."""
+"""Supervisor that starts a runtime if none serves the endpoint, and restarts it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ START_SECONDS = 30.0
 
 
 class Supervisor:
-    """Watches who serves at *endpoint*, which may be a runtime that an earlier agent started, or any other.
+    """Monitors the process that serves *endpoint*, which can be a runtime of a previous agent or an external one.
 
     :param root: the runtime's directory.
-    :param options: more of its command line.
+    :param options: additional command-line options.
     """
 
     def __init__(self, endpoint: str, root: Path, options: list[str], clock: Clock) -> None:
@@ -30,7 +30,7 @@ class Supervisor:
         self._socket = Path(endpoint.removeprefix("unix://"))
 
     async def run(self) -> None:
-        """Keep it serving until cancelled; the runtime itself goes on."""
+        """Run until cancelled; the runtime keeps running."""
         backoff = Backoff(0.5, 30.0)
         while True:
             server = await asyncio.to_thread(find_server, self._socket)
@@ -38,16 +38,16 @@ class Supervisor:
                 try:
                     await asyncio.to_thread(self._start)
                 except (OSError, subprocess.SubprocessError) as error:
-                    _log.error("Embedded runtime does not start", extra={"err": _text(error)})
+                    _log.error("Failed to start embedded runtime", extra={"err": _text(error)})
                     await self._clock.sleep(backoff.next())
                 continue
             backoff.reset()
             await server.ended()
-            _log.warning("The container runtime has ended", extra={"pid": server.pid})
+            _log.warning("Container runtime exited", extra={"pid": server.pid})
             await self._clock.sleep(backoff.next())
 
     def _start(self) -> None:
-        """Start the runtime and return once it serves."""
+        """Start the runtime and wait until it serves."""
         self._root.mkdir(parents=True, exist_ok=True)
         words = ["--root", str(self._root), "--listen", self._endpoint, *self._options]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -59,11 +59,11 @@ class Supervisor:
             timeout=START_SECONDS,
             env=environment,
         )
-        _log.info("Embedded runtime started", extra={"endpoint": self._endpoint, "root": str(self._root)})
+        _log.info("Started embedded runtime", extra={"endpoint": self._endpoint, "root": str(self._root)})
 
 
 def find_server(path: Path) -> Process | None:
-    """Return the process that listens at the socket *path*; ``None`` if nobody does."""
+    """Return the process that listens at the socket *path*; ``None`` if there is none."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(1.0)
         try:

@@ -1,4 +1,4 @@
-"""Lets an ordinary user run pods: as root of a user namespace, which a sleeping process keeps over restarts."""
+"""User namespace for rootless operation, which a sleeping process holds across restarts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ KEEPER = "keeper.json"
 
 
 def become_root(root: Path) -> None:
-    """Enter the user namespace of the runtime on *root*, made when it is not there; for ordinary users only.
+    """Join or create the user namespace of the runtime on *root*; does nothing for root.
 
-    The process must have no second thread yet. With ``newuidmap`` and a range in ``/etc/subuid`` containers may run as
-    many users; else root is the only one.
+    The process must be single-threaded. With ``newuidmap`` and a range in ``/etc/subuid`` containers can use that many
+    users; otherwise only root.
 
-    :raises OSError: the machine does not let ordinary users make namespaces.
+    :raises OSError: the host does not allow unprivileged user namespaces.
     """
     if os.geteuid() == 0:
         return
@@ -39,7 +39,7 @@ def become_root(root: Path) -> None:
 
 
 def release(root: Path) -> None:
-    """End the keeper of the user namespace of the runtime on *root*, if there is one; no pod may be left."""
+    """Terminate the process that holds the user namespace of the runtime on *root*; there must be no pods."""
     keeper = _find_keeper(root / KEEPER)
     if keeper is not None:
         (root / KEEPER).unlink(missing_ok=True)
@@ -65,23 +65,23 @@ def _make_keeper() -> Process:
     with os.fdopen(made_reader, "rb") as made:
         failure = made.read(4096)
         if failure != b"ok":
-            raise OSError(f"a user namespace cannot be made: {failure.decode(errors='replace')}")
+            raise OSError(f"failed to create user namespace: {failure.decode(errors='replace')}")
     _map_users(pid)
     os.write(go_writer, b"g")
     os.close(go_writer)
     keeper = Process.of(pid)
     if keeper is None:
-        raise OSError("the keeper of the user namespace ended at once")
+        raise OSError("the process that holds the user namespace exited immediately")
     return keeper
 
 
 def _keep(made_writer: int, go_reader: int) -> None:
-    """Hold the namespaces; never comes back."""
+    """Hold the namespaces; never returns."""
     try:
         syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
         os.write(made_writer, b"ok")
     except OSError as error:
-        where = " (the kernel allows none in a chroot)" if is_chroot() else ""
+        where = " (not allowed in a chroot)" if is_chroot() else ""
         os.write(made_writer, f"{error.strerror}{where}".encode())
         os._exit(1)
     os.close(made_writer)
@@ -97,7 +97,7 @@ def _keep(made_writer: int, go_reader: int) -> None:
 
 
 def _map_users(pid: int) -> None:
-    """Give the new namespace its users: the caller as root, and all that the machine lets the caller have."""
+    """Map the users of the namespace: the caller as root, and the subordinate IDs of the caller."""
     for kind, own in (("uid", os.getuid()), ("gid", os.getgid())):
         granted = _granted(Path(f"/etc/sub{kind}"))
         program = find_program(f"new{kind}map")
@@ -112,7 +112,7 @@ def _map_users(pid: int) -> None:
 
 
 def _granted(path: Path) -> tuple[int, int] | None:
-    """Return the first range of numbers that the caller may give away."""
+    """Return the first range of subordinate IDs of the caller."""
     try:
         names = {str(os.getuid()), pwd.getpwuid(os.getuid()).pw_name}
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""Who a container runs as, by the files of its own image."""
+"""User and groups of a container, resolved with the files of its image."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_FILE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Numbers that a process runs with."""
+    """IDs of a process."""
 
     uid: int = 0
     gid: int = 0
@@ -22,11 +22,11 @@ class User:
 
 
 def resolve_user(rootfs: Path, requested: str, group: int | None = None, extra: tuple[int, ...] = ()) -> User:
-    """Return the user *requested*, ``NAME|UID[:GROUP|GID]``, or root if that is empty.
+    """Return the user *requested*, ``NAME|UID[:GROUP|GID]``, or root if it is empty.
 
-    :param group: the group asked for apart, which wins.
-    :param extra: supplementary groups asked for apart.
-    :raises InvalidArgument: the image has no user or group of that name.
+    :param group: separately requested group, which takes precedence.
+    :param extra: requested supplementary groups.
+    :raises InvalidArgument: the image has no such user or group.
     """
     name, _, group_name = requested.partition(":")
     users = _read(rootfs, "/etc/passwd", 7)
@@ -56,7 +56,7 @@ def _group(groups: list[list[str]], name: str) -> int:
 
 
 def _read(rootfs: Path, path: str, fields: int) -> list[list[str]]:
-    """Return the good lines of a file of users or groups; none if there is no such file."""
+    """Return the valid lines of a user or group file; empty if the file does not exist."""
     try:
         with paths.beneath(rootfs, path).open("rb") as file:
             text = file.read(MAX_FILE_BYTES).decode(errors="replace")

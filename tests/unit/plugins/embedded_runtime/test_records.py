@@ -39,7 +39,7 @@ def test_a_record_is_found_by_the_beginning_of_its_id(tmp_path):
 
     assert records.find(kept.id[:12]) is kept
     assert records.find("") is None
-    with pytest.raises(NotFound, match='container "none" is not known'):
+    with pytest.raises(NotFound, match='container "none" not found'):
         records.get("none")
 
 
