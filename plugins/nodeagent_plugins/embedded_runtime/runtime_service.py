@@ -239,7 +239,7 @@ class RuntimeService:
     def _running(self, request: Any) -> Container:
         container = self._container(request)
         if not container.running:
-            raise FailedPrecondition(f"container {container.id} does not run")
+            raise FailedPrecondition(f"container {container.id} is not running")
         return container
 
     def _stats(self, container: Container) -> cri.ContainerStats:

@@ -98,7 +98,7 @@ class StreamingServer:
             return await self._serve_spdy(request, offer, chosen)
         socket = web.WebSocketResponse(protocols=known, max_msg_size=1 << 20)
         await socket.prepare(request)
-        await self._carry_out(offer, WebSocketSession(socket))
+        await self._execute(offer, WebSocketSession(socket))
         with contextlib.suppress(ConnectionError):
             await socket.close()
         return socket
@@ -121,7 +121,7 @@ class StreamingServer:
         response.force_close()
         request.protocol.set_parser(cast(Any, session))  # it feeds whatever has the two methods for that
         writer: Any = await response.prepare(request)
-        await self._carry_out(offer, session)
+        await self._execute(offer, session)
         await session.finish()
         return response
 

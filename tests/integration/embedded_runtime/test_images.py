@@ -270,7 +270,7 @@ async def test_tokens_redirects_and_lists_of_platforms_are_understood_and_lies_a
     host = f"127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
     try:
         fake.lie = True
-        with pytest.raises(RuntimeFailure, match="digest mismatch|another digest"):
+        with pytest.raises(RuntimeFailure, match=r"digest mismatch|another digest"):
             await cri_images.pull_image(f"{host}/shop/token:1", LOGIN)
         fake.lie = False
         reference = await cri_images.pull_image(f"{host}/shop/token:1", LOGIN)

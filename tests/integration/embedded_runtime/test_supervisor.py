@@ -49,9 +49,9 @@ async def test_says_why_a_runtime_does_not_start(tmp_path, caplog):
     supervisor = Supervisor(f"unix://{tmp_path}/s", tmp_path / "root", ["--runner", "docker"], SystemClock())
     running = asyncio.create_task(supervisor.run())
     try:
-        await until(lambda: asyncio.sleep(0, "does not start" in caplog.text))
+        await until(lambda: asyncio.sleep(0, "Failed to start embedded runtime" in caplog.text))
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
-    assert any("no runner" in record.err for record in caplog.records if hasattr(record, "err"))
+    assert any("unknown runner" in record.err for record in caplog.records if hasattr(record, "err"))

@@ -106,7 +106,7 @@ def test_a_removal_is_marked_as_overlayfs_wants_it(tmp_path):
 
 @pytest.mark.parametrize("name", [".wh...", "a/.wh.."])
 def test_a_removal_of_a_bad_name_is_refused(tmp_path, name):
-    with pytest.raises(CallError, match="invalid (name|removal)"):
+    with pytest.raises(CallError, match=r"invalid (name|removal)"):
         unpack(tmp_path, entry(name))
 
 
