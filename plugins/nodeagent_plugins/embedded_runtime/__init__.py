@@ -1,1 +1,1 @@
-"""A container runtime of our own, speaking CRI v1, for machines that have none; its daemon runs without the agent."""
+"""Embedded CRI v1 runtime for hosts without a container runtime; its daemon is independent of the agent."""

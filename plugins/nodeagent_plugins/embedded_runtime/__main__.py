@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run the runtime until SIGTERM; exit with 2 when it cannot start as asked."""
+    """Run the runtime until SIGTERM; exit with 2 if it cannot start."""
     parser = argparse.ArgumentParser(prog="nodeagent-runtime", description=__doc__)
     parser.add_argument("--root", type=Path, help="where images, containers and their state live")
     parser.add_argument("--listen", required=True, help="unix:///path of the socket to serve CRI on")
@@ -26,18 +26,18 @@ def main() -> int:
         "--network", default="", choices=("", "bridge", "host"), help="a bridge if possible, if not given"
     )
     parser.add_argument("--bridge", default="nodeagent0", help="name of the bridge")
-    parser.add_argument("--pod-cidr", default="10.88.64.0/20", help="where pods get addresses until a node's is told")
+    parser.add_argument("--pod-cidr", default="10.88.64.0/20", help="subnet of the pods until the node's is set")
     parser.add_argument(
         "--hairpin-mode",
         default=hairpin.PROMISCUOUS_BRIDGE,
         choices=hairpin.MODES,
-        help="how a pod reaches itself through a service; an agent tells the one of its configuration",
+        help="access of a pod to itself through a Service; agents set the mode of their configuration",
     )
     parser.add_argument(
         "--insecure-registry", action="append", default=[], metavar="HOST[:PORT]", help="pull from it without TLS"
     )
     parser.add_argument(
-        "--detach", action="store_true", help="return once it serves; it goes on by itself and logs to ROOT/runtime.log"
+        "--detach", action="store_true", help="run in the background and log to ROOT/runtime.log; return once it serves"
     )
     parser.add_argument(
         "--import",
@@ -49,7 +49,7 @@ def main() -> int:
     given = parser.parse_args()
     if not given.listen.startswith("unix:///"):
         parser.error("--listen must be a Unix socket, unix:///path")
-    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # children only ever run other programs
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # Child processes only exec.
     if given.import_archive is not None:
         return _import(given.listen, given.import_archive.resolve())
     if given.root is None:
@@ -102,7 +102,7 @@ async def _serve(daemon: Daemon, ready: Callable[[], None]) -> None:
         manager.ready(daemon.describe())
 
     async with TaskOwner("service manager") as tasks:
-        tasks.start(manager.run_watchdog(daemon.describe, SystemClock()), "signs of life")
+        tasks.start(manager.run_watchdog(daemon.describe, SystemClock()), "watchdog")
         await daemon.run(serving)
         manager.stopping()
 
@@ -122,17 +122,17 @@ def _import(endpoint: str, archive: Path) -> int:
 
 
 def _nothing() -> None:
-    """Nobody waits to be told."""
+    """Do nothing, because no process waits for the readiness."""
 
 
 def _detach(root: Path) -> Callable[[], None]:
-    """Go on in a process of our own; return what tells the one that was started that we serve."""
+    """Continue in a daemon process; return the function that reports readiness to the parent process."""
     root.mkdir(parents=True, exist_ok=True, mode=0o711)
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
-        with os.fdopen(reader, "rb") as told:
-            serves = told.read() == b"ok"
+        with os.fdopen(reader, "rb") as result:
+            serves = result.read() == b"ok"
         if not serves:
             print((root / "runtime.log").read_text(errors="replace")[-2000:], file=sys.stderr)
         os._exit(0 if serves else 2)

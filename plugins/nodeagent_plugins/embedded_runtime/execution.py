@@ -120,7 +120,7 @@ class Prepared:
         if runner.returncode is None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(NOTE_SECONDS):
-                    while (process := self._process()) is None and runner.returncode is None:  # noqa: ASYNC110 - a file tells
+                    while (process := self._process()) is None and runner.returncode is None:  # noqa: ASYNC110 - polls a file
                         await asyncio.sleep(0.01)
                     if process is not None:
                         process.send(signal.SIGKILL)

@@ -257,14 +257,14 @@ class BridgeNetwork:
             await asyncio.to_thread(Path("/proc/sys/net/ipv4/ip_forward").write_text, "1")
             await self._masquerade()
         except (OSError, CallError) as error:
-            _log.warning("Pods will not reach other machines", extra={"err": str(error)})
+            _log.warning("Failed to set up masquerading, no external traffic from pods", extra={"err": str(error)})
 
     async def _apply_hairpin_mode(self) -> None:
-        # One at a time, each with the mode of its moment: what is applied last is what was asked for last.
+        # Serialized, and each with the current mode, so that the last requested mode is applied last.
         async with self._applying:
             mode = self._hairpin_mode
             # Links are not read or written in /sys, which may be that of another network.
-            output = await commands.run([self._ip, "-o", "link", "show", self._bridge], "look at the bridge of pods")
+            output = await commands.run([self._ip, "-o", "link", "show", self._bridge], "inspect the bridge of pods")
             found = _ADDRESS.search(output)
             if found is None:
                 raise CallError(f"{self._bridge} has no hardware address")
@@ -320,9 +320,9 @@ class BridgeNetwork:
         for chain in ("pre", "out"):
             lead = "fib daddr type local dnat ip to meta l4proto . th dport map @ports"
             rules.append(f"add rule ip {table} {chain} {lead}")
-        await commands.run([self._nft, "-f", "-"], "let pods reach other machines", given="\n".join(rules) + "\n")
+        await commands.run([self._nft, "-f", "-"], "set up masquerading", given="\n".join(rules) + "\n")
         local = Path(f"/proc/sys/net/ipv4/conf/{self._bridge}/route_localnet")
-        await asyncio.to_thread(local.write_text, "1")  # or ports of the node would not answer on its loopback
+        await asyncio.to_thread(local.write_text, "1")  # Required for host ports on the loopback address.
 
     async def _open_ports(self, address: str, ports: Sequence[cri.PortMapping]) -> None:
         for port in ports:
@@ -351,7 +351,7 @@ def _is_device(name: str) -> bool:
 
 
 def node_address() -> str:
-    """Return the address that this machine shows to others; its loopback one if it has no network."""
+    """Return the primary address of the host; the loopback address if there is no network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # nothing is sent: it only makes the kernel choose

@@ -47,7 +47,7 @@ class ContainerEnvironment:
 def make_spec(config: cri.ContainerConfig, around: ContainerEnvironment) -> Spec:
     """Return the OCI configuration of the container *config*.
 
-    :raises InvalidArgument: it asks for what does not exist.
+    :raises InvalidArgument: a setting is invalid.
     """
     security, host = config.linux.security_context, around.host
     requested = security.capabilities
@@ -109,7 +109,7 @@ def make_spec(config: cri.ContainerConfig, around: ContainerEnvironment) -> Spec
 def compute_args(config: cri.ContainerConfig, image: Mapping[str, Any]) -> list[str]:
     """Return the command line: a command replaces the image's entry point and arguments, arguments only the latter.
 
-    :raises InvalidArgument: neither says what to run.
+    :raises InvalidArgument: neither specifies a command.
     """
     args = list(config.args)
     if not config.command:
@@ -177,7 +177,7 @@ def compute_mounts(config: cri.ContainerConfig, around: ContainerEnvironment) ->
 
 
 def add_devices(spec: Spec, config: cri.ContainerConfig, host: Host) -> None:
-    """Let the container use its devices: all for a privileged one."""
+    """Allow the devices of the container: all devices if it is privileged."""
     if config.linux.security_context.privileged:
         if host.cgroup_version:
             spec["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
@@ -208,7 +208,7 @@ def _add_device(
 ) -> None:
     import os
 
-    if host.remapped:  # nodes cannot be made there, but lent
+    if host.remapped:  # Device nodes are bind-mounted, because they cannot be created.
         spec["mounts"].append(_mount(target, "bind", source, ["bind", "rw"]))
         return
     kind = "c" if stat.S_ISCHR(mode) else "b"
@@ -221,7 +221,7 @@ def _add_device(
 
 
 def _all_devices(directory: Path) -> list[Path]:
-    """Return the devices below *directory*, without terminals and what a container has of its own."""
+    """Return the devices below *directory*, except terminals and the container's standard devices."""
     found: list[Path] = []
     for path in sorted(directory.iterdir()):
         if path.is_symlink() or path.name in ("pts", "shm", "fd", "mqueue", "console", "ptmx"):

@@ -1,8 +1,8 @@
-"""Embedded runtime: start a container runtime of our own where the configuration expects one and none serves.
+"""Embedded runtime: start the bundled container runtime if no runtime serves the configured endpoint.
 
-Settings, under ``plugins: {embedded_runtime: {…}}``: ``enabled`` turns it on. The runtime is a process of its own that
-outlives the agent; the agent speaks to it as to any other runtime.
-Whether it was started by the agent or not, it is told the configuration's ``hairpinMode``.
+Settings, under ``plugins: {embedded_runtime: {…}}``: ``enabled`` turns it on. The runtime is a separate process that
+outlives the agent, which uses CRI as with any other runtime. The configuration's ``hairpinMode`` is set in every
+embedded runtime, including one that another process started.
 spec: card.embedded-runtime, config.containerRuntimeEndpoint, config.hairpinMode
 """
 
@@ -38,7 +38,7 @@ def nodeagent_settings_schema() -> dict[str, Any]:
             "insecureRegistries": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "HOST[:PORT] of registries that are asked without TLS.",
+                "description": "HOST[:PORT] of registries that are accessed without TLS.",
             },
         },
     }

@@ -173,10 +173,10 @@ class Sandboxes:
 
     def _watch(self, sandbox: Sandbox) -> None:
         if not sandbox.stopped and sandbox.holder is not None:
-            task = asyncio.create_task(self._tell_of_end(sandbox, sandbox.holder), name=f"sandbox {sandbox.id}")
+            task = asyncio.create_task(self._report_exit(sandbox, sandbox.holder), name=f"sandbox {sandbox.id}")
             self._watchers[sandbox.id] = task
 
-    async def _tell_of_end(self, sandbox: Sandbox, holder: Process) -> None:
+    async def _report_exit(self, sandbox: Sandbox, holder: Process) -> None:
         await holder.ended()
         self._watchers.pop(sandbox.id, None)
         _log.warning("Pause process exited", extra={"podSandboxID": sandbox.id})

@@ -50,9 +50,9 @@ def make_server(socket: Path, *services: object) -> grpc.aio.Server:
 def serve_import(server: grpc.aio.Server, loader: Loader) -> None:
     """Add the import of archives, which is not part of CRI: the path is the request, the names the response."""
 
-    async def response(asked: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+    async def response(request_data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
-            return "\n".join(await import_archive(Path(asked.decode()), loader)).encode()
+            return "\n".join(await import_archive(Path(request_data.decode()), loader)).encode()
         except CallError as error:
             await _abort(context, "Import", error)
 
@@ -64,9 +64,9 @@ def serve_import(server: grpc.aio.Server, loader: Loader) -> None:
 def serve_hairpin_mode(server: grpc.aio.Server, change: Callable[[str], Awaitable[None]]) -> None:
     """Add the ``hairpinMode`` of the agent, which is not part of CRI."""
 
-    async def response(asked: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+    async def response(request_data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
-            await change(asked.decode(errors="replace"))
+            await change(request_data.decode(errors="replace"))
         except CallError as error:
             await _abort(context, "SetHairpinMode", error)
         return b""
@@ -104,9 +104,9 @@ def _handler(method: Any, service: object) -> grpc.RpcMethodHandler[Any, Any]:
     function = getattr(service, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", method.name).lower())
     request = message_factory.GetMessageClass(method.input_type)
 
-    async def response(asked: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+    async def response(request_data: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         # A cancelled call must not leave partial state: started work is completed or rolled back.
-        work = asyncio.ensure_future(function(asked))
+        work = asyncio.ensure_future(function(request_data))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -117,9 +117,9 @@ def _handler(method: Any, service: object) -> grpc.RpcMethodHandler[Any, Any]:
         except Exception as error:
             await _abort(context, method.name, error)
 
-    async def stream(asked: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        async with contextlib.aclosing(function(asked)) as answers:
-            async for message in answers:
+    async def stream(request_data: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        async with contextlib.aclosing(function(request_data)) as responses:
+            async for message in responses:
                 yield message
 
     deserialize, serialize = request.FromString, lambda message: message.SerializeToString()

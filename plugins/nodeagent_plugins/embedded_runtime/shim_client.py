@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nodeagent_plugins.embedded_runtime.errors import CallError
 
-ANSWER_SECONDS = 10.0
+RESPONSE_SECONDS = 10.0
 
 
 async def command_shim(directory: Path, command: str) -> None:
@@ -26,7 +26,7 @@ async def open_shim(directory: Path, command: str) -> tuple[asyncio.StreamReader
     # Reached through a descriptor, because the path of a socket is limited to 108 bytes.
     home = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with asyncio.timeout(RESPONSE_SECONDS):
             reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{home}/control")
             writer.write(f"{command}\n".encode())
             response = await reader.readline()

@@ -1,6 +1,6 @@
-"""Frames of SPDY/3.1, as far as streams between a client and a runtime need them. No I/O.
+"""SPDY/3.1 frames for streams between clients and runtimes. No I/O.
 
-Flow control is left out, as the field's clients do: neither side waits for the other's window.
+Flow control is omitted, as in upstream clients: neither side waits for the window of the other.
 
 Custom, since no maintained package implements SPDY.
 """
@@ -19,7 +19,7 @@ MAX_CONTROL_BYTES = 64 * 1024
 MAX_HEADER_BYTES = 64 * 1024
 MAX_DATA_BYTES = 4 * 1024 * 1024
 HEAD_BYTES = 8
-# The words both sides begin their compression with; each but the last run has its length before it.
+# Initial compression dictionary of both sides; each entry except the last run is preceded by its length.
 _WORDS = """options|head|post|put|delete|trace|accept|accept-charset|accept-encoding|accept-language|accept-ranges|age|
 allow|authorization|cache-control|connection|content-base|content-encoding|content-language|content-length|
 content-location|content-md5|content-range|content-type|date|etag|expect|expires|from|host|if-match|if-modified-since|
@@ -38,7 +38,7 @@ DICTIONARY = b"".join(struct.pack("!I", len(word)) + word.encode() for word in _
 
 
 class Kind(IntEnum):
-    """Kinds of frames; ``DATA`` is the one that is no control frame."""
+    """Kinds of frames; ``DATA`` is not a control frame."""
 
     DATA = 0
     SYN_STREAM = 1
@@ -52,7 +52,7 @@ class Kind(IntEnum):
 
 
 class SpdyError(Exception):
-    """What came is no SPDY, or more of it than anybody needs."""
+    """Invalid SPDY data, or data above a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Frame:
 
 
 class Reader:
-    """Makes frames of what comes in."""
+    """Decodes received data to frames."""
 
     def __init__(self) -> None:
         self._pending = b""
@@ -76,7 +76,7 @@ class Reader:
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Take *data* and return the frames that are complete.
 
-        :raises SpdyError: the connection is of no use any more.
+        :raises SpdyError: the connection is unusable.
         """
         self._pending += data
         while len(self._pending) >= HEAD_BYTES:
@@ -112,7 +112,7 @@ class Reader:
         try:
             text = self._inflate.decompress(packed, MAX_HEADER_BYTES)
             if self._inflate.unconsumed_tail:
-                raise SpdyError("more headers than anybody needs")
+                raise SpdyError("too many headers")
             (count,) = struct.unpack_from("!I", text)
             words, at = [], 4
             for _ in range(2 * count):
@@ -142,11 +142,11 @@ class Writer:
         return self._control(Kind.SYN_REPLY, struct.pack("!I", stream) + self._headers({}))
 
     def ping(self, body: bytes) -> bytes:
-        """Answer a ping."""
+        """Respond to a ping."""
         return self._control(Kind.PING, body)
 
     def goaway(self, last_stream: int) -> bytes:
-        """Say that the connection ends, as it should."""
+        """Announce a regular end of the connection."""
         return self._control(Kind.GOAWAY, struct.pack("!II", last_stream, 0))
 
     def _control(self, kind: Kind, body: bytes) -> bytes:

@@ -67,7 +67,7 @@ class CriLog:
 
 
 def _full_lines(lines: bytes, head: bytes) -> bytes:
-    """Return *lines*, the last one without a line break, in the log format."""
+    """Return *lines*, whose last one has no line break, in the log format."""
     begin = head + b" F "
     at = 0
     while len(lines) - at > MAX_LINE_BYTES:

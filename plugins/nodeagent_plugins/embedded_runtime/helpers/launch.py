@@ -11,5 +11,5 @@ BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {0}.{1} import mai
 
 
 def command(program: str, *arguments: str) -> list[str]:
-    """Return the command line of the helper *program*, a module of this package."""
+    """Return the command line of a helper, a module of this package."""
     return [sys.executable, "-I", "-S", "-c", BOOT.format(__package__, program), PLUGINS, *arguments]

@@ -137,11 +137,11 @@ def runtime(monkeypatch):
 
     class Runtime:
         def __init__(self):
-            self.servers, self.answers, self.told = [], [], asyncio.Queue()
+            self.servers, self.responses, self.result = [], [], asyncio.Queue()
 
         async def set_mode(self, endpoint, mode):
-            response = self.answers.pop(0) if self.answers else None
-            self.told.put_nowait((endpoint, mode))
+            response = self.responses.pop(0) if self.responses else None
+            self.result.put_nowait((endpoint, mode))
             if response is not None:
                 raise response
 
@@ -179,22 +179,22 @@ async def test_each_runtime_that_comes_to_serve_is_told(runtime, follow):
     first, second = Server(), Server()
     runtime.servers = [first, second]
     follow("hairpin-veth")
-    assert await runtime.told.get() == ("unix:///run/x.sock", "hairpin-veth")
+    assert await runtime.result.get() == ("unix:///run/x.sock", "hairpin-veth")
 
     first.end.set()
 
-    assert await runtime.told.get() == ("unix:///run/x.sock", "hairpin-veth")
+    assert await runtime.result.get() == ("unix:///run/x.sock", "hairpin-veth")
 
 
 async def test_a_runtime_that_is_away_is_told_when_it_serves(runtime, follow, clock):
-    runtime.answers = [refused(grpc.StatusCode.UNAVAILABLE)]
+    runtime.responses = [refused(grpc.StatusCode.UNAVAILABLE)]
     follow("none")
-    await runtime.told.get()
+    await runtime.result.get()
     runtime.servers = [Server()]
 
     await clock.advance(1)
 
-    assert await runtime.told.get() == ("unix:///run/x.sock", "none")
+    assert await runtime.result.get() == ("unix:///run/x.sock", "none")
 
 
 @pytest.mark.parametrize(("mode", "lines"), [("hairpin-veth", 1), ("none", 1), ("promiscuous-bridge", 0)])
@@ -202,19 +202,19 @@ async def test_a_foreign_runtime_is_left_alone_and_a_mode_without_effect_said_on
     runtime, follow, clock, caplog, mode, lines
 ):
     runtime.servers = [Server()]
-    runtime.answers = [refused(grpc.StatusCode.UNIMPLEMENTED)]
+    runtime.responses = [refused(grpc.StatusCode.UNIMPLEMENTED)]
     with caplog.at_level(logging.WARNING):
         follow(mode)
-        await runtime.told.get()
+        await runtime.result.get()
         await clock.advance(120)
 
-    assert runtime.told.empty()
+    assert runtime.result.empty()
     assert sum("Ignoring hairpinMode" in record.message for record in caplog.records) == lines
 
 
 async def test_a_runtime_that_cannot_do_it_makes_the_loop_fail(runtime, follow):
     runtime.servers = [Server()]
-    runtime.answers = [refused(grpc.StatusCode.UNKNOWN)]
+    runtime.responses = [refused(grpc.StatusCode.UNKNOWN)]
 
     with pytest.raises(grpc.aio.AioRpcError):
         await follow("none")

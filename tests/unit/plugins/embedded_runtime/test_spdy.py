@@ -50,7 +50,7 @@ def packed(text: bytes) -> bytes:
         (control(1, b"\0\0"), "without its stream"),
         (control(2, b"\0\0\0\1" + b"no zlib"), "cannot be read"),
         (control(2, b"\0\0\0\1" + packed(b"\xff\xff\xff\xff")), "cannot be read"),
-        (control(2, b"\0\0\0\1" + packed(b"\0" * 1_000_000)), "more headers"),
+        (control(2, b"\0\0\0\1" + packed(b"\0" * 1_000_000)), "too many headers"),
         (struct.pack("!II", 1, 0xFFFFFF), "a frame of"),
         (struct.pack("!II", 1 << 31 | 3 << 16 | 1, 0xFFFFFF), "a frame of"),
     ],
