@@ -33,7 +33,7 @@ def test_privileged_is_all_that_the_runtime_has():
     assert compute(privileged=True, held=["CHOWN", "KILL"]) == {"CHOWN", "KILL"}
 
 
-def test_an_unknown_one_is_refused():
+def test_unknown_capability_is_rejected():
     with pytest.raises(InvalidArgument, match="unknown capability FLY"):
         compute(add=["FLY"])
 

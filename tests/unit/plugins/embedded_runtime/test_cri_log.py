@@ -40,7 +40,7 @@ def test_a_line_in_pieces_is_put_together_by_stream(tmp_path, log):
     assert [line[3] for line in lines(tmp_path)] == ["bad", "hello"]
 
 
-def test_what_has_no_end_of_line_is_written_at_the_end(tmp_path, log):
+def test_incomplete_last_line_is_written_at_the_end(tmp_path, log):
     log.write("stdout", b"rest")
     assert lines(tmp_path) == []
 
@@ -87,7 +87,7 @@ def test_an_empty_line_is_one(tmp_path, log):
     assert lines(tmp_path)[0][1:] == ["stdout", "F", ""]
 
 
-def test_a_moved_log_is_opened_anew(tmp_path, log):
+def test_renamed_log_is_reopened(tmp_path, log):
     log.write("stdout", b"before\n")
     (tmp_path / "log").rename(tmp_path / "log.1")
 

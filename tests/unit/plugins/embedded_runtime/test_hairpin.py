@@ -1,4 +1,4 @@
-"""The hairpin mode becomes settings of links and rules, and each runtime that comes to serve is told it."""
+"""Tests for the hairpin mode: links, rules, and the loop that configures runtimes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_only_a_promiscuous_bridge_needs_rules_against_copies(mode):
 
 
 class Machine:
-    """Takes the commands of a network in place of the machine."""
+    """Records the commands of a network instead of executing them."""
 
     def __init__(self, monkeypatch):
         self.given, self.ports, self.failing = [], PORTS, []
@@ -77,7 +77,7 @@ async def test_a_change_reaches_the_bridge_and_the_ports_of_pods(machine):
     assert machine.links == [], "nothing changed"
 
 
-async def test_a_port_that_goes_meanwhile_does_not_keep_the_others_from_it(machine):
+async def test_removed_port_does_not_affect_the_others(machine):
     def gone():
         machine.ports = PORTS.splitlines()[2]
         raise CallError("no such device")
@@ -88,7 +88,7 @@ async def test_a_port_that_goes_meanwhile_does_not_keep_the_others_from_it(machi
     assert machine.links[-1:] == ["link set nabbbbbbbbbbb type bridge_slave hairpin on"]
 
 
-async def test_a_change_that_failed_is_tried_again_when_asked_again(machine):
+async def test_failed_change_is_retried_by_the_next_call(machine):
     def fail():
         raise CallError("no")
 
@@ -103,7 +103,7 @@ async def test_a_change_that_failed_is_tried_again_when_asked_again(machine):
     assert len(machine.links) == 4
 
 
-async def test_a_mode_that_does_not_exist_is_refused(machine):
+async def test_unknown_mode_is_rejected(machine):
     with pytest.raises(InvalidArgument, match="promiscuous-bridge, hairpin-veth, none"):
         await BridgeNetwork("br0").set_hairpin_mode("both")
     assert machine.links == []
@@ -117,7 +117,7 @@ async def test_without_a_bridge_there_is_nothing_to_set(machine):
 
 
 class Server:
-    """A runtime's process that ends when the test says so."""
+    """Process of a runtime that exits when the test requests it."""
 
     def __init__(self):
         self.end = asyncio.Event()
@@ -126,14 +126,14 @@ class Server:
         await self.end.wait()
 
 
-def refused(code):
+def rejected(code):
     nothing = grpc.aio.Metadata()
     return grpc.aio.AioRpcError(code, nothing, nothing)
 
 
 @pytest.fixture
 def runtime(monkeypatch):
-    """Return the servers that are found one after the other, the answers they give, and what they were told."""
+    """Return consecutive servers, their responses, and the received modes."""
 
     class Runtime:
         def __init__(self):
@@ -175,7 +175,7 @@ async def follow(clock):
 
 
 @pytest.mark.row("config.hairpinMode")
-async def test_each_runtime_that_comes_to_serve_is_told(runtime, follow):
+async def test_each_runtime_that_serves_gets_the_mode(runtime, follow):
     first, second = Server(), Server()
     runtime.servers = [first, second]
     follow("hairpin-veth")
@@ -186,8 +186,8 @@ async def test_each_runtime_that_comes_to_serve_is_told(runtime, follow):
     assert await runtime.result.get() == ("unix:///run/x.sock", "hairpin-veth")
 
 
-async def test_a_runtime_that_is_away_is_told_when_it_serves(runtime, follow, clock):
-    runtime.responses = [refused(grpc.StatusCode.UNAVAILABLE)]
+async def test_unavailable_runtime_gets_the_mode_once_it_serves(runtime, follow, clock):
+    runtime.responses = [rejected(grpc.StatusCode.UNAVAILABLE)]
     follow("none")
     await runtime.result.get()
     runtime.servers = [Server()]
@@ -198,11 +198,9 @@ async def test_a_runtime_that_is_away_is_told_when_it_serves(runtime, follow, cl
 
 
 @pytest.mark.parametrize(("mode", "lines"), [("hairpin-veth", 1), ("none", 1), ("promiscuous-bridge", 0)])
-async def test_a_foreign_runtime_is_left_alone_and_a_mode_without_effect_said_once(
-    runtime, follow, clock, caplog, mode, lines
-):
+async def test_external_runtime_is_not_changed_and_a_warning_logged_once(runtime, follow, clock, caplog, mode, lines):
     runtime.servers = [Server()]
-    runtime.responses = [refused(grpc.StatusCode.UNIMPLEMENTED)]
+    runtime.responses = [rejected(grpc.StatusCode.UNIMPLEMENTED)]
     with caplog.at_level(logging.WARNING):
         follow(mode)
         await runtime.result.get()
@@ -214,7 +212,7 @@ async def test_a_foreign_runtime_is_left_alone_and_a_mode_without_effect_said_on
 
 async def test_a_runtime_that_cannot_do_it_makes_the_loop_fail(runtime, follow):
     runtime.servers = [Server()]
-    runtime.responses = [refused(grpc.StatusCode.UNKNOWN)]
+    runtime.responses = [rejected(grpc.StatusCode.UNKNOWN)]
 
     with pytest.raises(grpc.aio.AioRpcError):
         await follow("none")

@@ -26,12 +26,12 @@ def test_a_short_name_is_completed(text, full):
 
 
 @pytest.mark.parametrize("text", ["", "Upper", "a b", "../etc", "a:", "a@sha256:12", "example.com/A", "/a", "a//b"])
-def test_nonsense_is_refused(text):
+def test_invalid_name_is_rejected(text):
     with pytest.raises(InvalidArgument, match="invalid image name"):
         parse_name(text)
 
 
-def test_ids_are_told_from_names():
+def test_ids_are_distinguished_from_names():
     assert is_id(DIGEST)
     assert is_id("ab" * 32)
     assert not is_id("busybox")

@@ -1,4 +1,4 @@
-"""Which subnet pods get their addresses from, and the bridge they are on."""
+"""Tests for the pod network: subnet and bridge."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_subnet_that_the_agent_gives_outlives_the_runtime(tmp_path: Path) -> N
     assert gateway(later) == gateway(network(memory)) == "10.1.3.1"
 
 
-def test_a_subnet_that_is_refused_or_comes_too_late_is_not_kept(tmp_path: Path) -> None:
+def test_invalid_or_late_subnet_is_not_stored(tmp_path: Path) -> None:
     memory = tmp_path / "pod-network"
     with pytest.raises(InvalidArgument):
         network(memory).set_subnet("10.1.2.0/99")
@@ -42,7 +42,7 @@ def test_a_subnet_that_is_refused_or_comes_too_late_is_not_kept(tmp_path: Path) 
     assert gateway(network(memory)) == "10.0.0.1"
 
 
-def test_a_memory_that_cannot_be_read_is_told_and_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_stored_subnet_is_logged_and_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (memory := tmp_path / "pod-network").write_text("nonsense")
 
     assert gateway(network(memory)) == "10.0.0.1"

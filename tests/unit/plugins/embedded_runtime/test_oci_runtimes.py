@@ -1,4 +1,4 @@
-"""The best program for making containers is chosen."""
+"""Tests for the selection of the OCI runtime."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_crun_does_not_take_mixed_control_groups(installed):
     assert oci_runtimes.choose_runner("", Path("/s"), host(1, mixed=True)).name == "runc"
 
 
-def test_without_control_groups_crun_is_told_not_to_try_and_runc_is_passed_over(installed):
+def test_without_cgroups_crun_is_configured_and_runc_is_skipped(installed):
     runner = oci_runtimes.choose_runner("", Path("/s"), host(0, remapped=True))
     assert runner.command == ("/bin/crun", "--root", "/s", "--cgroup-manager=disabled")
     del installed["crun"]
@@ -41,7 +41,7 @@ def test_without_control_groups_crun_is_told_not_to_try_and_runc_is_passed_over(
 
 
 @pytest.mark.parametrize("requested", ["docker", "crun"])
-def test_one_that_cannot_be_had_is_refused(installed, requested):
+def test_unavailable_runtime_is_rejected(installed, requested):
     installed.clear()
     with pytest.raises(ValueError, match=requested):
         oci_runtimes.choose_runner(requested, Path("/s"), host())

@@ -1,4 +1,4 @@
-"""What CRI asks for becomes the configuration of an OCI runtime."""
+"""Tests for the conversion to OCI configurations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_command_and_arguments_go_before_the_images(command, args, expected):
     assert compute_args(cri.ContainerConfig(command=command, args=args), image) == expected
 
 
-def test_nothing_to_run_is_refused():
+def test_missing_command_is_rejected():
     with pytest.raises(InvalidArgument, match="names a command"):
         compute_args(cri.ContainerConfig(), {"Cmd": None})
 
@@ -61,7 +61,7 @@ def test_the_later_of_two_values_wins():
     assert environment["PATH"]
 
 
-def test_a_zero_is_no_limit():
+def test_zero_is_unlimited():
     requested = cri.LinuxContainerResources(cpu_shares=2, memory_limit_in_bytes=0, unified={"memory.high": "1"})
 
     assert compute_resources(requested, 1) == {"cpu": {"shares": 2}}
@@ -87,7 +87,7 @@ def test_the_system_is_read_only_unless_privileged():
     assert len(privileged["process"]["capabilities"]["effective"]) == len(NAMES)
 
 
-def test_a_user_who_is_not_root_has_capabilities_within_reach_only():
+def test_non_root_user_has_only_bounding_capabilities():
     capabilities = make_spec(container(), replace(AROUND, user=User(1000, 1000)))["process"]["capabilities"]
 
     assert capabilities["effective"] == []
@@ -151,7 +151,7 @@ def test_devices_are_allowed_one_by_one():
     }
 
 
-def test_a_device_that_is_none_is_refused():
+def test_file_that_is_not_a_device_is_rejected():
     for path, rule in (("/no/such", "No such file"), ("/etc/passwd", "is none")):
         with pytest.raises(InvalidArgument, match=rule):
             make_spec(container(devices=[cri.Device(container_path="/d", host_path=path)]), AROUND)

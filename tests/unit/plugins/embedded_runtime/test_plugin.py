@@ -1,4 +1,4 @@
-"""The plugin starts a runtime only when it is asked to, where the configuration expects one."""
+"""Tests for the embedded runtime plugin."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_runtime_starts_with_the_hairpin_mode_of_the_configuration(tmp_p
     await context.tasks.close()
 
 
-async def test_an_endpoint_that_is_no_socket_is_refused(tmp_path, supervised):
+async def test_endpoint_that_is_not_a_socket_is_rejected(tmp_path, supervised):
     with pytest.raises(ConfigError, match="containerRuntimeEndpoint"):
         configure(tmp_path, {"enabled": True}, endpoint="tcp://127.0.0.1:1")
 
@@ -78,7 +78,7 @@ def test_wrong_settings_are_found(wrong):
 
 
 @pytest.mark.parametrize(("endpoint", "loops"), [("unix:///run/x.sock", ["hairpin mode"]), ("tcp://h:1", [])])
-def test_a_runtime_at_a_socket_is_told_the_hairpin_mode_whoever_started_it(tmp_path, endpoint, loops):
+def test_runtime_at_a_socket_gets_the_hairpin_mode(tmp_path, endpoint, loops):
     context = make_context(tmp_path, config=NodeAgentConfiguration(container_runtime_endpoint=endpoint))
 
     assert [loop.name for loop in plugin.nodeagent_provide_background_loops(context)] == loops

@@ -1,4 +1,4 @@
-"""What is known of sandboxes and containers outlives the runtime."""
+"""Tests for the records of sandboxes and containers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_record_is_found_by_the_beginning_of_its_id(tmp_path):
         records.get("none")
 
 
-def test_a_folder_without_record_is_told_and_a_torn_record_left_alone(tmp_path):
+def test_directory_without_record_is_returned_and_damaged_record_kept(tmp_path):
     records = containers(tmp_path)
     records.directory("half").mkdir()
     records.directory("torn").mkdir()
@@ -53,7 +53,7 @@ def test_a_folder_without_record_is_told_and_a_torn_record_left_alone(tmp_path):
     assert (records.directory("torn") / "record.json").exists()
 
 
-def test_what_is_forgotten_is_gone(tmp_path):
+def test_removed_record_is_deleted(tmp_path):
     records = containers(tmp_path)
     records.save(kept := make_container())
 

@@ -1,4 +1,4 @@
-"""How registries are spoken to."""
+"""Tests for the registry client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodeagent_plugins.embedded_runtime.images.registry import Credentials, is_p
 
 
 @pytest.mark.parametrize("registry", ["localhost", "localhost:5000", "127.0.0.1:5000", "[::1]:5000", "lab:80"])
-def test_registries_of_this_machine_and_those_listed_are_spoken_to_without_tls(registry):
+def test_local_and_listed_registries_are_accessed_without_tls(registry):
     assert is_plain(registry, ["lab:80"])
 
 

@@ -1,4 +1,4 @@
-"""What a sandbox takes from its pod's settings."""
+"""Tests for sandbox settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_parameters_of_the_pods_own_namespaces_are_set():
         ("net./../kernel", ALL),
     ],
 )
-def test_parameters_of_the_node_are_refused(name, kinds):
+def test_parameters_of_the_node_are_rejected(name, kinds):
     with pytest.raises(InvalidArgument, match="kernel parameter"):
         compute_parameters({name: "1"}, kinds)
 

@@ -12,7 +12,7 @@ from nodeagent_plugins.embedded_runtime.spdy import Frame, Kind, Reader, SpdyErr
 
 
 def test_the_words_to_begin_compression_with_are_those_of_the_protocol() -> None:
-    assert zlib.adler32(spdy.DICTIONARY) == 0xE3C6A7C2  # by this number both sides of zlib know them
+    assert zlib.adler32(spdy.DICTIONARY) == 0xE3C6A7C2  # Checksum by which zlib identifies the dictionary.
 
 
 def test_frames_come_out_as_they_went_in_however_they_are_cut() -> None:
@@ -55,6 +55,6 @@ def packed(text: bytes) -> bytes:
         (struct.pack("!II", 1 << 31 | 3 << 16 | 1, 0xFFFFFF), "a frame of"),
     ],
 )
-def test_what_is_no_spdy_or_too_much_of_it_is_refused(data: bytes, failure: str) -> None:
+def test_invalid_or_excessive_data_is_rejected(data: bytes, failure: str) -> None:
     with pytest.raises(SpdyError, match=failure):
         list(Reader().feed(data))

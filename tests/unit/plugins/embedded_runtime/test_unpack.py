@@ -1,4 +1,4 @@
-"""What an archive holds stays in its folder, whatever its names and links say."""
+"""Tests for the extraction of layers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_nothing_is_written_through_a_link_that_leads_out(tmp_path, target):
     assert list(layer.rglob("file"))
 
 
-def test_a_file_replaces_a_link_and_not_what_it_leads_to(tmp_path):
+def test_file_replaces_a_link_and_not_its_target(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("safe")
 
@@ -105,7 +105,7 @@ def test_a_removal_is_marked_as_overlayfs_wants_it(tmp_path):
 
 
 @pytest.mark.parametrize("name", [".wh...", "a/.wh.."])
-def test_a_removal_of_a_bad_name_is_refused(tmp_path, name):
+def test_removal_with_an_invalid_name_is_rejected(tmp_path, name):
     with pytest.raises(CallError, match=r"invalid (name|removal)"):
         unpack(tmp_path, entry(name))
 
@@ -124,7 +124,7 @@ def test_another_content_than_announced_is_found(tmp_path):
         unpack_layer(tmp_path / "blob", tmp_path / "layer", "sha256:" + "0" * 64, user_attributes=True)
 
 
-def test_rubbish_is_refused(tmp_path):
+def test_invalid_archive_is_rejected(tmp_path):
     (tmp_path / "blob").write_bytes(b"\x1f\x8b" + b"rubbish" * 100)
 
     with pytest.raises(CallError, match="sha256:00"):

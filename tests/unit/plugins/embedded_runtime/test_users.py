@@ -31,12 +31,12 @@ def test_names_and_numbers_are_understood(root, requested, user):
     assert resolve_user(root, requested) == user
 
 
-def test_a_group_asked_for_apart_wins(root):
+def test_separately_requested_group_takes_precedence(root):
     assert resolve_user(root, "web:extra", 5, (6,)) == User(1000, 5, (5, 6, 2000), "/srv")
 
 
 @pytest.mark.parametrize("requested", ["nobody", "web:nobody"])
-def test_an_unknown_name_is_refused(root, requested):
+def test_unknown_name_is_rejected(root, requested):
     with pytest.raises(InvalidArgument, match='"nobody" in the image'):
         resolve_user(root, requested)
 
