@@ -1,0 +1,43 @@
+"""Tests for the EventRateLimit admission plugin."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver_stub.admission.config import AdmissionError
+from apiserver_stub.admission.plugins.event_rate_limit import EventRateLimit
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.kinds.registry import Resource
+
+EVENTS = Resource("", "v1", "Event", "events")
+
+
+@pytest.mark.row("admission.EventRateLimit")
+async def test_event_rate_limit_buckets_refill(call, clock):
+    limit = {"type": "User", "qps": 2, "burst": 2}
+    head = {"apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration"}
+    plugin = EventRateLimit({**head, "limits": [limit]}, clock)
+
+    for user in ("a", "a", "b"):
+        await plugin.validate(call({}, resource=EVENTS, user=user))
+    with pytest.raises(ApiError, match="limit reached on type User for key a") as error:
+        await plugin.validate(call({}, resource=EVENTS, user="a"))
+    await plugin.validate(call({}, resource=EVENTS, user="a", dry_run=True))
+    await clock.advance(0.5)
+    await plugin.validate(call({}, resource=EVENTS, user="a"))
+
+    assert (error.value.code, error.value.details) == (429, None)  # Clients do not retry without Retry-After.
+
+
+def test_invalid_event_rate_limits_are_rejected(clock):
+    head = {"apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration"}
+
+    with pytest.raises(AdmissionError, match="must not be empty"):
+        EventRateLimit({}, clock)
+    with pytest.raises(AdmissionError) as error:
+        EventRateLimit({**head, "limits": [{"type": "Moon", "qps": 0, "burst": -1}]}, clock)
+    assert [problem.partition(": ")[2] for problem in error.value.problems] == [
+        'limits[0].type: Unsupported value: "Moon": supported values: "Namespace", "Server", "SourceAndObject", "User"',
+        "limits[0].burst: Invalid value: -1: must be positive",
+        "limits[0].qps: Invalid value: 0: must be positive",
+    ]
