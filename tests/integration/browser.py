@@ -18,46 +18,46 @@ import aiohttp
 START_SECONDS = 30.0
 
 
-class Elsewhere(AssertionError):
-    """The page that was asked gave way to another one."""
+class PageReplaced(AssertionError):
+    """The page was replaced while it processed a command."""
 
 
 class Page:
-    """One tab."""
+    """Browser tab."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._numbers = itertools.count(1)
-        self._answers: dict[int, asyncio.Future[Any]] = {}
-        self.complaints: list[str] = []
-        """What the browser says on its console and refuses to do."""
+        self._responses: dict[int, asyncio.Future[Any]] = {}
+        self.errors: list[str] = []
+        """Exceptions and security errors in the browser's log."""
 
     async def read(self) -> None:
         async for message in self._socket:
-            said = json.loads(message.data)
-            if "id" in said:
-                self._answers.pop(said["id"]).set_result(said)
-            elif said["method"] == "Runtime.exceptionThrown":
-                self.complaints.append(str(said["params"]["exceptionDetails"]))
-            elif said["method"] == "Log.entryAdded" and said["params"]["entry"]["source"] == "security":
-                self.complaints.append(said["params"]["entry"]["text"])
+            event = json.loads(message.data)
+            if "id" in event:
+                self._responses.pop(event["id"]).set_result(event)
+            elif event["method"] == "Runtime.exceptionThrown":
+                self.errors.append(str(event["params"]["exceptionDetails"]))
+            elif event["method"] == "Log.entryAdded" and event["params"]["entry"]["source"] == "security":
+                self.errors.append(event["params"]["entry"]["text"])
 
     async def command(self, method: str, **params: Any) -> Any:
         number = next(self._numbers)
-        future = self._answers[number] = asyncio.get_running_loop().create_future()
+        future = self._responses[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": params})
-        answer = await asyncio.wait_for(future, 20)
-        if "error" in answer:
-            raise Elsewhere(answer)
-        return answer["result"]
+        response = await asyncio.wait_for(future, 20)
+        if "error" in response:
+            raise PageReplaced(response)
+        return response["result"]
 
     async def open(self, url: str) -> None:
-        """Show a page; once more when the browser was still on its way to the one it began with."""
+        """Open a page; retried if the browser was still loading its initial one."""
         there = f"location.href === {json.dumps(url)} && document.readyState === 'complete'"
         for last in (False, False, True):
-            answer = await self.command("Page.navigate", url=url)
+            response = await self.command("Page.navigate", url=url)
             try:
-                assert "errorText" not in answer, answer
+                assert "errorText" not in response, response
                 await self.until(there, START_SECONDS / 3)
                 return
             except AssertionError:
@@ -66,16 +66,16 @@ class Page:
 
     async def run(self, script: str) -> Any:
         """Return the value of an expression in the page."""
-        answer = await self.command("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in answer, answer
-        return answer["result"].get("value")
+        response = await self.command("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in response, response
+        return response["result"].get("value")
 
     async def until(self, script: str, seconds: float = 20.0) -> None:
         """Wait until an expression is true in the page."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
-                    with contextlib.suppress(Elsewhere):
+                    with contextlib.suppress(PageReplaced):
                         if await self.run(script):
                             return
                     await asyncio.sleep(0.05)
@@ -87,18 +87,18 @@ class Page:
         await self.run(f"document.getElementById('token').value = {json.dumps(token)}")
         await self.run("document.querySelector('#sign-in button').click()")
 
-    async def picture(self, path: Path, width: int = 1280, height: int = 800) -> None:
-        """Write what a window of this size shows, as PNG."""
+    async def screenshot(self, path: Path, width: int = 1280, height: int = 800) -> None:
+        """Write a screenshot of a window of this size, as PNG."""
         await self.command(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
         )
-        answer = await self.command("Page.captureScreenshot", format="png")
-        path.write_bytes(base64.b64decode(answer["data"]))
+        response = await self.command("Page.captureScreenshot", format="png")
+        path.write_bytes(base64.b64decode(response["data"]))
 
 
 @asynccontextmanager
 async def browsing(directory: Path) -> AsyncIterator[Page]:
-    """Run a browser with its files in *directory*; certificates that nobody vouches for are taken."""
+    """Run a browser with its files in *directory*; it accepts untrusted certificates."""
     program = shutil.which("chromium")
     assert program, "chromium is not installed"
     process = await asyncio.create_subprocess_exec(
@@ -121,8 +121,8 @@ async def browsing(directory: Path) -> AsyncIterator[Page]:
     try:
         port = await _port(directory / "DevToolsActivePort")
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                tabs = await answer.json()
+            async with session.get(f"http://127.0.0.1:{port}/json/list") as response:
+                tabs = await response.json()
             tab = next(tab for tab in tabs if tab["type"] == "page")
             async with session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket:
                 page = Page(socket)

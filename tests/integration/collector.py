@@ -1,4 +1,4 @@
-"""A collector of spans on loopback."""
+"""OTLP collector of spans on loopback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):  # type: ignore[misc]
-    """Keeps what it is sent."""
+    """Collector that records the received spans."""
 
     def __init__(self) -> None:
         self.spans: list[Any] = []

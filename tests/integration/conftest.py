@@ -1,4 +1,4 @@
-"""The real parts that integration tests run against."""
+"""Shared fixtures of the integration tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let CI try what fails on real parts once more: its machines are shared, and pause. The summary lists each."""
+    """Retry failed tests once in CI, whose hosts are shared and stall; the summary lists each retry."""
     if os.environ.get("CI"):
         for item in items:
             if item.path.is_relative_to(HERE):
@@ -25,14 +25,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def containerd() -> Iterator[Containerd]:
-    """A private containerd for the whole run; a test removes the pods that it made."""
+    """A private containerd for the session; a test removes the pods that it created."""
     with Containerd() as daemon:
         yield daemon
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
 async def grpc_thread() -> AsyncIterator[None]:
-    """Keep gRPC's one thread for the whole run, so that no test leaks it by needing it first."""
+    """Start gRPC's thread for the session, so that the first test that needs it does not leak it."""
     grpc.aio.init_grpc_aio()
     yield
     grpc.aio.shutdown_grpc_aio()

@@ -1,7 +1,7 @@
-"""A containerd of one's own: private root, state, socket and network, with two images in its store.
+"""Private containerd: separate root, state, socket and network, with two images in its store.
 
 In tests: the fixture ``containerd``. By hand: ``python -m tests.integration.containerd --dir DIR`` prints the endpoint
-and runs until SIGTERM. Several may run side by side.
+and runs until SIGTERM. Several instances may run concurrently.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ disabled_plugins = [
 
 
 class Containerd:
-    """One private containerd; ``close`` removes everything that ever ran on it and its traces on the machine.
+    """Private containerd; ``close`` removes its pods and all its traces on the host.
 
-    :param directory: where everything lives; a short path, because sockets lie in it. A new one under the system's
-        folder for temporary files if none is given, removed by ``close``.
+    :param directory: has all files; a short path, because of the sockets in it. Default: a new one in the system's
+        directory for temporary files, removed by ``close``.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -109,16 +109,16 @@ class Containerd:
 
     @property
     def log(self) -> Path:
-        """What the daemon says."""
+        """Log of the daemon."""
         return self.directory / "containerd.log"
 
     @property
     def subnet(self) -> str:
-        """The network of its pods."""
+        """Network of its pods."""
         return self._network.subnet
 
     def start(self) -> None:
-        """Start the daemon, wait until it can run pods, and put both images into its store."""
+        """Start the daemon, wait until it can run pods, and import both images."""
         assert self._process is None, "containerd runs already"
         with self.log.open("ab") as log:
             command = ["containerd", "--config", str(self.directory / "config.toml")]
@@ -130,7 +130,7 @@ class Containerd:
             self.import_images(archive)
 
     def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> None:
-        """Stop the daemon; containers run on."""
+        """Stop the daemon; containers keep running."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -143,20 +143,20 @@ class Containerd:
             process.wait()
 
     def restart(self) -> None:
-        """Stop and start the daemon; containers run on."""
+        """Restart the daemon; containers keep running."""
         self.stop()
         self.start()
 
     def freeze(self) -> None:
-        """Hold the daemon: it takes connections but answers nothing."""
+        """Stop the process of the daemon with a signal: it accepts connections but does not respond."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let a frozen daemon go on."""
+        """Resume a frozen daemon."""
         os.kill(self.pid, signal.SIGCONT)
 
     def ctr(self, *arguments: str) -> str:
-        """Run ``ctr`` in the namespace of pods and return what it prints."""
+        """Run ``ctr`` in the namespace of pods and return its output."""
         command = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", *arguments]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
         if done.returncode:
@@ -174,7 +174,7 @@ class Containerd:
         except grpc.RpcError as error:
             if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
                 raise
-            self.restart()  # a task whose start was cut off is given up only so
+            self.restart()  # Needed to remove a task whose start was interrupted.
             self._remove_pods()
 
     def close(self) -> None:
@@ -195,7 +195,7 @@ class Containerd:
             if self._own_directory:
                 shutil.rmtree(self.directory, ignore_errors=True)
 
-    # --- inside -----------------------------------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------------------------------
 
     def _remove_pods(self) -> None:
         with self._channel() as channel:
@@ -212,8 +212,8 @@ class Containerd:
                     self.stop()
                     raise RuntimeError(f"containerd does not start:\n{self.log.read_text()[-3000:]}")
                 with contextlib.suppress(grpc.RpcError):
-                    answer = _call(channel, "Status", cri.StatusRequest(), cri.StatusResponse)
-                    if all(condition.status for condition in answer.status.conditions):
+                    response = _call(channel, "Status", cri.StatusRequest(), cri.StatusResponse)
+                    if all(condition.status for condition in response.status.conditions):
                         return
                 time.sleep(0.05)
 
@@ -221,14 +221,14 @@ class Containerd:
         return grpc.insecure_channel(self.endpoint, options=[("grpc.initial_reconnect_backoff_ms", 100)])
 
     def _snapshotter(self) -> str:
-        """Return ``overlayfs`` where it works, else ``native``."""
+        """Return ``overlayfs`` if it works, else ``native``."""
         known = getattr(self, "_known_snapshotter", None)
         if known is None:
             known = self._known_snapshotter = "overlayfs" if _overlay_works(self.directory) else "native"
         return known
 
     def _shims(self) -> list[int]:
-        """Process ids of the shims that serve this daemon's containers."""
+        """Return the process IDs of the shims of this daemon's containers."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -239,7 +239,7 @@ class Containerd:
         return found
 
     def _kill_shims(self) -> None:
-        """End what an orderly removal left behind: the shims' children first, because they would outlive them."""
+        """Kill remaining processes: the children of shims first, because they would outlive them."""
         for shim in self._shims():
             for child in _children(shim):
                 with contextlib.suppress(ProcessLookupError):
@@ -254,21 +254,21 @@ class Containerd:
 
 
 class Network:
-    """A bridge name and a subnet that nobody else on this machine uses, held by a lock."""
+    """Bridge name and subnet that are unique on this host, reserved by a lock."""
 
     def __init__(self) -> None:
         self._lock: IO[str] | None = None
-        folder = Path(tempfile.gettempdir()) / "containerd-networks"
-        folder.mkdir(exist_ok=True)
+        directory = Path(tempfile.gettempdir()) / "containerd-networks"
+        directory.mkdir(exist_ok=True)
         for number in range(1, MAX_NETWORKS):
-            lock = (folder / str(number)).open("w")
+            lock = (directory / str(number)).open("w")
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 lock.close()
                 continue
             self._lock, self.bridge, self.subnet = lock, f"nacri{number}", f"10.99.{number}.0/24"
-            self._remove_bridge()  # one that was killed may have left it
+            self._remove_bridge()  # Left by an instance that was killed.
             return
         raise RuntimeError("no free test network")
 
@@ -290,7 +290,7 @@ class Network:
         return json.dumps({"cniVersion": "0.4.0", "name": self.bridge, "plugins": [bridge, portmap]})
 
     def close(self) -> None:
-        """Remove the bridge and let the next one have the number."""
+        """Remove the bridge and release the number."""
         if self._lock is not None:
             self._remove_bridge()
             self._lock.close()
@@ -300,9 +300,9 @@ class Network:
         subprocess.run(["ip", "link", "delete", self.bridge], check=False, capture_output=True)
 
 
-def _call(channel: grpc.Channel, method: str, request: Any, answer: Any) -> Any:
+def _call(channel: grpc.Channel, method: str, request: Any, response: Any) -> Any:
     path = f"/runtime.v1.RuntimeService/{method}"
-    call = channel.unary_unary(path, request.__class__.SerializeToString, answer.FromString)
+    call = channel.unary_unary(path, request.__class__.SerializeToString, response.FromString)
     return call(request, timeout=START_SECONDS, wait_for_ready=False)
 
 
@@ -314,7 +314,7 @@ def _remove_sandbox(channel: grpc.Channel, sandbox_id: str) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    """Process ids of all descendants of *pid*."""
+    """Return the process IDs of all descendants of *pid*."""
     found = []
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -324,8 +324,8 @@ def _children(pid: int) -> list[int]:
 
 
 def _overlay_works(directory: Path) -> bool:
-    with tempfile.TemporaryDirectory(dir=directory) as folder:
-        lower, upper, work, merged = (Path(folder) / name for name in ("lower", "upper", "work", "merged"))
+    with tempfile.TemporaryDirectory(dir=directory) as scratch:
+        lower, upper, work, merged = (Path(scratch) / name for name in ("lower", "upper", "work", "merged"))
         for path in (lower, upper, work, merged):
             path.mkdir()
         options = f"lowerdir={lower},upperdir={upper},workdir={work}"

@@ -1,4 +1,4 @@
-"""Small images, made offline from the machine's static busybox: a shell to run things in, and a pause image."""
+"""Small images built offline from the host's static busybox: a shell, and a pause image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUSYBOX_IMAGE = "docker.io/library/busybox:1.36"
 PAUSE_IMAGE = "registry.k8s.io/pause:3.9"
 BUSYBOX_BINARY = Path("/bin/busybox")
 
-# A read from a pipe that nobody writes: it waits in one process, for no CPU time, and a signal ends it at once.
+# Reading a pipe without a writer: waits in one process without CPU time, and exits immediately on a signal.
 PAUSE_COMMAND = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do read -r _ <>/wait; done")
 
 PASSWD = (
@@ -34,7 +34,7 @@ def write_archive(path: Path) -> None:
 
 
 def busybox_layer(extra_files: Mapping[str, bytes] | None = None) -> bytes:
-    """Return a layer with busybox under all its names, the usual folders and *extra_files* (path to content)."""
+    """Return a layer with busybox under all its names, the usual directories and *extra_files* (path to content)."""
     applets = subprocess.run([BUSYBOX_BINARY, "--list"], check=True, capture_output=True, text=True).stdout.split()
     files = {"etc/passwd": PASSWD.encode(), "etc/group": GROUP.encode(), **(extra_files or {})}
     buffer = io.BytesIO()
@@ -67,7 +67,7 @@ def _add(
 
 
 class OciArchive:
-    """An OCI image layout in one tar file; equal input makes equal bytes."""
+    """OCI image layout in one tar file; the result is reproducible."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes] = {}

@@ -1,6 +1,6 @@
-"""The versions of kubectl that people have: the machine's own, Debian's where that is another, and newer ones.
+"""Versions of kubectl: the host's, Debian's if it differs, and newer ones.
 
-Some packages put one kubectl for each release side by side, with one in front that starts that of the server's release.
+Some packages install one kubectl per release, and a wrapper that starts that of the server's release.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 DEBIAN = Path(__file__).parents[2] / "build/kubernetes-client/usr/bin"
-"""Where tools/test-parts unpacks the package kubernetes-client."""
+"""Directory to which tools/test-parts extracts the package kubernetes-client."""
 
 
 def _differ() -> bool:
@@ -27,11 +27,11 @@ def _differ() -> bool:
 
 
 NEWEST = 32
-"""The newest minor release of which it is said that it works."""
+"""Latest minor release that is documented as supported."""
 
 
 def _newer() -> dict[str, Path]:
-    """Return the newest of those that lie side by side, by its name."""
+    """Return the latest of the installed releases by its name."""
     found = shutil.which("kubectl")
     if found is None:
         return {}
@@ -41,20 +41,20 @@ def _newer() -> dict[str, Path]:
 
 NEWER = _newer()
 KUBECTLS = ("installed", *(["debian"] if _differ() else []), *NEWER)
-"""Parameters for a fixture that does its work in :func:`kubectl_of`."""
+"""Parameters of a fixture that calls :func:`kubectl_of`."""
 
 
 @contextmanager
 def kubectl_of(choice: str) -> Iterator[int]:
-    """Have ``kubectl`` mean that of *choice*, and yield its minor version."""
-    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as places:
+    """Put the ``kubectl`` of *choice* in ``PATH``, and yield its minor version."""
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as directory:
         if choice == "debian":
-            assert (DEBIAN / "kubectl").exists(), "tools/test-parts unpacks Debian's kubectl"
+            assert (DEBIAN / "kubectl").exists(), "tools/test-parts extracts Debian's kubectl"
             patch.setenv("PATH", f"{DEBIAN}:{os.environ['PATH']}")
         elif choice in NEWER:
-            Path(places, "kubectl").symlink_to(NEWER[choice])
-            patch.setenv("PATH", f"{places}:{os.environ['PATH']}")
+            Path(directory, "kubectl").symlink_to(NEWER[choice])
+            patch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
         assert shutil.which("kubectl"), "tools/test-parts installs kubectl"
         command = ["kubectl", "version", "--client", "-o", "json"]
-        told = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
-        yield int(told["clientVersion"]["minor"].rstrip("+"))
+        version = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+        yield int(version["clientVersion"]["minor"].rstrip("+"))

@@ -1,4 +1,4 @@
-"""The two programs as an operator starts them, for tests and benchmarks."""
+"""Processes of the API server and the agent, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IMAGE = "docker.io/library/busybox:1.36"
 
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0, every: float = 0.05) -> Any:
-    """Return the first true value of *condition*; fail with *what* when there is none in time."""
+    """Wait until *condition* returns a true value, and return it; fail with *what* on timeout."""
     limit = time.monotonic() + seconds
     while True:
         if found := condition():
@@ -43,13 +43,13 @@ def free_port() -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return what a process has used, in user and in kernel mode."""
+    """Return the CPU time of a process, in user and kernel mode."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Program:
-    """A subprocess with its output in a file."""
+    """Subprocess with its output in a file."""
 
     def __init__(self, name: str, directory: Path) -> None:
         self.name, self.directory = name, directory
@@ -76,7 +76,7 @@ class Program:
         return self.process is not None and self.process.poll() is None
 
     def stop(self, with_signal: int = signal.SIGTERM, seconds: float = 30.0) -> int:
-        """End the program and return its exit code."""
+        """Terminate the process and return its exit code."""
         if self.process is None:
             return 0
         if self.process.poll() is None:
@@ -89,7 +89,7 @@ class Program:
             raise AssertionError(f"{self.name} did not end within {seconds:g} s\n{self.tail()}") from None
 
     def kill(self) -> None:
-        """End the program as a power cut would."""
+        """Kill the process, as a power failure would."""
         self.stop(signal.SIGKILL)
 
     def tail(self, lines: int = 40) -> str:
@@ -104,7 +104,7 @@ class Program:
 
 
 class ApiServer(Program):
-    """The bundled API server with a client of its own."""
+    """Process of the bundled API server, with a client."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__("apiserver", directory)
@@ -113,7 +113,7 @@ class ApiServer(Program):
         self._port = 0
 
     def start(self, *options: str) -> None:
-        """Start, on the same port as before, and wait until it serves."""
+        """Start on an unchanged port, and wait until it is ready."""
         ready = self.data / "ready.json"
         ready.unlink(missing_ok=True)
         self.data.mkdir(exist_ok=True)
@@ -129,7 +129,7 @@ class ApiServer(Program):
         self._port = urllib.parse.urlparse(self.facts["url"]).port or 0
 
     def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
-        """Return the decoded answer; the status is in ``code`` of a Status when it is an error."""
+        """Return the decoded response; an error is a Status with a ``code``."""
         context = ssl.create_default_context(cafile=self.facts["caFile"])
         url = urllib.parse.urlparse(self.facts["url"])
         connection = http.client.HTTPSConnection(url.hostname or "", url.port, context=context, timeout=20)
@@ -164,7 +164,7 @@ class ApiServer(Program):
 
 
 class NodeAgent(Program):
-    """The agent on a runtime, with or without an API server."""
+    """Process of the agent on a runtime, with or without an API server."""
 
     def __init__(self, directory: Path, endpoint: str, api: ApiServer | None = None, node: str = NODE) -> None:
         super().__init__("nodeagent", directory)
@@ -174,7 +174,7 @@ class NodeAgent(Program):
         self.root = directory / "root"
         self.config: dict[str, Any] = {}
         self.logs = directory / "log"
-        """Holds ``pods/``: an agent removes the logs of pods that it does not know, so each has a place of its own."""
+        """Has ``pods/``; separate per agent, because an agent removes the logs of unknown pods."""
         self.plugins: dict[str, Any] = {}
         """Settings by plugin."""
         self.arguments: list[str] = []
@@ -183,7 +183,7 @@ class NodeAgent(Program):
         self.port = free_port()
 
     def start(self, **config: Any) -> None:
-        """Start with the given fields of the configuration; wait for the health port, and the read-only one if any."""
+        """Start with these configuration fields; wait for the health port, and the read-only one if set."""
         self.begin(**config)
         ports = [self.health_port, *filter(None, [self.config.get("readOnlyPort")])]
 
@@ -194,7 +194,7 @@ class NodeAgent(Program):
         wait_until(serves, "agent serves health", START_SECONDS)
 
     def begin(self, **config: Any) -> None:
-        """Start and do not wait."""
+        """Start without waiting."""
         self.config |= config
         document = {
             "apiVersion": "nodeagent.config.k8s.io/v1beta1",
@@ -204,7 +204,7 @@ class NodeAgent(Program):
             "healthzPort": self.health_port,
             "address": "127.0.0.1",
             "port": self.port,
-            "failSwapOn": False,  # this machine is as it is, and the agent leaves it so
+            "failSwapOn": False,  # The host may have swap.
             "makeIPTablesUtilChains": False,
             **self.config,
         }
@@ -220,7 +220,7 @@ class NodeAgent(Program):
         self.launch("nodeagent", "run", *arguments, *self.arguments)
 
     def write_pod(self, pod: Mapping[str, Any]) -> Path:
-        """Put a static pod's manifest in place, whole at once."""
+        """Write a static pod's manifest atomically."""
         file = self.manifests / f"{pod['metadata']['name']}.yaml"
         aside = file.with_suffix(".tmp~")
         aside.write_text(yaml.safe_dump(dict(pod)))
@@ -231,8 +231,8 @@ class NodeAgent(Program):
         connection = http.client.HTTPConnection("127.0.0.1", self.health_port, timeout=5)
         try:
             connection.request("GET", "/healthz?verbose")
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+            response = connection.getresponse()
+            return response.status, response.read().decode()
         finally:
             connection.close()
 

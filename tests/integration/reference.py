@@ -1,7 +1,7 @@
-"""A reference API server in place of the bundled one, where a developer has its program.
+"""kube-apiserver as a replacement of the bundled API server, if a developer has its binary.
 
-``NODEAGENT_REFERENCE_API_SERVER=/path/to/kube-apiserver make test`` runs the agent's own tests against it, with
-Debian's etcd as its store. Without the variable nothing here is used: the tests never depend on a program that is not
+``NODEAGENT_REFERENCE_API_SERVER=/path/to/kube-apiserver make test`` runs the agent's tests with it and
+Debian's etcd as its store. Without the variable, this module is unused: the tests do not require a binary that is not
 packaged.
 """
 
@@ -27,13 +27,13 @@ _NODE = "node-1"
 
 
 def new_api_server(directory: Path) -> ApiServer:
-    """Return the bundled server, or the reference one where the variable names it."""
+    """Return the bundled server, or kube-apiserver if the variable is set."""
     program = os.environ.get(VARIABLE)
     return ReferenceApiServer(directory, Path(program)) if program else ApiServer(directory)
 
 
 class ReferenceApiServer(ApiServer):
-    """The reference server with authorization modes Node and RBAC, and what controllers would have made."""
+    """kube-apiserver with authorization modes Node and RBAC, and the objects that controllers would create."""
 
     def __init__(self, directory: Path, program: Path) -> None:
         super().__init__(directory)
@@ -41,10 +41,10 @@ class ReferenceApiServer(ApiServer):
         self._etcd: subprocess.Popen[bytes] | None = None
         self._secure_port, self._store = free_port(), (free_port(), free_port())
         self.extra_options: tuple[str, ...] = ()
-        """Options of kube-apiserver itself."""
+        """Options of kube-apiserver."""
 
     def start(self, *options: str) -> None:
-        """Start as the bundled server does; *options* are its own and have no counterpart here."""
+        """Start kube-apiserver; *options* of the bundled server are ignored."""
         self.data.mkdir(exist_ok=True)
         if not self.facts:
             self._prepare()
@@ -73,11 +73,11 @@ class ReferenceApiServer(ApiServer):
         return code
 
     def cpu_seconds(self) -> float:
-        """Return what the server and its store have used."""
+        """Return the CPU time of the server and its store."""
         return super().cpu_seconds() + (cpu_seconds(self._etcd.pid) if self._etcd is not None else 0.0)
 
     def create_pod(self, pod: Mapping[str, Any]) -> Any:
-        """Create the pod on the node: nothing schedules here."""
+        """Create the pod with nodeName, because there is no scheduler."""
         return super().create_pod({**pod, "spec": {"nodeName": _NODE, **pod["spec"]}})
 
     def _prepare(self) -> None:

@@ -1,4 +1,4 @@
-"""A registry with one image, whose layer comes in two halves with as long a pause between them as the test likes."""
+"""Registry with one image, whose layer is sent in two halves with a pause that the test controls."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ WAIT_SECONDS = 60.0
 
 
 class SlowRegistry:
-    """Serves on loopback until left.
+    """Registry on loopback, stopped when the context exits.
 
-    :ivar goes_on: the second half is sent once this is set.
+    :ivar resume: the second half is sent once this is set.
     """
 
     def __init__(self, bytes_of_noise: int) -> None:
-        self.goes_on = threading.Event()
+        self.resume = threading.Event()
         layer = busybox_layer({"noise": os.urandom(bytes_of_noise)})
         rootfs = {"type": "layers", "diff_ids": [_digest(layer)]}
         config = json.dumps({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs}).encode()
@@ -54,7 +54,7 @@ class SlowRegistry:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.goes_on.set()
+        self.resume.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -79,7 +79,7 @@ class SlowRegistry:
                 if content is registry._layer:
                     half = len(content) // 2
                     self.wfile.write(content[:half])
-                    registry.goes_on.wait(WAIT_SECONDS)
+                    registry.resume.wait(WAIT_SECONDS)
                     content = content[half:]
                 self.wfile.write(content)
 

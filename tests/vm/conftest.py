@@ -1,4 +1,4 @@
-"""The virtual node that the tests here share; ``make vm-test`` builds it and names its place."""
+"""Fixtures: the virtual node that all tests share; ``make vm-test`` builds it and sets its directory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.vm.machine import Measures, Stopwatch, VirtualNode
 
 VARIABLE = "NODEAGENT_VM"
 
-# Minutes, a gigabyte of disk and an emulator: only who asks for it gets that.
+# These tests need minutes, a gigabyte of disk and an emulator, so they are opt-in.
 collect_ignore_glob = [] if os.environ.get(VARIABLE) else ["test_*.py"]
 
 HUGE_PAGES = 8
-"""Of 2 MiB."""
+"""Number of huge pages of 2 MiB."""
 
-# As an operator would add it to what the installation put there.
+# Appended to the installed configuration, as by an operator.
 CONFIGURATION = """\
 cgroupDriver: systemd
 podPidsLimit: 100
@@ -36,7 +36,7 @@ featureGates: {NodeLogQuery: true, MemoryQoS: true, QOSReserved: true}
 
 @pytest.fixture(scope="session")
 def results() -> Path:
-    """Where the figures, the console's output and the journal go."""
+    """Directory for measurements, console output and journal."""
     directory = Path(os.environ[VARIABLE]) / "results"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
@@ -50,7 +50,7 @@ def measures(results: Path) -> Measures:
 
 @pytest.fixture(scope="session")
 def booted(results: Path, measures: Measures) -> Iterator[VirtualNode]:
-    """The machine, with images for pods, before the agent's first start."""
+    """Virtual node with images for pods, before the agent's first start."""
     node = VirtualNode(Path(os.environ[VARIABLE]).resolve(), results)
     try:
         watch = Stopwatch()
@@ -67,7 +67,7 @@ def booted(results: Path, measures: Measures) -> Iterator[VirtualNode]:
 
 @pytest.fixture(scope="session")
 def node(booted: VirtualNode, measures: Measures) -> VirtualNode:
-    """The machine, after ``systemctl enable --now nodeagent``."""
+    """Virtual node after ``systemctl enable --now nodeagent``."""
     watch = Stopwatch()
     booted.run("systemctl enable --now nodeagent", seconds=300)
     measures.note("systemctl enable --now nodeagent, s", watch.seconds())

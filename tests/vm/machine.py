@@ -18,27 +18,27 @@ NODE = "vm-node"
 ADMIN = "/etc/nodeagent/admin.kubeconfig"
 BOOT_SECONDS = 300.0
 CALL_SECONDS = 120.0
-"""The machine is emulated, and the one that emulates it may be busy."""
+"""Factor for time limits: the virtual machine is emulated, and its host may be busy."""
 MEMORY_MIB = 2048
 CPUS = 2
 _COMMAND_LINE = "root=/dev/vda rw console=ttyS0 net.ifnames=0 systemd.unified_cgroup_hierarchy=1"
 
 
 class VirtualNode:
-    """One machine, on a disk of its own that is a copy of the built one.
+    """Virtual machine with a copy of the built disk.
 
-    :param build: where the disk, the kernel and its initial file system lie.
-    :param results: gets the console's output, and what ``collect`` brings.
+    :param build: directory with the disk, the kernel and its initial file system.
+    :param results: directory for the console output and the files of ``collect``.
     """
 
     def __init__(self, build: Path, results: Path) -> None:
         self._build, self._results = build, results
-        self._directory = Path(tempfile.mkdtemp(prefix="vm-"))  # short, because a socket lies in it
+        self._directory = Path(tempfile.mkdtemp(prefix="vm-"))  # Short, because it contains a socket.
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Boot, and wait until the machine takes commands."""
+        """Boot, and wait until the virtual machine accepts commands."""
         results, directory = self._results, self._directory
         disk = results / "disk.ext4"
         subprocess.run(["cp", "--sparse=always", self._build / "disk.ext4", disk], check=True)
@@ -63,26 +63,26 @@ class VirtualNode:
         self.wait_for_boot()
 
     def wait_for_boot(self, after: str = "") -> str:
-        """Wait for a boot other than *after* to take commands and return its id."""
+        """Wait until a boot other than *after* accepts commands, and return its ID."""
         return str(wait_until(lambda: self._other_boot(after), "machine takes commands", BOOT_SECONDS, 0.5))
 
     def boot_id(self) -> str:
         return self.run("cat /proc/sys/kernel/random/boot_id").strip()
 
     def run(self, command: str, *, check: bool = True, seconds: float = CALL_SECONDS, text: str = "") -> str:
-        """Run a shell command as root, *text* being its standard input, and return what it printed."""
+        """Run a shell command as root with standard input *text*, and return its output."""
         done = self._ssh(command, seconds, text)
         if check and done.returncode:
             raise AssertionError(f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def write(self, path: str, content: str) -> None:
-        """Put a file in place, whole at once."""
+        """Write a file atomically."""
         aside = shlex.quote(f"{path}.new~")
         self.run(f"cat > {aside} && mv {aside} {shlex.quote(path)}", text=content)
 
     def kubectl(self, *arguments: str, check: bool = True, text: str = "") -> str:
-        """Run kubectl on the machine, as its administrator."""
+        """Run kubectl on the virtual machine, as its administrator."""
         return self.run(shlex.join(["kubectl", "--kubeconfig", ADMIN, *arguments]), check=check, text=text)
 
     def raw(self, path: str) -> str:
@@ -119,16 +119,16 @@ class VirtualNode:
         return found
 
     def wait_for_end(self, *names: str, seconds: float = 240.0) -> None:
-        """Wait until the pods are no more."""
+        """Wait until the pods are deleted."""
         wait_until(lambda: not set(names) & set(self.pods()), f"{', '.join(names)} are gone", seconds, 1.0)
 
     def collect(self) -> None:
-        """Bring the journal of every boot to the results."""
+        """Copy the journal of all boots to the results."""
         journal = self.run("journalctl --no-pager --output=short-precise", check=False)
         (self._results / "journal.txt").write_text(journal)
 
     def close(self) -> None:
-        """Switch the machine off and remove its disk; safe to call again."""
+        """Power off the virtual machine and remove its disk; idempotent."""
         process, self._process = self._process, None
         if process is not None:
             try:
@@ -141,10 +141,10 @@ class VirtualNode:
         (self._results / "disk.ext4").unlink(missing_ok=True)
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    # --- inside -----------------------------------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------------------------------
 
     def _let_in(self, disk: Path) -> None:
-        """Make a key for this run and put it where the machine's ssh server looks."""
+        """Generate a key for this session and authorize it in the virtual machine's ssh server."""
         key = self._directory / "key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
         allowed = self._directory / "authorized_keys"
@@ -186,7 +186,7 @@ class VirtualNode:
 
 
 class Measures:
-    """Figures of a run, in a file beside its other results."""
+    """Measurements of a test session, in a file next to its other results."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._figures = file, dict[str, float]()
@@ -198,7 +198,7 @@ class Measures:
 
 
 class Stopwatch:
-    """Seconds since it was made."""
+    """Seconds since its creation."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()
@@ -212,13 +212,13 @@ def is_ready(pod: Any) -> bool:
 
 
 def main_container(pod: Any) -> tuple[str, int]:
-    """Return the id of a pod's first container, without the runtime's name, and how often it was restarted."""
+    """Return the ID of a pod's first container, without the runtime's name, and its restart count."""
     status = pod["status"]["containerStatuses"][0]
     return str(status["containerID"]).removeprefix("containerd://"), int(status["restartCount"])
 
 
 def pod_slice(pod: Any) -> str:
-    """Return where the cgroup of a pod is to be, as the kernel shows it."""
+    """Return the expected path of a pod's cgroup."""
     uid = pod["metadata"]["uid"].replace("-", "_")
     kind = str(pod["status"]["qosClass"]).lower()
     top = "/sys/fs/cgroup/kubepods.slice"

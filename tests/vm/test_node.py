@@ -1,6 +1,6 @@
-"""The product as its documents say to install it, on a machine that systemd runs with cgroup v2.
+"""Tests of the documented installation, on a virtual machine with systemd and cgroup v2.
 
-The tests share one machine and run in the order of this file; the last restarts it.
+The tests share one virtual machine and run in the order of this file; the last one restarts it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.timeout(900)
 MIB = 1 << 20
 STEADY = ("guaranteed", "burstable", "besteffort")
 _WAIT_FOR_END = "trap 'exit 0' TERM; while :; do sleep 1; done"
-_TELL_OF_END = "trap 'echo ending; sleep 4; echo ended; exit 0' TERM; echo running; while :; do sleep 0.5; done"
-# Each dd has filled its buffer when it finds that nobody reads.
+_PRINT_AT_END = "trap 'echo ending; sleep 4; echo ended; exit 0' TERM; echo running; while :; do sleep 0.5; done"
+# Each dd fills its buffer and then blocks, because its output is not read.
 _EAT = "while :; do (dd if=/dev/zero bs=80M count=1 2>/dev/null | sleep 100000) & sleep 0.5; done"
 
-# Waits until the last process of the cgroup is gone; prints when free and reclaimable memory first was below the
+# Waits until the last process of the cgroup has exited; prints when free and reclaimable memory first was below the
 # threshold, and how long after that it took.
 _WATCH_EVICTION = """
 import sys, time
@@ -56,7 +56,7 @@ def limited(**limits: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def steady(node: VirtualNode) -> dict[str, Any]:
-    """A pod of each class; nothing that happens to others may touch them."""
+    """One pod per QoS class, which tests of other pods must not affect."""
     burstable = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "250m", "memory": "64Mi"}}
     node.create(
         vm_pod("guaranteed", container=limited(cpu="200m", memory="48Mi")),
@@ -70,12 +70,12 @@ def untouched(steady: dict[str, Any], now: dict[str, Any]) -> bool:
     return all(main_container(now[name]) == main_container(steady[name]) for name in STEADY)
 
 
-def test_the_machine_is_run_by_systemd_with_cgroup_v2(booted: VirtualNode) -> None:
+def test_virtual_machine_has_systemd_and_cgroup_v2(booted: VirtualNode) -> None:
     assert booted.run("cat /proc/1/comm").strip() == "systemd"
     assert booted.run("stat --file-system --format=%T /sys/fs/cgroup").strip() == "cgroup2fs"
 
 
-def test_the_unit_starts_and_the_node_is_ready(node: VirtualNode, measures: Measures) -> None:
+def test_unit_starts_and_node_is_ready(node: VirtualNode, measures: Measures) -> None:
     watch = Stopwatch()
     wait_until(lambda: node.condition("Ready") == "True", "node is Ready", 120, 1.0)
     measures.note("from the unit's start to Ready as kubectl shows it, s", watch.seconds())
@@ -96,38 +96,40 @@ def test_the_unit_starts_and_the_node_is_ready(node: VirtualNode, measures: Meas
         ("besteffort", {"memory.max": "max", "cpu.max": "max 100000", "cpu.weight": 1, "pids.max": 100}),
     ],
 )
-def test_a_pod_has_its_limits_in_its_slice(
+def test_pod_has_its_limits_in_its_slice(
     node: VirtualNode, steady: dict[str, Any], name: str, expected: dict[str, object]
 ) -> None:
-    place = pod_slice(steady[name])
-    scope = f"{place}/cri-containerd-{main_container(steady[name])[0]}.scope"
-    files = " ".join(f"{place}/{file}" for file in expected)
+    cgroup = pod_slice(steady[name])
+    scope = f"{cgroup}/cri-containerd-{main_container(steady[name])[0]}.scope"
+    files = " ".join(f"{cgroup}/{file}" for file in expected)
     assert node.run(f"cat {files}").splitlines() == [str(value) for value in expected.values()]
     of_container = [file for file in expected if file != "pids.max"]
     files = " ".join(f"{scope}/{file}" for file in of_container)
     assert node.run(f"cat {files}").splitlines() == [str(expected[file]) for file in of_container]
     assert node.run(f"cat {scope}/cgroup.procs").split(), "the container's processes are there"
-    assert node.run(f"systemctl show --property=ActiveState {place.rsplit('/', 1)[1]}").strip() == "ActiveState=active"
+    assert node.run(f"systemctl show --property=ActiveState {cgroup.rsplit('/', 1)[1]}").strip() == "ActiveState=active"
 
 
-def test_pods_are_held_to_what_the_node_has(node: VirtualNode, steady: dict[str, Any]) -> None:
+def test_pods_are_limited_to_the_nodes_resources(node: VirtualNode, steady: dict[str, Any]) -> None:
     total = int(node.run("awk '/^MemTotal:/ {print $2}' /proc/meminfo")) * 1024
     assert int(node.run("cat /sys/fs/cgroup/kubepods.slice/memory.max")) == total // 4096 * 4096
     assert node.run("cat /sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/cpu.weight").strip() == "4"
 
 
-def test_memory_is_kept_for_those_who_request_it(node: VirtualNode, steady: dict[str, Any]) -> None:
+def test_requested_memory_is_protected(node: VirtualNode, steady: dict[str, Any]) -> None:
     page = 4096
     total = int(node.run("awk '/^MemTotal:/ {print $2}' /proc/meminfo")) * 1024 // page * page
     root = "/sys/fs/cgroup/kubepods.slice"
-    places = {name: pod_slice(steady[name]) for name in STEADY}
-    scopes = {name: f"{place}/cri-containerd-{main_container(steady[name])[0]}.scope" for name, place in places.items()}
+    cgroups = {name: pod_slice(steady[name]) for name in STEADY}
+    scopes = {
+        name: f"{cgroup}/cri-containerd-{main_container(steady[name])[0]}.scope" for name, cgroup in cgroups.items()
+    }
     expected: dict[str, object] = {
         f"{scopes['guaranteed']}/memory.min": 48 * MIB,
         f"{scopes['guaranteed']}/memory.high": "max",
         f"{scopes['burstable']}/memory.min": 32 * MIB,
         f"{scopes['burstable']}/memory.high": int((32 + 32 * 0.9) * MIB) // page * page,
-        f"{places['burstable']}/memory.min": 32 * MIB,
+        f"{cgroups['burstable']}/memory.min": 32 * MIB,
         f"{root}/memory.min": 80 * MIB,
         f"{root}/kubepods-burstable.slice/memory.min": 32 * MIB,
         f"{root}/kubepods-burstable.slice/memory.max": total - 24 * MIB,
@@ -138,18 +140,18 @@ def test_memory_is_kept_for_those_who_request_it(node: VirtualNode, steady: dict
     assert dict(zip(expected, found, strict=True)) == {file: str(value) for file, value in expected.items()}
 
 
-def test_huge_pages_are_for_those_who_ask_for_them(node: VirtualNode, steady: dict[str, Any]) -> None:
+def test_huge_pages_are_limited_to_their_requests(node: VirtualNode, steady: dict[str, Any]) -> None:
     assert node.node()["status"]["capacity"]["hugepages-2Mi"] == f"{2 * HUGE_PAGES}Mi"
-    asking = limited(memory="32Mi", cpu="10m", **{"hugepages-2Mi": "4Mi"})
-    node.create(vm_pod("huge", container=asking))
-    place = pod_slice(node.wait_for_running("huge")["huge"])
-    limits = node.run(f"cat {place}/hugetlb.2MB.max {pod_slice(steady['burstable'])}/hugetlb.2MB.max")
+    requesting = limited(memory="32Mi", cpu="10m", **{"hugepages-2Mi": "4Mi"})
+    node.create(vm_pod("huge", container=requesting))
+    cgroup = pod_slice(node.wait_for_running("huge")["huge"])
+    limits = node.run(f"cat {cgroup}/hugetlb.2MB.max {pod_slice(steady['burstable'])}/hugetlb.2MB.max")
     assert limits.split() == [str(4 * MIB), "0"]
     node.delete("huge")
     node.wait_for_end("huge")
 
 
-def test_systemd_keeps_the_limits_when_it_reads_its_units_again(node: VirtualNode, steady: dict[str, Any]) -> None:
+def test_limits_survive_a_daemon_reload(node: VirtualNode, steady: dict[str, Any]) -> None:
     files = " ".join(f"{pod_slice(steady['burstable'])}/{file}" for file in ("memory.max", "cpu.max", "pids.max"))
     before = node.run(f"cat {files}")
     node.run("systemctl daemon-reload")
@@ -165,9 +167,9 @@ def test_stats_are_those_of_the_slices(node: VirtualNode, steady: dict[str, Any]
 
     of_node, pods = wait_until(summary, "stats of every pod", 120, 2.0)
     for name in STEADY:
-        place = pod_slice(steady[name])
+        cgroup = pod_slice(steady[name])
         used, microseconds = map(
-            int, node.run(f"cat {place}/memory.current; sed -n 's/^usage_usec //p' {place}/cpu.stat").split()
+            int, node.run(f"cat {cgroup}/memory.current; sed -n 's/^usage_usec //p' {cgroup}/cpu.stat").split()
         )
         assert abs(pods[name]["memory"]["usageBytes"] - used) < 8 * MIB
         assert 0 < pods[name]["memory"]["workingSetBytes"] <= pods[name]["memory"]["usageBytes"]
@@ -177,7 +179,7 @@ def test_stats_are_those_of_the_slices(node: VirtualNode, steady: dict[str, Any]
     assert of_node["cpu"]["usageCoreNanoSeconds"] > 0
 
 
-def test_logs_and_commands_reach_the_agent_through_the_api_server(node: VirtualNode, steady: dict[str, Any]) -> None:
+def test_logs_and_exec_through_the_api_server(node: VirtualNode, steady: dict[str, Any]) -> None:
     node.create(vm_pod("talker", "echo here I am; exec sleep 100000"))
     node.wait_for_running("talker")
     assert node.kubectl("logs", "talker") == "here I am\n"
@@ -186,7 +188,7 @@ def test_logs_and_commands_reach_the_agent_through_the_api_server(node: VirtualN
     node.wait_for_end("talker")
 
 
-def test_the_log_of_a_service_is_asked_for_through_the_node(node: VirtualNode) -> None:
+def test_service_log_is_queried_through_the_node(node: VirtualNode) -> None:
     node.run("echo a mark of ours | systemd-cat --identifier=mark")
     node.run("systemd-run --wait --unit=marked.service echo marked by a unit", check=False)
     found = node.raw(f"/api/v1/nodes/{NODE}/proxy/logs/?query=marked&tailLines=20")
@@ -195,9 +197,7 @@ def test_the_log_of_a_service_is_asked_for_through_the_node(node: VirtualNode) -
     assert "marked by a unit" not in node.raw(f"/api/v1/nodes/{NODE}/proxy/logs/?query=containerd&tailLines=20")
 
 
-def test_a_container_that_outgrows_its_limit_is_named_and_no_other_is_touched(
-    node: VirtualNode, steady: dict[str, Any]
-) -> None:
+def test_only_the_container_over_its_limit_is_oom_killed(node: VirtualNode, steady: dict[str, Any]) -> None:
     node.create(vm_pod("greedy", "sleep 2; tail /dev/zero", restartPolicy="Never", container=limited(memory="40Mi")))
 
     def ended() -> Any:
@@ -206,7 +206,7 @@ def test_a_container_that_outgrows_its_limit_is_named_and_no_other_is_touched(
 
     assert wait_until(ended, "container is killed", 240, 1.0)["reason"] == "OOMKilled"
 
-    def told() -> bool:
+    def recorded() -> bool:
         events = json.loads(node.kubectl("get", "events", "--output=json"))["items"]
         return any(
             event["reason"] == "OOMKilled"
@@ -215,34 +215,34 @@ def test_a_container_that_outgrows_its_limit_is_named_and_no_other_is_touched(
             for event in events
         )
 
-    wait_until(told, "event of the pod", 60, 2.0)
-    assert "SystemOOM" not in node.kubectl("get", "events"), "the machine has enough"
+    wait_until(recorded, "event of the pod", 60, 2.0)
+    assert "SystemOOM" not in node.kubectl("get", "events"), "the node has enough memory"
     assert untouched(steady, node.pods())
     node.delete("greedy")
     node.wait_for_end("greedy")
 
 
-def test_memory_pressure_evicts_the_pod_that_eats_and_no_other(
+def test_memory_pressure_evicts_only_the_greedy_pod(
     node: VirtualNode, steady: dict[str, Any], measures: Measures
 ) -> None:
     node.create(vm_pod("eater", _EAT, container={"resources": {"requests": {"memory": "16Mi"}}}))
-    place = pod_slice(node.wait_for_running("eater")["eater"])
-    watch = shlex.join(["python3", "-c", _WATCH_EVICTION, place, str(400 * MIB)])
+    cgroup = pod_slice(node.wait_for_running("eater")["eater"])
+    watch = shlex.join(["python3", "-c", _WATCH_EVICTION, cgroup, str(400 * MIB)])
     crossed, seconds = map(float, node.run(watch, seconds=300).split())
     assert crossed, "memory never ran short"
     assert seconds >= 0, "the pod was not evicted"
-    told = node.run(
+    recorded = node.run(
         "journalctl --unit=nodeagent --output=short-unix --no-pager | grep 'is evicted.*default/eater' | head -n 1"
     )
-    measures.note("from crossing the memory threshold to the decision, s", float(told.split()[0]) - crossed)
-    measures.note("from crossing the memory threshold to the pod's last process gone, s", seconds)
+    measures.note("from crossing the memory threshold to the decision, s", float(recorded.split()[0]) - crossed)
+    measures.note("from crossing the memory threshold to the exit of the pod's last process, s", seconds)
 
     evicted = wait_until(
         lambda: (pod := node.pods()["eater"])["status"]["phase"] == "Failed" and pod, "pod is Failed", 120, 1.0
     )
     assert evicted["status"]["reason"] == "Evicted"
     assert "memory" in evicted["status"]["message"]
-    assert not node.run(f"ls -d {place}", check=False).strip() or not node.run(f"cat {place}/cgroup.procs").strip()
+    assert not node.run(f"ls -d {cgroup}", check=False).strip() or not node.run(f"cat {cgroup}/cgroup.procs").strip()
     wait_until(lambda: node.condition("MemoryPressure") == "False", "the pressure is over", 120, 2.0)
     assert untouched(steady, node.pods())
     kills = node.run("journalctl --dmesg --boot --no-pager | grep 'oom-kill:constraint=' || true")
@@ -251,7 +251,7 @@ def test_memory_pressure_evicts_the_pod_that_eats_and_no_other(
     node.wait_for_end("eater")
 
 
-def test_stopping_the_unit_leaves_containers_running(node: VirtualNode, steady: dict[str, Any]) -> None:
+def test_containers_survive_a_stop_of_the_unit(node: VirtualNode, steady: dict[str, Any]) -> None:
     scopes = " ".join(
         f"{pod_slice(steady[name])}/cri-containerd-{main_container(steady[name])[0]}.scope" for name in STEADY
     )
@@ -267,9 +267,7 @@ def test_stopping_the_unit_leaves_containers_running(node: VirtualNode, steady: 
     assert untouched(steady, node.wait_for_running(*STEADY))
 
 
-def test_reloading_the_unit_takes_a_changed_configuration_over_and_no_bad_one(
-    node: VirtualNode, steady: dict[str, Any]
-) -> None:
+def test_reload_applies_a_valid_configuration_only(node: VirtualNode, steady: dict[str, Any]) -> None:
     def most() -> str:
         return str(node.node()["status"]["capacity"]["pods"])
 
@@ -290,7 +288,7 @@ def test_reloading_the_unit_takes_a_changed_configuration_over_and_no_bad_one(
     assert untouched(steady, node.wait_for_running(*STEADY))
 
 
-def test_an_agent_that_hangs_is_ended_and_started_again(node: VirtualNode, steady: dict[str, Any]) -> None:
+def test_hanging_agent_is_restarted(node: VirtualNode, steady: dict[str, Any]) -> None:
     show = "systemctl show nodeagent --property=NRestarts,MainPID,ActiveState"
     before = dict(line.split("=") for line in node.run(show).split())
     node.run(f"kill -STOP {before['MainPID']}")
@@ -305,9 +303,9 @@ def test_an_agent_that_hangs_is_ended_and_started_again(node: VirtualNode, stead
     assert untouched(steady, node.wait_for_running(*STEADY))
 
 
-def test_the_agent_at_rest_costs_little(node: VirtualNode, steady: dict[str, Any], measures: Measures) -> None:
+def test_idle_agent_uses_few_resources(node: VirtualNode, steady: dict[str, Any], measures: Measures) -> None:
     seconds = 60
-    time.sleep(15)  # what the start began has ended
+    time.sleep(15)  # Until the work of the start has completed.
     show = "systemctl show nodeagent --property=MainPID --value"
     measure = (
         f"pid=$({show}); cat /proc/$pid/schedstat; sleep {seconds}; cat /proc/$pid/schedstat; cat /proc/$pid/status"
@@ -321,14 +319,14 @@ def test_the_agent_at_rest_costs_little(node: VirtualNode, steady: dict[str, Any
     assert used / seconds < 0.5
 
 
-def test_shutdown_ends_pods_in_order_and_static_pods_come_back(
+def test_shutdown_terminates_pods_in_order_and_static_pods_return(
     node: VirtualNode, steady: dict[str, Any], measures: Measures
 ) -> None:
     node.write("/etc/nodeagent/manifests/static.yaml", json.dumps(simple_pod("static", _WAIT_FOR_END)))
     grace: dict[str, Any] = {"terminationGracePeriodSeconds": 25}
     node.create(
-        vm_pod("ordinary", _TELL_OF_END, **grace),
-        vm_pod("critical", _TELL_OF_END, priorityClassName="system-node-critical", **grace),
+        vm_pod("ordinary", _PRINT_AT_END, **grace),
+        vm_pod("critical", _PRINT_AT_END, priorityClassName="system-node-critical", **grace),
     )
     before = node.wait_for_running("ordinary", "critical", f"static-{NODE}")
     rehearsed = node.run("nodeagent shutdown rehearse --config /etc/nodeagent/config.yaml")

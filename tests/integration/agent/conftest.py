@@ -1,4 +1,4 @@
-"""A node with everything real: containerd, the bundled API server, the agent."""
+"""Fixtures: a node with containerd, the bundled API server and the agent."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.integration.reference import new_api_server
 
 @dataclass
 class Node:
-    """The parts of one node, and short ways to look at it."""
+    """Components of a node, and helpers to inspect it."""
 
     runtime: Containerd
     api: ApiServer
     agent: NodeAgent
 
     def phase(self, name: str, phase: str, seconds: float = 30.0) -> Any:
-        """Wait until the API shows the pod in *phase* and return it."""
+        """Wait until the pod has *phase* in the API, and return it."""
 
         def there() -> Any:
             pod = self.api.pod(name)
@@ -35,7 +35,7 @@ class Node:
             raise AssertionError(f"{error}\n{self.api.pod(name)}\n{self.agent.tail()}") from None
 
     def until(self, name: str, condition: Callable[[Any], Any], what: str, seconds: float = 30.0) -> Any:
-        """Wait until *condition* holds for the pod and return it."""
+        """Wait until *condition* is true for the pod, and return it."""
 
         def there() -> Any:
             pod = self.api.pod(name)
@@ -47,26 +47,26 @@ class Node:
             raise AssertionError(f"{error}\n{self.api.pod(name)}\n{self.agent.tail()}") from None
 
     def gone(self, name: str, seconds: float = 30.0) -> None:
-        """Wait until the pod has left the API."""
+        """Wait until the pod is deleted in the API."""
         try:
             wait_until(lambda: self.api.pod(name) is None, f"pod {name} is gone", seconds)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.api.pod(name)}\n{self.agent.tail()}") from None
 
     def remove(self, *names: str) -> None:
-        """Delete pods and wait until they are gone."""
+        """Delete pods and wait until they are deleted."""
         for name in names:
             self.api.delete_pod(name, grace=1)
         for name in names:
             self.gone(name)
 
     def log(self, pod: Any, container: str = "main") -> str:
-        """Return what a container has written."""
+        """Return the output of a container."""
         meta = pod["metadata"]
         annotations = meta.get("annotations", {})
         uid = annotations.get("kubernetes.io/config.hash", meta["uid"])
-        folder = self.agent.logs / "pods" / f"{meta['namespace']}_{meta['name']}_{uid}" / container
-        lines = [line for file in sorted(folder.glob("*.log")) for line in file.read_text().splitlines()]
+        directory = self.agent.logs / "pods" / f"{meta['namespace']}_{meta['name']}_{uid}" / container
+        lines = [line for file in sorted(directory.glob("*.log")) for line in file.read_text().splitlines()]
         return "\n".join(line.split(" ", 3)[3] for line in lines)
 
     def reasons(self, name: str) -> set[str]:
@@ -76,7 +76,7 @@ class Node:
 
 @pytest.fixture(scope="module")
 def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A running node; a test removes the pods that it made."""
+    """Running node; a test removes the pods that it created."""
     directory = tmp_path_factory.mktemp("node")
     api = new_api_server(directory)
     agent = NodeAgent(directory, containerd.endpoint, api)
@@ -94,7 +94,7 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture
 def own(containerd: Containerd, tmp_path: Path) -> Iterator[Node]:
-    """A node of the test's own, because the test breaks or changes it."""
+    """Node for one test, which breaks or reconfigures it."""
     api = new_api_server(tmp_path)
     agent = NodeAgent(tmp_path, containerd.endpoint, api)
     try:

@@ -1,4 +1,4 @@
-"""Units as systemd would run them: their environment, their commands, their way to stop; and who hears of it."""
+"""Emulation of systemd units: environment, commands, stop behavior and sd_notify messages."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 class Unit:
-    """A unit file; of a setting that is given several times the last value counts."""
+    """Unit file; the last value of a repeated setting is effective."""
 
     def __init__(self, name: str) -> None:
         lines = (UNITS / name).read_text().splitlines()
         self.settings = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
     def command(self, environment: Mapping[str, str], paths: Mapping[str, str]) -> list[str]:
-        """Return what is executed, with the programs of this installation and other *paths*."""
+        """Return the command line, with the executables of this installation and other *paths*."""
         text = self.settings["ExecStart"].replace("/usr/local/bin/", f"{PROGRAMS}/")
         for path, other in paths.items():
             text = text.replace(path, other)
@@ -37,9 +37,9 @@ class Unit:
 
 
 class NotifySocket:
-    """What ``NOTIFY_SOCKET`` names; collects what is told.
+    """Socket for ``NOTIFY_SOCKET`` that records the messages.
 
-    :param path: empty makes one of the abstract kind.
+    :param path: empty for an abstract socket.
     """
 
     def __init__(self, path: str = "") -> None:
@@ -49,7 +49,7 @@ class NotifySocket:
         self.heard: list[str] = []
 
     def until(self, text: str, seconds: float = 30.0) -> None:
-        """Wait until a line that begins with *text* is heard; what was heard before does not count."""
+        """Wait for a new line that starts with *text*."""
         start = len(self.heard)
         limit = time.monotonic() + seconds
         while not any(line.startswith(text) for line in self.heard[start:]):
@@ -58,7 +58,7 @@ class NotifySocket:
             self.listen(min(left, 0.5))
 
     def listen(self, seconds: float) -> None:
-        """Take the next message, if one comes in time."""
+        """Receive the next message, if there is one in time."""
         self._socket.settimeout(seconds)
         with contextlib.suppress(TimeoutError):
             self.heard += self._socket.recv(4096).decode().splitlines()
@@ -68,13 +68,13 @@ class NotifySocket:
 
 
 class Service:
-    """A unit that runs: in a control group of its own, as systemd keeps it."""
+    """Running unit in a separate control group, as with systemd."""
 
     def __init__(self, unit: str, directory: Path, *, flags: Mapping[str, str], paths: Mapping[str, str]) -> None:
         self.unit, self.directory = Unit(unit), directory
         self.notify = NotifySocket()
         self._flags, self._paths = flags, paths
-        self._group = _folder(f"nodeagent-test-{os.getpid()}-{id(self)}")
+        self._group = _create_cgroup(f"nodeagent-test-{os.getpid()}-{id(self)}")
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, watchdog_seconds: float = 60.0) -> None:
@@ -87,7 +87,7 @@ class Service:
             )
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send *number* to whom ``KillMode`` says, and afterwards SIGKILL to what it leaves behind."""
+        """Send *number* to the processes that ``KillMode`` specifies, and then SIGKILL to the remaining ones."""
         assert self.process is not None
         mode = self.unit.settings.get("KillMode", "control-group")
         if mode == "process":
@@ -121,9 +121,9 @@ class Service:
             self._group.rmdir()
 
 
-def _folder(name: str) -> Path:
-    """Make a control group that keeps track of processes and limits nothing."""
+def _create_cgroup(name: str) -> Path:
+    """Create a control group without limits, to track processes."""
     version_1 = CGROUPS / "pids"
-    folder = (version_1 if version_1.is_dir() else CGROUPS) / name
-    folder.mkdir()
-    return folder
+    directory = (version_1 if version_1.is_dir() else CGROUPS) / name
+    directory.mkdir()
+    return directory

@@ -1,4 +1,4 @@
-"""A node joins with a bootstrap token, and its certificates are renewed while it runs."""
+"""Tests for bootstrap with a token, and for certificate rotation."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.integration.programs import ApiServer, NodeAgent, wait_until
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 LIFE_SECONDS = 12
 RENEWAL_SECONDS = 120.0
-"""For a slow machine, where a request may miss its turn and be made again later."""
+"""Time limit for a slow host, where a request may be repeated later."""
 
 
 @dataclass
 class Joined:
-    """A node that joined, and short ways to look at it."""
+    """Node that joined the cluster, and helpers to inspect it."""
 
     api: ApiServer
     agent: NodeAgent
@@ -43,7 +43,7 @@ class Joined:
         return x509.load_pem_x509_certificate((self.pki / f"kubelet-{kind}-current.pem").read_bytes())
 
     def shown(self) -> x509.Certificate:
-        """Return what the agent's own server shows to who knows the cluster's authority."""
+        """Return the serving certificate of the agent, verified with the cluster's CA."""
         context = ssl.create_default_context(cafile=self.api.facts["caFile"])
         with (
             socket.create_connection(("127.0.0.1", self.agent.port), timeout=5) as plain,
@@ -54,16 +54,16 @@ class Joined:
     def requests(self) -> list[Any]:
         return self.api.get(CSRS)["items"]
 
-    def heard_of(self) -> datetime:
-        """Return when the node last renewed its lease."""
+    def lease_renewed_at(self) -> datetime:
+        """Return the time of the last lease renewal."""
         lease = self.api.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1")
         return (
             datetime.fromisoformat(lease["spec"]["renewTime"]) if "spec" in lease else datetime.min.replace(tzinfo=UTC)
         )
 
 
-def let_nodes_join(api: ApiServer) -> None:
-    """Run what the page says."""
+def allow_nodes_to_join(api: ApiServer) -> None:
+    """Run the commands of the documentation page."""
     (script,) = (block.text for block in blocks("docs/joining-a-cluster.md") if "clusterrolebinding" in block.text)
     environment = {**os.environ, "KUBECONFIG": api.facts["kubeconfig"]}
     subprocess.run(["bash", "-euc", script], env=environment, timeout=60, check=True)
@@ -89,7 +89,7 @@ def joined(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> 
             "stringData": data,
         }
         assert api.request("POST", "/api/v1/namespaces/kube-system/secrets", secret)["kind"] == "Secret"
-        let_nodes_join(api)
+        allow_nodes_to_join(api)
         bootstrap = yaml.safe_load(Path(api.facts["kubeconfig"]).read_text())
         bootstrap["users"][0]["user"] = {"token": "abcdef.0123456789abcdef"}
         (directory / "bootstrap.kubeconfig").write_text(json.dumps(bootstrap))
@@ -99,7 +99,7 @@ def joined(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> 
         ]
         agent.start(rotateCertificates=True, serverTLSBootstrap=True, nodeLeaseDurationSeconds=4)
         found = Joined(api, agent)
-        wait_until(lambda: found.heard_of().year > 1, f"the node joins\n{agent.tail()}")
+        wait_until(lambda: found.lease_renewed_at().year > 1, f"the node joins\n{agent.tail()}")
         yield found
     finally:
         agent.stop()
@@ -108,7 +108,7 @@ def joined(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.row("config.rotateCertificates")
-def test_a_node_joins_with_a_bootstrap_token(joined: Joined) -> None:
+def test_node_joins_with_a_bootstrap_token(joined: Joined) -> None:
     first = joined.requests()[0]
 
     assert first["spec"]["username"] == "system:bootstrap:abcdef"
@@ -120,7 +120,7 @@ def test_a_node_joins_with_a_bootstrap_token(joined: Joined) -> None:
 
 
 @pytest.mark.row("config.serverTLSBootstrap")
-def test_the_serving_certificate_comes_from_the_api_server(joined: Joined) -> None:
+def test_serving_certificate_is_issued_by_the_api_server(joined: Joined) -> None:
     wait_until((joined.pki / "kubelet-server-current.pem").exists, f"it is issued\n{joined.agent.tail()}")
 
     shown = joined.shown()
@@ -136,7 +136,7 @@ def test_the_serving_certificate_comes_from_the_api_server(joined: Joined) -> No
 
 
 @pytest.mark.row("config.rotateCertificates", "config.serverTLSBootstrap")
-def test_both_are_renewed_while_the_agent_runs(joined: Joined) -> None:
+def test_both_certificates_are_rotated_at_run_time(joined: Joined) -> None:
     client, server, pid = joined.certificate("client"), joined.certificate("server"), joined.agent.pid
 
     def both_are_new() -> bool:
@@ -145,7 +145,9 @@ def test_both_are_renewed_while_the_agent_runs(joined: Joined) -> None:
     wait_until(both_are_new, "both are renewed", RENEWAL_SECONDS)
     ended = max(client.not_valid_after_utc, server.not_valid_after_utc)
     wait_until(
-        lambda: joined.heard_of() > ended, "the node is heard of after the first certificates ended", RENEWAL_SECONDS
+        lambda: joined.lease_renewed_at() > ended,
+        "the node is heard of after the first certificates ended",
+        RENEWAL_SECONDS,
     )
 
     wait_until(lambda: joined.shown().not_valid_after_utc > ended, "the new one is served", RENEWAL_SECONDS)
@@ -156,7 +158,7 @@ def test_both_are_renewed_while_the_agent_runs(joined: Joined) -> None:
 
 
 @pytest.mark.row("config.rotateCertificates")
-def test_a_node_whose_certificate_has_ended_joins_anew(joined: Joined) -> None:
+def test_node_with_an_expired_certificate_joins_again(joined: Joined) -> None:
     joined.agent.stop()
     certificates = joined.api.data / "certs"
     authority = KeyPair((certificates / "ca.crt").read_bytes(), (certificates / "ca.key").read_bytes())
@@ -176,11 +178,11 @@ def test_a_node_whose_certificate_has_ended_joins_anew(joined: Joined) -> None:
 
     joined.agent.start()
 
-    wait_until(lambda: joined.heard_of() > before, f"the node is heard of again\n{joined.agent.tail()}")
+    wait_until(lambda: joined.lease_renewed_at() > before, f"the node is heard of again\n{joined.agent.tail()}")
     assert joined.certificate("client").not_valid_after_utc > before
 
 
-def test_a_request_of_somebody_else_is_left_alone(joined: Joined) -> None:
+def test_request_of_another_user_is_ignored(joined: Joined) -> None:
     items = joined.requests()
     stolen = next(item for item in items if item["spec"]["signerName"].endswith("serving"))["spec"]
     body = {

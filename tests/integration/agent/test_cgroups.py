@@ -1,4 +1,4 @@
-"""A node keeps pods, the system and itself within their cgroups, on the kernel of this machine."""
+"""Tests for the cgroups of pods, the system and the agent, on the host's kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MI = 1024**2
 
 
 class Cgroups:
-    """The cgroups below one of this module's own."""
+    """Cgroups below a cgroup of this module."""
 
     def __init__(self, owner: Path) -> None:
         self.root = f"nodeagent-test-{uuid.uuid4().hex[:8]}"
@@ -43,10 +43,10 @@ class Cgroups:
         return int(self.read("memory", below, "memory.limit_in_bytes", "memory.max"))
 
     def exists(self, below: str) -> bool:
-        return any(place.is_dir() for place in self.files.hierarchy.places(self.name(below)))
+        return any(cgroup_directory.is_dir() for cgroup_directory in self.files.hierarchy.paths(self.name(below)))
 
     def traces(self, below: str) -> list[Path]:
-        """Return the directories that are left of a cgroup, wherever the runtime made one."""
+        """Return the remaining directories of a cgroup in all hierarchies."""
         return list(Path("/sys/fs/cgroup").glob("/".join(("*", *self.name(below)))))
 
     def close(self) -> None:
@@ -96,8 +96,15 @@ def node(
         agent.stop()
         api.stop()
         containerd.remove_pods()
-        for leftover in (place for place in cgroups.files.hierarchy.places(cgroups.name("agent")) if place.is_dir()):
-            wait_until(lambda place=leftover: not (place / "cgroup.procs").read_text(), "the agent is gone")
+        for leftover in (
+            cgroup_directory
+            for cgroup_directory in cgroups.files.hierarchy.paths(cgroups.name("agent"))
+            if cgroup_directory.is_dir()
+        ):
+            wait_until(
+                lambda cgroup_directory=leftover: not (cgroup_directory / "cgroup.procs").read_text(),
+                "the agent has exited",
+            )
 
 
 def amounts_pod(name: str, command: str = "exec sleep 1000", **amounts: str) -> dict[str, Any]:
@@ -105,7 +112,7 @@ def amounts_pod(name: str, command: str = "exec sleep 1000", **amounts: str) -> 
 
 
 def reported(node: Node) -> Any:
-    """Return the node's status once it is there."""
+    """Wait for the node's status and return it."""
 
     def there() -> Any:
         found = node.api.get("/api/v1/nodes/node-1")
@@ -115,7 +122,7 @@ def reported(node: Node) -> Any:
 
 
 @pytest.mark.row("config.systemReserved", "config.platformReserved")
-def test_the_node_tells_what_is_left_for_pods(node: Node) -> None:
+def test_node_reports_its_allocatable_resources(node: Node) -> None:
     status = reported(node)
     capacity, allocatable = ({k: parse_quantity(v) for k, v in status[s].items()} for s in ("capacity", "allocatable"))
     kept = {name: str(capacity[name] - allocatable[name]) for name in ("cpu", "memory", "ephemeral-storage")}
@@ -130,7 +137,7 @@ def test_the_node_tells_what_is_left_for_pods(node: Node) -> None:
     "config.platformReservedCgroup",
     "config.cgroupRoot",
 )
-def test_pods_and_reserved_cgroups_are_held_to_it(node: Node, cgroups: Cgroups) -> None:
+def test_limits_of_pods_and_reserved_cgroups_are_enforced(node: Node, cgroups: Cgroups) -> None:
     notes = {
         "Updated Node Allocatable limit across pods",
         f"Updated limits on system reserved cgroup /{cgroups.root}/system",
@@ -146,7 +153,7 @@ def test_pods_and_reserved_cgroups_are_held_to_it(node: Node, cgroups: Cgroups) 
 
 
 @pytest.mark.row("config.nodeagentCgroups")
-def test_the_agent_lives_in_its_cgroup(node: Node, cgroups: Cgroups) -> None:
+def test_agent_is_in_its_cgroup(node: Node, cgroups: Cgroups) -> None:
     roots = len(cgroups.files.hierarchy.limiting_roots)
 
     def moved() -> bool:
@@ -164,7 +171,7 @@ def test_the_agent_lives_in_its_cgroup(node: Node, cgroups: Cgroups) -> None:
     "type.MemorySwapConfiguration.swapBehavior",
     "config.qosReserved",
 )
-def test_a_pod_is_held_to_its_limits_and_adopted_by_a_restarted_agent(
+def test_pod_limits_are_enforced_and_kept_by_a_restarted_agent(
     node: Node, cgroups: Cgroups, config: dict[str, Any]
 ) -> None:
     forks = "(i=0; while [ $i -lt 60 ]; do i=$((i+1)); sleep 1000 & done) 2>&1; exec sleep 1000"
@@ -203,7 +210,7 @@ def test_a_pod_is_held_to_its_limits_and_adopted_by_a_restarted_agent(
 
 
 @pytest.mark.row("config.enforceNodeAllocatable", "config.platformReservedCgroup")
-def test_a_reserved_cgroup_that_does_not_exist_ends_the_agent(
+def test_missing_reserved_cgroup_terminates_the_agent(
     containerd: Containerd, tmp_path: Path, config: dict[str, Any]
 ) -> None:
     agent = NodeAgent(tmp_path, containerd.endpoint)

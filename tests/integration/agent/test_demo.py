@@ -1,4 +1,4 @@
-"""``nodeagent demo``, what ``make run`` runs, shows a pod's life on any runtime and leaves nothing, or what it says."""
+"""Tests for ``nodeagent demo``, which ``make run`` starts: output, runtimes and cleanup."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.embedded_runtime.test_unprivileged import AS_NOBODY, NOBODY, python_of_all
+from tests.integration.embedded_runtime.test_unprivileged import AS_UNPRIVILEGED, UNPRIVILEGED_UID, python_of_all
 
 pytestmark = pytest.mark.integration
 CHECKOUT = Path(__file__).parents[3]
 
 
 class Demo:
-    """The command on a directory of its own, as root or as the user nobody."""
+    """Command with a private directory, as root or as an unprivileged user."""
 
     def __init__(self, *, as_root: bool) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="demo-"))
@@ -31,14 +31,14 @@ class Demo:
         self.words = [sys.executable]
         self.environment = {**os.environ}
         if not as_root:
-            os.chown(self.directory, NOBODY, NOBODY)
-            self.words = [*AS_NOBODY, python_of_all()]
+            os.chown(self.directory, UNPRIVILEGED_UID, UNPRIVILEGED_UID)
+            self.words = [*AS_UNPRIVILEGED, python_of_all()]
             parts = [str(CHECKOUT), str(CHECKOUT / "plugins"), sysconfig.get_path("purelib")]
             self.environment |= {"PYTHONPATH": os.pathsep.join(parts), "XDG_STATE_HOME": str(self.directory)}
-        self.place = self.directory / "nodeagent-demo"
+        self.root = self.directory / "nodeagent-demo"
 
     def command(self, *arguments: str) -> list[str]:
-        return [*self.words, "-m", "nodeagent", "demo", "--dir", str(self.place), *arguments]
+        return [*self.words, "-m", "nodeagent", "demo", "--dir", str(self.root), *arguments]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -46,21 +46,21 @@ class Demo:
         )
 
     def run_until(self, text: str, *arguments: str) -> str:
-        """Press Ctrl-C once *text* was said; return all that was said."""
-        said = ""
+        """Send Ctrl-C once *text* was printed; return the complete output."""
+        output = ""
         with subprocess.Popen(
             self.command(*arguments), env=self.environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                said += line
+                output += line
                 if text in line:
                     process.send_signal(signal.SIGINT)
-        assert process.returncode == 0, said
-        return said
+        assert process.returncode == 0, output
+        return output
 
     def processes(self) -> list[str]:
-        """Return the command lines of processes that have to do with the demo's directory."""
+        """Return the command lines of processes that use the demo's directory."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():
@@ -87,7 +87,7 @@ def demo(request: pytest.FixtureRequest) -> Iterator[Demo]:
 
 
 @pytest.mark.row("card.embedded-runtime")
-def test_shows_a_pod_without_any_runtime_and_leaves_nothing_running(demo: Demo) -> None:
+def test_pod_runs_without_a_runtime_and_everything_is_stopped(demo: Demo) -> None:
     result = demo.run("--once", "--endpoint", "embedded")
 
     assert result.returncode == 0, result.stdout + result.stderr
@@ -95,17 +95,17 @@ def test_shows_a_pod_without_any_runtime_and_leaves_nothing_running(demo: Demo) 
         assert text in result.stdout
     assert "terminated and deleted" in result.stdout
     assert demo.processes() == []
-    assert not (demo.place / "runtime/keeper.json").exists()
+    assert not (demo.root / "runtime/keeper.json").exists()
     assert not Path("/sys/class/net/nodeagent0").exists()
-    assert list((demo.place / "runtime/containers").iterdir()) == []
+    assert list((demo.root / "runtime/containers").iterdir()) == []
 
 
-def test_works_in_a_chroot_on_a_plain_folder() -> None:
+def test_demo_works_in_a_chroot_on_a_plain_directory() -> None:
     demo = Demo(as_root=True)
     try:
-        place = demo.directory / "root"
-        place.mkdir()
-        # The folder is no mount, as after debootstrap; all that it holds is that of this machine.
+        root = demo.directory / "root"
+        root.mkdir()
+        # The directory is not a mount point, as after debootstrap; its content is bound from the host.
         script = """
             for entry in /*; do
                 if [ -L $entry ]; then ln -s $(readlink $entry) "$0$entry"; elif [ -d $entry ]; then
@@ -113,7 +113,7 @@ def test_works_in_a_chroot_on_a_plain_folder() -> None:
             done
             exec chroot "$0" "$@"
         """
-        words = ["unshare", "--mount", "--propagation", "private", "bash", "-c", script, str(place)]
+        words = ["unshare", "--mount", "--propagation", "private", "bash", "-c", script, str(root)]
         result = subprocess.run(
             [*words, *demo.command("--once", "--endpoint", "embedded")],
             cwd=CHECKOUT,
@@ -130,10 +130,10 @@ def test_works_in_a_chroot_on_a_plain_folder() -> None:
         demo.close()
 
 
-def test_a_pod_that_was_left_goes_on_and_the_next_run_finds_it(demo: Demo) -> None:
+def test_kept_pod_keeps_running_and_is_adopted_by_the_next_run(demo: Demo) -> None:
     first = demo.run_until("Ctrl-C stops the demo", "--endpoint", "embedded")
     assert "keeps running" in first
-    (log,) = demo.place.glob("logs/pods/default_demo_*/writer/0.log")
+    (log,) = demo.root.glob("logs/pods/default_demo_*/writer/0.log")
     size = log.stat().st_size
     limit = time.monotonic() + 20
     while log.stat().st_size == size:
@@ -149,7 +149,7 @@ def test_a_pod_that_was_left_goes_on_and_the_next_run_finds_it(demo: Demo) -> No
     assert demo.processes() == []
 
 
-def test_asks_at_a_terminal_whether_the_pod_ends_too() -> None:
+def test_terminal_prompts_whether_to_stop_the_pod() -> None:
     demo = Demo(as_root=True)
     ours, theirs = os.openpty()
     process = subprocess.Popen(demo.command("--endpoint", "embedded"), stdin=theirs, stdout=theirs, stderr=theirs)
@@ -170,15 +170,15 @@ def test_asks_at_a_terminal_whether_the_pod_ends_too() -> None:
 
 
 def _until(terminal: int, text: bytes) -> bytes:
-    said = b""
-    while text not in said:
+    output = b""
+    while text not in output:
         ready, _, _ = select.select([terminal], [], [], 60)
-        assert ready, said
-        said += os.read(terminal, 4096)
-    return said
+        assert ready, output
+        output += os.read(terminal, 4096)
+    return output
 
 
-def test_uses_a_runtime_that_is_named(containerd) -> None:
+def test_specified_runtime_is_used(containerd) -> None:
     demo = Demo(as_root=True)
     try:
         result = demo.run("--once", "--endpoint", containerd.endpoint)
@@ -191,7 +191,7 @@ def test_uses_a_runtime_that_is_named(containerd) -> None:
         demo.close()
 
 
-def test_says_what_to_do_when_the_runtime_named_is_not_there(tmp_path: Path) -> None:
+def test_missing_runtime_is_reported_with_a_remedy(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "nodeagent", "demo", "--once", "--endpoint", f"unix://{tmp_path}/none.sock"]
     result = subprocess.run([*words, "--dir", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
 

@@ -1,4 +1,4 @@
-"""A third party's volume driver, a shell script, serves pods of a real runtime."""
+"""Tests for a FlexVolume driver, a shell script, with pods on a real runtime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.integration.agent.conftest import Node
 from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
 
 DRIVER = """#!/bin/sh
-# Mounts a tmpfs with what it was told, as a driver of a network file system would.
+# Mounts a tmpfs with its options, like a driver of a network file system.
 echo "$1 $2" >> {calls}
 case "$1" in
 init) echo '{{"status": "Success", "capabilities": {{"attach": false}}}}' ;;
@@ -26,7 +26,7 @@ esac
 
 
 @pytest.mark.row("config.volumePluginDir")
-def test_a_driver_that_appears_serves_a_waiting_pod_and_ends_with_it(containerd, tmp_path: Path) -> None:
+def test_new_driver_mounts_volumes_of_a_waiting_pod(containerd, tmp_path: Path) -> None:
     plugins, calls = tmp_path / "drivers", tmp_path / "calls"
     api = ApiServer(tmp_path)
     agent = NodeAgent(tmp_path, containerd.endpoint, api)
@@ -34,7 +34,7 @@ def test_a_driver_that_appears_serves_a_waiting_pod_and_ends_with_it(containerd,
     source = {"driver": "acme/share", "options": {"share": "//filer/web"}}
     mount = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
 
-    def told(text: str) -> bool:
+    def recorded(text: str) -> bool:
         return any(event["reason"] == "FailedMount" and text in event["note"] for event in api.events("web"))
 
     try:
@@ -43,7 +43,7 @@ def test_a_driver_that_appears_serves_a_waiting_pod_and_ends_with_it(containerd,
         command = "cat /data/options; exec sleep 1000000"
         volumes = [{"name": "data", "flexVolume": source}]
         api.create_pod(simple_pod("web", command, nodeName="node-1", volumes=volumes, container=mount))
-        wait_until(lambda: told("no volume driver 'acme/share'"), "the missing driver is told")
+        wait_until(lambda: recorded("no volume driver 'acme/share'"), "the missing driver is told")
 
         program = plugins / "acme~share" / "share"
         program.parent.mkdir(parents=True)
@@ -53,17 +53,17 @@ def test_a_driver_that_appears_serves_a_waiting_pod_and_ends_with_it(containerd,
         aside.rename(program)
         pod = node.phase("web", "Running", 60.0)
         uid = pod["metadata"]["uid"]
-        place = agent.root / "pods" / uid / "volumes" / "acme~share" / "data"
+        mount_path = agent.root / "pods" / uid / "volumes" / "acme~share" / "data"
         wait_until(lambda: '"share":"//filer/web"' in node.log(pod), "the pod sees the driver's file")
         assert f'"kubernetes.io/pod.uid":"{uid}"' in node.log(pod)
-        assert place.is_mount()
+        assert mount_path.is_mount()
 
         agent.stop()
         agent.start()
         api.delete_pod("web", grace=1)
         node.gone("web")
-        wait_until(lambda: f"unmount {place}" in calls.read_text().splitlines(), "the driver unmounts")
-        wait_until(lambda: not place.exists(), "nothing of it is left")
+        wait_until(lambda: f"unmount {mount_path}" in calls.read_text().splitlines(), "the driver unmounts")
+        wait_until(lambda: not mount_path.exists(), "nothing of it is left")
     finally:
         agent.stop()
         api.stop()

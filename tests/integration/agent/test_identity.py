@@ -1,4 +1,4 @@
-"""The names of the product are settings: the whole loop works under another domain."""
+"""Tests for the identity flags: API server and agent with another API domain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.integration.containerd import Containerd
 from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
 
 
-def test_the_whole_loop_runs_with_another_api_domain(containerd: Containerd, tmp_path: Path) -> None:
+def test_pod_runs_with_another_api_domain(containerd: Containerd, tmp_path: Path) -> None:
     names = ["--api-domain", "example.com", "--label-domain", "platform.example.com"]
     api, agent = ApiServer(tmp_path), NodeAgent(tmp_path, containerd.endpoint)
     agent.api, agent.arguments = api, names
@@ -27,11 +27,11 @@ def test_the_whole_loop_runs_with_another_api_domain(containerd: Containerd, tmp
         labels = api.get("/api/v1/nodes/node-1")["metadata"]["labels"]
         assert labels["platform.example.com/hostname"] == "node-1"
 
-        def told() -> bool:
+        def recorded() -> bool:
             events = api.get("/apis/events.example.com/v1/namespaces/default/events")["items"]
             return any(event["reason"] == "Started" for event in events)
 
-        wait_until(told, "events arrive in the renamed group")
+        wait_until(recorded, "events arrive in the renamed group")
     finally:
         agent.stop()
         api.stop()

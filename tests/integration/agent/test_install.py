@@ -1,4 +1,4 @@
-"""What ``pip install`` and ``make install`` put on a machine works there, and ``make uninstall`` takes it back."""
+"""Tests for ``pip install``, ``make install`` and ``make uninstall``."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def run(*command: str, **environment: str) -> str:
     return result.stdout
 
 
-def sources(folder: str) -> set[str]:
-    """Return the files below a folder of the checkout, as they are known there."""
-    found = (path for path in (CHECKOUT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return {str(path.relative_to(CHECKOUT / folder)) for path in found}
+def sources(directory: str) -> set[str]:
+    """Return the tracked files in a directory of the checkout."""
+    found = (path for path in (CHECKOUT / directory).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {str(path.relative_to(CHECKOUT / directory)) for path in found}
 
 
 def listing(root: Path) -> set[str]:
@@ -59,12 +59,12 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_the_wheel_holds_every_file_of_the_packages_and_the_units(dist: Path) -> None:
+def test_wheel_has_all_package_files_and_units(dist: Path) -> None:
     (wheel,) = dist.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
 
-    for folder, package in PACKAGES.items():
-        assert {f"{package}/{name}" for name in sources(folder)} <= names
+    for directory, package in PACKAGES.items():
+        assert {f"{package}/{name}" for name in sources(directory)} <= names
     assert {name.rpartition("/")[2] for name in names if "share/nodeagent/systemd/" in name} == sources("systemd")
 
 
@@ -87,18 +87,18 @@ def test_wheel_requires_agent_dependencies_and_offers_extras(dist: Path) -> None
     assert not required[""] & required["all"]
 
 
-def test_the_sdist_holds_what_the_checkout_does(dist: Path) -> None:
+def test_sdist_has_all_files_of_the_checkout(dist: Path) -> None:
     (sdist,) = dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
 
-    for folder in (*PACKAGES, "systemd", "tools", "docs", "tests"):
-        assert {f"{folder}/{name}" for name in sources(folder)} <= names
+    for directory in (*PACKAGES, "systemd", "tools", "docs", "tests"):
+        assert {f"{directory}/{name}" for name in sources(directory)} <= names
     assert {"Makefile", "pyproject.toml", "README.md", "LICENSE"} <= names
 
 
 class Staged:
-    """``make install`` below a directory, with the dependencies of this environment instead of downloaded ones."""
+    """Result of ``make install`` in a directory, with this environment's dependencies instead of downloaded ones."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -116,7 +116,7 @@ class Staged:
         return Staged(root)
 
     def program(self, *arguments: str) -> str:
-        """Run a program from where it lies now."""
+        """Run an installed executable."""
         name, *rest = arguments
         return run(str(self.home / "bin/python"), str(self.home / "bin" / name), *rest, PYTHONPATH=_dependencies())
 
@@ -130,7 +130,7 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Staged]:
     yield Staged(tmp_path_factory.mktemp("stage")).install()
 
 
-def test_installed_programs_work(staged: Staged) -> None:
+def test_installed_executables_work(staged: Staged) -> None:
     for name in PROGRAMS:
         assert (staged.root / "usr/bin" / name).resolve() == staged.home / "bin" / name
         assert (staged.home / "bin" / name).read_text().startswith("#!/usr/lib/nodeagent/bin/python")
@@ -138,7 +138,7 @@ def test_installed_programs_work(staged: Staged) -> None:
     assert staged.program("nodeagent", "--version").startswith("nodeagent ")
 
 
-def test_the_configuration_installed_is_a_good_one_and_names_the_runtime(staged: Staged) -> None:
+def test_installed_configuration_is_valid_and_has_the_runtime(staged: Staged) -> None:
     config = staged.root / "etc/nodeagent/config.yaml"
 
     staged.program("nodeagent", "config", "validate", str(config))
@@ -146,7 +146,7 @@ def test_the_configuration_installed_is_a_good_one_and_names_the_runtime(staged:
     assert "containerRuntimeEndpoint: unix:///run/nodeagent/cri.sock\n" in config.read_text()
 
 
-def test_what_may_hold_secrets_is_roots_alone_and_kubeconfigs_are_in_place(staged: Staged) -> None:
+def test_files_with_secrets_are_root_only_and_kubeconfigs_exist(staged: Staged) -> None:
     etc = staged.root / "etc/nodeagent"
 
     for name in ("config.yaml", "nodeagent.env", "apiserver.env", "runtime.env"):
@@ -176,7 +176,7 @@ def test_what_may_hold_secrets_is_roots_alone_and_kubeconfigs_are_in_place(stage
         shutil.rmtree(data)
 
 
-def test_units_start_the_programs_installed(staged: Staged) -> None:
+def test_units_start_the_installed_executables(staged: Staged) -> None:
     units = staged.root / "usr/lib/systemd/system"
 
     for name in PROGRAMS:
@@ -185,7 +185,7 @@ def test_units_start_the_programs_installed(staged: Staged) -> None:
         assert "/usr/local" not in text
 
 
-def test_uninstalling_takes_all_back(staged: Staged, tmp_path: Path) -> None:
+def test_uninstall_removes_all_files(staged: Staged, tmp_path: Path) -> None:
     copy = staged.copy(tmp_path / "copy")
 
     copy.uninstall()
@@ -193,15 +193,15 @@ def test_uninstalling_takes_all_back(staged: Staged, tmp_path: Path) -> None:
     assert listing(copy.root) == set()
 
 
-def test_uninstalling_leaves_what_was_changed(staged: Staged, tmp_path: Path) -> None:
+def test_uninstall_keeps_modified_files(staged: Staged, tmp_path: Path) -> None:
     copy = staged.copy(tmp_path / "copy")
     changed = copy.root / "etc/nodeagent/nodeagent.env"
     changed.write_text("NODEAGENT_FLAGS=-v=4\n")
 
-    said = copy.uninstall()
+    output = copy.uninstall()
 
     assert listing(copy.root) == {"etc/nodeagent/nodeagent.env"}
-    assert f"kept      {changed}, which was modified" in said
+    assert f"kept      {changed}, which was modified" in output
 
 
 def _dependencies() -> str:

@@ -1,4 +1,4 @@
-"""Pods of all three sources live and end as their manifests ask, on a real runtime."""
+"""Tests for the lifecycle of pods of all three sources, on a real runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.integration.programs import IMAGE, NodeAgent, simple_pod, wait_until
 
 
 @pytest.mark.row("card.cri", "config.containerRuntimeEndpoint", "card.apiserver")
-def test_a_pod_of_the_api_runs_and_leaves_by_the_graceful_protocol(node: Node) -> None:
+def test_pod_of_the_api_runs_and_is_deleted_gracefully(node: Node) -> None:
     node.api.create_pod(
         simple_pod("web", "echo hello; trap 'exit 0' TERM; while true; do sleep 0.1; done", nodeName="node-1")
     )
@@ -31,15 +31,15 @@ def test_a_pod_of_the_api_runs_and_leaves_by_the_graceful_protocol(node: Node) -
     wait_until(lambda: node.log(pod) == "hello", "the log is written")
     wait_until(lambda: {"Pulled", "Created", "Started"} <= node.reasons("web"), "events arrive")
 
-    answer = node.api.delete_pod("web", grace=20)
+    response = node.api.delete_pod("web", grace=20)
 
-    assert answer["metadata"]["deletionTimestamp"]
+    assert response["metadata"]["deletionTimestamp"]
     node.gone("web")
     wait_until(lambda: "Killing" in node.reasons("web"), "the end is told")
 
 
 @pytest.mark.row("config.staticPodPath")
-def test_a_static_pod_shows_as_a_mirror_pod_and_follows_its_file(node: Node) -> None:
+def test_static_pod_has_a_mirror_pod_and_follows_its_file(node: Node) -> None:
     file = node.agent.write_pod(simple_pod("static", "echo from a file; exec sleep 1000"))
 
     mirror = node.phase("static-node-1", "Running")
@@ -83,13 +83,13 @@ class Manifests(BaseHTTPRequestHandler):
 
 
 @pytest.mark.row("config.staticPodURL", "config.staticPodURLHeader", "config.httpCheckFrequency")
-def test_pods_of_a_url_follow_the_url(node: Node, tmp_path) -> None:
+def test_pods_of_a_url_follow_its_content(node: Node, tmp_path) -> None:
     Manifests.pods = [simple_pod("from-url", hostNetwork=True)]
     server = ThreadingHTTPServer(("127.0.0.1", 0), Manifests)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     agent = NodeAgent(tmp_path, node.runtime.endpoint, node.api)
     try:
-        node.agent.stop()  # two agents on one runtime would end each other's pods
+        node.agent.stop()  # Two agents on one runtime would stop each other's pods.
         agent.start(
             staticPodURL=f"http://127.0.0.1:{server.server_port}/pods",
             staticPodURLHeader={"X-Token": [Manifests.token]},
@@ -111,7 +111,7 @@ def test_pods_of_a_url_follow_the_url(node: Node, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("policy", "code", "phase"), [("Never", 0, "Succeeded"), ("Never", 3, "Failed"), ("OnFailure", 0, "Succeeded")]
 )
-def test_a_job_ends_in_the_phase_of_its_exit_code(node: Node, policy: str, code: int, phase: str) -> None:
+def test_phase_of_a_completed_pod_follows_its_exit_code(node: Node, policy: str, code: int, phase: str) -> None:
     name = f"job-{policy.lower()}-{code}"
     node.api.create_pod(simple_pod(name, f"echo done; exit {code}", restartPolicy=policy, nodeName="node-1"))
 
@@ -119,11 +119,11 @@ def test_a_job_ends_in_the_phase_of_its_exit_code(node: Node, policy: str, code:
 
     state = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (state["exitCode"], state["reason"]) == (code, "Completed" if code == 0 else "Error")
-    assert node.log(pod) == "done"  # a finished pod can still be looked at
+    assert node.log(pod) == "done"  # Logs of a completed pod are still available.
     node.remove(name)
 
 
-def test_a_crashing_container_restarts_with_growing_pauses(node: Node) -> None:
+def test_crashing_container_is_restarted_with_backoff(node: Node) -> None:
     node.api.create_pod(simple_pod("crash", "exit 7", nodeName="node-1"))
 
     pod = node.until(
@@ -143,7 +143,7 @@ def test_a_crashing_container_restarts_with_growing_pauses(node: Node) -> None:
     node.remove("crash")
 
 
-def test_init_containers_run_in_order_and_a_sidecar_goes_on(node: Node) -> None:
+def test_init_containers_run_in_order_and_a_sidecar_keeps_running(node: Node) -> None:
     share = [{"name": "share", "mountPath": "/share"}]
 
     def init(name: str, command: str, **more: object) -> dict:
@@ -172,7 +172,7 @@ def test_init_containers_run_in_order_and_a_sidecar_goes_on(node: Node) -> None:
     node.remove("inits")
 
 
-def test_an_image_that_does_not_exist_is_named_and_tried_again(node: Node) -> None:
+def test_missing_image_is_reported_and_retried(node: Node) -> None:
     node.api.create_pod(simple_pod("noimage", container={"image": "127.0.0.1:1/none:1"}, nodeName="node-1"))
 
     pod = node.until(
@@ -189,7 +189,7 @@ def test_an_image_that_does_not_exist_is_named_and_tried_again(node: Node) -> No
     node.remove("noimage")
 
 
-def test_the_environment_comes_from_fields_resources_config_maps_and_secrets(node: Node) -> None:
+def test_environment_from_fields_resources_config_maps_and_secrets(node: Node) -> None:
     node.api.request("POST", "/api/v1/namespaces/default/configmaps", {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}, "data": {"colour": "blue"}})  # fmt: skip
     node.api.request("POST", "/api/v1/namespaces/default/secrets", {
@@ -212,7 +212,7 @@ def test_the_environment_comes_from_fields_resources_config_maps_and_secrets(nod
     node.remove("env")
 
 
-def test_volumes_show_their_content_and_follow_the_config_map(node: Node) -> None:
+def test_volumes_have_their_content_and_follow_the_config_map(node: Node) -> None:
     node.api.request("POST", "/api/v1/namespaces/default/configmaps", {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "files"}, "data": {"a.txt": "one"}})  # fmt: skip
     volumes = [
@@ -244,7 +244,7 @@ def test_volumes_show_their_content_and_follow_the_config_map(node: Node) -> Non
     node.remove("vols")
 
 
-def test_probes_decide_over_ready_and_restart(node: Node) -> None:
+def test_probes_determine_readiness_and_restarts(node: Node) -> None:
     container = {
         "readinessProbe": {"exec": {"command": ["test", "-f", "/tmp/ready"]}, "periodSeconds": 1},
         "livenessProbe": {
@@ -266,7 +266,7 @@ def test_probes_decide_over_ready_and_restart(node: Node) -> None:
 
 @contextlib.contextmanager
 def health_service() -> Iterator[HealthService]:
-    """A gRPC health service on a port of the machine."""
+    """gRPC health service on a host port."""
     service = HealthService()
     server = grpc.server(ThreadPoolExecutor(2))
     server.add_generic_rpc_handlers([service])
@@ -279,41 +279,41 @@ def health_service() -> Iterator[HealthService]:
 
 
 class HealthService(grpc.GenericRpcHandler):
-    """Answers every check with one status: 1 serves, 2 does not."""
+    """Health service with one status for all checks: 1 is serving, 2 is not serving."""
 
     def __init__(self) -> None:
-        self.status, self.port, self.asked = 2, 0, b""
+        self.status, self.port, self.request = 2, 0, b""
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         return grpc.unary_unary_rpc_method_handler(self._check) if details.method.endswith("Health/Check") else None
 
     def _check(self, request: bytes, context: grpc.ServicerContext) -> bytes:
-        self.asked = request
+        self.request = request
         return bytes((0x08, self.status))
 
 
-def test_probes_reach_real_sockets(node: Node) -> None:
+def test_probes_connect_to_real_sockets(node: Node) -> None:
     with health_service() as service:
         tcp = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
         http = {"httpGet": {"port": 8081, "path": "/index.html"}, "periodSeconds": 1, "failureThreshold": 60}
         command = "sleep 2; mkdir /w; touch /w/index.html; httpd -p 8081 -h /w; while true; do nc -l -p 8080; done"
         node.api.create_pod(simple_pod("sockets", command, container={"readinessProbe": tcp, "startupProbe": http}))
-        asking = {"grpc": {"port": service.port, "service": "web"}, "periodSeconds": 1}
-        node.api.create_pod(simple_pod("asking", container={"readinessProbe": asking}, hostNetwork=True))
+        probe = {"grpc": {"port": service.port, "service": "web"}, "periodSeconds": 1}
+        node.api.create_pod(simple_pod("asking", container={"readinessProbe": probe}, hostNetwork=True))
 
         def ready(pod: Any) -> bool:
             return bool(pod["status"]["containerStatuses"][0]["ready"])
 
         assert not ready(node.phase("sockets", "Running"))
         node.until("sockets", ready, "something listens, so it is ready")
-        node.until("asking", lambda pod: b"web" in service.asked, "the health service was asked")
+        node.until("asking", lambda pod: b"web" in service.request, "the health service was asked")
         assert not ready(node.phase("asking", "Running"))
         service.status = 1
         node.until("asking", ready, "the health service says that it serves")
     node.remove("sockets", "asking")
 
 
-def test_hooks_run_and_the_termination_message_is_reported(node: Node) -> None:
+def test_hooks_run_and_termination_message_is_reported(node: Node) -> None:
     container = {
         "lifecycle": {
             "postStart": {"exec": {"command": ["/bin/sh", "-c", "echo started > /share/post"]}},
@@ -337,7 +337,7 @@ def test_hooks_run_and_the_termination_message_is_reported(node: Node) -> None:
     node.remove("hooks")
 
 
-def test_security_context_and_identity_of_the_pod_reach_the_process(node: Node) -> None:
+def test_security_context_and_host_name_apply_to_the_process(node: Node) -> None:
     container = {"securityContext": {"runAsUser": 1234, "runAsGroup": 99, "readOnlyRootFilesystem": True}}
     command = "id -u; id -g; hostname; grep -c web.example /etc/hosts; touch /x 2>&- || echo readonly; exec sleep 1000"
     pod = simple_pod(
@@ -355,7 +355,7 @@ def test_security_context_and_identity_of_the_pod_reach_the_process(node: Node) 
     node.remove("secure")
 
 
-def test_a_pod_that_does_not_fit_is_refused_with_the_reason(node: Node) -> None:
+def test_pod_over_the_nodes_capacity_is_rejected_with_its_reason(node: Node) -> None:
     container = {"resources": {"requests": {"cpu": "10000"}}}
     node.api.create_pod(simple_pod("huge", container=container, nodeName="node-1"))
 

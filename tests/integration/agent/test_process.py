@@ -1,4 +1,4 @@
-"""The process itself: start, health, files, exit codes."""
+"""Tests for the agent's process: start, health, files, exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.test_extras import BLOCKER
 
 @pytest.fixture
 def agent(containerd, tmp_path: Path) -> Iterator[NodeAgent]:
-    """An agent without an API server."""
+    """Agent without an API server."""
     started = NodeAgent(tmp_path, containerd.endpoint)
     yield started
     started.kill()
@@ -35,7 +35,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.row("path.agent.healthz", "config.healthzPort", "config.healthzBindAddress")
-def test_health_is_served_where_the_configuration_says_and_nothing_else_is(agent: NodeAgent) -> None:
+def test_only_the_configured_health_port_is_served(agent: NodeAgent) -> None:
     address = "127.0.0.2"
     agent.begin(healthzBindAddress=address)
 
@@ -64,7 +64,7 @@ def test_agent_runs_static_pod_without_extras(
 
 
 @pytest.mark.row("config.healthzPort")
-def test_a_health_port_of_zero_serves_nothing(agent: NodeAgent) -> None:
+def test_health_port_zero_is_disabled(agent: NodeAgent) -> None:
     agent.begin(healthzPort=0)
     agent.write_pod(simple_pod("web", hostNetwork=True))
     wait_until(lambda: "Started container main" in agent.log.read_text(), "the agent works")
@@ -73,7 +73,7 @@ def test_a_health_port_of_zero_serves_nothing(agent: NodeAgent) -> None:
 
 
 @pytest.mark.row("config.logging", "config.syncFrequency")
-def test_logs_have_the_form_and_pods_the_rhythm_that_the_configuration_says(agent: NodeAgent) -> None:
+def test_log_format_and_sync_frequency_are_configurable(agent: NodeAgent) -> None:
     port = free_port()
     agent.begin(logging={"format": "json"}, syncFrequency="1s", readOnlyPort=port)
     agent.write_pod(simple_pod("web", hostNetwork=True))
@@ -87,17 +87,17 @@ def test_logs_have_the_form_and_pods_the_rhythm_that_the_configuration_says(agen
 
 
 def _synced(port: int) -> int:
-    """Return how often pods that run already were looked at."""
+    """Return the number of syncs of running pods."""
     _, text = _get("127.0.0.1", port, "/metrics")
     name = 'kubelet_pod_worker_duration_seconds_count{operation_type="sync"} '
     return sum(int(float(line.removeprefix(name))) for line in text.splitlines() if line.startswith(name))
 
 
 @pytest.mark.row("flag.cert-dir")
-def test_a_self_signed_pair_is_kept_in_the_certificate_directory(agent: NodeAgent) -> None:
+def test_self_signed_certificate_is_stored_in_its_directory(agent: NodeAgent) -> None:
     agent.start()
-    folder = agent.directory / "pki"
-    certificate, key = folder / "kubelet.crt", folder / "kubelet.key"
+    directory = agent.directory / "pki"
+    certificate, key = directory / "kubelet.crt", directory / "kubelet.key"
 
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
@@ -115,11 +115,11 @@ def test_run_once_runs_the_pods_and_leaves_them_running(agent: NodeAgent, contai
 
     assert agent.process is not None
     assert agent.process.wait(30) == 0, agent.tail()
-    assert len(containerd.ctr("tasks", "ls", "-q").split()) == 2  # the sandbox and its container
+    assert len(containerd.ctr("tasks", "ls", "-q").split()) == 2  # The sandbox and its container.
 
 
 @pytest.mark.row("config.runOnce")
-def test_run_once_names_the_pods_that_did_not_run(agent: NodeAgent) -> None:
+def test_run_once_reports_failed_pods(agent: NodeAgent) -> None:
     broken = {"name": "broken", "image": IMAGE, "imagePullPolicy": "IfNotPresent", "command": ["/bin/false"]}
     agent.write_pod(simple_pod("bad", restartPolicy="Never", initContainers=[broken]))
 
@@ -130,7 +130,7 @@ def test_run_once_names_the_pods_that_did_not_run(agent: NodeAgent) -> None:
     assert 'pod="default/bad-node-1"' in agent.tail()
 
 
-def test_a_bad_configuration_is_refused_with_every_problem(tmp_path: Path) -> None:
+def test_invalid_configuration_reports_every_error(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -140,11 +140,11 @@ def test_a_bad_configuration_is_refused_with_every_problem(tmp_path: Path) -> No
     result = run("run", "--config", str(file))
 
     assert result.returncode == 2
-    assert "maxPods" in result.stderr  # the nearest known name
+    assert "maxPods" in result.stderr  # The most similar name.
     assert "port: 70000" in result.stderr
 
 
-def test_a_disabled_plugin_that_is_needed_is_named(tmp_path: Path) -> None:
+def test_disabled_required_plugin_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(
         "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"
@@ -171,8 +171,8 @@ def _get(address: str, port: int, path: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection(address, port, timeout=5)
     try:
         connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
+        response = connection.getresponse()
+        return response.status, response.read().decode()
     except OSError:
         return 0, ""
     finally:

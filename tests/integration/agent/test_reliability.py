@@ -1,4 +1,4 @@
-"""What fails around the agent, and the agent itself, never disturbs a pod."""
+"""Tests for failures of the agent and its dependencies: pods keep running."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ STAY = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
 
 
 def running(node: Node) -> dict[str, str]:
-    """Return the ids of running containers by pod name, as the API shows them."""
+    """Return the IDs of running containers in the API by pod name."""
     pods = node.api.get("/api/v1/namespaces/default/pods")["items"]
     shown = {pod["metadata"]["name"]: (pod.get("status", {}).get("containerStatuses") or [{}])[0] for pod in pods}
     return {name: status["containerID"] for name, status in shown.items() if "running" in status.get("state", {})}
 
 
 def container_id(pod: Any) -> str:
-    """Return the id of the first container."""
+    """Return the ID of the first container."""
     return str(pod["status"]["containerStatuses"][0]["containerID"])
 
 
 @pytest.mark.timeout(240)
-def test_killing_the_agent_at_any_moment_restarts_nothing_and_leaves_nothing(own: Node) -> None:
+def test_killed_agent_causes_no_restarts_and_leaves_no_files(own: Node) -> None:
     chance = random.Random(7)
     names = [f"pod-{index}" for index in range(20)]
     for name in names:
@@ -45,7 +45,7 @@ def test_killing_the_agent_at_any_moment_restarts_nothing_and_leaves_nothing(own
         seen.update(running(own))
         own.agent.begin()
 
-    for _ in range(10):  # while pods start, and while they run
+    for _ in range(10):  # While pods start, and while they run.
         kill_and_restart()
     try:
         wait_until(lambda: set(running(own)) == set(names), "every pod runs", 60)
@@ -61,7 +61,7 @@ def test_killing_the_agent_at_any_moment_restarts_nothing_and_leaves_nothing(own
 
     for name in names:
         own.api.delete_pod(name)
-    for _ in range(10):  # while they end
+    for _ in range(10):  # While they terminate.
         kill_and_restart()
 
     wait_until(lambda: own.api.get("/api/v1/namespaces/default/pods")["items"] == [], "every pod is gone", 60)
@@ -71,14 +71,14 @@ def test_killing_the_agent_at_any_moment_restarts_nothing_and_leaves_nothing(own
 
     try:
         wait_until(nothing_left, "no container is left", 30)
-    except AssertionError:  # a start whose caller died can leave containerd a task that it gives up only when it starts
+    except AssertionError:  # Containerd removes a task of an interrupted start only when it restarts.
         own.runtime.restart()
         wait_until(nothing_left, "no container is left after a restart of the runtime", 30)
     wait_until(lambda: list((own.agent.root / "pods").iterdir()) == [], "no directory is left", 30)
 
 
 @pytest.mark.timeout(180)
-def test_an_outage_of_the_runtime_shows_and_passes(own: Node) -> None:
+def test_runtime_outage_is_reported_and_recovers(own: Node) -> None:
     own.api.create_pod(simple_pod("web", STAY, nodeName="node-1"))
     before = own.phase("web", "Running")
 
@@ -103,7 +103,7 @@ def test_an_outage_of_the_runtime_shows_and_passes(own: Node) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_pods_live_on_while_the_api_server_is_away(own: Node) -> None:
+def test_pods_keep_running_without_the_api_server(own: Node) -> None:
     own.api.create_pod(simple_pod("web", STAY, nodeName="node-1"))
     own.api.create_pod(simple_pod("crash", "sleep 3; exit 1", nodeName="node-1"))
     before = own.phase("web", "Running")
@@ -122,21 +122,23 @@ def test_pods_live_on_while_the_api_server_is_away(own: Node) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_bad_manifests_are_named_and_disturb_nothing(own: Node) -> None:
+def test_invalid_manifests_are_reported_and_affect_no_other_pod(own: Node) -> None:
     own.agent.write_pod(simple_pod("good", STAY))
     own.phase("good-node-1", "Running")
-    folder = own.agent.manifests
+    directory = own.agent.manifests
     bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
     )
-    (folder / "garbage.yaml").write_text("{{{ not yaml")
-    (folder / "binary.yaml").write_bytes(bytes(range(256)) * 64)
-    (folder / "bomb.yaml").write_text(bomb)
-    (folder / "huge.yaml").write_text("x" * (11 * 1024 * 1024))
-    (folder / "dangling.yaml").symlink_to("/nowhere/at/all")
-    (folder / "loop.yaml").symlink_to(folder / "loop.yaml")
-    (folder / "empty.yaml").write_text("")
-    (folder / "wrong.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: UPPER}\nspec: {containers: []}\n")
+    (directory / "garbage.yaml").write_text("{{{ not yaml")
+    (directory / "binary.yaml").write_bytes(bytes(range(256)) * 64)
+    (directory / "bomb.yaml").write_text(bomb)
+    (directory / "huge.yaml").write_text("x" * (11 * 1024 * 1024))
+    (directory / "dangling.yaml").symlink_to("/nowhere/at/all")
+    (directory / "loop.yaml").symlink_to(directory / "loop.yaml")
+    (directory / "empty.yaml").write_text("")
+    (directory / "wrong.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: UPPER}\nspec: {containers: []}\n"
+    )
 
     def named() -> bool:
         log = own.agent.log.read_text()
@@ -152,7 +154,7 @@ def test_bad_manifests_are_named_and_disturb_nothing(own: Node) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_a_full_disk_under_the_root_directory_is_told_and_passes(containerd, tmp_path: Path) -> None:
+def test_full_disk_of_the_root_directory_is_reported_and_recovers(containerd, tmp_path: Path) -> None:
     api, agent = new_api_server(tmp_path), NodeAgent(tmp_path, containerd.endpoint)
     agent.api = api
     node = Node(containerd, api, agent)
@@ -173,10 +175,10 @@ def test_a_full_disk_under_the_root_directory_is_told_and_passes(containerd, tmp
         api.request("POST", "/api/v1/namespaces/default/configmaps", big)
         api.create_pod(simple_pod("during", STAY, nodeName="node-1", **volumes, **mounts))
 
-        def told() -> bool:
+        def recorded() -> bool:
             return any("No space left on device" in event.get("note", "") for event in api.events("during"))
 
-        wait_until(told, "the full disk is named in an event", 40)
+        wait_until(recorded, "the full disk is named in an event", 40)
         assert agent.alive()
         filler.unlink()
 

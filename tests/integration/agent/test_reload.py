@@ -1,4 +1,4 @@
-"""SIGHUP takes over a changed configuration; a bad one changes nothing, and pods never notice."""
+"""Tests for SIGHUP: a changed configuration is applied, an invalid one is rejected, and pods keep running."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STARTS = '"Started nodeagent"'
 
 @pytest.fixture
 def node(own: Node) -> Node:
-    """A node with one pod that runs."""
+    """Node with one running pod."""
     own.api.create_pod(simple_pod("web", nodeName="node-1"))
     own.phase("web", "Running")
     return own
@@ -48,7 +48,7 @@ def capacity(node: Node) -> str:
     return str(node.api.get("/api/v1/nodes/node-1")["status"]["capacity"]["pods"])
 
 
-def test_a_changed_configuration_is_taken_over_in_the_same_process(node: Node) -> None:
+def test_changed_configuration_is_applied_in_the_same_process(node: Node) -> None:
     before = container(node)
     change(node, maxPods=41)
 
@@ -63,16 +63,16 @@ def test_a_changed_configuration_is_taken_over_in_the_same_process(node: Node) -
     wait_until(lambda: capacity(node) == "42", "it goes on like that", 30)
 
 
-def test_every_problem_of_a_bad_configuration_is_named_and_nothing_else_happens(node: Node) -> None:
+def test_invalid_configuration_is_rejected_with_all_problems(node: Node) -> None:
     before = container(node)
     change(node, maxPods=-1, syncFrequency="soon")
 
     hang_up(node)
 
-    def refused() -> bool:
+    def rejected() -> bool:
         return node.agent.log.read_text().count("keeping the previous one") == 2
 
-    wait_until(refused, "both problems are told")
+    wait_until(rejected, "both problems are told")
     text = node.agent.log.read_text()
     assert "config.yaml:" in text
     assert "maxPods" in text
@@ -86,7 +86,7 @@ def test_every_problem_of_a_bad_configuration_is_named_and_nothing_else_happens(
     assert (container(node), capacity(node)) == (before, "110")
 
 
-def test_what_only_a_start_can_refuse_brings_the_configuration_before_back(node: Node) -> None:
+def test_failed_start_restores_the_previous_configuration(node: Node) -> None:
     before = container(node)
     change(node, maxPods=43, cgroupRoot="/there-is-no-such-group")
 
@@ -104,7 +104,7 @@ def test_what_only_a_start_can_refuse_brings_the_configuration_before_back(node:
     wait_until(lambda: capacity(node) == "44", "the next good one counts", 30)
 
 
-def test_the_service_manager_hears_of_it(containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_manager_is_notified_of_the_reload(containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = NotifySocket()
     monkeypatch.setenv("NOTIFY_SOCKET", manager.address)
     monkeypatch.setenv("WATCHDOG_USEC", "60000000")

@@ -1,4 +1,4 @@
-"""Containers are pinned to CPUs and memory of this machine, and stay there over a restart of the agent."""
+"""Tests for pinning containers to CPUs and NUMA nodes, also over a restart of the agent."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
         containerd.remove_pods()
 
 
-def asking(name: str, **amounts: str) -> dict[str, Any]:
+def requesting(name: str, **amounts: str) -> dict[str, Any]:
     return simple_pod(name, WATCH, nodeName="node-1", container={"resources": {"limits": amounts}})
 
 
 def allowed(node: Node, pod: Any, what: str = "Cpus") -> frozenset[int]:
-    """Return the CPUs or memory nodes that the container was allowed to use when it last looked."""
+    """Return the allowed CPUs or memory nodes that the container last printed."""
     lines = [line for line in node.log(pod).splitlines() if line.startswith(f"{what}_allowed_list:")]
     return parse_cpu_list(lines[-1].split()[1]) if lines else frozenset()
 
 
 @pytest.mark.row("config.cpuManagerPolicy", "config.cpuManagerReconcilePeriod", "config.memoryManagerPolicy")
-def test_a_guaranteed_container_has_a_cpu_for_itself_and_others_the_rest(node: Node) -> None:
-    node.api.create_pod(asking("slow"))
+def test_guaranteed_container_has_exclusive_cpus(node: Node) -> None:
+    node.api.create_pod(requesting("slow"))
     slow = node.phase("slow", "Running")
     wait_until(lambda: allowed(node, slow) == CPUS, "the only pod may run everywhere")
 
-    node.api.create_pod(asking("fast", cpu="1", memory="64Mi"))
+    node.api.create_pod(requesting("fast", cpu="1", memory="64Mi"))
     fast = node.phase("fast", "Running")
     wait_until(lambda: len(allowed(node, fast)) == 1, "the guaranteed pod has one CPU")
     own = allowed(node, fast)
@@ -75,13 +75,13 @@ def test_a_guaranteed_container_has_a_cpu_for_itself_and_others_the_rest(node: N
         assert held is None or entries[fast["metadata"]["uid"]] == {"main": held}
 
 
-def test_a_restarted_agent_keeps_to_it_and_cpus_come_back(node: Node) -> None:
+def test_restarted_agent_keeps_assignments_and_releases_cpus(node: Node) -> None:
     fast, slow = node.api.pod("fast"), node.api.pod("slow")
     own = allowed(node, fast)
     node.agent.stop()
     node.agent.start()
 
-    node.api.create_pod(asking("third"))
+    node.api.create_pod(requesting("third"))
     third = node.phase("third", "Running")
     wait_until(lambda: allowed(node, third) == CPUS - own, "a new pod keeps off that CPU")
     assert (allowed(node, fast), allowed(node, slow)) == (own, CPUS - own)
@@ -91,15 +91,15 @@ def test_a_restarted_agent_keeps_to_it_and_cpus_come_back(node: Node) -> None:
 
 
 @pytest.mark.row("config.topologyManagerPolicy")
-def test_what_the_node_cannot_pin_is_refused(node: Node) -> None:
-    node.api.create_pod(asking("greedy", cpu=str(len(CPUS)), memory="64Mi"))
+def test_pod_without_available_cpus_is_rejected(node: Node) -> None:
+    node.api.create_pod(requesting("greedy", cpu=str(len(CPUS)), memory="64Mi"))
     greedy = node.phase("greedy", "Failed")
     assert greedy["status"]["reason"] == "TopologyAffinityError"
     assert greedy["status"]["message"] == "Pod was rejected: Resources cannot be allocated with Topology locality"
     node.remove("slow", "third", "greedy")
 
 
-def test_the_policy_is_not_changed_over_what_is_pinned(node: Node) -> None:
+def test_policy_change_with_existing_assignments_is_rejected(node: Node) -> None:
     node.agent.stop()
     node.agent.begin(cpuManagerPolicy="none")
     wait_until(lambda: not node.agent.alive(), "the agent ended")

@@ -1,4 +1,4 @@
-"""The units are good ones, the programs tell systemd how they do, and stopping one leaves containers running."""
+"""Tests for the systemd units: validity, notifications, and containers that survive a stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SERVICES = ("nodeagent.service", "nodeagent-apiserver.service", "nodeagent-runti
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_systemd_finds_nothing_wrong_with_a_unit(name: str, tmp_path: Path) -> None:
+def test_unit_is_valid(name: str, tmp_path: Path) -> None:
     for unit in SERVICES:
         text = (UNITS / unit).read_text().replace("/usr/local/bin/", f"{PROGRAMS}/")
         (tmp_path / unit).write_text(text)
@@ -35,7 +35,7 @@ def test_systemd_finds_nothing_wrong_with_a_unit(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("name", "exposure"), [("nodeagent.service", 6.5), ("nodeagent-apiserver.service", 1.5)])
-def test_a_unit_is_no_more_exposed_than_it_must(name: str, exposure: float) -> None:
+def test_exposure_of_a_unit_is_limited(name: str, exposure: float) -> None:
     command = ["systemd-analyze", "security", "--offline=true", f"--threshold={int(exposure * 10)}"]
     result = subprocess.run(
         [*command, str(UNITS / name)],
@@ -50,7 +50,7 @@ def test_a_unit_is_no_more_exposed_than_it_must(name: str, exposure: float) -> N
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_unit_is_restarted_watched_and_waited_for(name: str) -> None:
+def test_unit_has_restart_watchdog_and_notify_settings(name: str) -> None:
     settings = Unit(name).settings
 
     assert (settings["Type"], settings["Restart"]) == ("notify", "always")
@@ -59,8 +59,8 @@ def test_a_unit_is_restarted_watched_and_waited_for(name: str) -> None:
     assert settings.get("Delegate") == ("yes" if "apiserver" not in name else None)
 
 
-class Machine:
-    """A node whose agent is a service that brings the embedded runtime along: all in one control group."""
+class ServiceNode:
+    """Node whose agent is a service that includes the embedded runtime, in one control group."""
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="service-"))
@@ -97,12 +97,12 @@ class Machine:
         )
 
     def numbers(self) -> list[int]:
-        """Return what the pod's container has written, of all its starts."""
+        """Return the output of the pod's container, of all its runs."""
         files = sorted(self.directory.glob("logs/pods/*/main/*.log"))
         return [int(line.split()[3]) for file in files for line in file.read_text().splitlines()]
 
-    def goes_on(self) -> None:
-        """Wait until the container that ran before writes more."""
+    def keeps_writing(self) -> None:
+        """Wait until the same container writes more."""
         before = len(self.numbers())
         wait_until(lambda: len(self.numbers()) > before + 2, "the container goes on")
         numbers = self.numbers()
@@ -128,58 +128,58 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    machine = Machine()
+def node() -> Iterator[ServiceNode]:
+    node = ServiceNode()
     try:
-        machine.service.start()
-        machine.service.notify.until("READY=1")
-        yield machine
+        node.service.start()
+        node.service.notify.until("READY=1")
+        yield node
     finally:
-        machine.close()
+        node.close()
 
 
-def test_ready_is_told_once_the_first_sync_is_done(machine: Machine) -> None:
-    assert "STATUS=1 pods; the runtime is healthy" in machine.service.notify.heard
-    wait_until(machine.numbers, "the static pod runs")
+def test_readiness_is_notified_after_the_first_sync(node: ServiceNode) -> None:
+    assert "STATUS=1 pods; the runtime is healthy" in node.service.notify.heard
+    wait_until(node.numbers, "the static pod runs")
 
 
-def test_stopping_leaves_containers_and_the_next_start_adopts_them(machine: Machine) -> None:
-    wait_until(machine.numbers, "the static pod runs")
+def test_containers_survive_a_stop_and_are_adopted(node: ServiceNode) -> None:
+    wait_until(node.numbers, "the static pod runs")
 
-    assert machine.service.stop() == 0
+    assert node.service.stop() == 0
 
-    machine.service.notify.until("STOPPING=1", 1)
-    machine.goes_on()
-    machine.service.start()
-    machine.service.notify.until("READY=1")
-    machine.goes_on()
+    node.service.notify.until("STOPPING=1", 1)
+    node.keeps_writing()
+    node.service.start()
+    node.service.notify.until("READY=1")
+    node.keeps_writing()
 
 
-def test_a_service_that_hangs_falls_silent_and_its_containers_outlive_its_end(machine: Machine) -> None:
-    wait_until(machine.numbers, "the static pod runs")
-    machine.service.stop()
-    machine.service.start(watchdog_seconds=1.0)
-    machine.service.notify.until("READY=1")
-    machine.service.notify.until("WATCHDOG=1")
-    machine.service.notify.until("WATCHDOG=1")
+def test_hanging_service_sends_no_pings_and_its_containers_survive(node: ServiceNode) -> None:
+    wait_until(node.numbers, "the static pod runs")
+    node.service.stop()
+    node.service.start(watchdog_seconds=1.0)
+    node.service.notify.until("READY=1")
+    node.service.notify.until("WATCHDOG=1")
+    node.service.notify.until("WATCHDOG=1")
 
-    assert machine.service.process is not None
-    machine.service.process.send_signal(signal.SIGSTOP)
-    while machine.service.notify.heard.pop() != "WATCHDOG=1":
+    assert node.service.process is not None
+    node.service.process.send_signal(signal.SIGSTOP)
+    while node.service.notify.heard.pop() != "WATCHDOG=1":
         pass
-    machine.service.notify.listen(0.1)
-    machine.service.notify.heard.clear()
-    machine.service.notify.listen(1.0)
-    assert machine.service.notify.heard == []
+    node.service.notify.listen(0.1)
+    node.service.notify.heard.clear()
+    node.service.notify.listen(1.0)
+    assert node.service.notify.heard == []
 
-    machine.service.stop(signal.SIGKILL)  # what systemd does when it has waited long enough
-    machine.goes_on()
-    machine.service.start()
-    machine.service.notify.until("READY=1")
-    machine.goes_on()
+    node.service.stop(signal.SIGKILL)  # As systemd does after its stop timeout.
+    node.keeps_writing()
+    node.service.start()
+    node.service.notify.until("READY=1")
+    node.keeps_writing()
 
 
-def test_the_api_server_tells_where_it_serves_by_a_path_too(tmp_path: Path) -> None:
+def test_api_server_notifies_its_address_on_a_path_socket(tmp_path: Path) -> None:
     notify = NotifySocket(str(tmp_path / "notify"))
     unit = Unit("nodeagent-apiserver.service")
     flags = {"NODEAGENT_APISERVER_FLAGS": "--bind-address=127.0.0.1 --secure-port=0"}
@@ -198,7 +198,7 @@ def test_the_api_server_tells_where_it_serves_by_a_path_too(tmp_path: Path) -> N
         notify.close()
 
 
-def test_the_embedded_runtime_is_a_service_of_its_own(tmp_path: Path) -> None:
+def test_embedded_runtime_is_a_separate_service(tmp_path: Path) -> None:
     notify = NotifySocket()
     unit = Unit("nodeagent-runtime.service")
     directory = Path(tempfile.mkdtemp(prefix="service-"))

@@ -1,4 +1,4 @@
-"""Unmodified clients, kubectl and the Python one, reach into containers: through API server, agent and runtime."""
+"""Tests for streams with kubectl and the Python client, through API server, agent and runtime."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ COUNTS = 'i=0; while [ $i -lt 2000 ]; do echo "line $i"; i=$((i+1)); done; exec 
 
 @pytest.fixture(params=KUBECTLS)
 def any_kubectl(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test of what all versions of kubectl do."""
+    """Runs a test with all versions of kubectl."""
     with kubectl_of(request.param):
         yield
 
 
 @pytest.fixture(scope="module")
 def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node whose agent knows the API server by its certificate and listens on loopback."""
+    """Node whose agent verifies the API server's client certificate and listens on loopback."""
     directory = tmp_path_factory.mktemp("streams")
     api = ApiServer(directory)
     agent = NodeAgent(directory, containerd.endpoint, api)
@@ -53,7 +53,7 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def kubectl(node: Node, *arguments: str, stdin: bytes | None = None, code: int = 0) -> str:
-    """Run kubectl as the admin, to end with *code*, and return what it printed."""
+    """Run kubectl as the administrator, check that it exits with *code*, and return its output."""
     result = subprocess.run(
         ["kubectl", *arguments], input=stdin, capture_output=True, timeout=60, check=False, env=_environment(node)
     )
@@ -71,8 +71,8 @@ def test_logs(node: Node) -> None:
     assert len(lines) == 2000
     assert kubectl(node, "logs", "web", "--tail=2").splitlines() == ["line 1998", "line 1999"]
     assert kubectl(node, "logs", "web", "-c", "nope", code=1).count("container nope is not valid for pod web") == 1
-    refused = kubectl(node, "logs", "web", "--previous", code=1)
-    assert "previous terminated container" in refused
+    failed = kubectl(node, "logs", "web", "--previous", code=1)
+    assert "previous terminated container" in failed
 
 
 @pytest.mark.usefixtures("any_kubectl")
@@ -81,7 +81,7 @@ def test_logs_are_followed_until_the_reader_leaves(node: Node) -> None:
         ["kubectl", "logs", "-f", "--tail=1", "web"], stdout=subprocess.PIPE, text=True, env=_environment(node)
     ) as reader:
         assert reader.stdout is not None
-        assert reader.stdout.readline() in ("line 1999\n", "more\n")  # as the reader before left it
+        assert reader.stdout.readline() in ("line 1999\n", "more\n")  # As the previous reader left it.
         kubectl(node, "exec", "web", "--", "sh", "-c", "echo more > /proc/1/fd/1")
         assert reader.stdout.readline() == "more\n"
         reader.terminate()
@@ -89,8 +89,8 @@ def test_logs_are_followed_until_the_reader_leaves(node: Node) -> None:
 
 @pytest.mark.usefixtures("any_kubectl")
 @pytest.mark.parametrize("websocket", ["true", "false"])
-def test_exec_passes_streams_and_the_exit_code(node: Node, websocket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websocket)  # else SPDY
+def test_exec_forwards_streams_and_the_exit_code(node: Node, websocket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websocket)  # Otherwise SPDY.
     assert kubectl(node, "exec", "web", "--", "echo", "a b", "c") == "a b c\n"
     assert kubectl(node, "exec", "-i", "web", "--", "cat", stdin=b"x" * 300_000) == "x" * 300_000
     failed = kubectl(node, "exec", "web", "--", "sh", "-c", "echo out; echo err >&2; exit 7", code=7)
@@ -132,9 +132,9 @@ def test_port_forward(node: Node) -> None:
         for _ in range(3):
             with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
                 client.sendall(b"GET /etc/passwd HTTP/1.0\r\n\r\n")
-                answer = b"".join(iter(lambda: client.recv(65536), b""))
-            assert b"200 OK" in answer
-            assert b"nobody:" in answer
+                response = b"".join(iter(lambda: client.recv(65536), b""))
+            assert b"200 OK" in response
+            assert b"nobody:" in response
         forwarding.terminate()
 
 
@@ -142,14 +142,14 @@ def test_port_forward(node: Node) -> None:
 def test_attach_and_run(node: Node) -> None:
     command = ["--restart=Never", "--image", "docker.io/library/busybox:1.36", "--image-pull-policy=IfNotPresent"]
     override = '{"spec": {"nodeName": "node-1", "automountServiceAccountToken": false}}'
-    said = kubectl(
+    output = kubectl(
         node, "run", "job", "-i", "--rm", *command, f"--overrides={override}", "--", "cat", stdin=b"hello from here\n"
     )
-    assert "hello from here" in said
-    assert "deleted" in said
+    assert "hello from here" in output
+    assert "deleted" in output
 
 
-def test_debug_adds_a_container_to_a_running_pod(node: Node) -> None:
+def test_debug_adds_an_ephemeral_container(node: Node) -> None:
     image = "docker.io/library/busybox:1.36"
     kubectl(
         node,
@@ -174,7 +174,7 @@ def test_debug_adds_a_container_to_a_running_pod(node: Node) -> None:
 
 @pytest.fixture
 def core(node: Node) -> Iterator[Any]:
-    """The official Python client as the admin."""
+    """Official Python client as the administrator."""
     configuration = client.Configuration()
     config.load_kube_config(node.api.facts["kubeconfig"], client_configuration=configuration, persist_config=False)
     with client.ApiClient(configuration) as api:
@@ -182,7 +182,7 @@ def core(node: Node) -> Iterator[Any]:
         api.rest_client.pool_manager.clear()
 
 
-def test_the_python_client_runs_commands(node: Node, core: Any) -> None:
+def test_python_client_runs_commands(node: Node, core: Any) -> None:
     command = ["sh", "-c", "echo out; echo err >&2; read line; echo got $line"]
     stream = client_stream.stream(
         core.connect_get_namespaced_pod_exec,
@@ -202,14 +202,14 @@ def test_the_python_client_runs_commands(node: Node, core: Any) -> None:
     assert "err" in stream.read_stderr()
     assert stream.returncode == 0
     stream.close()
-    stream.sock.shutdown()  # which the client leaves open when the other side was first
+    stream.sock.shutdown()  # The client leaves it open if the other side closes first.
 
 
-def test_the_python_client_reads_logs(core: Any) -> None:
+def test_python_client_reads_logs(core: Any) -> None:
     assert core.read_namespaced_pod_log("web", "default", container="main", limit_bytes=7) == "line 0\n"
 
 
-def test_the_python_client_watches(core: Any) -> None:
+def test_python_client_watches(core: Any) -> None:
     listed = core.list_namespaced_config_map("default")
     name = "watched"
     core.create_namespaced_config_map("default", client.V1ConfigMap(metadata=client.V1ObjectMeta(name=name)))
@@ -228,13 +228,13 @@ def test_the_python_client_watches(core: Any) -> None:
     assert seen == [("ADDED", None), ("MODIFIED", {"a": "b"}), ("DELETED", {"a": "b"})]
 
 
-def test_a_stop_of_the_server_ends_streams(node: Node) -> None:
+def test_stop_of_the_server_closes_streams(node: Node) -> None:
     with subprocess.Popen(
         ["kubectl", "exec", "web", "--", "sleep", "600"], stderr=subprocess.PIPE, env=_environment(node)
     ) as running:
         time.sleep(0.5)
         node.api.stop()
-        running.wait(20)  # with which code depends on the protocol
+        running.wait(20)  # The exit code depends on the protocol.
     node.api.start()
     with contextlib.suppress(AssertionError):
         kubectl(node, "get", "pods")

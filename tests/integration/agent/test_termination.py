@@ -1,4 +1,4 @@
-"""Pod status in the API while the pod terminates, on a real runtime."""
+"""Tests for the pod status in the API while the pod terminates, on a real runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A third party's policy refuses a pod, and everybody who asks can see whose decision it was."""
+"""Tests for a pod that a third-party policy rejects, and the reports of the deciding plugin."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LISTENER = """
 
     @hookimpl
     async def nodeagent_event_recorded(event):
-        with Path(__file__).with_name("told").open("a") as file:
+        with Path(__file__).with_name("recorded").open("a") as file:
             file.write(f"{event.regarding.name} {event.type} {event.reason}\\n")
 """
 
 
 @pytest.mark.row("card.third-party-plugin")
-def test_a_refusal_shows_in_status_event_and_list_of_plugins(containerd, tmp_path: Path) -> None:
+def test_rejection_is_in_status_event_and_plugin_list(containerd, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "venv")
     environment.install(SOURCE)
     environment.add_module("told_events", LISTENER)
@@ -45,9 +45,12 @@ def test_a_refusal_shows_in_status_event_and_list_of_plugins(containerd, tmp_pat
         assert pod["status"]["reason"] == "ImagePolicy"
         assert "which no allowed registry holds" in pod["status"]["message"]
         wait_until(lambda: "ImagePolicy" in node.reasons("bad"), "the refusal is told")
-        told = environment.packages / "told"
+        recorded_file = environment.packages / "recorded"
         line = "bad Warning ImagePolicy"
-        wait_until(lambda: told.exists() and line in told.read_text().splitlines(), "the listener learns of it")
+        wait_until(
+            lambda: recorded_file.exists() and line in recorded_file.read_text().splitlines(),
+            "the listener learns of it",
+        )
 
         def decided() -> bool:
             command = [agent.python, "-m", "nodeagent", "plugins", "list", "-o", "json", "--root-dir", str(agent.root)]

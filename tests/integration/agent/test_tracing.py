@@ -1,4 +1,4 @@
-"""Spans of the agent reach a collector, as many as the configuration says."""
+"""Tests for spans of the agent and the configured sampling rate."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def collector() -> Iterator[Collector]:
         yield found
 
 
-def ask(agent: NodeAgent, path: str, *, sampled: bool) -> None:
+def request_path(agent: NodeAgent, path: str, *, sampled: bool) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     headers = {"traceparent": f"00-{TRACE}-{PARENT}-0{int(sampled)}"}
     request = urllib.request.Request(f"https://127.0.0.1:{agent.port}{path}", headers=headers)
-    with urllib.request.urlopen(request, context=context, timeout=10) as answer:
-        answer.read()
+    with urllib.request.urlopen(request, context=context, timeout=10) as response:
+        response.read()
 
 
 def attributes(span: Any) -> dict[str, str]:
@@ -49,11 +49,11 @@ def attributes(span: Any) -> dict[str, str]:
 
 
 @pytest.mark.row("config.tracing", "type.TracingConfiguration.endpoint")
-def test_a_pod_s_start_is_one_trace_with_the_calls_to_the_runtime(agent: NodeAgent, collector: Collector) -> None:
+def test_pod_start_is_one_trace_with_its_runtime_calls(agent: NodeAgent, collector: Collector) -> None:
     agent.write_pod(simple_pod("traced", hostNetwork=True))
     agent.start(tracing={"endpoint": collector.endpoint, "samplingRatePerMillion": 1_000_000}, **OPEN)
     wait_until(lambda: "Started container main" in agent.log.read_text(), "the pod runs")
-    assert agent.stop() == 0  # which sends what is left
+    assert agent.stop() == 0  # This exports the remaining spans.
 
     (starting,) = collector.named("runtime.v1.RuntimeService/StartContainer")
     trace = [span for span in collector.spans if span.trace_id == starting.trace_id]
@@ -69,12 +69,12 @@ def test_a_pod_s_start_is_one_trace_with_the_calls_to_the_runtime(agent: NodeAge
 
 
 @pytest.mark.row("type.TracingConfiguration.samplingRatePerMillion")
-def test_without_a_rate_only_sampled_callers_are_followed(agent: NodeAgent, collector: Collector) -> None:
+def test_without_a_rate_only_sampled_requests_are_traced(agent: NodeAgent, collector: Collector) -> None:
     agent.write_pod(simple_pod("untraced", hostNetwork=True))
     agent.start(tracing={"endpoint": collector.endpoint}, **OPEN)
     wait_until(lambda: "Started container main" in agent.log.read_text(), "the pod runs")
-    ask(agent, "/pods", sampled=False)
-    ask(agent, "/runningpods/", sampled=True)
+    request_path(agent, "/pods", sampled=False)
+    request_path(agent, "/runningpods/", sampled=True)
     assert agent.stop() == 0
 
     (served,) = collector.named("/runningpods/")
@@ -84,7 +84,7 @@ def test_without_a_rate_only_sampled_callers_are_followed(agent: NodeAgent, coll
     assert [span.parent_span_id for span in listing] == [served.span_id]
 
 
-def test_a_collector_that_is_away_costs_spans_alone(agent: NodeAgent) -> None:
+def test_missing_collector_loses_only_spans(agent: NodeAgent) -> None:
     agent.write_pod(simple_pod("alone", hostNetwork=True))
     agent.start(tracing={"endpoint": "127.0.0.1:1", "samplingRatePerMillion": 1_000_000})
     wait_until(lambda: "Started container main" in agent.log.read_text(), "the pod runs")

@@ -1,4 +1,4 @@
-"""The client and the bundled server, each as it really is."""
+"""Fixtures of the API client tests: a client and the bundled server."""
 
 from __future__ import annotations
 

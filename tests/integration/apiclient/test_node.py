@@ -1,4 +1,4 @@
-"""A node with its own identity registers, reports, renews and tells events at a real server."""
+"""Test for a node with node credentials: registration, status, lease and events with a real server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def until(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
 
 
 @pytest.mark.parametrize("content_type", ["application/json", PROTOBUF])
-async def test_a_node_lives_with_its_own_rights(
+async def test_node_works_with_node_credentials(
     server: ApiServer, client: Client, tmp_path: Path, content_type: str
 ) -> None:
     config = make_config(

@@ -1,4 +1,4 @@
-"""The client and a real server understand each other in both content types, over failures of the connection too."""
+"""Tests for the API client with a real server, in both content types and after connection failures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "main", "image": "busybox"}], **spec}}
 
 
-async def test_an_object_lives_from_create_to_delete(client: Client) -> None:
+async def test_object_is_created_updated_and_deleted(client: Client) -> None:
     name = unique("web")
     created = await client.create(PODS, pod(name, nodeName="nowhere"), "default")
     with pytest.raises(ApiConflict) as twice:
@@ -54,7 +54,7 @@ async def test_an_object_lives_from_create_to_delete(client: Client) -> None:
     assert labelled["metadata"]["labels"]["a"] == "b"
 
 
-async def test_a_stale_update_is_a_conflict(client: Client) -> None:
+async def test_stale_update_is_a_conflict(client: Client) -> None:
     name = unique("map")
     first = await client.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"k": "1"}}, "default")
     second = await client.update(CONFIG_MAPS, name, {**first, "data": {"k": "2"}}, "default")
@@ -65,7 +65,7 @@ async def test_a_stale_update_is_a_conflict(client: Client) -> None:
     assert stale.value.reason == "Conflict"
 
 
-async def test_lists_by_selector(client: Client) -> None:
+async def test_list_with_selectors(client: Client) -> None:
     node = unique("n")
     for number in range(3):
         await client.create(PODS, pod(f"{node}-{number}", nodeName=node), "default")
@@ -78,7 +78,7 @@ async def test_lists_by_selector(client: Client) -> None:
     assert int(listing.resource_version) > 0
 
 
-async def test_reads_long_lists_page_by_page(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_list_is_read_in_pages(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodeagent.apiclient.client.PAGE_ITEMS", 2)
     mark = unique("page")
     for number in range(5):
@@ -91,7 +91,7 @@ async def test_reads_long_lists_page_by_page(client: Client, monkeypatch: pytest
     assert len(listing.items) == 5
 
 
-async def test_a_watch_follows_changes(client: Client) -> None:
+async def test_watch_receives_changes(client: Client) -> None:
     node = unique("n")
     listing = await client.list(PODS, into=Pod, field_selector=f"spec.nodeName={node}")
     watch = client.watch(
@@ -133,19 +133,19 @@ async def test_nodes_and_leases_keep_their_times(client: Client) -> None:
     assert lease["spec"]["renewTime"] == "2024-01-02T03:04:05.123456Z"
 
 
-async def test_asks_for_tokens_of_service_accounts(client: Client) -> None:
+async def test_service_account_token_is_requested(client: Client) -> None:
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
         "spec": {"audiences": [], "expirationSeconds": 3600},
     }
 
-    answer = await client.create(SERVICE_ACCOUNTS, request, "default", subresource="token", name="default")
+    response = await client.create(SERVICE_ACCOUNTS, request, "default", subresource="token", name="default")
 
-    assert answer["status"]["token"].count(".") == 2
+    assert response["status"]["token"].count(".") == 2
 
 
-async def test_goes_on_after_the_server_was_away(client: Client, server: ApiServer) -> None:
+async def test_client_recovers_after_a_server_restart(client: Client, server: ApiServer) -> None:
     name = unique("map")
     await client.create(CONFIG_MAPS, {"metadata": {"name": name}}, "default")
     listing = await client.list(CONFIG_MAPS, "default", into=dict)
@@ -164,7 +164,7 @@ async def test_goes_on_after_the_server_was_away(client: Client, server: ApiServ
     assert found["metadata"]["name"] == name
 
 
-# --- who may talk ---------------------------------------------------------------------------------------------
+# --- authentication ---------------------------------------------------------------------------------------------
 
 
 def changed_kubeconfig(server: ApiServer, directory: Path, **user: str) -> Path:
@@ -181,7 +181,7 @@ def changed_kubeconfig(server: ApiServer, directory: Path, **user: str) -> Path:
     return path
 
 
-async def test_a_wrong_token_is_refused(server: ApiServer, tmp_path: Path) -> None:
+async def test_invalid_token_is_rejected(server: ApiServer, tmp_path: Path) -> None:
     client = connect(changed_kubeconfig(server, tmp_path, token="wrong"), make_config(), SystemClock())
 
     with pytest.raises(ApiError) as raised:
@@ -191,7 +191,7 @@ async def test_a_wrong_token_is_refused(server: ApiServer, tmp_path: Path) -> No
     assert raised.value.code == 401
 
 
-async def test_a_replaced_token_file_is_taken_up(
+async def test_replaced_token_file_is_reloaded(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nodeagent.apiclient.http.CREDENTIALS_SECONDS", 0)
@@ -207,7 +207,7 @@ async def test_a_replaced_token_file_is_taken_up(
     assert int(listing.resource_version) > 0
 
 
-async def test_a_server_that_cannot_prove_itself_is_not_spoken_to(server: ApiServer, tmp_path: Path) -> None:
+async def test_server_with_an_untrusted_certificate_is_rejected(server: ApiServer, tmp_path: Path) -> None:
     from nodeagent.apiclient.connect import for_config
     from nodeagent.apiclient.http import HttpTransport
     from nodeagent.base import kubeconfig, tls
@@ -221,7 +221,7 @@ async def test_a_server_that_cannot_prove_itself_is_not_spoken_to(server: ApiSer
     await client.close()
 
 
-async def test_a_server_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
+async def test_request_to_a_silent_server_times_out(tmp_path: Path) -> None:
     async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()

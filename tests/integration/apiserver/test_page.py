@@ -52,7 +52,7 @@ async def test_the_page_follows_nodes_pods_and_events(server: Server, api: Api, 
         await page.until("!document.getElementById('sign-in-error').hidden")
         await page.sign_in(token)
         await page.until(f"{TEXT}.includes('No nodes.') && {TEXT}.includes('No pods.')")
-        await page.picture(tmp_path / "empty.png")
+        await page.screenshot(tmp_path / "empty.png")
 
         api.ok("POST", "/api/v1/nodes", node("node-1", "10.0.0.11"))
         api.ok("POST", "/api/v1/nodes", node("node-2", "10.0.0.12"))
@@ -67,7 +67,7 @@ async def test_the_page_follows_nodes_pods_and_events(server: Server, api: Api, 
         )
         await page.until("document.getElementById('live').textContent === 'Live'")
         await page.until("document.querySelectorAll('#pods tr').length === 4")
-        await page.picture(tmp_path / "cluster-page.png")
+        await page.screenshot(tmp_path / "cluster-page.png")
         long = "pulling from host registry.example failed with status code [manifests v2]: 401 Unauthorized; " * 3
         event(api, "e4", "notready", "Failed", long, "Warning")
         await page.until(f"{TEXT}.includes('401 Unauthorized')")
@@ -87,7 +87,7 @@ async def test_the_page_follows_nodes_pods_and_events(server: Server, api: Api, 
         await page.until(f"{TEXT}.includes('No matching pods.')")
 
         assert await page.run("document.querySelectorAll('#events img').length") == 0
-        assert page.complaints == []
+        assert page.errors == []
 
 
 def test_page_is_served_only_to_browsers(server: Server, api: Api) -> None:

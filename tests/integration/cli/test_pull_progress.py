@@ -61,7 +61,7 @@ def test_pull_displays_the_received_bytes_on_a_terminal(endpoint: str, registry:
         os.close(theirs)
         try:
             read_until(terminal, PROGRESS)
-            registry.goes_on.set()
+            registry.resume.set()
             out, _ = pull.communicate(timeout=60)
         finally:
             pull.kill()

@@ -1,4 +1,4 @@
-"""A registry with authentication, and providers that know how to get in."""
+"""Fixtures: a registry with authentication, and credential providers for it."""
 
 from __future__ import annotations
 

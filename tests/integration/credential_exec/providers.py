@@ -1,4 +1,4 @@
-"""Credential providers as people write them: in shell, Python and C, and a few that do not work."""
+"""Credential providers in shell, Python and C, and some that fail."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ V1 = "credentialprovider.kubelet.k8s.io/v1"
 SHELL = """\
 #!/bin/sh
 set -eu
-read -r request  # by the line, as some do
-echo "$request" > "$ASKED"
+read -r request  # Line by line, as some providers do.
+echo "$request" > "$REQUEST_FILE"
 cat <<END
 {"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
  "cacheKeyType": "Image", "cacheDuration": "5m0s", "auth": {"$1": {"username": "$LOGIN", "password": "$PASSPHRASE"}}}
@@ -29,12 +29,12 @@ import json, os, sys
 
 request = json.load(sys.stdin)
 assert request["kind"] == "CredentialProviderRequest", request
-with open(os.environ["ASKED"], "w") as file:
+with open(os.environ["REQUEST_FILE"], "w") as file:
     json.dump(request, file)
 host = request["image"].partition("/")[0]
 auth = {{host: {{"username": os.environ["LOGIN"], "password": os.environ["PASSPHRASE"]}}}}
-answer = {{"kind": "CredentialProviderResponse", "apiVersion": request["apiVersion"], "cacheKeyType": "Registry"}}
-json.dump({{**answer, "auth": auth}}, sys.stdout)
+response = {{"kind": "CredentialProviderResponse", "apiVersion": request["apiVersion"], "cacheKeyType": "Registry"}}
+json.dump({{**response, "auth": auth}}, sys.stdout)
 """
 
 C = r"""
@@ -46,10 +46,10 @@ int main(int argc, char **argv) {
     char request[4096];
     size_t length = fread(request, 1, sizeof request - 1, stdin);
     request[length] = 0;
-    FILE *asked = fopen(getenv("ASKED"), "w");
-    if (argc != 2 || !asked || !strstr(request, "\"image\":")) return 1;
-    fputs(request, asked);
-    fclose(asked);
+    FILE *record = fopen(getenv("REQUEST_FILE"), "w");
+    if (argc != 2 || !record || !strstr(request, "\"image\":")) return 1;
+    fputs(request, record);
+    fclose(record);
     printf("{\"kind\":\"CredentialProviderResponse\",\"apiVersion\":\"credentialprovider.kubelet.k8s.io/v1alpha1\","
            "\"cacheKeyType\":\"Global\",\"auth\":{\"%s\":{\"username\":\"%s\",\"password\":\"%s\"}}}\n",
            argv[1], getenv("LOGIN"), getenv("PASSPHRASE"));
@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
 
 
 class Providers:
-    """A directory of executables and the configuration that lists them."""
+    """Directory of executables and the configuration that lists them."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "providers"
@@ -69,7 +69,7 @@ class Providers:
 
     @property
     def flags(self) -> list[str]:
-        """What to give to the agent, and to ``creds test``."""
+        """Return the flags for the agent and for ``creds test``."""
         return [
             f"--image-credential-provider-config={self.config}",
             f"--image-credential-provider-bin-dir={self.directory}",
@@ -86,7 +86,7 @@ class Providers:
         return self.script(name, PYTHON.format(python=sys.executable))
 
     def c(self, name: str) -> Path:
-        """Compile the program."""
+        """Compile the executable."""
         file = self.directory / name
         subprocess.run(["gcc", "-O1", "-x", "c", "-", "-o", file], input=C, check=True, text=True)
         return file
@@ -100,8 +100,8 @@ class Providers:
         version: str = V1,
         args: Sequence[str] = (),
     ) -> None:
-        """Add the program to the end of the configuration."""
-        environment = {"LOGIN": login[0], "PASSPHRASE": login[1], "ASKED": str(self.asked(name))}
+        """Append the executable to the configuration."""
+        environment = {"LOGIN": login[0], "PASSPHRASE": login[1], "REQUEST_FILE": str(self.request_file(name))}
         self._entries.append(
             {
                 "name": name,
@@ -115,6 +115,6 @@ class Providers:
         kind = {"apiVersion": "kubelet.config.k8s.io/v1", "kind": "CredentialProviderConfig"}
         self.config.write_text(yaml.safe_dump({**kind, "providers": self._entries}))
 
-    def asked(self, name: str) -> Path:
-        """The file in which a working program leaves what it was asked."""
-        return self.directory.with_name(f"{name}.asked")
+    def request_file(self, name: str) -> Path:
+        """Return the file in which a working executable records its request."""
+        return self.directory.with_name(f"{name}.request")

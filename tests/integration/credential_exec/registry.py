@@ -1,4 +1,4 @@
-"""A private registry on loopback that wants a name and a password, from a file or through a token service."""
+"""Private registry on loopback that requires a user name and password, from a file or through a token service."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.integration.programs import free_port, wait_until
 
 
 class Registry:
-    """Debian's docker-registry with *users* and their passwords; leave the context to stop it."""
+    """Debian's docker-registry with *users* and their passwords; stopped when the context exits."""
 
     def __init__(self, directory: Path, users: Mapping[str, str], *, token_service: TokenService | None = None) -> None:
         directory.mkdir()
@@ -67,7 +67,7 @@ class Registry:
         layout.mkdir()
         subprocess.run(["tar", "-xf", file, "-C", layout], check=True)
         index = json.loads((layout / "index.json").read_text())
-        index["manifests"] = index["manifests"][:1]  # the tool copies the one image of a layout
+        index["manifests"] = index["manifests"][:1]  # The tool copies the only image of a layout.
         (layout / "index.json").write_text(json.dumps(index))
         name, password = next(iter(self.users.items()))
         image = f"{self.host}/{repository}:1"
@@ -91,7 +91,7 @@ class Registry:
 
 
 class TokenService:
-    """Gives tokens for a registry to those who know a name and its password."""
+    """Token service of a registry, for users with name and password."""
 
     service = "registry.test"
     issuer = "tokens.test"
@@ -106,10 +106,10 @@ class TokenService:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                outer.answer_basic(self)
+                outer.handle_basic(self)
 
             def do_POST(self) -> None:
-                outer.answer_form(self)
+                outer.handle_form(self)
 
             def log_message(self, *_: object) -> None: ...
 
@@ -126,24 +126,26 @@ class TokenService:
         self._server.server_close()
 
     def registry_settings(self) -> dict[str, Any]:
-        """Return what makes a registry ask for our tokens."""
+        """Return the registry settings that require tokens of this service."""
         realm = f"http://127.0.0.1:{self._server.server_port}/token"
         names = {"service": self.service, "issuer": self.issuer}
         return {"token": {"realm": realm, **names, "rootcertbundle": str(self._bundle)}}
 
-    def answer_basic(self, request: BaseHTTPRequestHandler) -> None:
-        """Answer a request with the login in its header and the scopes in its query."""
+    def handle_basic(self, request: BaseHTTPRequestHandler) -> None:
+        """Handle a request with the credentials in its header and the scopes in its query."""
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         name, _, password = base64.b64decode(given if scheme == "Basic" else "").decode().partition(":")
-        self._answer(request, name, password, parse_qs(urlsplit(request.path).query).get("scope", []), "token")
+        self._respond(request, name, password, parse_qs(urlsplit(request.path).query).get("scope", []), "token")
 
-    def answer_form(self, request: BaseHTTPRequestHandler) -> None:
-        """Answer a request of the OAuth form, with everything in its body."""
+    def handle_form(self, request: BaseHTTPRequestHandler) -> None:
+        """Handle an OAuth request, with all parameters in its body."""
         form = parse_qs(request.rfile.read(int(request.headers["Content-Length"])).decode())
         name, password = (form.get(field, [""])[0] for field in ("username", "password"))
-        self._answer(request, name, password, form.get("scope", []), "access_token")
+        self._respond(request, name, password, form.get("scope", []), "access_token")
 
-    def _answer(self, request: BaseHTTPRequestHandler, name: str, password: str, scopes: list[str], field: str) -> None:
+    def _respond(
+        self, request: BaseHTTPRequestHandler, name: str, password: str, scopes: list[str], field: str
+    ) -> None:
         if not name or self.users.get(name) != password:
             request.send_error(401)
             return

@@ -1,4 +1,4 @@
-"""A program gets its time, its output and no more, on either event loop; nothing of it is left afterwards."""
+"""Tests for the execution of commands on both event loops: limits, exit codes, removal of processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def loop(request: pytest.FixtureRequest) -> Loop:
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Callable[..., Command]:
+def command(tmp_path: Path) -> Callable[..., Command]:
     def write(body: str, *arguments: str, first_line: str = "#!/bin/sh\n", **environment: str) -> Command:
         file = tmp_path / "program"
         file.write_text(first_line + body)
@@ -37,101 +37,101 @@ def program(tmp_path: Path) -> Callable[..., Command]:
     return write
 
 
-def gone(pid_file: Path) -> bool:
-    """Tell whether the process named in the file has ended, reaped or not."""
+def exited(pid_file: Path) -> bool:
+    """Return whether the process in *pid_file* has exited, reaped or not."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         stat = Path(f"/proc/{pid_file.read_text().strip()}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] == "Z"
     return True
 
 
-def test_gets_the_request_and_gives_output_errors_and_exit_code(loop: Loop, program: Any) -> None:
-    made = program('cat; echo "$1|$WORD" >&2; exit 3', "a b; exit 9", WORD="x")
+def test_result_has_output_errors_and_exit_code(loop: Loop, command: Any) -> None:
+    created = command('cat; echo "$1|$WORD" >&2; exit 3', "a b; exit 9", WORD="x")
 
-    assert loop(run_command(made, b'{"a":1}', LONG)) == CommandResult(3, b'{"a":1}', b"a b; exit 9|x\n")
-
-
-def test_one_that_does_not_read_is_fine(loop: Loop, program: Any) -> None:
-    assert loop(run_command(program("exec <&-; echo done"), b"{}", LONG)) == CommandResult(0, b"done\n")
+    assert loop(run_command(created, b'{"a":1}', LONG)) == CommandResult(3, b'{"a":1}', b"a b; exit 9|x\n")
 
 
-def test_one_that_hangs_is_killed_with_its_children(loop: Loop, program: Any, tmp_path: Path) -> None:
-    made = program('trap "" TERM INT; echo $$ > "$DIR/parent"; sleep 1000 & echo $! > "$DIR/child"; wait')
+def test_command_may_ignore_its_input(loop: Loop, command: Any) -> None:
+    assert loop(run_command(command("exec <&-; echo done"), b"{}", LONG)) == CommandResult(0, b"done\n")
+
+
+def test_command_over_its_time_limit_is_killed_with_its_children(loop: Loop, command: Any, tmp_path: Path) -> None:
+    created = command('trap "" TERM INT; echo $$ > "$DIR/parent"; sleep 1000 & echo $! > "$DIR/child"; wait')
 
     with pytest.raises(TimeoutError):
-        loop(run_command(made, b"", Limits(seconds=1)))
+        loop(run_command(created, b"", Limits(seconds=1)))
 
-    wait_until(lambda: gone(tmp_path / "parent") and gone(tmp_path / "child"), "both are gone")
+    wait_until(lambda: exited(tmp_path / "parent") and exited(tmp_path / "child"), "both are gone")
 
 
-def test_one_that_closed_its_output_and_hangs_is_killed(loop: Loop, program: Any) -> None:
+def test_hanging_command_with_closed_output_is_killed(loop: Loop, command: Any) -> None:
     with pytest.raises(TimeoutError):
-        loop(run_command(program("exec >&- 2>&-; sleep 1000"), b"", Limits(seconds=1)))
+        loop(run_command(command("exec >&- 2>&-; sleep 1000"), b"", Limits(seconds=1)))
 
 
-def test_a_gigabyte_ends_it_early(loop: Loop, program: Any) -> None:
-    made = program("exec head -c 1000000000 /dev/zero")
+def test_command_over_its_output_limit_is_killed(loop: Loop, command: Any) -> None:
+    created = command("exec head -c 1000000000 /dev/zero")
 
-    assert loop(run_command(made, b"", LONG)) == CommandResult(-9, None)
+    assert loop(run_command(created, b"", LONG)) == CommandResult(-9, None)
 
 
-def test_of_endless_errors_the_end_is_kept(loop: Loop, program: Any) -> None:
-    made = program("head -c 20000000 /dev/zero >&2; printf end >&2; echo fine")
+def test_end_of_standard_error_is_retained(loop: Loop, command: Any) -> None:
+    created = command("head -c 20000000 /dev/zero >&2; printf end >&2; echo fine")
 
-    finished = loop(run_command(made, b"", Limits(seconds=30, error_bytes=10)))
+    finished = loop(run_command(created, b"", Limits(seconds=30, error_bytes=10)))
 
     assert finished == CommandResult(0, b"fine\n", b"\0\0\0\0\0\0\0end")
 
 
-def test_children_that_it_leaves_behind_are_killed(loop: Loop, program: Any, tmp_path: Path) -> None:
-    made = program('sleep 1000 & echo $! > "$DIR/child"; echo done')
+def test_remaining_children_are_killed(loop: Loop, command: Any, tmp_path: Path) -> None:
+    created = command('sleep 1000 & echo $! > "$DIR/child"; echo done')
 
-    assert loop(run_command(made, b"", LONG)).output == b"done\n"
-    wait_until(lambda: gone(tmp_path / "child"), "the child is gone")
+    assert loop(run_command(created, b"", LONG)).output == b"done\n"
+    wait_until(lambda: exited(tmp_path / "child"), "the child is gone")
 
 
-def test_children_that_may_stay_live_on_with_the_pipes_open(loop: Loop, program: Any, tmp_path: Path) -> None:
-    made = program('sleep 1000 & echo $! > "$DIR/child"; echo done; echo why >&2')
+def test_permitted_children_keep_running_with_open_pipes(loop: Loop, command: Any, tmp_path: Path) -> None:
+    created = command('sleep 1000 & echo $! > "$DIR/child"; echo done; echo why >&2')
 
     try:
-        finished = loop(run_command(replace(made, may_leave_children=True), b"", LONG))
+        finished = loop(run_command(replace(created, may_leave_children=True), b"", LONG))
 
         assert finished == CommandResult(0, b"done\n", b"why\n")
-        assert not gone(tmp_path / "child")
+        assert not exited(tmp_path / "child")
     finally:
         os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
 
 
-def test_a_crash_is_told_by_its_signal(loop: Loop, program: Any) -> None:
-    assert loop(run_command(program("kill -SEGV $$"), b"", LONG)) == CommandResult(-11, b"")
+def test_crash_is_reported_as_its_signal(loop: Loop, command: Any) -> None:
+    assert loop(run_command(command("kill -SEGV $$"), b"", LONG)) == CommandResult(-11, b"")
 
 
-def test_a_script_without_interpreter_is_never_given_to_a_shell(loop: Loop, program: Any, tmp_path: Path) -> None:
+def test_script_without_interpreter_is_not_passed_to_a_shell(loop: Loop, command: Any, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Exec format error"):
-        loop(run_command(program('echo run > "$DIR/trace"', first_line=""), b"", LONG))
+        loop(run_command(command('echo run > "$DIR/trace"', first_line=""), b"", LONG))
 
     assert not (tmp_path / "trace").exists()
 
 
-def test_cancelling_kills_it(loop: Loop, program: Any, tmp_path: Path) -> None:
-    made = program('echo $$ > "$DIR/parent"; exec sleep 1000')
+def test_cancellation_kills_the_command(loop: Loop, command: Any, tmp_path: Path) -> None:
+    created = command('echo $$ > "$DIR/parent"; exec sleep 1000')
 
     async def cancel() -> None:
-        running = asyncio.ensure_future(run_command(made, b"", LONG))
+        running = asyncio.ensure_future(run_command(created, b"", LONG))
         while not (tmp_path / "parent").exists():
             await asyncio.sleep(0.01)
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
-        early = asyncio.ensure_future(run_command(made, b"", LONG))
+        early = asyncio.ensure_future(run_command(created, b"", LONG))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         early.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await early
-        while len(asyncio.all_tasks()) > 1:  # the thread that starts it
+        while len(asyncio.all_tasks()) > 1:  # The thread that starts it.
             await asyncio.sleep(0.01)
 
     loop(cancel())
 
-    wait_until(lambda: gone(tmp_path / "parent"), "the program is gone")
+    wait_until(lambda: exited(tmp_path / "parent"), "the program is gone")

@@ -1,4 +1,4 @@
-"""Pods run private images through credential providers: agent, containerd and a registry that wants a login."""
+"""Tests for private images with credential providers: agent, containerd and a registry with authentication."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WRONG_PASSWORD = "not-the-password"
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    """A registry that sends its clients to a token service."""
+    """Registry with a token service."""
     directory = tmp_path_factory.mktemp("tokens")
     with (
         TokenService(directory, USERS) as service,
@@ -35,8 +35,8 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 
 @pytest.fixture(scope="module")
-def known(registry: Registry, tokens: Registry, tmp_path_factory: pytest.TempPathFactory) -> Providers:
-    """Three providers that work, each for its own images, one for the token service, and some that do not."""
+def configured(registry: Registry, tokens: Registry, tmp_path_factory: pytest.TempPathFactory) -> Providers:
+    """Three working providers for different images, one for the token service, and some that fail."""
     made = Providers(tmp_path_factory.mktemp("node-providers"))
     alice, bob = USERS.items()
     host = registry.host
@@ -62,12 +62,12 @@ def known(registry: Registry, tokens: Registry, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="module")
-def node(containerd: Containerd, known: Providers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node whose agent asks the providers and logs all that it can."""
+def node(containerd: Containerd, configured: Providers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """Node whose agent uses the providers, with maximum log verbosity."""
     directory = tmp_path_factory.mktemp("node")
     api = ApiServer(directory)
     agent = NodeAgent(directory, containerd.endpoint, api)
-    agent.arguments = [*known.flags, "--v=10"]
+    agent.arguments = [*configured.flags, "--v=10"]
     try:
         api.start()
         agent.start()
@@ -80,10 +80,10 @@ def node(containerd: Containerd, known: Providers, tmp_path_factory: pytest.Temp
 
 
 def open_plain(containerd: Containerd, registry: Registry) -> None:
-    """Let the runtime speak to *registry* without TLS."""
-    folder = containerd.directory / "certs.d" / registry.host
-    folder.mkdir(exist_ok=True)
-    (folder / "hosts.toml").write_text(f'[host."http://{registry.host}"]\n  capabilities = ["pull", "resolve"]\n')
+    """Configure the runtime to use *registry* without TLS."""
+    directory = containerd.directory / "certs.d" / registry.host
+    directory.mkdir(exist_ok=True)
+    (directory / "hosts.toml").write_text(f'[host."http://{registry.host}"]\n  capabilities = ["pull", "resolve"]\n')
 
 
 def private_pod(name: str, image: str) -> dict[str, Any]:
@@ -109,9 +109,7 @@ def waiting(pod: Any) -> str:
     "flag.image-credential-provider-bin-dir",
 )
 @pytest.mark.parametrize("language", WORKING)
-def test_a_pod_runs_a_private_image_through_a_provider(
-    node: Node, registry: Registry, known: Providers, language: str
-) -> None:
+def test_pod_runs_a_private_image(node: Node, registry: Registry, configured: Providers, language: str) -> None:
     open_plain(node.runtime, registry)
     image = registry.push(f"{language}/app", f"pulled through {language}\n")
     node.api.create_pod(private_pod(language, image))
@@ -119,13 +117,13 @@ def test_a_pod_runs_a_private_image_through_a_provider(
     pod = node.phase(language, "Running", 60)
 
     wait_until(lambda: node.log(pod) == f"pulled through {language}", "the private image's file is read")
-    request = json.loads(known.asked(language).read_text())
+    request = json.loads(configured.request_file(language).read_text())
     assert request["kind"] == "CredentialProviderRequest"
     assert request["image"] == f"{registry.host}/{language}/app"
     node.remove(language)
 
 
-def test_a_pod_runs_an_image_of_a_registry_with_a_token_service(node: Node, tokens: Registry) -> None:
+def test_pod_runs_an_image_of_a_registry_with_a_token_service(node: Node, tokens: Registry) -> None:
     open_plain(node.runtime, tokens)
     node.api.create_pod(private_pod("tokens", tokens.push("team/app", "for a token\n")))
 
@@ -135,7 +133,7 @@ def test_a_pod_runs_an_image_of_a_registry_with_a_token_service(node: Node, toke
     node.remove("tokens")
 
 
-def test_with_a_wrong_password_the_pod_shows_err_image_pull(node: Node, registry: Registry) -> None:
+def test_wrong_password_causes_err_image_pull(node: Node, registry: Registry) -> None:
     open_plain(node.runtime, registry)
     node.api.create_pod(private_pod("wrong", registry.push("wrong/app", "never seen\n")))
 
@@ -147,7 +145,7 @@ def test_with_a_wrong_password_the_pod_shows_err_image_pull(node: Node, registry
     node.remove("wrong")
 
 
-def test_providers_that_crash_or_print_garbage_are_named_in_the_pods_events(node: Node, registry: Registry) -> None:
+def test_failing_providers_are_named_in_the_events_of_the_pod(node: Node, registry: Registry) -> None:
     open_plain(node.runtime, registry)
     node.api.create_pod(private_pod("crashing", registry.push("crashing/app", "never seen\n")))
 
@@ -162,9 +160,7 @@ def test_providers_that_crash_or_print_garbage_are_named_in_the_pods_events(node
     node.remove("crashing")
 
 
-def test_a_provider_that_prints_without_end_is_named_and_another_opens_the_registry(
-    node: Node, registry: Registry
-) -> None:
+def test_provider_with_endless_output_is_named_and_another_is_used(node: Node, registry: Registry) -> None:
     open_plain(node.runtime, registry)
     node.api.create_pod(private_pod("endless", registry.push("endless/app", "pulled all the same\n")))
 
@@ -185,7 +181,7 @@ def pull_secret(host: str, login: tuple[str, str]) -> dict[str, Any]:
     return {**kind, "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": data}}
 
 
-def test_when_asked_so_a_private_image_on_the_node_stays_private(node: Node, registry: Registry) -> None:
+def test_private_image_on_the_node_requires_credentials(node: Node, registry: Registry) -> None:
     open_plain(node.runtime, registry)
     node.agent.stop()
     node.agent.plugins = {"image_pull": {"verifyCached": True}}
@@ -193,8 +189,8 @@ def test_when_asked_so_a_private_image_on_the_node_stays_private(node: Node, reg
     image = registry.push("private/app", "for those who know\n")
     secrets = "/api/v1/namespaces/default/secrets"
     node.api.request("POST", secrets, pull_secret(registry.host, next(iter(USERS.items()))))
-    known = {"imagePullSecrets": [{"name": "opens"}]}
-    node.api.create_pod(private_pod("opener", image) | {"spec": private_pod("opener", image)["spec"] | known})
+    pull_secrets = {"imagePullSecrets": [{"name": "opens"}]}
+    node.api.create_pod(private_pod("opener", image) | {"spec": private_pod("opener", image)["spec"] | pull_secrets})
     node.phase("opener", "Running", 60)
 
     node.api.create_pod(private_pod("stranger", image))
@@ -207,7 +203,7 @@ def test_when_asked_so_a_private_image_on_the_node_stays_private(node: Node, reg
     node.remove("opener", "stranger")
 
 
-def test_no_secret_reaches_the_log_or_an_event(node: Node) -> None:
+def test_secrets_are_absent_from_log_and_events(node: Node) -> None:
     everything = node.agent.log.read_text() + json.dumps(node.api.events())
 
     assert "Failed getting credential from external registry credential provider" in everything
@@ -215,7 +211,7 @@ def test_no_secret_reaches_the_log_or_an_event(node: Node) -> None:
         assert secret not in everything
 
 
-def test_the_agent_refuses_to_start_without_a_program(
+def test_agent_does_not_start_without_an_executable(
     containerd: Containerd, providers: Providers, tmp_path: Path
 ) -> None:
     providers.enable("absent", "reg.io")
@@ -233,18 +229,18 @@ def creds_test(image: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
 
-def test_creds_test_asks_the_real_programs(known: Providers, registry: Registry) -> None:
-    done = creds_test(f"{registry.host}/compiled/app:1", *known.flags, "-o", "json")
+def test_creds_test_runs_the_executables(configured: Providers, registry: Registry) -> None:
+    done = creds_test(f"{registry.host}/compiled/app:1", *configured.flags, "-o", "json")
 
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
     assert [entry["name"] for entry in report["providers"] if entry["matches"]] == ["compiled"]
     assert report["credentials"] == [{"provider": "compiled", "username": "alice", "password": "***"}]
 
-    failed = creds_test(f"{registry.host}/crashing/app", *known.flags)
+    failed = creds_test(f"{registry.host}/crashing/app", *configured.flags)
 
     assert failed.returncode == 1
     assert "failure   exited with code 7" in failed.stdout
-    assert creds_test("busybox", "--image-credential-provider-config=/nowhere", known.flags[1]).returncode == 2
+    assert creds_test("busybox", "--image-credential-provider-config=/nowhere", configured.flags[1]).returncode == 2
     for secret in USERS.values():
         assert secret not in done.stdout

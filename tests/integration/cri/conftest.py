@@ -1,4 +1,4 @@
-"""A client on the private containerd, and pods that go away with their test."""
+"""Fixtures of the CRI tests: a client of the private containerd, and pods that are removed after the test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.integration.images import BUSYBOX_IMAGE
 
 @dataclass
 class Pods:
-    """Starts pods and containers with little to say."""
+    """Factory of pods and containers with minimal configuration."""
 
     runtime: CriRuntime
     logs: Path
@@ -63,14 +63,14 @@ class Pods:
 
 
 async def until(look: Callable[[], Awaitable[object]], seconds: float = 20) -> None:
-    """Wait for what *look* finds; fail when it does not come in time."""
+    """Wait until *look* returns a true value, and return it; fail on timeout."""
     async with asyncio.timeout(seconds):
         while not await look():
             await asyncio.sleep(0.02)
 
 
 async def exited(cri: CriRuntime, container_id: str) -> RuntimeContainerStatus:
-    """Return how a container ended, as soon as it has."""
+    """Wait until a container has exited, and return its status."""
 
     async def has_exited() -> bool:
         return (await cri.container_status(container_id)).state is ContainerState.EXITED

@@ -1,4 +1,4 @@
-"""The connection against a runtime made for the test: streams, sizes, coming back."""
+"""Tests for the CRI connection with a fake runtime: streams, message sizes, reconnection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OVERHEAD_BYTES = 64
 
 
 class SmallRuntime:
-    """Answers a few calls on a socket; ``images`` is how long an image's name is, ``events`` what the stream gives."""
+    """Runtime with a few calls; ``images`` is the length of the image's name, ``events`` the content of the stream."""
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
@@ -84,7 +84,7 @@ async def client(small) -> AsyncIterator[CriRuntime]:
     await client.close()
 
 
-async def test_the_agent_says_which_version_it_speaks(client):
+async def test_client_sends_its_api_version(client):
     assert (await client.version()).version == "0.1.0"
 
 
@@ -102,7 +102,7 @@ async def test_events_arrive_while_the_stream_is_open(small, client):
     assert seen == [RuntimeEventType.STARTED, RuntimeEventType.STOPPED]
 
 
-async def test_a_stream_that_breaks_is_an_unavailable_runtime(small, client):
+async def test_broken_stream_means_the_runtime_is_unavailable(small, client):
     small.stream_stays_open = True
     small.events = [cri.ContainerEventResponse(container_id="c")]
     stream = client.events()
@@ -115,7 +115,7 @@ async def test_a_stream_that_breaks_is_an_unavailable_runtime(small, client):
             await anext(stream)
 
 
-async def test_answers_of_16_mib_are_taken_and_larger_ones_refused(small, client):
+async def test_response_over_16_mib_is_rejected(small, client):
     images = CriImageService(client.connection)
     small.name_bytes = MAX_MESSAGE_BYTES - OVERHEAD_BYTES
     (image,) = await images.list_images()
@@ -126,7 +126,7 @@ async def test_answers_of_16_mib_are_taken_and_larger_ones_refused(small, client
         await images.list_images()
 
 
-async def test_the_client_finds_a_runtime_that_comes_back(small, client):
+async def test_client_reconnects_to_a_restarted_runtime(small, client):
     await client.version()
     await small.stop()
     with pytest.raises(RuntimeUnavailable):
@@ -143,7 +143,7 @@ async def test_the_client_finds_a_runtime_that_comes_back(small, client):
                 await asyncio.sleep(0.05)
 
 
-async def test_a_cancelled_call_is_cancelled_and_leaves_the_connection_usable(small, client):
+async def test_cancelled_call_leaves_the_connection_usable(small, client):
     small.stream_stays_open = True
     waiting = asyncio.create_task(anext(client.events()))
     await asyncio.sleep(0.2)
@@ -155,7 +155,7 @@ async def test_a_cancelled_call_is_cancelled_and_leaves_the_connection_usable(sm
     assert (await client.version()).name == "small"
 
 
-async def test_a_closed_client_may_be_used_again(client):
+async def test_closed_client_can_be_used_again(client):
     await client.version()
     await client.close()
 

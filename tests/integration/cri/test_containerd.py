@@ -1,4 +1,4 @@
-"""The client runs pods on a real containerd."""
+"""Tests for the CRI client with containerd."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.integration.images import BUSYBOX_IMAGE, PAUSE_IMAGE
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.cri")]
 
 
-async def test_the_runtime_tells_its_version_and_that_it_is_ready(cri):
+async def test_runtime_reports_version_and_readiness(cri):
     version = await cri.version()
     conditions = {condition.type: condition.status for condition in await cri.status()}
 
@@ -41,7 +41,7 @@ async def test_the_runtime_tells_its_version_and_that_it_is_ready(cri):
     assert conditions == {"RuntimeReady": True, "NetworkReady": True}
 
 
-async def test_a_sandbox_runs_with_an_address_of_its_own(cri, pods, containerd):
+async def test_sandbox_has_an_address(cri, pods, containerd):
     sandbox_id = await pods.sandbox(annotations={"note": "x"}, port_mappings=(PortMapping(80, 0),))
 
     status = await cri.sandbox_status(sandbox_id)
@@ -53,7 +53,7 @@ async def test_a_sandbox_runs_with_an_address_of_its_own(cri, pods, containerd):
     assert status.annotations == {"note": "x"}
 
 
-async def test_a_sandbox_on_the_network_of_the_node_has_no_address(cri, pods):
+async def test_sandbox_with_host_network_has_no_address(cri, pods):
     node = SandboxSecurity(namespaces=Namespaces(network=NamespaceMode.NODE))
 
     status = await cri.sandbox_status(await pods.sandbox(security=node))
@@ -62,7 +62,7 @@ async def test_a_sandbox_on_the_network_of_the_node_has_no_address(cri, pods):
     assert status.ips == ()
 
 
-async def test_a_container_writes_its_log_and_leaves_its_exit_code(cri, pods):
+async def test_container_has_a_log_and_an_exit_code(cri, pods):
     sandbox_id = await pods.sandbox()
     container_id = await pods.container(sandbox_id, "echo $GREETING; exit 3", envs=(("GREETING", "hello"),))
 
@@ -74,7 +74,7 @@ async def test_a_container_writes_its_log_and_leaves_its_exit_code(cri, pods):
     assert pods.log(sandbox_id).endswith("stdout F hello\n")
 
 
-async def test_a_stopped_container_gets_its_grace(cri, pods):
+async def test_stopped_container_has_a_grace_period(cri, pods):
     sandbox_id = await pods.sandbox()
     polite = await pods.container(sandbox_id, "trap 'exit 7' TERM; sleep 1000 & wait")
     stubborn = await pods.container(sandbox_id, "trap '' TERM; while :; do sleep 1; done", attempt=1)
@@ -85,7 +85,7 @@ async def test_a_stopped_container_gets_its_grace(cri, pods):
     assert (await cri.container_status(stubborn)).exit_code == 137
 
 
-async def test_a_command_runs_in_a_container(cri, pods):
+async def test_exec_runs_a_command(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
 
     result = await cri.exec_sync(container_id, ["sh", "-c", "echo out; echo err >&2; exit 5"], 10)
@@ -93,14 +93,14 @@ async def test_a_command_runs_in_a_container(cri, pods):
     assert (result.exit_code, result.stdout, result.stderr) == (5, b"out\n", b"err\n")
 
 
-async def test_a_command_that_takes_too_long_is_told_from_a_hung_runtime(cri, pods):
+async def test_exec_timeout_differs_from_an_unavailable_runtime(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
 
     with pytest.raises(TimeoutError, match="run sleep in container"):
         await cri.exec_sync(container_id, ["sleep", "60"], 1)
 
 
-async def test_what_a_container_may_do_is_passed_on(cri, pods, tmp_path):
+async def test_security_context_is_passed_to_the_runtime(cri, pods, tmp_path):
     sandbox_id = await pods.sandbox(sysctls={"net.ipv4.ip_unprivileged_port_start": "0"}, hostname="web-host")
     (tmp_path / "data").mkdir()
     script = (
@@ -119,15 +119,15 @@ async def test_what_a_container_may_do_is_passed_on(cri, pods, tmp_path):
 
     await exited(cri, container_id)
 
-    said = [line.split(" ", 3)[3] for line in pods.log(sandbox_id).splitlines()]
-    assert said[0] == "0"
-    assert "2000" in said[1].split()
-    assert said[2:5] == ["web-host", "read-only", "/tmp"]
-    assert said[5].split()[1] == "0" * 16
+    output = [line.split(" ", 3)[3] for line in pods.log(sandbox_id).splitlines()]
+    assert output[0] == "0"
+    assert "2000" in output[1].split()
+    assert output[2:5] == ["web-host", "read-only", "/tmp"]
+    assert output[5].split()[1] == "0" * 16
     assert (tmp_path / "data" / "made").exists()
 
 
-async def test_listings_are_the_same_object_until_something_changes(cri, pods):
+async def test_unchanged_listing_is_the_same_object(cri, pods):
     sandbox_id = await pods.sandbox(labels={"io.kubernetes.pod.uid": "uid-web", "a": "1", "b": "2", "c": "3"})
     container_id = await pods.container(sandbox_id, "sleep 1000", annotations={"a": "1", "b": "2", "c": "3"})
     await pods.container(sandbox_id, "sleep 1000", attempt=1)
@@ -143,7 +143,7 @@ async def test_listings_are_the_same_object_until_something_changes(cri, pods):
     assert {s.id for s in sandboxes} == {sandbox_id}
 
 
-async def test_the_listing_of_one_pod_leaves_out_the_others(cri, pods):
+async def test_listing_of_one_pod_excludes_other_pods(cri, pods):
     web, other = await pods.sandbox("web"), await pods.sandbox("other")
     container_id = await pods.container(web, "sleep 1000")
 
@@ -152,7 +152,7 @@ async def test_the_listing_of_one_pod_leaves_out_the_others(cri, pods):
     assert await cri.list_containers("uid-other") == ()
 
 
-async def test_removing_leaves_nothing_and_may_be_repeated(cri, pods):
+async def test_removal_is_complete_and_idempotent(cri, pods):
     sandbox_id = await pods.sandbox()
     container_id = await pods.container(sandbox_id, "sleep 1000")
 
@@ -169,7 +169,7 @@ async def test_removing_leaves_nothing_and_may_be_repeated(cri, pods):
         await cri.sandbox_status(sandbox_id)
 
 
-async def test_a_container_that_cannot_start_says_why(cri, pods):
+async def test_failed_start_has_a_reason(cri, pods):
     sandbox_id = await pods.sandbox()
     container_id = await pods.container(sandbox_id, "", command=("/no/such",), start=False)
 
@@ -177,7 +177,7 @@ async def test_a_container_that_cannot_start_says_why(cri, pods):
         await cri.start_container(container_id)
 
 
-async def test_resources_change_while_a_container_runs(cri, pods):
+async def test_resources_of_a_running_container_can_be_updated(cri, pods):
     container_id = await pods.container(
         await pods.sandbox(), "sleep 1000", resources=LinuxResources(memory_limit_bytes=64 << 20)
     )
@@ -188,7 +188,7 @@ async def test_resources_change_while_a_container_runs(cri, pods):
     assert int(limit.stdout) == 32 << 20
 
 
-async def test_a_moved_log_is_opened_anew(cri, pods):
+async def test_rotated_log_is_reopened(cri, pods):
     sandbox_id = await pods.sandbox()
     container_id = await pods.container(sandbox_id, "while :; do echo tick; sleep 0.05; done")
     log = pods.logs / "web" / "main.log"
@@ -200,7 +200,7 @@ async def test_a_moved_log_is_opened_anew(cri, pods):
     await until(lambda: asyncio.to_thread(lambda: log.exists() and "tick" in log.read_text()))
 
 
-async def test_usage_is_told_for_each_container(cri, pods):
+async def test_stats_list_each_container(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "i=0; while :; do i=$((i+1)); done")
 
     async def is_counted() -> bool:
@@ -214,7 +214,7 @@ async def test_usage_is_told_for_each_container(cri, pods):
     assert stats.timestamp > 0
 
 
-async def test_streams_are_offered_as_urls(cri, pods):
+async def test_streaming_calls_return_urls(cri, pods):
     sandbox_id = await pods.sandbox()
     container_id = await pods.container(sandbox_id, "sleep 1000")
 
@@ -228,17 +228,17 @@ async def test_streams_are_offered_as_urls(cri, pods):
     assert kinds == ["exec", "attach", "portforward"]
 
 
-async def test_a_runtime_without_event_stream_says_so(cri):
+async def test_missing_event_stream_is_reported(cri):
     with pytest.raises(NotImplementedError):
         async for _ in cri.events():
             pass
 
 
-async def test_the_pod_network_is_accepted(cri):
+async def test_pod_cidr_is_accepted(cri):
     await cri.update_pod_cidr("10.1.0.0/24")
 
 
-async def test_images_are_listed_looked_at_and_removed(cri_images, containerd):
+async def test_images_can_be_listed_inspected_and_removed(cri_images, containerd):
     containerd.ctr("images", "tag", BUSYBOX_IMAGE, "docker.io/library/extra:1")
 
     found = await cri_images.image_status("extra:1")
@@ -254,7 +254,7 @@ async def test_images_are_listed_looked_at_and_removed(cri_images, containerd):
     assert usage.mountpoint.startswith(str(containerd.directory))
 
 
-async def test_an_image_that_no_registry_has_is_an_error_with_its_cause(cri_images):
+async def test_pull_error_has_a_cause(cri_images):
     with pytest.raises(RuntimeFailure, match=r'pull image "127\.0\.0\.1:1/none:1".*connection refused'):
         await cri_images.pull_image("127.0.0.1:1/none:1")
 
@@ -263,7 +263,7 @@ async def test_an_image_that_no_registry_has_is_an_error_with_its_cause(cri_imag
 
 
 @pytest.mark.row("config.containerRuntimeEndpoint", "config.imageServiceEndpoint")
-async def test_runtime_and_images_are_looked_for_where_the_configuration_says(containerd, tmp_path):
+async def test_configured_endpoints_are_used(containerd, tmp_path):
     config = NodeAgentConfiguration(
         container_runtime_endpoint=containerd.endpoint, image_service_endpoint=f"unix://{tmp_path}/none.sock"
     )
@@ -283,7 +283,7 @@ async def test_runtime_and_images_are_looked_for_where_the_configuration_says(co
 # --- outages --------------------------------------------------------------------------------------------------
 
 
-async def test_a_missing_runtime_is_unavailable_at_once(tmp_path):
+async def test_missing_runtime_is_unavailable_immediately(tmp_path):
     runtime = CriRuntime(Connection(f"unix://{tmp_path}/none.sock", timeout_seconds=30), SystemClock())
 
     async with asyncio.timeout(10):
@@ -293,7 +293,7 @@ async def test_a_missing_runtime_is_unavailable_at_once(tmp_path):
 
 
 @pytest.mark.row("config.runtimeRequestTimeout")
-async def test_a_hung_runtime_is_unavailable_within_the_timeout_and_fine_afterwards(containerd, tmp_path):
+async def test_hung_runtime_is_unavailable_after_the_timeout(containerd, tmp_path):
     config = NodeAgentConfiguration(
         container_runtime_endpoint=containerd.endpoint, runtime_request_timeout=Duration.of(milliseconds=500)
     )
@@ -311,7 +311,7 @@ async def test_a_hung_runtime_is_unavailable_within_the_timeout_and_fine_afterwa
     await runtime.close()
 
 
-async def test_containers_and_client_outlive_a_restart_of_the_runtime(containerd, cri, pods):
+async def test_containers_and_client_survive_a_runtime_restart(containerd, cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
     containerd.stop()
     with pytest.raises(RuntimeUnavailable):

@@ -1,4 +1,4 @@
-"""Embedded runtimes of one's own, a client on them, and pods that go away with their test."""
+"""Fixtures: private embedded runtimes, a client, and pods that are removed after the test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ START_SECONDS = 30.0
 
 
 class EmbeddedRuntime:
-    """One runtime process on a directory of its own; ``close`` removes all that ever ran on it."""
+    """Runtime process with a private directory; ``close`` removes its pods and all files."""
 
     def __init__(self, *options: str) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="embedded-"))
@@ -57,7 +57,7 @@ class EmbeddedRuntime:
             time.sleep(0.02)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End the process; pods run on."""
+        """Stop the process; pods keep running."""
         process, self.process = self.process, None
         if process is not None:
             process.send_signal(number)
@@ -67,7 +67,7 @@ class EmbeddedRuntime:
         return (self.directory / "log").read_text()[-5000:]
 
     def close(self) -> None:
-        """End it and remove what is left on the machine."""
+        """Stop it and remove all traces on the host."""
         self.stop()
         for point in reversed([line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]):
             if point.startswith(f"{self.directory}/"):
@@ -80,13 +80,13 @@ class EmbeddedRuntime:
 
 
 def runners() -> list[str]:
-    """Return what can make containers here: an OCI runtime, and our own."""
+    """Return the available OCI runtimes, including the built-in one."""
     return ["", "own"]
 
 
 @pytest.fixture(scope="module", params=runners(), ids=["installed", "own"])
 def daemon(request: pytest.FixtureRequest) -> Iterator[EmbeddedRuntime]:
-    """A runtime for a module of tests."""
+    """Runtime of a test module."""
     running = EmbeddedRuntime("--runner", request.param)
     try:
         running.start()
@@ -117,7 +117,7 @@ async def pods(cri: CriRuntime, tmp_path: Path) -> AsyncIterator[Pods]:
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether there is such a process."""
+    """Return whether the process exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

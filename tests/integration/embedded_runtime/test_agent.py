@@ -1,4 +1,4 @@
-"""On a machine without container runtime the agent brings its own, follows its events, and leaves it running."""
+"""Tests for the agent on a host without a container runtime: it starts the embedded one and keeps it running."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node whose agent starts the runtime."""
+    """Node whose agent starts the runtime."""
     directory = tmp_path_factory.mktemp("node")
     home = Path(tempfile.mkdtemp(prefix="embedded-"))
     network = Network()
@@ -33,7 +33,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     agent = NodeAgent(directory, f"unix://{home}/cri.sock", api)
     settings = {"enabled": True, "root": str(home / "root"), "bridge": network.bridge, "podCIDR": network.subnet}
     agent.plugins = {"embedded_runtime": settings}
-    node = Node(None, api, agent)  # type: ignore[arg-type]  there is no containerd
+    node = Node(None, api, agent)  # type: ignore[arg-type]  (there is no containerd)
     node.bridge = network.bridge  # type: ignore[attr-defined]
     try:
         api.start()
@@ -58,7 +58,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def _listings(node: Node) -> int:
     """Return how often the agent has listed the runtime."""
     context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it made the certificate itself
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # The certificate is self-signed.
     connection = http.client.HTTPSConnection("127.0.0.1", node.agent.port, context=context, timeout=20)
     with contextlib.closing(connection):
         connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {node.api.facts['token']}"})
@@ -66,7 +66,7 @@ def _listings(node: Node) -> int:
     return next(int(float(line.split()[1])) for line in lines if "pleg_relist_duration_seconds_count" in line)
 
 
-def test_a_pod_runs_with_no_runtime_installed(node: Node) -> None:
+def test_pod_runs_without_an_installed_runtime(node: Node) -> None:
     node.api.create_pod(simple_pod("plain", "echo hello; exec sleep 1000000"))
     try:
         pod = node.phase("plain", "Running")
@@ -76,7 +76,7 @@ def test_a_pod_runs_with_no_runtime_installed(node: Node) -> None:
         node.remove("plain")
 
 
-def test_the_end_of_a_container_is_seen_by_events_and_without_listing(node: Node) -> None:
+def test_container_exit_is_detected_by_events_without_relisting(node: Node) -> None:
     node.api.create_pod(simple_pod("brief", "sleep 3; exit 0", restartPolicy="Never"))
     try:
         node.phase("brief", "Running")
@@ -88,14 +88,14 @@ def test_the_end_of_a_container_is_seen_by_events_and_without_listing(node: Node
 
 
 def _hairpins(node: Node) -> set[bool]:
-    """Return what the ports of pods say of hairpin."""
+    """Return the hairpin flags of the pods' bridge ports."""
     command = ["ip", "-d", "-j", "link", "show", "master", node.bridge]  # type: ignore[attr-defined]
     found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return {port["linkinfo"]["info_slave_data"]["hairpin"] for port in found}
 
 
 @pytest.mark.row("config.hairpinMode")
-def test_another_hairpin_mode_of_the_configuration_reaches_pods_that_run(node: Node) -> None:
+def test_changed_hairpin_mode_applies_to_running_pods(node: Node) -> None:
     node.api.create_pod(simple_pod("steady"))
     try:
         node.phase("steady", "Running")
@@ -107,7 +107,7 @@ def test_another_hairpin_mode_of_the_configuration_reaches_pods_that_run(node: N
         node.remove("steady")
 
 
-def test_pods_and_runtime_outlive_the_agent(node: Node) -> None:
+def test_pods_and_runtime_survive_an_agent_restart(node: Node) -> None:
     node.api.create_pod(simple_pod("steady"))
     try:
         before = node.phase("steady", "Running")

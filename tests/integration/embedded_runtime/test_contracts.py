@@ -1,4 +1,4 @@
-"""The embedded runtime keeps the contracts of a runtime and of an image store."""
+"""Contract tests of the embedded runtime and its image service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hairpin mode on real links: of pods that run and of pods to come, over the call and over a restart."""
+"""Tests for the hairpin mode on real links, for running and new pods, by call and by restart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.integration.embedded_runtime.test_restart import reachable
 pytestmark = pytest.mark.integration
 
 FLAGS = {"promiscuous-bridge": (True, {False}), "hairpin-veth": (False, {True}), "none": (False, {False})}
-"""Whether the bridge is promiscuous, and what the ports of pods say of hairpin."""
+"""Promiscuity of the bridge, and hairpin flags of the pods' ports."""
 LISTEN = """
 import socket
 end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -47,7 +47,7 @@ for text in sys.argv[3:]:
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[EmbeddedRuntime]:
-    """A runtime for this module."""
+    """Runtime of this module."""
     running = EmbeddedRuntime("--hairpin-mode", "none")
     try:
         running.start()
@@ -57,9 +57,9 @@ def daemon() -> Iterator[EmbeddedRuntime]:
 
 
 def links(*which: str) -> list[dict]:
-    """Return links as the kernel describes them."""
-    answer = subprocess.run(["ip", "-d", "-j", "link", "show", *which], check=True, capture_output=True, text=True)
-    return json.loads(answer.stdout)
+    """Return the properties of links in the kernel."""
+    result = subprocess.run(["ip", "-d", "-j", "link", "show", *which], check=True, capture_output=True, text=True)
+    return json.loads(result.stdout)
 
 
 def flags(daemon: EmbeddedRuntime) -> tuple[bool, set[bool]]:
@@ -92,13 +92,13 @@ def port() -> int:
 
 @pytest.fixture
 def gateway(daemon: EmbeddedRuntime) -> str:
-    """The address of the node that its pods see first."""
+    """Address of the bridge, the gateway of the pods."""
     return str(ipaddress.ip_network(daemon.subnet)[1])
 
 
 @pytest.mark.row("config.hairpinMode")
 @pytest.mark.parametrize("mode", FLAGS)
-async def test_a_mode_holds_for_pods_that_run_and_for_pods_to_come(cri, pods, daemon, mode):
+async def test_mode_applies_to_running_and_new_pods(cri, pods, daemon, mode):
     before = "none" if mode != "none" else "hairpin-veth"
     await set_hairpin_mode(daemon.endpoint, before)
     await pods.sandbox("first")
@@ -113,7 +113,7 @@ async def test_a_mode_holds_for_pods_that_run_and_for_pods_to_come(cri, pods, da
 
 
 @pytest.mark.row("config.hairpinMode")
-async def test_a_runtime_started_with_another_mode_gives_it_to_pods_that_run(cri, pods, daemon):
+async def test_restart_with_another_mode_applies_to_running_pods(cri, pods, daemon):
     await set_hairpin_mode(daemon.endpoint, "none")
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
     before = await cri.container_status(container_id)
@@ -125,7 +125,7 @@ async def test_a_runtime_started_with_another_mode_gives_it_to_pods_that_run(cri
     assert await cri.container_status(container_id) == before
 
 
-async def test_containerd_is_left_alone_and_the_mode_without_effect_said(containerd, caplog):
+async def test_mode_without_effect_on_containerd_is_logged(containerd, caplog):
     running = asyncio.create_task(HairpinLoop(containerd.endpoint, "hairpin-veth", SystemClock()).run())
     try:
         await until(lambda: asyncio.sleep(0, "Ignoring hairpinMode" in caplog.text))
@@ -134,25 +134,25 @@ async def test_containerd_is_left_alone_and_the_mode_without_effect_said(contain
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_mode_that_does_not_exist_is_refused(daemon):
+async def test_unknown_mode_is_rejected(daemon):
     with pytest.raises(grpc.RpcError, match="promiscuous-bridge, hairpin-veth, none"):
         await set_hairpin_mode(daemon.endpoint, "both")
 
 
 @pytest.mark.row("config.hairpinMode")
-async def test_a_pod_reaches_itself_by_a_port_of_the_node(cri, pods, daemon, port, gateway):
+async def test_pod_reaches_itself_by_a_host_port(cri, pods, daemon, port, gateway):
     await set_hairpin_mode(daemon.endpoint, "hairpin-veth")
     sandbox_id = await pods.sandbox(port_mappings=(PortMapping(8080, port),))
     container_id = await pods.container(sandbox_id, "while :; do echo hello | nc -l -p 8080; done")
 
-    async def answers() -> bool:
-        asking = ["sh", "-c", f"nc -w 5 {gateway} {port} < /dev/null"]
-        return (await cri.exec_sync(container_id, asking, 20)).stdout == b"hello\n"
+    async def is_reachable() -> bool:
+        connecting = ["sh", "-c", f"nc -w 5 {gateway} {port} < /dev/null"]
+        return (await cri.exec_sync(container_id, connecting, 20)).stdout == b"hello\n"
 
-    await until(answers, 60)
+    await until(is_reachable, 60)
 
 
-async def test_a_promiscuous_bridge_brings_nothing_twice(pods, daemon, port, gateway):
+async def test_promiscuous_bridge_delivers_no_duplicates(pods, daemon, port, gateway):
     await set_hairpin_mode(daemon.endpoint, "promiscuous-bridge")
     taking = await pods.sandbox("taking", port_mappings=(PortMapping(9000, port, "UDP"),))
     sending = await pods.sandbox("sending")

@@ -1,4 +1,4 @@
-"""Images come from archives and registries, whole and unharmed."""
+"""Tests for images from archives and registries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOGIN = Credentials("user", "secret")
 
 
 def write_oci(path: Path, name: str = NAME, extra: dict[str, bytes] | None = None) -> str:
-    """Write an OCI archive with one image of two layers; the upper one removes a file and a folder's contents."""
+    """Write an OCI archive with one image of two layers; the upper one removes a file and the files of a directory."""
     archive = images.OciArchive()
     files = {"etc/lower": b"lower", "etc/gone": b"gone", "data/old": b"old", **(extra or {})}
     layers = [archive.add_layer(images.busybox_layer(files)), archive.add_layer(upper_layer())]
@@ -60,7 +60,7 @@ def load(daemon, archive: Path) -> list[str]:
     return done.stdout.split()
 
 
-async def test_an_oci_archive_becomes_an_image_that_runs(cri, cri_images, pods, daemon, tmp_path):
+async def test_image_of_an_oci_archive_runs(cri, cri_images, pods, daemon, tmp_path):
     digest = await asyncio.to_thread(write_oci, tmp_path / "image.tar")
 
     names = await asyncio.to_thread(load, daemon, tmp_path / "image.tar")
@@ -78,7 +78,7 @@ async def test_an_oci_archive_becomes_an_image_that_runs(cri, cri_images, pods, 
     assert texts(pods.log(sandbox_id, "own.log")) == ["from the image"]
 
 
-async def test_a_docker_archive_becomes_an_image(cri_images, daemon, tmp_path):
+async def test_docker_archive_is_imported(cri_images, daemon, tmp_path):
     layer = images.busybox_layer()
     config = {
         "os": "linux",
@@ -98,7 +98,7 @@ async def test_a_docker_archive_becomes_an_image(cri_images, daemon, tmp_path):
     assert await cri_images.image_status("shop/docker:3") is not None
 
 
-async def test_a_removed_image_goes_with_its_layers_once_nobody_stands_on_it(cri, cri_images, pods, daemon, tmp_path):
+async def test_layers_of_a_removed_image_are_deleted_when_unused(cri, cri_images, pods, daemon, tmp_path):
     name = "localhost/shop/brief:1"
     await asyncio.to_thread(write_oci, tmp_path / "image.tar", name, {"etc/brief": b"only here"})
     before = set((daemon.root / "layers").iterdir())
@@ -114,7 +114,7 @@ async def test_a_removed_image_goes_with_its_layers_once_nobody_stands_on_it(cri
     assert set((daemon.root / "layers").iterdir()) <= before
 
 
-async def test_the_builtin_images_are_pinned_and_need_no_registry(cri, cri_images, pods):
+async def test_built_in_images_are_pinned_and_need_no_registry(cri, cri_images, pods):
     names = {tag: image for image in await cri_images.list_images() for tag in image.repo_tags}
 
     assert names["docker.io/library/busybox:1.36"].pinned
@@ -131,7 +131,7 @@ async def test_the_builtin_images_are_pinned_and_need_no_registry(cri, cri_image
 
 
 class DockerRegistry:
-    """A real registry that wants a password, with one image."""
+    """Real registry with authentication and one image."""
 
     def __init__(self, directory: Path) -> None:
         with socket.socket() as probe:
@@ -159,7 +159,7 @@ class DockerRegistry:
                 break
             time.sleep(0.05)
         write_oci(self.directory / "image.tar", extra={"etc/big": bytes(3_000_000)})
-        # the archive names its image twice, by tag and by digest; skopeo wants to be told one
+        # The archive names its image twice, by tag and by digest; skopeo requires one of them.
         layout = self.directory / "layout"
         with tarfile.open(self.directory / "image.tar") as tar:
             tar.extractall(layout, filter="data")
@@ -185,7 +185,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistr
         running.close()
 
 
-async def test_an_image_is_pulled_by_tag_and_by_digest_with_a_password(cri, cri_images, pods, registry):
+async def test_image_is_pulled_by_tag_and_digest_with_a_password(cri, cri_images, pods, registry):
     reference = await cri_images.pull_image(registry.image, LOGIN)
 
     found = await cri_images.image_status(registry.image)
@@ -199,7 +199,7 @@ async def test_an_image_is_pulled_by_tag_and_by_digest_with_a_password(cri, cri_
     assert await cri_images.image_status(registry.image) is None
 
 
-async def test_without_the_right_password_the_registry_says_no(cri_images, registry):
+async def test_pull_with_a_wrong_password_fails(cri_images, registry):
     with pytest.raises(RuntimeFailure, match=r'pull image ".*shop/tool:1".*401') as caught:
         await cri_images.pull_image(registry.image)
     with pytest.raises(RuntimeFailure, match="401") as wrong:
@@ -207,13 +207,13 @@ async def test_without_the_right_password_the_registry_says_no(cri_images, regis
     assert "hunter2" not in str(wrong.value) + str(caught.value)
 
 
-async def test_an_image_that_is_not_there_is_named(cri_images, registry):
+async def test_pull_of_a_missing_image_fails(cri_images, registry):
     with pytest.raises(RuntimeFailure, match=r"shop/none:1.*404.*manifest unknown"):
         await cri_images.pull_image(f"{registry.host}/shop/none:1", LOGIN)
 
 
 class TokenRegistry:
-    """A registry of a few lines that wants tokens, redirects blobs, and may lie about a layer."""
+    """Fake registry that requires tokens, redirects blobs, and may send a corrupt layer."""
 
     def __init__(self) -> None:
         self.lie = False
@@ -237,7 +237,7 @@ class TokenRegistry:
     def digest(content: bytes) -> str:
         return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def respond(self, request: web.Request) -> web.Response:
         authorization = request.headers.get("Authorization", "")
         self.seen.append((request.path.split("/")[1], authorization))
         if request.path == "/token":
@@ -259,10 +259,10 @@ class TokenRegistry:
         return web.Response(body=self.blobs[name])
 
 
-async def test_tokens_redirects_and_lists_of_platforms_are_understood_and_lies_are_found(cri_images):
+async def test_tokens_redirects_and_indexes_work_and_corruption_fails(cri_images):
     fake = TokenRegistry()
     app = web.Application()
-    app.router.add_get("/{path:.*}", fake.answer)
+    app.router.add_get("/{path:.*}", fake.respond)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -281,6 +281,6 @@ async def test_tokens_redirects_and_lists_of_platforms_are_understood_and_lies_a
     assert {authorization for where, authorization in fake.seen if where == "elsewhere"} == {""}
 
 
-async def test_a_registry_that_cannot_be_reached_is_named(cri_images):
+async def test_pull_from_an_unreachable_registry_fails(cri_images):
     with pytest.raises(RuntimeFailure, match=r'pull image "127\.0\.0\.1:1/none:1".*connect'):
         await cri_images.pull_image("127.0.0.1:1/none:1")

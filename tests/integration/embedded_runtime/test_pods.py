@@ -1,4 +1,4 @@
-"""Pods really run on the embedded runtime, with an installed OCI runtime and without."""
+"""Tests for pods on the embedded runtime, with an installed OCI runtime and with the built-in one."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
 
 
 def texts(log: str) -> list[str]:
-    """Return what a container said, without time and tags."""
+    """Return the output of a container, without time and tags."""
     return [line.split(" ", 3)[3] for line in log.splitlines()]
 
 
 async def output(cri: CriRuntime, pods, sandbox_id: str, script: str, **settings: object) -> list[str]:
-    """Run *script* in a container to its end and return what it said."""
+    """Run *script* in a container to its end, and return its output."""
     await exited(cri, await pods.container(sandbox_id, script, **settings))
     return texts(pods.log(sandbox_id))
 
 
-async def test_a_sandbox_runs_with_an_address_of_its_own(cri, pods, daemon):
+async def test_sandbox_has_an_address(cri, pods, daemon):
     status = await cri.sandbox_status(await pods.sandbox(annotations={"note": "x"}))
 
     assert status.ready
@@ -50,7 +50,7 @@ async def test_a_sandbox_runs_with_an_address_of_its_own(cri, pods, daemon):
     assert status.annotations == {"note": "x"}
 
 
-async def test_a_container_writes_its_log_and_leaves_its_exit_code(cri, pods):
+async def test_container_has_a_log_and_an_exit_code(cri, pods):
     sandbox_id = await pods.sandbox()
     script = "echo $GREETING; echo bad >&2; printf end; exit 3"
     container_id = await pods.container(sandbox_id, script, envs=(("GREETING", "hello"),))
@@ -62,7 +62,7 @@ async def test_a_container_writes_its_log_and_leaves_its_exit_code(cri, pods):
     assert lines == ["stderr F bad", "stdout F end", "stdout F hello"]
 
 
-async def test_a_long_line_is_cut_into_pieces(cri, pods):
+async def test_long_line_is_split(cri, pods):
     sandbox_id = await pods.sandbox()
 
     await exited(cri, await pods.container(sandbox_id, "head -c 40000 /dev/zero | tr '\\0' x; echo"))
@@ -72,11 +72,11 @@ async def test_a_long_line_is_cut_into_pieces(cri, pods):
     assert sum(len(text) for *_, text in lines) == 40000
 
 
-async def test_a_stopped_container_gets_its_grace(cri, pods):
+async def test_stopped_container_has_a_grace_period(cri, pods):
     sandbox_id = await pods.sandbox()
     polite = await pods.container(sandbox_id, "trap 'exit 7' TERM; sleep 1000 & wait")
     stubborn = await pods.container(sandbox_id, "trap '' TERM; while :; do sleep 1; done", attempt=1)
-    await asyncio.sleep(0.2)  # until both shells have set their traps
+    await asyncio.sleep(0.2)  # Until both shells have set their traps.
 
     await asyncio.gather(cri.stop_container(polite, 20), cri.stop_container(stubborn, 1))
 
@@ -84,7 +84,7 @@ async def test_a_stopped_container_gets_its_grace(cri, pods):
     assert (await cri.container_status(stubborn)).exit_code == 137
 
 
-async def test_a_command_runs_in_a_container(cri, pods):
+async def test_exec_runs_a_command(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
 
     result = await cri.exec_sync(container_id, ["sh", "-c", "echo out; echo err >&2; exit 5"], 10)
@@ -92,7 +92,7 @@ async def test_a_command_runs_in_a_container(cri, pods):
     assert (result.exit_code, result.stdout, result.stderr) == (5, b"out\n", b"err\n")
 
 
-async def test_a_command_that_takes_too_long_is_killed(cri, pods):
+async def test_exec_over_its_timeout_is_killed(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
 
     with pytest.raises(TimeoutError):
@@ -101,14 +101,14 @@ async def test_a_command_that_takes_too_long_is_killed(cri, pods):
     assert b"sleep 61" not in (await cri.exec_sync(container_id, ["ps"], 10)).stdout
 
 
-async def test_a_command_that_is_not_there_says_so(cri, pods):
+async def test_exec_of_a_missing_command_fails(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
 
     with pytest.raises(RuntimeFailure, match="no-such-command"):
         await cri.exec_sync(container_id, ["no-such-command"], 10)
 
 
-async def test_a_container_gets_what_it_asks_for(cri, pods, tmp_path):
+async def test_container_has_its_configured_settings(cri, pods, tmp_path):
     sandbox_id = await pods.sandbox(sysctls={"net.ipv4.ip_unprivileged_port_start": "0"}, hostname="web-host")
     (tmp_path / "data").mkdir()
     script = (
@@ -137,7 +137,7 @@ async def test_a_container_gets_what_it_asks_for(cri, pods, tmp_path):
     assert (tmp_path / "data" / "made").exists()
 
 
-async def test_capabilities_are_the_usual_ones_and_those_added(cri, pods):
+async def test_capabilities_are_the_default_and_added_ones(cri, pods):
     sandbox_id = await pods.sandbox()
     more = ContainerSecurity(capabilities_add=("NET_ADMIN",), capabilities_drop=("CHOWN",))
 
@@ -152,7 +152,7 @@ async def test_capabilities_are_the_usual_ones_and_those_added(cri, pods):
     assert after == before & ~1 | 1 << 12
 
 
-async def test_a_user_who_is_not_root_has_no_capabilities_and_may_not_get_any(cri, pods):
+async def test_non_root_user_has_no_capabilities_and_cannot_gain_any(cri, pods):
     lines = await output(
         cri,
         pods,
@@ -165,7 +165,7 @@ async def test_a_user_who_is_not_root_has_no_capabilities_and_may_not_get_any(cr
     assert [line.split()[1] for line in lines[2:]] == ["0" * 16, "1"]
 
 
-async def test_a_privileged_container_may_do_all_that_the_runtime_may(cri, pods):
+async def test_privileged_container_has_the_runtimes_capabilities(cri, pods):
     sandbox_id = await pods.sandbox(security=SandboxSecurity(privileged=True))
     script = "mount -t tmpfs none /mnt 2>&1 || mkdir -p /mnt && mount -t tmpfs none /mnt && echo mounted; ls /dev"
 
@@ -175,7 +175,7 @@ async def test_a_privileged_container_may_do_all_that_the_runtime_may(cri, pods)
     assert "kmsg" in lines
 
 
-async def test_masked_and_read_only_paths_are_kept(cri, pods):
+async def test_masked_and_read_only_paths_are_protected(cri, pods):
     lines = await output(
         cri,
         pods,
@@ -203,7 +203,7 @@ async def test_containers_of_a_pod_share_network_ipc_and_shared_memory(cri, pods
     assert ours[4] != theirs[4]
 
 
-async def test_a_pod_may_share_its_processes(cri, pods):
+async def test_containers_may_share_a_pid_namespace(cri, pods):
     shared = Namespaces(pid=NamespaceMode.POD)
     sandbox_id = await pods.sandbox(security=SandboxSecurity(namespaces=shared))
     first = await pods.container(sandbox_id, "sleep 1234", security=ContainerSecurity(namespaces=shared))
@@ -217,7 +217,7 @@ async def test_a_pod_may_share_its_processes(cri, pods):
     assert b"sleep 1234" not in (await cri.exec_sync(other, ["ps"], 10)).stdout
 
 
-async def test_a_pod_on_the_node_sees_the_node(cri, pods):
+async def test_pod_with_host_namespaces_sees_the_host(cri, pods):
     node = Namespaces(network=NamespaceMode.NODE, pid=NamespaceMode.NODE, ipc=NamespaceMode.NODE)
     sandbox_id = await pods.sandbox(security=SandboxSecurity(namespaces=node))
     assert (await cri.sandbox_status(sandbox_id)).ips == ()
@@ -230,7 +230,7 @@ async def test_a_pod_on_the_node_sees_the_node(cri, pods):
     assert int(lines[1]) > 0
 
 
-async def test_mounts_can_be_read_only_and_follow_the_node(cri, pods, tmp_path):
+async def test_mounts_can_be_read_only_and_propagate(cri, pods, tmp_path):
     (tmp_path / "ro").mkdir()
     sandbox_id = await pods.sandbox()
 
@@ -248,7 +248,7 @@ async def test_mounts_can_be_read_only_and_follow_the_node(cri, pods, tmp_path):
         )
 
 
-async def test_names_are_looked_up_where_the_pod_says(cri, pods):
+async def test_dns_configuration_of_the_pod_is_used(cri, pods):
     dns = DnsConfig(servers=("10.9.8.7",), searches=("a.example", "b.example"), options=("ndots:5",))
 
     lines = await output(cri, pods, await pods.sandbox(dns=dns), "cat /etc/resolv.conf")
@@ -256,7 +256,7 @@ async def test_names_are_looked_up_where_the_pod_says(cri, pods):
     assert lines == ["search a.example b.example", "nameserver 10.9.8.7", "options ndots:5"]
 
 
-async def test_a_container_that_cannot_start_says_why(cri, pods):
+async def test_failed_start_has_a_reason(cri, pods):
     sandbox_id = await pods.sandbox()
     container_id = await pods.container(sandbox_id, "", command=("/no/such",), start=False)
 
@@ -267,7 +267,7 @@ async def test_a_container_that_cannot_start_says_why(cri, pods):
     assert (status.state, status.exit_code, status.reason) == (ContainerState.EXITED, 128, "StartError")
 
 
-async def test_resources_change_while_a_container_runs(cri, pods):
+async def test_resources_of_a_running_container_can_be_updated(cri, pods):
     container_id = await pods.container(
         await pods.sandbox(), "sleep 1000", resources=LinuxResources(memory_limit_bytes=64 << 20)
     )
@@ -279,7 +279,7 @@ async def test_resources_change_while_a_container_runs(cri, pods):
     assert int(limit.stdout) == 32 << 20
 
 
-async def test_a_container_that_needs_too_much_memory_was_out_of_memory(cri, pods):
+async def test_container_over_its_memory_limit_is_oom_killed(cri, pods):
     limit = LinuxResources(memory_limit_bytes=16 << 20, memory_swap_limit_bytes=16 << 20)
     script = "tail -c 100000000 /dev/zero"
 
@@ -288,7 +288,7 @@ async def test_a_container_that_needs_too_much_memory_was_out_of_memory(cri, pod
     assert (status.exit_code, status.reason) == (137, "OOMKilled")
 
 
-async def test_a_moved_log_is_opened_anew(cri, pods):
+async def test_rotated_log_is_reopened(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "while :; do echo tick; sleep 0.05; done")
     log = pods.logs / "web" / "main.log"
     await until(lambda: asyncio.to_thread(log.exists))
@@ -299,7 +299,7 @@ async def test_a_moved_log_is_opened_anew(cri, pods):
     await until(lambda: asyncio.to_thread(lambda: log.exists() and "tick" in log.read_text()))
 
 
-async def test_usage_is_told_for_each_container(cri, pods):
+async def test_stats_list_each_container(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "i=0; while :; do i=$((i+1)); done")
 
     async def is_counted() -> bool:
@@ -313,7 +313,7 @@ async def test_usage_is_told_for_each_container(cri, pods):
     assert stats.timestamp > 0
 
 
-async def test_what_happens_is_told_as_it_happens(cri, pods):
+async def test_events_are_streamed(cri, pods):
     seen: list[tuple[RuntimeEventType, str]] = []
     watched = asyncio.Event()
 
@@ -325,7 +325,7 @@ async def test_what_happens_is_told_as_it_happens(cri, pods):
 
     following = asyncio.create_task(follow())
     try:
-        await asyncio.sleep(0.2)  # until the stream stands
+        await asyncio.sleep(0.2)  # Until the stream is established.
         sandbox_id = await pods.sandbox()
         container_id = await pods.container(sandbox_id, "exit 0")
         await exited(cri, container_id)
@@ -340,14 +340,14 @@ async def test_what_happens_is_told_as_it_happens(cri, pods):
     assert seen[2:] == [(kind, container_id) for kind in kinds]
 
 
-async def test_a_port_of_the_node_leads_to_the_pod(cri, pods):
+async def test_host_port_reaches_the_pod(cri, pods):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     sandbox_id = await pods.sandbox(port_mappings=(PortMapping(8080, port),))
     await pods.container(sandbox_id, "while :; do echo hello | nc -l -p 8080; done")
 
-    async def answers() -> bool:
+    async def is_reachable() -> bool:
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
@@ -356,10 +356,10 @@ async def test_a_port_of_the_node_leads_to_the_pod(cri, pods):
         writer.close()
         return line == b"hello\n"
 
-    await until(answers)
+    await until(is_reachable)
 
 
-async def test_a_default_seccomp_profile_needs_an_oci_runtime(cri, pods, daemon):
+async def test_default_seccomp_profile_requires_an_oci_runtime(cri, pods, daemon):
     sandbox_id = await pods.sandbox()
     profile = ContainerSecurity(seccomp=SecurityProfile(ProfileType.RUNTIME_DEFAULT))
     if "own" in daemon.options:
@@ -372,7 +372,7 @@ async def test_a_default_seccomp_profile_needs_an_oci_runtime(cri, pods, daemon)
     assert lines[0].split()[1] == "2"
 
 
-async def test_what_is_not_offered_says_so(cri, pods):
+async def test_unsupported_settings_are_rejected(cri, pods):
     sandbox_id = await pods.sandbox()
 
     for settings, failure in (
@@ -381,23 +381,23 @@ async def test_what_is_not_offered_says_so(cri, pods):
     ):
         with pytest.raises(RuntimeFailure, match=failure):
             await pods.sandbox("other", **settings)
-    with pytest.raises(RuntimeFailure, match='no user "nobody-knows"'):
-        await pods.container(sandbox_id, "true", security=ContainerSecurity(run_as_username="nobody-knows"))
+    with pytest.raises(RuntimeFailure, match='no user "does-not-exist"'):
+        await pods.container(sandbox_id, "true", security=ContainerSecurity(run_as_username="does-not-exist"))
     with pytest.raises(RuntimeFailure, match="unknown capability FLY"):
         await pods.container(sandbox_id, "true", security=ContainerSecurity(capabilities_add=("FLY",)))
     assert await cri.list_containers() == ()
 
 
-async def test_a_command_ends_when_its_caller_gives_up(cri, pods):
+async def test_exec_ends_when_its_call_is_cancelled(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
-    asking = asyncio.create_task(cri.exec_sync(container_id, ["sleep", "654"], 0))
+    executing = asyncio.create_task(cri.exec_sync(container_id, ["sleep", "654"], 0))
 
     async def runs() -> bool:
         return b"sleep 654" in (await cri.exec_sync(container_id, ["ps"], 10)).stdout
 
     await until(runs)
-    asking.cancel()
-    await asyncio.gather(asking, return_exceptions=True)
+    executing.cancel()
+    await asyncio.gather(executing, return_exceptions=True)
 
     async def is_gone() -> bool:
         return not await runs()

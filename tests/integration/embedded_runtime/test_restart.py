@@ -1,4 +1,4 @@
-"""Containers outlive the runtime, with their logs and exit codes."""
+"""Tests for restarts of the embedded runtime: containers, logs and exit codes survive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
 
 
 async def restart(daemon: EmbeddedRuntime, cri: CriRuntime, number: signal.Signals) -> None:
-    """End the runtime, start it again and wait until the client is connected."""
+    """Restart the runtime and wait until the client is connected."""
     await asyncio.to_thread(daemon.stop, number)
     with pytest.raises(RuntimeUnavailable):
         await cri.version()
@@ -29,7 +29,7 @@ async def restart(daemon: EmbeddedRuntime, cri: CriRuntime, number: signal.Signa
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_containers_and_their_logs_go_on_over_a_restart(cri, pods, daemon, number):
+async def test_containers_and_logs_survive_a_restart(cri, pods, daemon, number):
     sandbox_id = await pods.sandbox()
     container_id = await pods.container(sandbox_id, "i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done")
     before = await cri.container_status(container_id)
@@ -45,7 +45,7 @@ async def test_containers_and_their_logs_go_on_over_a_restart(cri, pods, daemon,
     assert (await cri.container_status(container_id)).exit_code == 137
 
 
-async def test_an_end_while_the_runtime_was_away_is_known_afterwards(cri, pods, daemon, tmp_path):
+async def test_exit_during_a_restart_is_recorded(cri, pods, daemon, tmp_path):
     sandbox_id = await pods.sandbox()
     container_id = await pods.container(sandbox_id, "while [ ! -e /dev/shm/go ]; do sleep 0.05; done; echo bye; exit 9")
     shm = daemon.root / "sandboxes" / sandbox_id / "shm"
@@ -62,7 +62,7 @@ async def test_an_end_while_the_runtime_was_away_is_known_afterwards(cri, pods, 
     assert texts(pods.log(sandbox_id)) == ["bye"]
 
 
-async def test_an_address_is_not_given_twice_after_a_restart(cri, pods, daemon):
+async def test_addresses_stay_unique_after_a_restart(cri, pods, daemon):
     first = await pods.sandbox("first")
 
     await restart(daemon, cri, signal.SIGTERM)
@@ -71,7 +71,7 @@ async def test_an_address_is_not_given_twice_after_a_restart(cri, pods, daemon):
     assert (await cri.sandbox_status(first)).ips != (await cri.sandbox_status(second)).ips
 
 
-async def test_a_container_whose_shim_was_killed_is_ended(cri, pods, daemon):
+async def test_container_with_a_killed_shim_is_stopped(cri, pods, daemon):
     sandbox_id = await pods.sandbox()
     container_id = await pods.container(sandbox_id, "sleep 1000")
     record = (daemon.root / "containers" / container_id / "record.json").read_text()
@@ -83,7 +83,7 @@ async def test_a_container_whose_shim_was_killed_is_ended(cri, pods, daemon):
     assert (status.exit_code, status.reason) == (255, "Unknown")
 
 
-async def test_a_sandbox_whose_holder_was_killed_is_not_ready(cri, pods, daemon):
+async def test_sandbox_with_a_killed_pause_process_is_not_ready(cri, pods, daemon):
     sandbox_id = await pods.sandbox()
     record = (daemon.root / "sandboxes" / sandbox_id / "record.json").read_text()
     holder = int(record.partition('"holder"')[2].partition('"pid":')[2].partition(",")[0])
@@ -96,7 +96,7 @@ async def test_a_sandbox_whose_holder_was_killed_is_not_ready(cri, pods, daemon)
     await until(is_seen)
 
 
-async def test_nothing_is_left_of_what_was_removed(cri, pods, daemon):
+async def test_removal_leaves_no_files(cri, pods, daemon):
     sandbox_id = await pods.sandbox()
     await pods.container(sandbox_id, "sleep 1000")
     await cri.stop_sandbox(sandbox_id)

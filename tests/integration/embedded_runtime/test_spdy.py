@@ -1,4 +1,4 @@
-"""The field's own client speaks SPDY to the runtime: commands, input, exit codes, attaching, ports."""
+"""Tests for SPDY streams of the runtime with kubectl: exec, attach, port-forward."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NO_WEB_SOCKETS = ("KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false", "KUBECTL_PORT_FORWA
 
 
 class Front:
-    """As much of an API server as ``kubectl`` needs: shows one pod and passes its streams on to the runtime."""
+    """Minimal API server for ``kubectl``: has one pod and forwards its streams to the runtime."""
 
     def __init__(self, cri: CriRuntime, sandbox_id: str, container_id: str) -> None:
         self._cri, self._sandbox_id, self._container_id = cri, sandbox_id, container_id
@@ -82,10 +82,10 @@ class Front:
 
     async def _url(self, target: str) -> str:
         parts = urlsplit(target)
-        given = parse_qs(parts.query)
-        streams = {name: given.get(name) == ["true"] for name in ("stdin", "stdout", "stderr", "tty")}
+        stdin = parse_qs(parts.query)
+        streams = {name: stdin.get(name) == ["true"] for name in ("stdin", "stdout", "stderr", "tty")}
         if parts.path.endswith("/exec"):
-            return await self._cri.exec_url(self._container_id, given["command"], **streams)
+            return await self._cri.exec_url(self._container_id, stdin["command"], **streams)
         if parts.path.endswith("/attach"):
             return await self._cri.attach_url(self._container_id, **streams)
         return await self._cri.port_forward_url(self._sandbox_id, [])
@@ -127,19 +127,19 @@ def command(front: Front, home: Path, *words: str) -> list[str]:
 
 @pytest.fixture
 def kubectl(front: Front, tmp_path: Path) -> Kubectl:
-    async def run(*words: str, given: bytes = b"") -> tuple[int, bytes, bytes]:
+    async def run(*words: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *command(front, tmp_path, *words), stdin=pipe, stdout=pipe, stderr=pipe
         )
         async with asyncio.timeout(30):
-            output, errors = await process.communicate(given)
+            output, errors = await process.communicate(stdin)
         return process.returncode or 0, output, errors
 
     return run
 
 
-async def test_a_command_runs_with_its_output_errors_and_exit_code(kubectl: Kubectl) -> None:
+async def test_exec_has_output_errors_and_exit_code(kubectl: Kubectl) -> None:
     code, output, errors = await kubectl("exec", "web", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
 
     assert (code, output) == (7, b"out\n"), errors
@@ -147,22 +147,22 @@ async def test_a_command_runs_with_its_output_errors_and_exit_code(kubectl: Kube
     assert b"exit code 7" in errors
 
 
-async def test_input_of_any_size_reaches_a_command_and_comes_back_whole(kubectl: Kubectl) -> None:
+async def test_input_of_any_size_is_transferred_completely(kubectl: Kubectl) -> None:
     sent = b"".join(b"%07d\n" % number for number in range(200_000))
 
-    code, output, _ = await kubectl("exec", "-i", "web", "--", "cat", given=sent)
+    code, output, _ = await kubectl("exec", "-i", "web", "--", "cat", stdin=sent)
 
     assert code == 0
     assert output == sent
 
 
-async def test_a_container_is_attached_to(front: Front, tmp_path: Path) -> None:
+async def test_attach(front: Front, tmp_path: Path) -> None:
     async with started(command(front, tmp_path, "attach", "-i", "web")) as process:
         process.stdin.write(b"hello\n")
         assert await process.stdout.readline() == b"main says hello\n"
 
 
-async def test_ports_are_forwarded_and_one_where_nobody_listens_is_told(front: Front, tmp_path: Path) -> None:
+async def test_port_forward_reports_a_port_without_a_listener(front: Front, tmp_path: Path) -> None:
     open_port, closed_port = free_port(), free_port()
     pairs = (f"{open_port}:7000", f"{closed_port}:7001")
 

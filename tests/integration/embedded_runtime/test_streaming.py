@@ -1,4 +1,4 @@
-"""Exec, attach and port forwarding as streams."""
+"""Tests for exec, attach and port-forward streams."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERYTHING = {"stdin": True, "stdout": True, "stderr": True, "tty": False}
 
 
 async def converse(url: str, *sent: bytes, until: bytes = b"", protocols=PROTOCOLS) -> dict[int, bytes]:
-    """Send messages and return what each channel said, until the end or *until* was said."""
+    """Send messages and return the output per channel, until the end or *until* is received."""
     heard: dict[int, bytes] = {}
     async with aiohttp.ClientSession() as session, session.ws_connect(url, protocols=protocols) as stream:
         for message in sent:
@@ -31,7 +31,7 @@ async def converse(url: str, *sent: bytes, until: bytes = b"", protocols=PROTOCO
     return heard
 
 
-async def test_a_command_is_fed_and_heard_and_its_exit_code_told(cri, pods):
+async def test_exec_has_input_output_and_exit_code(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
     command = ["sh", "-c", "read line; echo got $line; cat; echo bad >&2; exit 4"]
     url = await cri.exec_url(container_id, command, **EVERYTHING)
@@ -42,7 +42,7 @@ async def test_a_command_is_fed_and_heard_and_its_exit_code_told(cri, pods):
     assert json.loads(heard[3])["details"]["causes"] == [{"reason": "ExitCode", "message": "4"}]
 
 
-async def test_a_command_may_have_a_terminal_of_a_size(cri, pods):
+async def test_exec_may_have_a_terminal_with_a_size(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
     command = ["sh", "-c", "test -t 0 && echo yes; read _; until stty size 2>&1 | grep 100; do sleep 0.1; done"]
     url = await cri.exec_url(container_id, command, **{**EVERYTHING, "stderr": False, "tty": True})
@@ -54,7 +54,7 @@ async def test_a_command_may_have_a_terminal_of_a_size(cri, pods):
     assert json.loads(heard[3])["status"] == "Success"
 
 
-async def test_a_command_that_is_not_there_fails_the_stream(cri, pods):
+async def test_missing_command_fails_the_stream(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
     url = await cri.exec_url(container_id, ["no-such-command"], **EVERYTHING)
 
@@ -63,7 +63,7 @@ async def test_a_command_that_is_not_there_fails_the_stream(cri, pods):
     assert "no-such-command" in json.loads(heard[3])["message"]
 
 
-async def test_a_command_goes_with_its_client(cri, pods):
+async def test_command_is_killed_when_its_client_disconnects(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
     url = await cri.exec_url(container_id, ["sh", "-c", "echo there; exec sleep 987"], **EVERYTHING)
 
@@ -74,7 +74,7 @@ async def test_a_command_goes_with_its_client(cri, pods):
             await asyncio.sleep(0.05)
 
 
-async def test_one_attaches_to_a_running_container(cri, pods):
+async def test_attach_to_a_running_container(cri, pods):
     sandbox_id = await pods.sandbox()
     container_id = await pods.container(sandbox_id, "while read line; do echo got $line; done", stdin=True)
     url = await cri.attach_url(container_id, **EVERYTHING)
@@ -85,7 +85,7 @@ async def test_one_attaches_to_a_running_container(cri, pods):
     assert texts(pods.log(sandbox_id)) == ["got one"]
 
 
-async def test_the_first_attachment_may_end_the_input_for_good(cri, pods):
+async def test_first_attachment_may_close_the_input(cri, pods):
     sandbox_id = await pods.sandbox()
     container_id = await pods.container(sandbox_id, "cat; echo done", stdin=True, stdin_once=True)
     url = await cri.attach_url(container_id, **EVERYTHING)
@@ -97,7 +97,7 @@ async def test_the_first_attachment_may_end_the_input_for_good(cri, pods):
     assert (await exited(cri, container_id)).exit_code == 0
 
 
-async def test_a_container_may_have_a_terminal(cri, pods):
+async def test_container_may_have_a_terminal(cri, pods):
     sandbox_id = await pods.sandbox()
     script = "test -t 1 && echo terminal; read line; echo got $line; stty size"
     container_id = await pods.container(sandbox_id, script, stdin=True, tty=True)
@@ -112,7 +112,7 @@ async def test_a_container_may_have_a_terminal(cri, pods):
     assert "20 90" in output
 
 
-async def test_a_port_of_a_pod_is_forwarded(cri, pods):
+async def test_port_of_a_pod_is_forwarded(cri, pods):
     sandbox_id = await pods.sandbox()
     container_id = await pods.container(sandbox_id, "while :; do echo pong | nc -l -p 7000; done")
     listening = ["sh", "-c", "cat /proc/net/tcp /proc/net/tcp6 | grep -q ':1B58 .* 0A'"]
@@ -126,17 +126,17 @@ async def test_a_port_of_a_pod_is_forwarded(cri, pods):
     assert b"refused" in heard[3]
 
 
-async def test_a_url_works_once_and_a_wire_that_is_not_known_is_refused(cri, pods):
+async def test_url_is_valid_once_and_unknown_protocol_is_rejected(cri, pods):
     sandbox_id = await pods.sandbox()
     container_id = await pods.container(sandbox_id, "sleep 1000")
     url = await cri.exec_url(container_id, ["true"], **EVERYTHING)
 
     async with aiohttp.ClientSession() as session:
-        async with session.post(url, headers={"Upgrade": "SPDY/2", "Connection": "Upgrade"}) as answer:
-            assert (answer.status, "WebSocket or SPDY/3.1" in await answer.text()) == (400, True)
+        async with session.post(url, headers={"Upgrade": "SPDY/2", "Connection": "Upgrade"}) as response:
+            assert (response.status, "WebSocket or SPDY/3.1" in await response.text()) == (400, True)
         await converse(url)
-        async with session.get(url) as answer:
-            assert answer.status == 404
+        async with session.get(url) as response:
+            assert response.status == 404
     await cri.stop_container(container_id, 0)
-    with pytest.raises(RuntimeFailure, match="is not running"):
+    with pytest.raises(RuntimeFailure, match="does not run"):
         await cri.exec_url(container_id, ["true"], **EVERYTHING)

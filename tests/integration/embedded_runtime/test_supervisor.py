@@ -1,4 +1,4 @@
-"""The agent's side keeps a runtime serving, and leaves it when it goes."""
+"""Tests for the supervisor of the embedded runtime: start, restart, and no stop with the agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.integration.embedded_runtime.test_pods import until
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
 
 
-async def test_starts_a_runtime_where_none_serves_and_again_when_it_has_ended():
+async def test_missing_or_exited_runtime_is_started():
     home = Path(tempfile.mkdtemp(prefix="embedded-"))
     socket = home / "cri.sock"
     supervisor = Supervisor(f"unix://{socket}", home / "root", ["--network", "host"], SystemClock())
@@ -45,7 +45,7 @@ async def test_starts_a_runtime_where_none_serves_and_again_when_it_has_ended():
     assert left is not None, "the runtime went with its supervisor"
 
 
-async def test_says_why_a_runtime_does_not_start(tmp_path, caplog):
+async def test_failed_start_is_logged_with_its_reason(tmp_path, caplog):
     supervisor = Supervisor(f"unix://{tmp_path}/s", tmp_path / "root", ["--runner", "docker"], SystemClock())
     running = asyncio.create_task(supervisor.run())
     try:

@@ -1,4 +1,4 @@
-"""An ordinary user runs pods, in a user namespace, on the network of the node."""
+"""Tests for pods of an unprivileged user, in a user namespace with host network."""
 
 from __future__ import annotations
 
@@ -28,31 +28,46 @@ from tests.integration.embedded_runtime.test_restart import reachable
 
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
 
-NOBODY = 65534
-AS_NOBODY = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "--inh-caps=-all"]
+UNPRIVILEGED_UID = 65534
+AS_UNPRIVILEGED = [
+    "setpriv",
+    "--reuid",
+    str(UNPRIVILEGED_UID),
+    "--regid",
+    str(UNPRIVILEGED_UID),
+    "--clear-groups",
+    "--inh-caps=-all",
+]
 
 
 def python_of_all() -> str:
-    """Return an interpreter of our version that every user may run: ours may lie in somebody's home."""
+    """Return an interpreter of the same version that every user can run; the current one may be in a home directory."""
     for candidate in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         check = f"import sys; sys.exit(sys.version_info[:2] != {tuple(sys.version_info[:2])})"
-        words = [*AS_NOBODY, "/bin/sh", "-c", f"{candidate} -c '{check}'"]
+        words = [*AS_UNPRIVILEGED, "/bin/sh", "-c", f"{candidate} -c '{check}'"]
         if subprocess.run(words, check=False, capture_output=True).returncode == 0:
             return candidate
     raise RuntimeError("no Python of this version that an ordinary user may run")
 
 
 class UserRuntime:
-    """A runtime of the user nobody."""
+    """Runtime of an unprivileged user."""
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="embedded-"))
-        os.chown(self.directory, NOBODY, NOBODY)
+        os.chown(self.directory, UNPRIVILEGED_UID, UNPRIVILEGED_UID)
         self.endpoint = f"unix://{self.directory}/cri.sock"
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        words = [*AS_NOBODY, python_of_all(), "-m", "nodeagent_plugins.embedded_runtime", "--listen", self.endpoint]
+        words = [
+            *AS_UNPRIVILEGED,
+            python_of_all(),
+            "-m",
+            "nodeagent_plugins.embedded_runtime",
+            "--listen",
+            self.endpoint,
+        ]
         path = os.pathsep.join([str(PLUGINS.parent), str(PLUGINS), sysconfig.get_path("purelib")])
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -110,7 +125,7 @@ async def pods(cri: CriRuntime, user_runtime: UserRuntime) -> AsyncIterator[Pods
 
 
 @pytest.mark.parametrize("image", ["busybox:1.36", "nodeagent.local/host"])
-async def test_a_pod_runs_as_root_of_its_own_namespace(cri, pods, image):
+async def test_pod_runs_as_root_of_its_user_namespace(cri, pods, image):
     sandbox_id = await pods.sandbox(hostname="web-host")
     script = "id -u; hostname; touch /made && echo written; cat /proc/self/uid_map; exit 6"
 
@@ -119,10 +134,10 @@ async def test_a_pod_runs_as_root_of_its_own_namespace(cri, pods, image):
     assert status.exit_code == 6
     output = texts(pods.log(sandbox_id))
     assert output[:3] == ["0", "web-host", "written"]
-    assert output[3].split() == ["0", str(NOBODY), "1"]
+    assert output[3].split() == ["0", str(UNPRIVILEGED_UID), "1"]
 
 
-async def test_processes_of_a_pod_are_its_own_and_commands_run_in_it(cri, pods):
+async def test_pod_has_a_pid_namespace_in_which_commands_run(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
 
     result = await cri.exec_sync(container_id, ["sh", "-c", "ps | grep -c sleep; cat /proc/1/cmdline"], 10)
@@ -130,12 +145,12 @@ async def test_processes_of_a_pod_are_its_own_and_commands_run_in_it(cri, pods):
     assert result.stdout.replace(b"\0", b" ").endswith(b"sleep 1000 ")
 
 
-async def test_a_user_without_number_is_refused(cri, pods):
-    with pytest.raises(RuntimeFailure, match="user 1000 is not mapped in this user namespace; it knows 0"):
+async def test_user_without_a_number_is_rejected(cri, pods):
+    with pytest.raises(RuntimeFailure, match="user 1000 is not mapped in this user namespace; mapped: 0"):
         await pods.container(await pods.sandbox(), "true", security=ContainerSecurity(run_as_user=1000))
 
 
-async def test_pods_outlive_the_runtime_with_their_mounts(cri, pods, user_runtime):
+async def test_pods_and_mounts_survive_a_runtime_restart(cri, pods, user_runtime):
     container_id = await pods.container(await pods.sandbox(), "echo kept > /note; sleep 1000")
     user_runtime.stop()
     user_runtime.start()

@@ -1,4 +1,4 @@
-"""A pod fills the node's disk as fast as it can: it goes, the agent lives and so does what it knows."""
+"""Tests for disk pressure: a pod that fills the disk is evicted, and the agent keeps its state."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ DISK_MI = 400
 CACHE: dict[str, Any] = {"volumes": [{"name": "cache", "emptyDir": {}}]}
 MOUNTED = {"volumeMounts": [{"name": "cache", "mountPath": "/cache"}]}
 FILL = "i=0; while :; do dd if=/dev/zero of=/cache/$i bs=1M count=20 2>/dev/null; i=$((i+1)); usleep 90000; done"
-"""200 MB/s; it goes on writing to a full disk."""
+"""200 MB/s; it keeps writing to a full disk."""
 LITTLE_MI = 40
 
 
 class SmallDisk:
-    """A node whose agent has its root directory on a small disk of its own."""
+    """Node whose agent has its root directory on a small disk."""
 
-    def __init__(self, directory: Path, place: Path, endpoint: str) -> None:
-        self.place = place
+    def __init__(self, directory: Path, root: Path, endpoint: str) -> None:
+        self.root = root
         self.api = ApiServer(directory)
         self.api.start()
         self.agent = NodeAgent(directory, endpoint, self.api)
@@ -34,7 +34,7 @@ class SmallDisk:
         return (self.api.pod(name) or {}).get("status", {})
 
     def until(self, name: str, phase: str) -> Any:
-        """Wait until a pod is in a phase and return its status."""
+        """Wait until a pod has a phase, and return its status."""
         try:
             wait_until(lambda: self.status(name).get("phase") == phase, f"pod {name} is {phase}", 60)
         except AssertionError as error:
@@ -45,30 +45,30 @@ class SmallDisk:
         self.api.create_pod(simple_pod(name, *command, container=MOUNTED, **CACHE))
 
     def free_mi(self) -> int:
-        status = os.statvfs(self.place)
+        status = os.statvfs(self.root)
         return status.f_bavail * status.f_frsize >> 20
 
 
 @pytest.fixture
 def node(containerd: Containerd, tmp_path: Path) -> Iterator[SmallDisk]:
-    place, image = tmp_path / "root", tmp_path / "disk"
-    place.mkdir()
+    root, image = tmp_path / "root", tmp_path / "disk"
+    root.mkdir()
     with image.open("wb") as file:
         file.truncate(DISK_MI << 20)
     subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True)
-    subprocess.run(["mount", "-o", "loop", str(image), str(place)], check=True)
-    built = SmallDisk(tmp_path, place, containerd.endpoint)
+    subprocess.run(["mount", "-o", "loop", str(image), str(root)], check=True)
+    built = SmallDisk(tmp_path, root, containerd.endpoint)
     try:
         yield built
     finally:
         built.agent.stop()
         built.api.stop()
         containerd.remove_pods()
-        subprocess.run(["umount", "--recursive", "--lazy", str(place)], check=True)
+        subprocess.run(["umount", "--recursive", "--lazy", str(root)], check=True)
 
 
 @pytest.mark.row("config.evictionHard")
-def test_a_pod_that_fills_the_disk_goes_and_the_agent_lives(node: SmallDisk) -> None:
+def test_pod_that_fills_the_disk_is_evicted(node: SmallDisk) -> None:
     node.agent.start(evictionHard={"nodefs.available": "50%"})
     wait_until(lambda: node.api.get("/api/v1/nodes/node-1")["kind"] == "Node", "the node is registered")
     node.run("modest")
@@ -88,7 +88,7 @@ def test_a_pod_that_fills_the_disk_goes_and_the_agent_lives(node: SmallDisk) -> 
 
 
 @pytest.mark.row("config.evictionHard")
-def test_an_agent_that_starts_on_a_full_disk_makes_room_and_knows_its_pods(node: SmallDisk) -> None:
+def test_agent_started_on_a_full_disk_frees_space_and_keeps_pods(node: SmallDisk) -> None:
     node.agent.start(evictionHard={"nodefs.available": "1Ki"}, localStorageCapacityIsolation=False)
     wait_until(lambda: node.api.get("/api/v1/nodes/node-1")["kind"] == "Node", "the node is registered")
     node.run("modest")

@@ -1,4 +1,4 @@
-"""The kernel tells when memory crosses a threshold."""
+"""Tests for memory threshold notifications of the kernel."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ while True:
 
 
 class OneCgroup(NodeMemory):
-    """A machine on which one cgroup is everything that uses memory."""
+    """Memory of a node whose only consumer is one cgroup."""
 
     def __init__(self, cgroup: Path) -> None:
         super().__init__()
@@ -51,18 +51,18 @@ class OneCgroup(NodeMemory):
 def cgroup() -> Iterator[Path]:
     mount = NodeMemory().cgroup
     assert mount is not None, "needs cgroup v1"
-    place = mount / f"eviction-test-{os.getpid()}"
-    place.mkdir()
-    yield place
-    place.rmdir()
+    cgroup_path = mount / f"eviction-test-{os.getpid()}"
+    cgroup_path.mkdir()
+    yield cgroup_path
+    cgroup_path.rmdir()
 
 
 @pytest.mark.row("config.kernelMemcgNotification")
-async def test_a_crossed_threshold_is_told_by_the_kernel_without_any_polling(cgroup: Path, clock: FakeClock) -> None:
-    files, told = OneCgroup(cgroup), list[int]()
+async def test_crossed_threshold_causes_a_notification_without_polling(cgroup: Path, clock: FakeClock) -> None:
+    files, notifications = OneCgroup(cgroup), list[int]()
     left = Amount(Quantity(files.read().capacity - 32 * MI))
     watch = MemoryWatch(
-        [Threshold(Signal.MEMORY, left)], {Signal.MEMORY: files}, clock, lambda: told.append(1), kernel=True
+        [Threshold(Signal.MEMORY, left)], {Signal.MEMORY: files}, clock, lambda: notifications.append(1), kernel=True
     )
     eater = subprocess.Popen([sys.executable, "-c", EATER], stdin=subprocess.PIPE)
     assert eater.stdin is not None
@@ -71,22 +71,24 @@ async def test_a_crossed_threshold_is_told_by_the_kernel_without_any_polling(cgr
         async with TaskOwner("test") as tasks:
             tasks.start(watch.run(), "watch")
             await clock.settle()
-            assert told == []
+            assert notifications == []
 
             eater.stdin.write(b"\n")
             eater.stdin.flush()
-            await eventually(lambda: told)  # while the clock of the watch stands still
+            await eventually(lambda: notifications)  # The clock of the watch does not advance.
 
-            await eventually(lambda: files.read().usage > 64 * MI)  # files that it reads count too, until it has
-            told.clear()
+            await eventually(
+                lambda: files.read().usage > 64 * MI
+            )  # Includes the files that it reads, until it has read them.
+            notifications.clear()
             await clock.advance(REARM_SECONDS)
-            assert told  # what was crossed before it listened is told when it begins to
+            assert notifications  # A threshold crossed earlier is reported at the start of the watch.
     finally:
         eater.communicate(b"\n", timeout=10)
 
 
 class Unified(NodeMemory):
-    """A machine with cgroup v2, as far as the watch can tell."""
+    """Memory of a node that appears to have cgroup v2."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,10 +96,10 @@ class Unified(NodeMemory):
 
 
 @pytest.mark.row("config.kernelMemcgNotification")
-async def test_with_cgroup_v2_thresholds_are_looked_at_when_processes_wait_for_memory(
+async def test_cgroup_v2_thresholds_are_checked_under_memory_pressure(
     cgroup: Path, clock: FakeClock, tmp_path: Path
 ) -> None:
-    told = list[int]()
+    notifications = list[int]()
     everything, nothing = Amount(Quantity(NodeMemory().read().capacity)), Amount(Quantity(0))
     soft = [Threshold(Signal.MEMORY, limit, hard=False) for limit in (everything, nothing)]
     crossed, far = ([each] for each in soft)
@@ -108,16 +110,18 @@ async def test_with_cgroup_v2_thresholds_are_looked_at_when_processes_wait_for_m
     sources = {Signal.MEMORY: Unified()}
     try:
         async with TaskOwner("test") as tasks:
-            tasks.start(MemoryWatch(crossed, sources, clock, lambda: told.append(1), kernel=True).run(), "watch")
-            tasks.start(MemoryWatch(far, sources, clock, lambda: told.append(2), kernel=True).run(), "calm")
+            tasks.start(
+                MemoryWatch(crossed, sources, clock, lambda: notifications.append(1), kernel=True).run(), "watch"
+            )
+            tasks.start(MemoryWatch(far, sources, clock, lambda: notifications.append(2), kernel=True).run(), "calm")
             await clock.settle()
-            assert told == []
+            assert notifications == []
 
             reader.stdin.write(b"\n")
             reader.stdin.flush()
 
-            await eventually(lambda: told, within_seconds=30)  # while the clock of the watch stands still
-            assert set(told) == {1}
+            await eventually(lambda: notifications, within_seconds=30)  # The clock of the watch does not advance.
+            assert set(notifications) == {1}
     finally:
         reader.kill()
         reader.communicate(timeout=10)

@@ -1,4 +1,4 @@
-"""A real node under pressure ends the pod that is to blame, says why, and leaves the others alone."""
+"""Tests for evictions on a real node: only the offending pod is evicted, with events and conditions."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_un
 
 MI = 1024 * 1024
 EATEN_MI = min(1024, NodeMemory().read().available // MI // 4)
-"""What the greedy pod takes; the threshold lies half of it below what is there when the test begins."""
+"""Memory of the greedy pod; the threshold is half of it below the memory available at the start of the test."""
 HOLD = f"dd if=/dev/zero bs={EATEN_MI}M count=1 2>/dev/null | sleep 1000000"
-"""``dd`` fills its buffer and cannot get rid of it."""
+"""``dd`` fills its buffer and blocks on its output."""
 
 
 class PressedNode:
-    """A node whose memory threshold the greedy pod crosses."""
+    """Node whose memory threshold the greedy pod crosses."""
 
     def __init__(self, api: ApiServer, agent: NodeAgent) -> None:
         self.api, self.agent = api, agent
 
     def until(self, name: str, phase: str, seconds: float = 40.0) -> Any:
-        """Wait until a pod is in a phase and return it."""
+        """Wait until a pod has a phase, and return it."""
 
         def there() -> Any:
             pod = self.api.pod(name)
@@ -75,7 +75,7 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.mark.row("config.localStorageCapacityIsolation")
-def test_pods_over_their_own_disk_limits_go_and_their_neighbour_stays(node: PressedNode) -> None:
+def test_only_pods_over_their_disk_limits_are_evicted(node: PressedNode) -> None:
     volume = {"volumes": [{"name": "cache", "emptyDir": {"sizeLimit": "1Mi"}}]}
     mounted = {"volumeMounts": [{"name": "cache", "mountPath": "/cache"}]}
     limited = {"resources": {"limits": {"ephemeral-storage": "1Mi"}}}
@@ -95,9 +95,7 @@ def test_pods_over_their_own_disk_limits_go_and_their_neighbour_stays(node: Pres
 
 
 @pytest.mark.row("config.evictionHard", "config.evictionPressureTransitionPeriod")
-def test_memory_pressure_ends_the_greedy_pod_alone_and_keeps_pods_without_requests_out(
-    node: PressedNode, tmp_path: Path
-) -> None:
+def test_memory_pressure_evicts_the_greedy_pod_and_blocks_best_effort(node: PressedNode, tmp_path: Path) -> None:
     modest = {"resources": {"requests": {"memory": "64Mi"}}}
     node.api.create_pod(simple_pod("modest", container=modest))
     node.until("modest", "Running")
@@ -132,15 +130,15 @@ def test_memory_pressure_ends_the_greedy_pod_alone_and_keeps_pods_without_reques
     def event() -> Any:
         return next((each for each in node.api.events("greedy") if each["reason"] == "Evicted"), None)
 
-    told = wait_until(event, "the event is told")
-    assert told["metadata"]["annotations"]["starved_resource"] == "memory"
-    assert told["metadata"]["annotations"]["offending_containers"] == "main"
+    recorded = wait_until(event, "the event is recorded")
+    assert recorded["metadata"]["annotations"]["starved_resource"] == "memory"
+    assert recorded["metadata"]["annotations"]["offending_containers"] == "main"
     wait_until(lambda: "default/greedy" in node.decisions(), "the decision is kept")
 
-    # The scheduler leaves pods pending while the node has the taint of the pressure, so these name the node.
-    asking = {"resources": {"requests": {"memory": "1Mi"}}}
+    # Pods stay pending while the node has the taint of the condition, so these set nodeName.
+    requesting = {"resources": {"requests": {"memory": "1Mi"}}}
     node.api.create_pod(simple_pod("late", nodeName="node-1"))
-    node.api.create_pod(simple_pod("asking", container=asking, nodeName="node-1"))
+    node.api.create_pod(simple_pod("asking", container=requesting, nodeName="node-1"))
     late = node.until("late", "Failed")["status"]
     assert late["reason"] == "Evicted"
     assert late["message"] == "Pod was rejected: The node had condition: [MemoryPressure]. "

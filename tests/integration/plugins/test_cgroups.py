@@ -1,4 +1,4 @@
-"""Cgroups on the kernel of this machine: made with their limits, adopted, listed by owner, emptied and removed."""
+"""Tests for cgroups on the host's kernel: creation, limits, adoption, listing and removal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FULL = {"limits": AMOUNTS, "requests": AMOUNTS}
 
 
 class Kernel:
-    """The cgroups below one of this test's own."""
+    """Cgroups below a cgroup of the test."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -73,7 +73,7 @@ def make_agent(tmp_path, kernel, **config):
 
 
 @pytest.mark.row("config.cgroupsPerQOS", "config.cgroupDriver", "config.cgroupRoot", "config.podPidsLimit")
-async def test_makes_lists_and_removes_the_cgroup_of_a_pod(tmp_path, kernel):
+async def test_cgroup_of_a_pod_is_created_listed_and_removed(tmp_path, kernel):
     _, manager = make_agent(tmp_path, kernel, pod_pids_limit=77)
     pod = make_pod(uid=str(uuid.uuid4()), containers=[make_container(resources=FULL)])
     path = f"kubepods/pod{pod.uid}"
@@ -126,7 +126,7 @@ async def test_node_allocatable_is_enforced(tmp_path, kernel):
 
 
 @pytest.mark.row("config.qosReserved")
-async def test_memory_is_kept_from_lower_classes(tmp_path, kernel):
+async def test_qos_reserved_memory_limits_lower_classes(tmp_path, kernel):
     context, manager = make_agent(tmp_path, kernel, qos_reserved={"memory": "50%"}, feature_gates={"QOSReserved": True})
     amounts = {"cpu": "1", "memory": "1Gi"}
     context.pods.add(make_pod(containers=[make_container(resources={"limits": amounts, "requests": amounts})]))
@@ -136,7 +136,7 @@ async def test_memory_is_kept_from_lower_classes(tmp_path, kernel):
     assert [kernel.memory(f"kubepods/{each}") for each in ("burstable", "besteffort")] == [str(expected)] * 2
 
 
-async def test_another_agents_pods_are_not_listed(tmp_path, kernel):
+async def test_pods_of_another_agent_are_not_listed(tmp_path, kernel):
     pod = make_pod(uid="theirs", containers=[make_container(resources=FULL)])
     (_, theirs), (_, ours) = make_agent(tmp_path / "theirs", kernel), make_agent(tmp_path / "ours", kernel)
     await theirs.ensure_pod(pod)
@@ -144,7 +144,7 @@ async def test_another_agents_pods_are_not_listed(tmp_path, kernel):
     await theirs.remove_pod("theirs")
 
 
-async def test_a_restarted_agent_adopts_a_pod_that_runs(tmp_path, kernel):
+async def test_restarted_agent_adopts_a_running_pod(tmp_path, kernel):
     pod = make_pod(uid="running", containers=[make_container(resources=FULL)])
     _, manager = make_agent(tmp_path, kernel)
     await manager.start()
@@ -164,7 +164,7 @@ async def test_a_restarted_agent_adopts_a_pod_that_runs(tmp_path, kernel):
     assert await asyncio.wait_for(process.wait(), 10) == -9
 
 
-async def test_kills_what_is_left_before_removing(tmp_path, kernel):
+async def test_remaining_processes_are_killed_before_removal(tmp_path, kernel):
     _, manager = make_agent(tmp_path, kernel)
     await manager.ensure_pod(make_pod(uid="leftover"))
     kernel.make("kubepods/besteffort/podleftover/container")
@@ -178,7 +178,7 @@ async def test_kills_what_is_left_before_removing(tmp_path, kernel):
     assert not kernel.exists("kubepods/besteffort/podleftover")
 
 
-# A cgroup of the test stands for the root: the processes of this machine are not ours to move.
+# A cgroup of the test replaces the root, because the processes of the host must not be moved.
 MOVER = """
 import sys
 from pathlib import Path
@@ -188,15 +188,15 @@ from nodeagent_plugins.cgroups.system_cgroups import SystemCgroups
 
 root = sys.argv[1]
 files = CgroupFiles(find_hierarchy(Path("/proc/self/mountinfo").read_text()), "test")
-places = SystemCgroups(files, None, agent=(root, "agent"), system=(root, "system"), outside=(root, "outside"))
-places.keep()
-places.keep()
+cgroups = SystemCgroups(files, None, agent=(root, "agent"), system=(root, "system"), outside=(root, "outside"))
+cgroups.keep()
+cgroups.keep()
 print(Path("/proc/self/cgroup").read_text())
 """
 
 
 @pytest.mark.row("config.nodeagentCgroups", "config.systemCgroups")
-async def test_the_agent_and_processes_outside_containers_are_moved(kernel):
+async def test_agent_and_system_processes_are_moved(kernel):
     kernel.make("outside")
     process = await asyncio.create_subprocess_exec("sleep", "1000")
     try:
@@ -216,8 +216,8 @@ async def test_the_agent_and_processes_outside_containers_are_moved(kernel):
     assert where.count(f":/{kernel.root}/system\n") == roots
 
 
-async def test_version_2_on_this_kernel(tmp_path):
-    """Beside version 1 the kernel shows version 2 with the controllers that are left: they work the same."""
+async def test_cgroup_v2_operations(tmp_path):
+    """Test version 2, which the kernel offers next to version 1 with the remaining controllers."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     mount = next(Path(line.split()[4]) for line in lines if " - cgroup2 " in line)
     files = CgroupFiles(Hierarchy(True, {"": mount}), str(tmp_path))

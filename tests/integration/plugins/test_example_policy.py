@@ -1,4 +1,4 @@
-"""A third party's distribution is installed, found, listed, checked and asked, without a change to the agent."""
+"""Tests for an installed third-party plugin: discovery, listing, settings, hook calls and its test suite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = "plugins: {example_policy: {allowedRegistries: [registry.example.com]
 
 
 class Environment:
-    """A virtual environment that sees what this one has installed."""
+    """Virtual environment that includes the packages of the current one."""
 
     def __init__(self, path):
         venv.create(path, with_pip=False, symlinks=True)
@@ -26,7 +26,7 @@ class Environment:
         (packages,) = path.glob("lib/python*/site-packages")
         self.packages = packages
         ours = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-        lines = [f"import site; site.addsitedir({place!r})" for place in sorted(ours)]
+        lines = [f"import site; site.addsitedir({directory!r})" for directory in sorted(ours)]
         (packages / "outer.pth").write_text("\n".join(lines) + "\n")
 
     def run(self, *arguments, check=True):
@@ -46,7 +46,7 @@ class Environment:
         )
 
     def add_module(self, name, text):
-        """Add a plugin of one module as an installer leaves it: with the entry point by which it is found."""
+        """Add a plugin of one module with the entry point that an installer would write."""
         (self.packages / f"{name}.py").write_text(textwrap.dedent(text))
         info = self.packages / f"{name}-1.0.dist-info"
         info.mkdir()
@@ -62,7 +62,7 @@ def environment(tmp_path_factory):
 
 
 @pytest.mark.row("card.third-party-plugin")
-def test_is_found_by_its_entry_point_and_listed(environment, tmp_path):
+def test_plugin_is_found_by_its_entry_point_and_listed(environment, tmp_path):
     done = environment.run("-m", "nodeagent", "plugins", "list", "-o", "json", "--root-dir", tmp_path)
 
     plugins = {plugin["name"]: plugin for plugin in json.loads(done.stdout)["plugins"]}
@@ -71,14 +71,14 @@ def test_is_found_by_its_entry_point_and_listed(environment, tmp_path):
     assert policy["hooks"] == ["nodeagent_configure", "nodeagent_settings_schema"]
 
 
-def test_can_be_disabled_by_name(environment, tmp_path):
+def test_plugin_can_be_disabled_by_name(environment, tmp_path):
     arguments = ("--root-dir", tmp_path, "--disable-plugin", "example_policy")
     done = environment.run("-m", "nodeagent", "plugins", "list", "-o", "json", *arguments)
     plugins = {plugin["name"]: plugin for plugin in json.loads(done.stdout)["plugins"]}
     assert plugins["example_policy"]["state"] == "disabled"
 
 
-def test_refuses_a_pod_by_its_settings(environment, tmp_path):
+def test_plugin_rejects_a_pod_by_its_settings(environment, tmp_path):
     (tmp_path / "plugins.yaml").write_text(SETTINGS)
     script = textwrap.dedent(
         """
@@ -88,11 +88,11 @@ def test_refuses_a_pod_by_its_settings(environment, tmp_path):
         from nodeagent.pluginmanager import PluginManager
         from nodeagent.testing import admit, make_container, make_context, make_pod
 
-        async def main(folder):
+        async def main(directory):
             plugins = PluginManager()
             plugins.load_entry_points()
-            settings = load_plugin_settings(str(folder / "plugins.yaml"), plugins)
-            context = make_context(folder, plugin_settings=settings)
+            settings = load_plugin_settings(str(directory / "plugins.yaml"), plugins)
+            context = make_context(directory, plugin_settings=settings)
             plugins.provide_all("nodeagent_configure", config=context.config, context=context, plugins=plugins)
             for image in ("registry.example.com/app:1", "evil.test/app:1"):
                 print(await admit(plugins, make_pod(containers=[make_container(image=image)])))
@@ -110,7 +110,7 @@ def test_refuses_a_pod_by_its_settings(environment, tmp_path):
     assert plugin == "example_policy.admission"
 
 
-def test_settings_that_break_the_schema_are_named(environment, tmp_path):
+def test_settings_that_violate_the_schema_are_reported(environment, tmp_path):
     (tmp_path / "plugins.yaml").write_text("plugins: {example_policy: {allowedRegistries: nowhere}}")
     script = textwrap.dedent(
         """
@@ -131,5 +131,5 @@ def test_settings_that_break_the_schema_are_named(environment, tmp_path):
     assert "plugins.example_policy.allowedRegistries" in done.stdout
 
 
-def test_its_own_tests_pass(environment, tmp_path):
+def test_tests_of_the_plugin_pass(environment, tmp_path):
     environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", SOURCE, SOURCE / "tests")

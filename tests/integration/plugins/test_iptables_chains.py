@@ -1,4 +1,4 @@
-"""The kernel's own firewall, in a network namespace of the test's own."""
+"""Tests for iptables chains in the kernel, in a separate network namespace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHAINS = Chains.of(Identity())
 
 @pytest.fixture
 def shell() -> Iterator[Shell]:
-    """Run a command in a new network namespace and return what it prints."""
+    """Yield a function that runs a command in a new network namespace and returns its output."""
     name = f"nodeagent-chains-{os.getpid()}"
     subprocess.run(["ip", "netns", "add", name], check=True)
 
@@ -31,13 +31,13 @@ def shell() -> Iterator[Shell]:
     subprocess.run(["ip", "netns", "delete", name], check=True)
 
 
-def keeper(shell: Shell, program: str) -> ChainKeeper:
-    inside = ["ip", "netns", "exec", shell.name, program]  # type: ignore[attr-defined]
-    return ChainKeeper(Iptables(inside), CHAINS, SystemClock(), ipv4=program == "iptables")
+def keeper(shell: Shell, executable: str) -> ChainKeeper:
+    inside = ["ip", "netns", "exec", shell.name, executable]  # type: ignore[attr-defined]
+    return ChainKeeper(Iptables(inside), CHAINS, SystemClock(), ipv4=executable == "iptables")
 
 
 @pytest.mark.row("config.makeIPTablesUtilChains")
-async def test_makes_the_chains_and_repairs_them(shell: Shell) -> None:
+async def test_chains_are_created_and_repaired(shell: Shell) -> None:
     shell("iptables", "-A", "INPUT", "-p", "icmp", "-j", "ACCEPT")
     ipv4 = keeper(shell, "iptables")
     await ipv4.check()
@@ -58,7 +58,7 @@ async def test_makes_the_chains_and_repairs_them(shell: Shell) -> None:
     assert "-N KUBE-IPTABLES-HINT" in mangle
     assert "-N KUBE-KUBELET-CANARY" in mangle
 
-    for table in ("mangle", "nat", "filter"):  # as a firewall service does when it is reloaded
+    for table in ("mangle", "nat", "filter"):  # Like the reload of a firewall service.
         shell("iptables", "-t", table, "-F")
         shell("iptables", "-t", table, "-X")
     await ipv4.check()
@@ -68,7 +68,7 @@ async def test_makes_the_chains_and_repairs_them(shell: Shell) -> None:
 
 
 @pytest.mark.row("config.makeIPTablesUtilChains")
-async def test_ipv6_has_the_hint_chain_alone(shell: Shell) -> None:
+async def test_ipv6_has_only_the_hint_chain(shell: Shell) -> None:
     await keeper(shell, "ip6tables").check()
 
     assert "-N KUBE-IPTABLES-HINT" in shell("ip6tables", "-t", "mangle", "-S")

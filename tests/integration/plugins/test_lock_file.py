@@ -1,4 +1,4 @@
-"""Two agents and one lock: the second waits, or takes over."""
+"""Tests for the lock file: a second agent waits for the lock, or the first one releases it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.integration.programs import NodeAgent
 
 @pytest.fixture
 def agents(containerd: Containerd, tmp_path: Path) -> Iterator[list[NodeAgent]]:
-    """Two agents with one lock file, of which the first gives way."""
+    """Two agents with one lock file, of which the first exits on contention."""
     made = []
     for name, flags in (("first", ["--exit-on-lock-contention"]), ("second", [])):
         directory = tmp_path / name
@@ -34,7 +34,7 @@ def agents(containerd: Containerd, tmp_path: Path) -> Iterator[list[NodeAgent]]:
         agent.kill()
 
 
-def test_an_agent_gives_way_to_the_next(agents: list[NodeAgent]) -> None:
+def test_agent_exits_on_lock_contention(agents: list[NodeAgent]) -> None:
     first, second = agents
     first.start()
     assert first.alive()
@@ -47,7 +47,7 @@ def test_an_agent_gives_way_to_the_next(agents: list[NodeAgent]) -> None:
     assert second.healthz()[0] == 200
 
 
-async def test_the_lock_is_waited_for(tmp_path: Path) -> None:
+async def test_second_agent_waits_for_the_lock(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     held = acquire(lock)
     waiting = asyncio.create_task(asyncio.to_thread(acquire, lock))
@@ -59,7 +59,7 @@ async def test_the_lock_is_waited_for(tmp_path: Path) -> None:
     os.close(await asyncio.wait_for(waiting, 10))
 
 
-async def test_whoever_opens_the_file_ends_the_watch(tmp_path: Path) -> None:
+async def test_opening_the_lock_file_ends_the_watch(tmp_path: Path) -> None:
     lock, stops = tmp_path / "lock", []
     lock.touch()
     watching = asyncio.create_task(exit_on_contention(lock, lambda: stops.append(True)))
@@ -72,7 +72,7 @@ async def test_whoever_opens_the_file_ends_the_watch(tmp_path: Path) -> None:
     await watching
 
 
-def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
+def test_lock_file_that_cannot_be_opened_is_rejected(tmp_path: Path) -> None:
     settings = NodeSettings(lock_file=str(tmp_path / "no" / "lock"))
 
     with pytest.raises(ConfigError, match=r"--lock-file: .* failed to lock"):

@@ -1,4 +1,4 @@
-"""A container that writes as fast as it can loses no line to rotation: not on disk, not for who follows."""
+"""Tests for log rotation at full speed: no line is lost, neither on disk nor for a follower."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from tests.integration.images import BUSYBOX_IMAGE
 from tests.integration.programs import NodeAgent, simple_pod, wait_until
 
 AT_ONCE = 60_000
-"""Lines, about 60 MB, that are written as fast as the runtime takes them: a number and 990 more characters each. More
-follow at 1 MB/s until the test says so, so that neither the files nor the wait depend on who is how fast."""
+"""Number of lines, about 60 MB, that are written at full speed: a number and 990 more characters each. More
+lines follow at 1 MB/s until the test stops them, so that files and waits do not depend on the speed of the host."""
 SCRIPT = f"""awk 'BEGIN {{
   for (i = 1; i % 1000 || (getline line < "/control/enough") < 0; i++) {{
     if (i > {AT_ONCE} && i % 1000 == 1) system("sleep 1")
@@ -54,14 +54,14 @@ LAST = re.compile(rb"^end ([0-9]+)\n\Z", re.MULTILINE)
 
 
 class Stamping(SystemClock):
-    """Lets a second pass each time when it is asked for the time of day, so that each rotated file has its own."""
+    """Clock that advances the wall time by one second per call, so that each rotated file has a different time."""
 
     def __init__(self) -> None:
-        self._asked = 0
+        self._calls = 0
 
     def wall(self) -> datetime:
-        self._asked += 1
-        return datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=self._asked)
+        self._calls += 1
+        return datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=self._calls)
 
 
 @pytest.fixture(params=["containerd", "embedded"])
@@ -102,7 +102,7 @@ async def start(runtime: CriRuntime, logs: Path, control: Path) -> tuple[str, Pa
 
 
 class DirectRuntime:
-    """A runtime of one container that writes the log itself, as fast as the disk takes it."""
+    """Runtime with one container that writes the log directly, at the speed of the disk."""
 
     def __init__(self, log: Path, control: Path) -> None:
         self._log, self._control = log, control
@@ -192,16 +192,16 @@ async def rotate_and_follow(runtime: Any, log: Path, control: Path, tmp_path: Pa
         plugin_settings={"log_rotation": {"period_seconds": period_seconds}},
     )
     context.clock = Stamping()
-    (answer,) = load_plugin(log_rotation).provide_all(
+    (hook_call,) = load_plugin(log_rotation).provide_all(
         "nodeagent_provide_background_loops", context=context, plugins=None
     )
-    rotator = next(loop for loop in answer.value if loop.name == "log_rotation")
-    begun = asyncio.Event()
-    following = asyncio.create_task(follow(log, begun))
+    rotator = next(loop for loop in hook_call.value if loop.name == "log_rotation")
+    started = asyncio.Event()
+    following = asyncio.create_task(follow(log, started))
     tasks = [following]
     try:
         async with asyncio.timeout(120):
-            await begun.wait()
+            await started.wait()
             tasks.append(asyncio.create_task(rotator.run()))
             await until(lambda: len(rotated_of(log).kept) >= 3 and list(log.parent.glob("*.gz")))
             (control / "enough").touch()
@@ -211,7 +211,7 @@ async def rotate_and_follow(runtime: Any, log: Path, control: Path, tmp_path: Pa
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    await until(lambda: not rotated_of(log).useless)  # a compression under way ends in its thread
+    await until(lambda: not rotated_of(log).useless)  # A compression in progress completes in its thread.
     on_disk = text_of([*(log.parent / name for name in rotated_of(log).kept), log])
     assert (numbers(on_disk), numbers(followed)) == (written(on_disk),) * 2
 
@@ -225,8 +225,8 @@ def rotated_of(log: Path) -> Sorted:
     return sort_rotated(rotated_names(log), keep=1000)
 
 
-async def follow(log: Path, begun: asyncio.Event) -> bytes:
-    """Follow the log from its begin until the writer's last line."""
+async def follow(log: Path, started: asyncio.Event) -> bytes:
+    """Follow the log from its start to the last line of the writer."""
     runs = True
 
     def open_name(name: str) -> int:
@@ -243,7 +243,7 @@ async def follow(log: Path, begun: asyncio.Event) -> bytes:
     reader, text = LineReader(), bytearray()
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
-            begun.set()
+            started.set()
             text += reader.feed(piece)
             if LAST.search(text, max(0, len(text) - 100)):
                 runs = False
@@ -251,7 +251,7 @@ async def follow(log: Path, begun: asyncio.Event) -> bytes:
 
 
 def text_of(files: list[Path]) -> bytes:
-    """Return what the files hold together, as the container wrote it."""
+    """Return the combined output of the container in *files*."""
     reader = LineReader()
     read = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes() for path in files)
     return b"".join(reader.feed(content) for content in read)
@@ -263,13 +263,13 @@ def numbers(text: bytes) -> list[int]:
 
 
 def written(text: bytes) -> list[int]:
-    """Return the numbers of the lines that the writer says in its last line to have written."""
+    """Return the numbers of all written lines according to the last line of the writer."""
     last = LAST.search(text)
     assert last is not None
     return list(range(1, int(last[1]) + 1))
 
 
-def test_the_agent_rotates_the_logs_of_its_pods(containerd, tmp_path):
+def test_agent_rotates_the_logs_of_its_pods(containerd, tmp_path):
     agent = NodeAgent(tmp_path, containerd.endpoint)
     agent.plugins = {"log_rotation": {"period_seconds": 1}}
     agent.write_pod(simple_pod("writer", "while :; do seq 1 3000; sleep 0.2; done"))

@@ -1,4 +1,4 @@
-"""What the kernel grants an agent and the pods of a real runtime."""
+"""Tests for kernel settings of the agent and of pods on a real runtime."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.programs import NodeAgent, simple_pod, wait_until
 
 @pytest.fixture
 def agent(containerd: Containerd, tmp_path: Path) -> Iterator[NodeAgent]:
-    """An agent without an API server."""
+    """Agent without an API server."""
     made = NodeAgent(tmp_path, containerd.endpoint, node=f"prepared-{os.getpid()}")
     yield made
     made.kill()
@@ -23,7 +23,7 @@ def agent(containerd: Containerd, tmp_path: Path) -> Iterator[NodeAgent]:
 
 
 @pytest.mark.row("config.oomScoreAdj", "config.maxOpenFiles")
-def test_the_process_gets_its_score_and_its_open_files(agent: NodeAgent) -> None:
+def test_agent_has_oom_score_and_open_files_limit(agent: NodeAgent) -> None:
     agent.start(oomScoreAdj=777, maxOpenFiles=4321)
 
     process = Path(f"/proc/{agent.pid}")
@@ -33,7 +33,7 @@ def test_the_process_gets_its_score_and_its_open_files(agent: NodeAgent) -> None
 
 
 @pytest.mark.row("config.allowedUnsafeSysctls")
-def test_a_pod_sets_what_is_allowed_and_nothing_else(agent: NodeAgent) -> None:
+def test_pod_can_set_only_allowed_sysctls(agent: NodeAgent) -> None:
     agent.write_pod(_pod("allowed", {"name": "net.core.somaxconn", "value": "555"}))
     agent.write_pod(_pod("refused", {"name": "kernel.msgmax", "value": "555"}))
 
@@ -50,7 +50,7 @@ def _pod(name: str, sysctl: dict[str, str]) -> dict[str, object]:
 
 
 def _log(agent: NodeAgent, pod: str) -> str:
-    """Return what the newest pod of that name has written."""
+    """Return the output of the latest pod of that name."""
     files = sorted(
         agent.logs.glob(f"pods/default_{pod}-{agent.node}_*/main/0.log"), key=lambda file: file.stat().st_mtime
     )

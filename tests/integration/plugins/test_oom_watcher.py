@@ -1,4 +1,4 @@
-"""The kernel kills a process in a cgroup of the test's own and tells of it in its log."""
+"""Tests for the OOM watcher with processes that the kernel kills in a cgroup of the test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EAT = "x = bytearray(256 << 20)\nfor page in range(0, len(x), 4096): x[page] = 1
 
 @pytest.fixture
 def cgroup() -> Iterator[Path]:
-    """A pod's cgroup with a container's in it that may hold little."""
+    """Cgroup of a pod, with the cgroup of a container that has a low memory limit."""
     pod = memory_root() / f"nodeagent-oom-{os.getpid()}"
     made = pod / "container"
     made.mkdir(parents=True)
@@ -35,14 +35,14 @@ def cgroup() -> Iterator[Path]:
 
 
 def eat(cgroup: Path) -> int:
-    """Run a process that needs more memory than it may have; return its process id."""
+    """Run a process that exceeds the memory limit; return its process ID."""
     command = f'echo $$ > {cgroup}/cgroup.procs && exec "$0" -c "$1"'
     eater = subprocess.Popen(["/bin/sh", "-c", command, sys.executable, EAT])
     assert eater.wait(30) == -9
     return eater.pid
 
 
-async def test_the_kernels_log_names_process_and_cgroup(cgroup: Path, tmp_path: Path) -> None:
+async def test_kernel_log_names_process_and_cgroup(cgroup: Path, tmp_path: Path) -> None:
     kills: list[OomKill] = []
     following = asyncio.create_task(KernelLog().follow(kills.append))
     await asyncio.sleep(0)
@@ -57,7 +57,7 @@ async def test_the_kernels_log_names_process_and_cgroup(cgroup: Path, tmp_path: 
     await asyncio.wait({following})
 
 
-async def test_the_counter_of_the_cgroup_counts_the_kill(cgroup: Path) -> None:
+async def test_cgroup_counter_includes_the_kill(cgroup: Path) -> None:
     before = dict(count_kills(cgroup.parent))
 
     await asyncio.to_thread(eat, cgroup)
@@ -65,7 +65,7 @@ async def test_the_counter_of_the_cgroup_counts_the_kill(cgroup: Path) -> None:
     assert dict(count_kills(cgroup.parent))[str(cgroup)] == before[str(cgroup)] + 1
 
 
-async def test_a_kill_without_a_pod_is_no_event(cgroup: Path, tmp_path: Path, clock: FakeClock) -> None:
+async def test_kill_outside_pods_causes_no_pod_event(cgroup: Path, tmp_path: Path, clock: FakeClock) -> None:
     context = make_context(tmp_path, clock=clock, runtime=FakeRuntime(clock))
     context.pods.add(make_pod("web"))  # type: ignore[attr-defined]
     log: list[OomKill] = []

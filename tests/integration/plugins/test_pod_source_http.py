@@ -1,4 +1,4 @@
-"""The URL source speaks HTTP: headers go out, time and size are bounded, redirects stay on the host."""
+"""Tests for the URL source over HTTP: headers, timeout, size limit, redirects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POD = {
 
 @pytest.fixture
 async def server():
-    """Start a server for one handler; return its URL."""
+    """Yield a function that starts a server for one handler and returns its URL."""
     runners = []
 
     async def start(handler):
@@ -43,7 +43,7 @@ async def server():
 
 
 @pytest.mark.row("config.staticPodURL", "config.staticPodURLHeader")
-async def test_gets_pods_with_the_configured_headers(server, tmp_path):
+async def test_request_has_the_configured_headers(server, tmp_path):
     seen = []
 
     async def handler(request):
@@ -53,8 +53,8 @@ async def test_gets_pods_with_the_configured_headers(server, tmp_path):
     config = make_config(static_pod_url=await server(handler), static_pod_url_header={"X-Token": ("one", "two")})
     context = make_context(tmp_path, config=config)
     context.clock = SystemClock()
-    (answer,) = load_plugin(pod_source_http).provide_all("nodeagent_provide_pod_sources", context=context)
-    (source,) = answer.value
+    (hook_call,) = load_plugin(pod_source_http).provide_all("nodeagent_provide_pod_sources", context=context)
+    (source,) = hook_call.value
     published = asyncio.get_running_loop().create_future()
 
     task = asyncio.create_task(source.run(published.set_result))
@@ -67,7 +67,7 @@ async def test_gets_pods_with_the_configured_headers(server, tmp_path):
     assert seen == [["one", "two"]]
 
 
-async def test_another_status_is_an_error(server):
+async def test_error_status_is_an_error(server):
     async def handler(request):
         return web.Response(status=503)
 
@@ -75,7 +75,7 @@ async def test_another_status_is_an_error(server):
         await Fetcher(await server(handler), {})()
 
 
-async def test_an_endless_answer_is_cut_off(server):
+async def test_response_over_the_size_limit_is_an_error(server):
     async def handler(request):
         response = web.StreamResponse()
         await response.prepare(request)
@@ -88,7 +88,7 @@ async def test_an_endless_answer_is_cut_off(server):
         await Fetcher(await server(handler), {})()
 
 
-async def test_a_silent_server_is_given_up(server):
+async def test_request_times_out(server):
     async def handler(request):
         await asyncio.sleep(30)
 
@@ -96,7 +96,7 @@ async def test_a_silent_server_is_given_up(server):
         await Fetcher(await server(handler), {}, timeout_seconds=0.2)()
 
 
-async def test_redirects_are_followed_on_the_same_host_only(server):
+async def test_redirects_are_followed_only_on_the_same_host(server):
     async def there(request):
         return (
             web.Response(text="there") if request.path == "/x" else web.Response(status=302, headers={"Location": "/x"})
@@ -112,6 +112,6 @@ async def test_redirects_are_followed_on_the_same_host_only(server):
         await Fetcher(await server(away), {"X-Token": ["secret"]})()
 
 
-async def test_no_server_is_an_error():
+async def test_missing_server_is_an_error():
     with pytest.raises(FetchError, match="request failed"):
         await Fetcher("http://127.0.0.1:1/", {})()

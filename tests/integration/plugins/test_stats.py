@@ -1,4 +1,4 @@
-"""What a real node says of its use: pods of a real runtime, measured by the real kernel."""
+"""Tests for resource usage statistics of a node with pods on a real runtime."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
             agent.stop()
 
 
-def test_a_pod_uses_what_it_works_writes_and_logs(node: Node) -> None:
+def test_summary_has_cpu_disk_and_log_usage_of_a_pod(node: Node) -> None:
     first = node.pod()
     time.sleep(1)
     wait_until(lambda: node.pod().get("volume"), "its volume is measured")
@@ -90,7 +90,7 @@ def test_a_pod_uses_what_it_works_writes_and_logs(node: Node) -> None:
 
     (container,), (volume,) = pod["containers"], pod["volume"]
     assert pod["cpu"]["usageCoreNanoSeconds"] > first["cpu"]["usageCoreNanoSeconds"]
-    assert pod["cpu"]["usageNanoCores"] < 700_000_000  # limited to 300m
+    assert pod["cpu"]["usageNanoCores"] < 700_000_000  # Limited to 300m.
     assert pod["cpu"]["usageCoreNanoSeconds"] >= container["cpu"]["usageCoreNanoSeconds"]
     memory = container["memory"]
     assert 0 < memory["workingSetBytes"] <= memory["usageBytes"] < 64 * 2**20
@@ -102,7 +102,7 @@ def test_a_pod_uses_what_it_works_writes_and_logs(node: Node) -> None:
     assert pod["network"]["name"] == "eth0"
 
 
-def test_the_node_uses_at_least_what_its_pods_use(node: Node) -> None:
+def test_usage_of_the_node_includes_that_of_its_pods(node: Node) -> None:
     summary = node.summary()
     shown = summary["node"]
 
@@ -114,7 +114,7 @@ def test_the_node_uses_at_least_what_its_pods_use(node: Node) -> None:
     assert {"pods"} <= {container["name"] for container in shown["systemContainers"]}
 
 
-def test_container_metrics_tell_limits_and_throttling(node: Node) -> None:
+def test_container_metrics_have_limits_and_throttling(node: Node) -> None:
     found = {
         sample.name: sample.value
         for sample in node.samples("/metrics/cadvisor")
@@ -129,7 +129,7 @@ def test_container_metrics_tell_limits_and_throttling(node: Node) -> None:
     assert found["container_fs_usage_bytes"] > 0
 
 
-def test_the_agents_own_metrics_count_what_it_did(node: Node) -> None:
+def test_agent_metrics_count_its_operations(node: Node) -> None:
     found = {(s.name, *s.labels.values()): s.value for s in node.samples("/metrics")}
 
     assert found["kubelet_runtime_operations_total", "run_podsandbox"] == 1

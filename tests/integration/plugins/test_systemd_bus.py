@@ -1,6 +1,6 @@
-"""Slices are asked of systemd over a real message bus, and its jobs are waited for."""
+"""Tests for the systemd client over a real message bus: slices and jobs."""
 
-# ruff: noqa: F821, UP037  the annotations are D-Bus signatures
+# ruff: noqa: F821, UP037  (annotations are D-Bus signatures)
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMITS = limit_properties(CgroupLimits(cpu_shares=512, memory_bytes=64 << 20, pi
 
 
 class Manager(ServiceInterface):
-    """``org.freedesktop.systemd1.Manager`` as far as slices need it."""
+    """The methods of ``org.freedesktop.systemd1.Manager`` for slices."""
 
     def __init__(self) -> None:
         super().__init__("org.freedesktop.systemd1.Manager")
@@ -66,7 +66,7 @@ class Manager(ServiceInterface):
         return [number, job, unit, result]
 
     def _job(self, unit: str) -> str:
-        """Queue a job; others end before it."""
+        """Queue a job, which completes after other jobs."""
         self._jobs += 1
         path = f"/org/freedesktop/systemd1/job/{self._jobs}"
         loop = asyncio.get_running_loop()
@@ -98,7 +98,7 @@ async def client(address: str, systemd: Manager) -> AsyncIterator[SystemdBus]:
     await made.close()
 
 
-async def test_a_slice_is_started_once_and_then_changed(client: SystemdBus, systemd: Manager) -> None:
+async def test_slice_is_started_once_and_then_updated(client: SystemdBus, systemd: Manager) -> None:
     kind = [("DefaultDependencies", "b", False), ("Wants", "as", ["kubepods.slice"])]
     await client.start_slice("kubepods-poda.slice", [*kind, *LIMITS])
     more = limit_properties(CgroupLimits(pids=60), unified=True)
@@ -115,13 +115,13 @@ async def test_a_slice_is_started_once_and_then_changed(client: SystemdBus, syst
     }
 
 
-async def test_slices_are_started_side_by_side(client: SystemdBus, systemd: Manager) -> None:
+async def test_slices_are_started_concurrently(client: SystemdBus, systemd: Manager) -> None:
     names = [f"kubepods-pod{number}.slice" for number in range(20)]
     await asyncio.gather(*(client.start_slice(name, LIMITS) for name in [*names, *names]))
     assert sorted(systemd.units) == sorted(names)
 
 
-async def test_stopping_is_waited_for_and_repeatable(client: SystemdBus, systemd: Manager) -> None:
+async def test_stop_waits_for_its_job_and_is_idempotent(client: SystemdBus, systemd: Manager) -> None:
     await client.start_slice("a.slice", [])
     await client.stop("a.slice")
     await client.stop("a.slice")
@@ -129,24 +129,24 @@ async def test_stopping_is_waited_for_and_repeatable(client: SystemdBus, systemd
     assert systemd.forgotten == ["a.slice", "a.slice"]
 
 
-async def test_a_job_that_fails_is_told(client: SystemdBus, systemd: Manager) -> None:
+async def test_failed_job_is_an_error(client: SystemdBus, systemd: Manager) -> None:
     systemd.result = "failed"
     with pytest.raises(CgroupError, match=r"systemd: start a\.slice: job result: failed"):
         await client.start_slice("a.slice", [])
 
 
-async def test_what_systemd_refuses_is_told(client: SystemdBus) -> None:
+async def test_rejected_request_is_an_error(client: SystemdBus) -> None:
     with pytest.raises(CgroupError, match=r"systemd: change gone\.slice: "):
         await client.set_properties("gone.slice", LIMITS)
 
 
-async def test_a_lost_connection_is_made_again(client: SystemdBus, systemd: Manager) -> None:
+async def test_lost_connection_is_reestablished(client: SystemdBus, systemd: Manager) -> None:
     await client.start_slice("a.slice", [])
     await client.close()
     await client.start_slice("b.slice", [])
     assert sorted(systemd.units) == ["a.slice", "b.slice"]
 
 
-async def test_a_bus_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_missing_bus_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CgroupError, match=r"systemd: stop a\.slice: "):
         await SystemdBus(f"unix:path={tmp_path / 'nowhere'}").stop("a.slice")

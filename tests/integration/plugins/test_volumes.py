@@ -1,4 +1,4 @@
-"""Modes and owners of volume directories, with mounts that the kernel makes."""
+"""Tests for modes and owners of volume directories, with real mounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's own server on loopback, with real TLS and everything behind it faked."""
+"""Fixtures: the agent's server on loopback, with real TLS and fake components."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RIGHTS: dict[str, set[tuple[str, str]]] = {
 
 
 class ReviewingApi(FakeApi):
-    """An API server that knows the tokens and rights above."""
+    """API server with the tokens and permissions above."""
 
     async def create(self, resource: Any, obj: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
         if resource.plural == "tokenreviews":
@@ -54,8 +54,8 @@ class ReviewingApi(FakeApi):
             self.requests.append(msgspec.json.encode(obj))  # type: ignore[arg-type]
             await self._pass("subjectaccessreviews")
             spec = obj["spec"]
-            asked = spec["resourceAttributes"]
-            allowed = (asked["verb"], asked["subresource"]) in RIGHTS.get(spec["user"], set())
+            attributes = spec["resourceAttributes"]
+            allowed = (attributes["verb"], attributes["subresource"]) in RIGHTS.get(spec["user"], set())
             return {"status": {"allowed": allowed}}
         return await super().create(resource, obj, *args, **kwargs)
 
@@ -80,13 +80,13 @@ class Pki:
         return path
 
     def serve(self, name: str) -> None:
-        """Make a new serving certificate."""
+        """Issue a new serving certificate."""
         pair = issue(self.ca, name, names=[name, "127.0.0.1"], server=True)
         self.put("server.crt", pair.certificate)
         self.put("server.key", pair.key)
 
     def client(self, name: str = "", organizations: Sequence[str] = (), ca: KeyPair | None = None) -> ssl.SSLContext:
-        """Return a client's context, with a certificate when *name* is given."""
+        """Return a client's context, with a certificate for *name* if set."""
         context = ssl.create_default_context(cadata=self.ca.certificate.decode())
         if name:
             pair = issue(ca or self.ca, name, organizations=organizations, client=True)
@@ -97,7 +97,7 @@ class Pki:
 
 @dataclass
 class Serving:
-    """A running server with its surroundings."""
+    """Running server and its dependencies."""
 
     server: AgentServer
     context: AgentContext
@@ -109,7 +109,7 @@ class Serving:
         assert isinstance(self.context.clock, FakeClock)
         return self.context.clock
 
-    async def ask(
+    async def fetch(
         self,
         path: str,
         *,
@@ -120,15 +120,15 @@ class Serving:
         body: bytes | None = None,
         read_only: bool = False,
     ) -> tuple[int, str, Mapping[str, str]]:
-        """Return status, text and headers of the answer."""
+        """Return status, text and headers of the response."""
         scheme, port = ("http", self.server.read_only_port) if read_only else ("https", self.server.port)
         sent = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls or self.pki.client())) as session:
             from yarl import URL
 
             url = URL(f"{scheme}://127.0.0.1:{port}{path}", encoded=True)
-            async with session.request(method, url, headers=sent, data=body, allow_redirects=False) as answer:
-                return answer.status, await answer.text(errors="replace"), answer.headers
+            async with session.request(method, url, headers=sent, data=body, allow_redirects=False) as response:
+                return response.status, await response.text(errors="replace"), response.headers
 
     async def connect(self, tls: ssl.SSLContext | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.server.port, ssl=tls or self.pki.client())
@@ -145,7 +145,7 @@ def pki(tmp_path: Path) -> Pki:
 async def serving(
     pki: Pki, tmp_path: Path, *, standalone: bool = False, plugins: Sequence[object] = (), **fields: Any
 ) -> AsyncIterator[Serving]:
-    """Run a server; *fields* are of the configuration, and *parts* of the context go in by their names."""
+    """Run a server with configuration *fields*; *parts* are the components of its context by name."""
     parts = fields.pop("parts", {})
     wait = fields.pop("wait", True)
     files = {
@@ -194,7 +194,7 @@ async def serving(
 
 
 problems: dict[str, str] = {}
-"""What the fake health checks find."""
+"""Result of the fake health checks."""
 
 
 def authentication(*, client_ca: str = "", webhook: bool = True, anonymous: bool = False) -> Authentication:
@@ -209,5 +209,5 @@ ALWAYS_ALLOW = Authorization(mode="AlwaysAllow")
 
 
 def protocol_token(token: str) -> str:
-    """Return *token* as a WebSocket sub-protocol."""
+    """Return *token* as a WebSocket subprotocol."""
     return "base64url.bearer.authorization.k8s.io." + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")

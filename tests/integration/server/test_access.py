@@ -1,4 +1,4 @@
-"""Who may do what at the secured port: every way of showing who one is, every verb, every kind of path."""
+"""Tests for authentication and authorization at the secured port."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WHO = {
     "stranger": {"token": "made-up"},
     "nobody": {},
 }
-# What each request needs; the last two are for paths that do not exist.
+# Permission that each request requires; the last two are for paths that do not exist.
 NEEDS = {
     ("GET", "/healthz"): ("get", "proxy"),
     ("GET", "/metrics"): ("get", "metrics"),
@@ -65,12 +65,12 @@ NEEDS = {
 @pytest.mark.row(
     "config.authentication", "config.authorization", "type.NodeAgentAuthorization.mode", "config.enableServer"
 )
-async def test_each_request_is_let_through_by_the_right_it_needs_and_by_no_other(pki, tmp_path):
+async def test_each_request_requires_exactly_its_permission(pki, tmp_path):
     wrong = {}
     async with serving(pki, tmp_path) as node:
         for who, shown in WHO.items():
             for (method, path), need in NEEDS.items():
-                status, text, _ = await node.ask(path, method=method, **shown)
+                status, text, _ = await node.fetch(path, method=method, **shown)
                 expected = 401 if who in ("stranger", "nobody") else None if need in RIGHTS[who] else 403
                 if (expected is None and status in (401, 403)) or (expected is not None and status != expected):
                     wrong[who, method, path] = status, text
@@ -79,95 +79,95 @@ async def test_each_request_is_let_through_by_the_right_it_needs_and_by_no_other
 
 
 @pytest.mark.row("type.NodeAgentAuthentication.x509", "type.NodeAgentX509Authentication.clientCAFile")
-async def test_a_client_certificate_gives_the_user_and_its_groups(pki, tmp_path):
+async def test_client_certificate_authenticates_user_and_groups(pki, tmp_path):
     async with serving(pki, tmp_path) as node:
-        known, *_ = await node.ask("/healthz", tls=pki.client("admin", ["ops", "people"]))
-        other, text, _ = await node.ask("/healthz", tls=pki.client("somebody"))
-        asked = node.api.reviews()
+        known, *_ = await node.fetch("/healthz", tls=pki.client("admin", ["ops", "people"]))
+        other, text, _ = await node.fetch("/healthz", tls=pki.client("somebody"))
+        attributes = node.api.reviews()
 
     assert known == 200
     assert other == 403
     assert text == "Forbidden (user=somebody, verb=get, resource=nodes, subresource=proxy)"
-    assert asked[0]["user"] == "admin"
-    assert set(asked[0]["groups"]) == {"ops", "people", "system:authenticated"}
+    assert attributes[0]["user"] == "admin"
+    assert set(attributes[0]["groups"]) == {"ops", "people", "system:authenticated"}
 
 
 @pytest.mark.row("type.NodeAgentX509Authentication.clientCAFile")
-async def test_a_certificate_of_a_foreign_authority_does_not_get_through(pki, tmp_path):
+async def test_client_certificate_of_another_ca_is_rejected(pki, tmp_path):
     async with serving(pki, tmp_path) as node:
         with pytest.raises((ssl.SSLError, OSError, aiohttp.ClientError)):
-            await node.ask("/healthz", tls=pki.client("admin", ca=generate_ca("foreign")))
+            await node.fetch("/healthz", tls=pki.client("admin", ca=generate_ca("foreign")))
 
 
 @pytest.mark.row("type.NodeAgentX509Authentication.clientCAFile")
-async def test_a_changed_bundle_of_authorities_counts_for_the_next_connection(pki, tmp_path):
+async def test_changed_ca_bundle_applies_to_the_next_connection(pki, tmp_path):
     successor = generate_ca("successor")
     async with serving(pki, tmp_path) as node:
-        before, *_ = await node.ask("/healthz", tls=pki.client("admin"))
+        before, *_ = await node.fetch("/healthz", tls=pki.client("admin"))
         pki.put("ca.crt", successor.certificate)
         await node.clock.advance(2)
         with pytest.raises((ssl.SSLError, OSError, aiohttp.ClientError)):
-            await node.ask("/healthz", tls=pki.client("admin"))
-        after, *_ = await node.ask("/healthz", tls=pki.client("admin", ca=successor))
+            await node.fetch("/healthz", tls=pki.client("admin"))
+        after, *_ = await node.fetch("/healthz", tls=pki.client("admin", ca=successor))
 
     assert (before, after) == (200, 200)
 
 
 @pytest.mark.row("type.NodeAgentX509Authentication.clientCAFile")
-async def test_a_connection_does_not_outlive_the_trust_in_its_certificate(pki, tmp_path):
+async def test_connection_closes_when_its_certificate_is_distrusted(pki, tmp_path):
     async with serving(pki, tmp_path) as node:
         connector = aiohttp.TCPConnector(ssl=pki.client("admin"), limit=1)
         async with aiohttp.ClientSession(f"https://127.0.0.1:{node.server.port}", connector=connector) as session:
 
-            async def ask():
-                async with session.get("/healthz") as answer:
-                    await answer.read()
-                    return answer.status
+            async def fetch():
+                async with session.get("/healthz") as response:
+                    await response.read()
+                    return response.status
 
-            first = await ask()
+            first = await fetch()
             pki.serve("renewed")
             await node.clock.advance(2)
-            renewed = await ask()
+            renewed = await fetch()
             pki.put("ca.crt", generate_ca("successor").certificate)
             await node.clock.advance(2)
-            replaced = await ask()
+            replaced = await fetch()
 
     assert (first, renewed, replaced) == (200, 200, 401)
 
 
 @pytest.mark.row("type.NodeAgentAuthentication.x509")
-async def test_without_a_bundle_a_client_certificate_says_nothing(pki, tmp_path):
+async def test_client_certificate_is_ignored_without_a_ca_bundle(pki, tmp_path):
     async with serving(pki, tmp_path, authentication=authentication()) as node:
-        status, *_ = await node.ask("/healthz", tls=pki.client("admin"))
+        status, *_ = await node.fetch("/healthz", tls=pki.client("admin"))
 
     assert status == 401
 
 
 @pytest.mark.row("type.NodeAgentAuthentication.webhook", "type.NodeAgentWebhookAuthentication.enabled")
-async def test_bearer_tokens_count_only_while_the_webhook_is_enabled(pki, tmp_path):
+async def test_bearer_tokens_require_the_webhook(pki, tmp_path):
     async with serving(pki, tmp_path) as node:
-        enabled, *_ = await node.ask("/healthz", token="admin-token")
+        enabled, *_ = await node.fetch("/healthz", token="admin-token")
     bundle = str(pki.directory / "ca.crt")
     off = authentication(client_ca=bundle, webhook=False)
     async with serving(pki, tmp_path, authentication=off, authorization=ALWAYS_ALLOW) as node:
-        disabled, *_ = await node.ask("/healthz", token="admin-token")
-        asked = node.api.reviews()
+        disabled, *_ = await node.fetch("/healthz", token="admin-token")
+        attributes = node.api.reviews()
 
-    assert (enabled, disabled, asked) == (200, 401, [])
+    assert (enabled, disabled, attributes) == (200, 401, [])
 
 
 @pytest.mark.row("type.NodeAgentWebhookAuthentication.cacheTTL")
-async def test_an_answer_about_a_token_holds_for_its_time(pki, tmp_path):
+async def test_token_review_is_cached_for_its_ttl(pki, tmp_path):
     known = Authentication(webhook=WebhookAuthentication(cache_ttl=seconds(10)))
     async with serving(pki, tmp_path, authorization=ALWAYS_ALLOW, authentication=known) as node:
         for pause in (0, 5, 4):
             await node.clock.advance(pause)
-            await node.ask("/healthz", token="admin-token")
-            await node.ask("/healthz", token="made-up")
+            await node.fetch("/healthz", token="admin-token")
+            await node.fetch("/healthz", token="made-up")
         first = len(node.api.reviews())
         await node.clock.advance(2)
-        await node.ask("/healthz", token="admin-token")
-        await node.ask("/healthz", token="made-up")
+        await node.fetch("/healthz", token="admin-token")
+        await node.fetch("/healthz", token="made-up")
 
         assert (first, len(node.api.reviews())) == (2, 4)
 
@@ -177,28 +177,28 @@ async def test_an_answer_about_a_token_holds_for_its_time(pki, tmp_path):
     "type.NodeAgentWebhookAuthorization.cacheAuthorizedTTL",
     "type.NodeAgentWebhookAuthorization.cacheUnauthorizedTTL",
 )
-async def test_a_yes_and_a_no_hold_each_for_its_own_time(pki, tmp_path):
+async def test_authorized_and_unauthorized_results_have_separate_ttls(pki, tmp_path):
     admin, other = pki.client("admin"), pki.client("other")
     webhook = WebhookAuthorization(cache_authorized_ttl=seconds(100), cache_unauthorized_ttl=seconds(10))
     async with serving(pki, tmp_path, authorization=Authorization(webhook=webhook)) as node:
         counts = []
         for pause in (0, 9, 2, 90):
             await node.clock.advance(pause)
-            await node.ask("/healthz", tls=admin)
-            await node.ask("/healthz", tls=other)
+            await node.fetch("/healthz", tls=admin)
+            await node.fetch("/healthz", tls=other)
             counts.append([sum(r["user"] == who for r in node.api.reviews()) for who in ("admin", "other")])
 
     assert counts == [[1, 1], [1, 1], [1, 2], [2, 3]]
 
 
 @pytest.mark.row("type.NodeAgentAuthentication.anonymous", "type.NodeAgentAnonymousAuthentication.enabled")
-async def test_anonymous_takes_only_who_shows_nothing(pki, tmp_path):
+async def test_anonymous_applies_only_without_credentials(pki, tmp_path):
     RIGHTS["system:anonymous"] = {("get", "proxy")}
     try:
         async with serving(pki, tmp_path, authentication=authentication(anonymous=True)) as node:
-            nothing, *_ = await node.ask("/healthz")
-            more, text, _ = await node.ask("/metrics")
-            bad, *_ = await node.ask("/healthz", token="made-up")
+            nothing, *_ = await node.fetch("/healthz")
+            more, text, _ = await node.fetch("/metrics")
+            bad, *_ = await node.fetch("/healthz", token="made-up")
             groups = node.api.reviews()[0]["groups"]
     finally:
         del RIGHTS["system:anonymous"]
@@ -209,31 +209,31 @@ async def test_anonymous_takes_only_who_shows_nothing(pki, tmp_path):
 
 
 @pytest.mark.row("type.NodeAgentAuthorization.mode")
-async def test_always_allow_lets_everybody_through_who_is_known(pki, tmp_path):
+async def test_always_allow_permits_any_authenticated_user(pki, tmp_path):
     async with serving(pki, tmp_path, authorization=ALWAYS_ALLOW) as node:
-        known, *_ = await node.ask("/healthz", tls=pki.client("whoever"))
-        unknown, *_ = await node.ask("/healthz")
+        known, *_ = await node.fetch("/healthz", tls=pki.client("whoever"))
+        unknown, *_ = await node.fetch("/healthz")
 
     assert (known, unknown) == (200, 401)
 
 
-async def test_a_websocket_may_carry_the_token_as_its_sub_protocol(pki, tmp_path):
+async def test_websocket_subprotocol_may_have_the_token(pki, tmp_path):
     async with serving(pki, tmp_path) as node:
         headers = {"Sec-WebSocket-Protocol": f"v4.channel.k8s.io, {protocol_token('admin-token')}"}
-        known, *_ = await node.ask("/healthz", headers=headers)
+        known, *_ = await node.fetch("/healthz", headers=headers)
         headers = {"Sec-WebSocket-Protocol": protocol_token("made-up")}
-        unknown, *_ = await node.ask("/healthz", headers=headers)
+        unknown, *_ = await node.fetch("/healthz", headers=headers)
 
     assert (known, unknown) == (200, 401)
 
 
-async def test_a_right_to_one_of_a_path_s_subresources_is_enough(pki, tmp_path):
+async def test_permission_for_one_subresource_of_a_path_is_sufficient(pki, tmp_path):
     RIGHTS["debugger"] = {("create", "exec")}
     try:
         async with serving(pki, tmp_path) as node:
             debugger = pki.client("debugger")
-            own, *_ = await node.ask("/exec/default/web/main", tls=debugger)
-            other, *_ = await node.ask("/attach/default/web/main", tls=debugger)
+            own, *_ = await node.fetch("/exec/default/web/main", tls=debugger)
+            other, *_ = await node.fetch("/attach/default/web/main", tls=debugger)
     finally:
         del RIGHTS["debugger"]
 
@@ -241,78 +241,78 @@ async def test_a_right_to_one_of_a_path_s_subresources_is_enough(pki, tmp_path):
     assert other == 403
 
 
-async def test_a_path_written_in_another_way_needs_the_same_right(pki, tmp_path):
+async def test_alternative_spelling_of_a_path_requires_its_permission(pki, tmp_path):
     async with serving(pki, tmp_path) as node:
         for path in ("/%65xec/default/web/main", "//exec/default/web/main", "/pods/../exec/default/web/main"):
-            status, *_ = await node.ask(path, token="viewer-token")
+            status, *_ = await node.fetch(path, token="viewer-token")
             assert status in (403, 404), path
 
 
-async def test_nobody_gets_through_while_the_api_server_does_not_answer(pki, tmp_path):
+async def test_requests_are_rejected_without_the_api_server(pki, tmp_path):
     async with serving(pki, tmp_path) as node:
         node.api.outage = True
 
-        async def ask(**shown):
+        async def fetch(**shown):
             async with asyncio.timeout(10):
-                asking = asyncio.create_task(node.ask("/healthz", **shown))
-                while not asking.done():
+                fetching = asyncio.create_task(node.fetch("/healthz", **shown))
+                while not fetching.done():
                     await asyncio.sleep(0.01)
                     await node.clock.advance(1)
-                return (await asking)[0]
+                return (await fetching)[0]
 
         for verb in ("tokenreviews", "subjectaccessreviews"):
             node.api.fail(verb, ApiUnavailable("gone"), times=10)
-        token, certificate = await ask(token="admin-token"), await ask(tls=pki.client("admin"))
+        token, certificate = await fetch(token="admin-token"), await fetch(tls=pki.client("admin"))
 
     assert (token, certificate) == (401, 500)
 
 
-async def test_the_header_of_a_request_is_no_place_in_the_log(pki, tmp_path, caplog):
+async def test_request_headers_are_not_logged(pki, tmp_path, caplog):
     caplog.set_level(1)
     async with serving(pki, tmp_path) as node:
-        await node.ask("/healthz", token="admin-token")
-        await node.ask("/healthz", token="made-up-secret")
+        await node.fetch("/healthz", token="admin-token")
+        await node.fetch("/healthz", token="made-up-secret")
 
     assert "admin-token" not in caplog.text
     assert "made-up-secret" not in caplog.text
 
 
-async def test_hook_provide_routes_adds_guarded_paths(pki, tmp_path):
+async def test_hook_provide_routes_adds_authorized_paths(pki, tmp_path):
     async def hello(request):
         return web.Response(text="hello")
 
-    class Foreign:
+    class ThirdParty:
         @hookimpl
         def nodeagent_provide_routes(self):
             return [Route("GET", "/hello", hello, subresources=("log",))]
 
-    async with serving(pki, tmp_path, plugins=[Foreign()]) as node:
-        viewer, text, _ = await node.ask("/hello", token="viewer-token")
-        scraper, *_ = await node.ask("/hello", token="scraper-token")
-        nobody, *_ = await node.ask("/hello")
+    async with serving(pki, tmp_path, plugins=[ThirdParty()]) as node:
+        viewer, text, _ = await node.fetch("/hello", token="viewer-token")
+        scraper, *_ = await node.fetch("/hello", token="scraper-token")
+        anonymous, *_ = await node.fetch("/hello")
 
     assert (viewer, text) == (200, "hello")
-    assert (scraper, nobody) == (403, 401)
+    assert (scraper, anonymous) == (403, 401)
 
 
-async def test_a_handler_that_answers_nothing_is_named_in_the_log(pki, tmp_path, caplog):
+async def test_handler_without_a_response_is_logged(pki, tmp_path, caplog):
     async def forgot(request):
         pass
 
-    class Foreign:
+    class ThirdParty:
         @hookimpl
         def nodeagent_provide_routes(self):
             return [Route("GET", "/hello", forgot)]
 
-    async with serving(pki, tmp_path, plugins=[Foreign()]) as node:
-        status, *_ = await node.ask("/hello", token="admin-token")
+    async with serving(pki, tmp_path, plugins=[ThirdParty()]) as node:
+        status, *_ = await node.fetch("/hello", token="admin-token")
 
     assert status == 500
     assert "forgot of /hello returned None, expected web.Response" in caplog.text
 
 
 @pytest.mark.row("config.enableServer")
-async def test_a_lone_node_does_not_serve_what_it_cannot_guard_and_says_what_to_set(pki, tmp_path, caplog):
+async def test_standalone_node_without_authentication_does_not_serve(pki, tmp_path, caplog):
     async with serving(pki, tmp_path, standalone=True) as node:
         await asyncio.sleep(0.05)
         assert node.server.port == 0

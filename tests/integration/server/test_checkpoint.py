@@ -1,4 +1,4 @@
-"""Checkpoints of containers, and the pages on flags and state, behind their gate and rights."""
+"""Tests for container checkpoints and the pages flagz and statusz: feature gate and permissions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GATE = {"ContainerCheckpoint": True}
 
 
 class Checkpoints(FakeRuntime):
-    """A runtime that can write checkpoints, or fails as it is told."""
+    """Runtime that writes checkpoints, or fails with a configured error."""
 
     error: Exception | None = None
 
@@ -40,18 +40,18 @@ def pods(state=ContainerState.RUNNING):
     return directory
 
 
-async def ask(pki, tmp_path, path=PATH, runtime=None, token="admin-token", method="POST", **fields):
+async def fetch(pki, tmp_path, path=PATH, runtime=None, token="admin-token", method="POST", **fields):
     fields.setdefault("feature_gates", GATE)
     parts = {"pods": fields.pop("pods", None) or pods(), "runtime": runtime or Checkpoints()}
     async with serving(pki, tmp_path, parts=parts, **fields) as node:
-        status, text, _ = await node.ask(path, method=method, token=token)
+        status, text, _ = await node.fetch(path, method=method, token=token)
         return status, text
 
 
-async def test_a_checkpoint_is_written_where_root_alone_can_read_it(pki, tmp_path, caplog):
+async def test_checkpoint_is_readable_only_by_root(pki, tmp_path, caplog):
     caplog.set_level("INFO")
 
-    status, text = await ask(pki, tmp_path, f"{PATH}?timeout=1&timeout=7")
+    status, text = await fetch(pki, tmp_path, f"{PATH}?timeout=1&timeout=7")
 
     [file] = json.loads(text)["items"]
     assert status == 200
@@ -72,11 +72,11 @@ async def test_a_checkpoint_is_written_where_root_alone_can_read_it(pki, tmp_pat
         (f"{PATH}?timeout=-1", "timeout must be between"),
     ],
 )
-async def test_what_cannot_be_checkpointed_is_not_found(pki, tmp_path, path, text):
-    status, told = await ask(pki, tmp_path, path)
+async def test_missing_pod_or_container_is_not_found(pki, tmp_path, path, text):
+    status, body = await fetch(pki, tmp_path, path)
 
     assert status == 404
-    assert text in told
+    assert text in body
 
 
 @pytest.mark.parametrize(
@@ -86,29 +86,29 @@ async def test_what_cannot_be_checkpointed_is_not_found(pki, tmp_path, path, tex
         (RuntimeFailure("criu is missing"), "checkpointing of default/web/main failed (criu is missing)"),
     ],
 )
-async def test_a_runtime_that_cannot_is_named(pki, tmp_path, error, text):
+async def test_runtime_error_is_reported(pki, tmp_path, error, text):
     runtime = Checkpoints()
     runtime.error = error
 
-    status, told = await ask(pki, tmp_path, runtime=runtime)
+    status, body = await fetch(pki, tmp_path, runtime=runtime)
 
     assert status == 500
-    assert text in told
+    assert text in body
 
 
-async def test_a_failed_checkpoint_leaves_no_file(pki, tmp_path):
+async def test_failed_checkpoint_removes_its_file(pki, tmp_path):
     runtime = Checkpoints()
     runtime.error = RuntimeFailure("no space")
 
-    await ask(pki, tmp_path, runtime=runtime)
+    await fetch(pki, tmp_path, runtime=runtime)
 
     assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
-async def test_a_runtime_without_the_call_is_named(pki, tmp_path):
-    status, told = await ask(pki, tmp_path, runtime=FakeRuntime())
+async def test_runtime_without_checkpoints_is_reported(pki, tmp_path):
+    status, body = await fetch(pki, tmp_path, runtime=FakeRuntime())
 
-    assert (status, "does not support checkpoints" in told) == (500, True)
+    assert (status, "does not support checkpoints" in body) == (500, True)
 
 
 @pytest.mark.parametrize(
@@ -121,25 +121,25 @@ async def test_a_runtime_without_the_call_is_named(pki, tmp_path):
         ({"method": "GET"}, 405),
     ],
 )
-async def test_a_checkpoint_needs_gate_handlers_right_and_method(pki, tmp_path, fields, status):
-    assert (await ask(pki, tmp_path, **fields))[0] == status
+async def test_checkpoint_requires_gate_handlers_permission_and_method(pki, tmp_path, fields, status):
+    assert (await fetch(pki, tmp_path, **fields))[0] == status
 
 
-async def test_the_pages_tell_flags_and_state(pki, tmp_path):
+async def test_flagz_and_statusz(pki, tmp_path):
     headers = {"Authorization": ["Bearer do-not-show"]}
     async with serving(pki, tmp_path, max_pods=42, static_pod_url_header=headers) as node:
         await node.clock.advance(3725)
-        flags, text, _ = await node.ask("/flagz", token="admin-token")
-        state, page, _ = await node.ask("/statusz", token="admin-token")
-        refused, _, _ = await node.ask("/flagz", token="scraper-token")
+        flags, text, _ = await node.fetch("/flagz", token="admin-token")
+        state, page, _ = await node.fetch("/statusz", token="admin-token")
+        forbidden, _, _ = await node.fetch("/flagz", token="scraper-token")
 
     lines = text.splitlines()
-    assert (flags, state, refused) == (200, 200, 403)
+    assert (flags, state, forbidden) == (200, 200, 403)
     assert "max-pods=42" in lines and f"root-dir={tmp_path}" in lines and "port=0" in lines
     assert "do-not-show" not in text
     assert "Up: 1 hr 02 min 05 sec" in page.splitlines()
 
 
-async def test_the_pages_go_with_the_debugging_handlers(pki, tmp_path):
+async def test_pages_require_the_debugging_handlers(pki, tmp_path):
     async with serving(pki, tmp_path, enable_debugging_handlers=False) as node:
-        assert [(await node.ask(path, token="admin-token"))[0] for path in ("/flagz", "/statusz")] == [404, 404]
+        assert [(await node.fetch(path, token="admin-token"))[0] for path in ("/flagz", "/statusz")] == [404, 404]

@@ -1,4 +1,4 @@
-"""Logs of containers over the secured port: the right run, the right part, through rotation, and no way out."""
+"""Tests for container logs over the secured port: selection, rotation, following, confinement."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def line(second, text, stream="stdout", tag="F"):
 
 
 class Logs:
-    """A pod with two runs of its container, each with a log."""
+    """Pod with two runs of its container, each with a log."""
 
     def __init__(self, root):
         self.directory = root / "pods" / "default_web_uid-web" / "main"
@@ -46,7 +46,7 @@ class Logs:
         (self.directory / f"{attempt}.log").write_text(text)
 
     def runs(self, state):
-        """Let the second run be in *state*."""
+        """Set the state of the second run."""
         runs = [self._run(1, state), self._run(0, RunState.EXITED)]
         self.pods.runtime_pods[POD.uid] = RuntimePod(POD.uid, "web", "default", containers=runs)
         ended = [
@@ -76,17 +76,17 @@ async def node(pki, tmp_path, logs):
 
 @asynccontextmanager
 async def following(node, query="follow=true"):
-    """Yield a function that reads what comes next."""
+    """Yield a function that reads the next lines."""
     connector = aiohttp.TCPConnector(ssl=node.pki.client("admin"))
     async with aiohttp.ClientSession(connector=connector) as session:
         url = f"https://127.0.0.1:{node.server.port}{PATH}?{query}"
-        async with session.get(url) as answer:
+        async with session.get(url) as response:
 
             async def read(count):
                 async with asyncio.timeout(5):
-                    return (await answer.content.readexactly(count)).decode()
+                    return (await response.content.readexactly(count)).decode()
 
-            read.to_end = lambda: asyncio.wait_for(answer.text(), 5)
+            read.to_end = lambda: asyncio.wait_for(response.text(), 5)
             yield read
 
 
@@ -111,19 +111,19 @@ async def following(node, query="follow=true"):
         ("previous=true", "first run\n"),
     ],
 )
-async def test_the_part_that_is_asked_for_is_sent(node, query, expected):
-    status, text, headers = await node.ask(f"{PATH}?{query}", tls=node.pki.client("admin"))
+async def test_requested_part_is_sent(node, query, expected):
+    status, text, headers = await node.fetch(f"{PATH}?{query}", tls=node.pki.client("admin"))
 
     assert (status, text) == (200, expected)
     assert headers["Content-Type"].startswith("text/plain")
 
 
-async def test_since_seconds_counts_from_now(node, logs):
+async def test_since_seconds_is_relative_to_now(node, logs):
     logs.write(1, f"{node.clock.wall().strftime('%Y-%m-%dT%H:%M:%SZ')} stdout F now\n")
     await node.clock.advance(10)
 
-    _, far, _ = await node.ask(f"{PATH}?sinceSeconds=20", tls=node.pki.client("admin"))
-    _, near, _ = await node.ask(f"{PATH}?sinceSeconds=5", tls=node.pki.client("admin"))
+    _, far, _ = await node.fetch(f"{PATH}?sinceSeconds=20", tls=node.pki.client("admin"))
+    _, near, _ = await node.fetch(f"{PATH}?sinceSeconds=5", tls=node.pki.client("admin"))
 
     assert (far, near) == ("now\n", "")
 
@@ -144,37 +144,37 @@ async def test_since_seconds_counts_from_now(node, logs):
         ("stream=Other", 422),
     ],
 )
-async def test_a_query_that_makes_no_sense_is_refused(node, query, status):
-    assert (await node.ask(f"{PATH}?{query}", tls=node.pki.client("admin")))[0] == status
+async def test_invalid_query_is_rejected(node, query, status):
+    assert (await node.fetch(f"{PATH}?{query}", tls=node.pki.client("admin")))[0] == status
 
 
 @pytest.mark.parametrize("path", ["/containerLogs/default/none/main", "/containerLogs/default/web/none"])
-async def test_an_unknown_pod_or_container_is_not_found(node, path):
-    assert (await node.ask(path, tls=node.pki.client("admin")))[0] == 404
+async def test_unknown_pod_or_container_is_not_found(node, path):
+    assert (await node.fetch(path, tls=node.pki.client("admin")))[0] == 404
 
 
 @pytest.mark.parametrize(
     ("reason", "shown"),
     [("ImagePullBackOff", "trying and failing to pull image"), ("ContainerCreating", "ContainerCreating")],
 )
-async def test_a_container_that_waits_says_for_what(node, logs, reason, shown):
+async def test_waiting_container_reports_its_reason(node, logs, reason, shown):
     logs.report(state=ContainerState(waiting=ContainerStateWaiting(reason=reason)))
 
-    status, text, _ = await node.ask(PATH, tls=node.pki.client("admin"))
-    _, previous, _ = await node.ask(f"{PATH}?previous=true", tls=node.pki.client("admin"))
+    status, text, _ = await node.fetch(PATH, tls=node.pki.client("admin"))
+    _, previous, _ = await node.fetch(f"{PATH}?previous=true", tls=node.pki.client("admin"))
 
     assert (status, text) == (400, f'container "main" in pod "web" is waiting to start: {shown}\n')
     assert previous == 'previous terminated container "main" in pod "web" not found\n'
 
 
-async def test_a_container_that_waits_for_its_restart_shows_the_run_that_ended(node, logs):
+async def test_container_in_backoff_returns_the_log_of_its_last_run(node, logs):
     ended = ContainerState(terminated=ContainerStateTerminated(exit_code=1, container_id="fake://0"))
     logs.report(state=ContainerState(waiting=ContainerStateWaiting(reason="CrashLoopBackOff")), last_state=ended)
 
-    assert (await node.ask(PATH, tls=node.pki.client("admin")))[:2] == (200, "first run\n")
+    assert (await node.fetch(PATH, tls=node.pki.client("admin")))[:2] == (200, "first run\n")
 
 
-async def test_parts_of_a_line_come_together_and_the_older_format_is_read(node, logs):
+async def test_partial_lines_are_joined_and_docker_format_is_parsed(node, logs):
     logs.write(
         1,
         line(1, "be", tag="P")
@@ -185,7 +185,7 @@ async def test_parts_of_a_line_come_together_and_the_older_format_is_read(node, 
         + '{"log":"old\\n","stream":"stdout","time":"2024-01-01T00:00:04Z"}\n',
     )
 
-    _, text, _ = await node.ask(f"{PATH}?timestamps=true", tls=node.pki.client("admin"))
+    _, text, _ = await node.fetch(f"{PATH}?timestamps=true", tls=node.pki.client("admin"))
 
     assert text.splitlines() == [
         "2024-01-01T00:00:01.500000000Z begin",
@@ -196,7 +196,7 @@ async def test_parts_of_a_line_come_together_and_the_older_format_is_read(node, 
 
 
 @pytest.mark.row("card.logs")
-async def test_following_goes_through_rotation_and_ends_with_the_container(node, logs):
+async def test_following_continues_over_rotation_until_the_exit(node, logs):
     async with following(node, "follow=true&tailLines=1") as read:
         assert await read(6) == "three\n"
         with logs.current.open("a") as file:
@@ -219,7 +219,7 @@ async def test_following_goes_through_rotation_and_ends_with_the_container(node,
         assert await read.to_end() == "end\n"
 
 
-async def test_a_follower_that_leaves_frees_what_it_held(node, logs):
+async def test_disconnected_follower_releases_its_files(node, logs):
     async with following(node) as read:
         await read(14)
     before = len(list(logs.directory.iterdir()))
@@ -233,18 +233,18 @@ async def test_a_follower_that_leaves_frees_what_it_held(node, logs):
     assert before == 2
 
 
-async def test_a_link_in_the_place_of_a_log_is_not_followed(node, logs, tmp_path):
+async def test_symbolic_link_instead_of_a_log_is_not_followed(node, logs, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text(line(1, "secret"))
     logs.current.unlink()
     logs.current.symlink_to(secret)
-    status, text, _ = await node.ask(PATH, tls=node.pki.client("admin"))
+    status, text, _ = await node.fetch(PATH, tls=node.pki.client("admin"))
 
     logs.current.unlink()
     neighbour = logs.directory.parent / "neighbour.log"
     neighbour.write_text(line(1, "secret"))
-    logs.current.symlink_to(Path("..") / neighbour.name)  # one that stays beneath the directory of logs
-    beside, also, _ = await node.ask(PATH, tls=node.pki.client("admin"))
+    logs.current.symlink_to(Path("..") / neighbour.name)  # It stays in the log directory.
+    beside, also, _ = await node.fetch(PATH, tls=node.pki.client("admin"))
 
     logs.current.unlink()
     elsewhere = tmp_path / "elsewhere"
@@ -254,15 +254,15 @@ async def test_a_link_in_the_place_of_a_log_is_not_followed(node, logs, tmp_path
         file.unlink()
     logs.directory.rmdir()
     logs.directory.symlink_to(elsewhere)
-    other, more, _ = await node.ask(PATH, tls=node.pki.client("admin"))
+    other, more, _ = await node.fetch(PATH, tls=node.pki.client("admin"))
 
     assert (status, beside, other) == (500, 500, 500)
     assert "secret" not in text + also + more.replace(str(tmp_path), "")
 
 
-async def test_a_large_log_is_sent_whole(node, logs):
+async def test_large_log_is_sent_completely(node, logs):
     logs.write(1, "".join(line(n % 60, f"{n:06} {'x' * 90}") for n in range(30_000)))
 
-    _, text, _ = await node.ask(PATH, tls=node.pki.client("admin"))
+    _, text, _ = await node.fetch(PATH, tls=node.pki.client("admin"))
 
     assert [part[:6] for part in text.splitlines()] == [f"{n:06}" for n in range(30_000)]

@@ -1,4 +1,4 @@
-"""Profiles that tools can read, verbosity at once, the configuration in force, and the switches of each."""
+"""Tests for debugging endpoints: profiles, verbosity, effective configuration, and their switches."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ async def download(node, path):
     connector = aiohttp.TCPConnector(ssl=node.pki.client("admin"))
     async with (
         aiohttp.ClientSession(connector=connector) as session,
-        session.get(f"https://127.0.0.1:{node.server.port}{path}") as answer,
+        session.get(f"https://127.0.0.1:{node.server.port}{path}") as response,
     ):
-        return answer.status, await answer.read(), answer.headers
+        return response.status, await response.read(), response.headers
 
 
 def fields(data):
@@ -89,7 +89,7 @@ def names_of(profile):
 
 
 def work(stop):
-    """Use CPU time under a name that a profile shows."""
+    """Consume CPU time in a function that a profile shows."""
     total = 0
     while not stop():
         total += sum(range(1000))
@@ -97,14 +97,14 @@ def work(stop):
 
 
 @pytest.mark.row("path.agent./debug/pprof/", "config.enableProfilingHandler")
-async def test_a_cpu_profile_shows_where_time_went(node):
+async def test_cpu_profile_has_the_busy_function(node):
     before = signal.getsignal(signal.SIGPROF)
-    asking = asyncio.create_task(download(node, "/debug/pprof/profile?seconds=1"))
-    while not asking.done():
+    fetching = asyncio.create_task(download(node, "/debug/pprof/profile?seconds=1"))
+    while not fetching.done():
         await asyncio.sleep(0.001)
         end = asyncio.get_running_loop().time() + 0.05
         work(lambda: asyncio.get_running_loop().time() > end)  # noqa: B023
-    status, body, headers = await asking
+    status, body, headers = await fetching
 
     types, strings, message = names_of(body)
     assert status == 200
@@ -117,7 +117,7 @@ async def test_a_cpu_profile_shows_where_time_went(node):
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
 
-async def test_of_two_cpu_profiles_at_once_the_second_is_refused(node, monkeypatch):
+async def test_concurrent_cpu_profile_is_rejected(node, monkeypatch):
     clock = FakeClock()
     monkeypatch.setattr(SystemClock, "sleep", clock.sleep)
     first = asyncio.create_task(download(node, "/debug/pprof/profile?seconds=30"))
@@ -143,9 +143,9 @@ async def test_tasks_threads_and_memory_have_profiles(node):
         status, body, _ = await download(node, f"/debug/pprof/{name}")
         assert status == 200
         assert kind in names_of(body)[0]
-    _, text, _ = await node.ask("/debug/pprof/goroutine?debug=2", tls=node.pki.client("admin"))
-    _, threads, _ = await node.ask("/debug/pprof/threadcreate?debug=1", tls=node.pki.client("admin"))
-    _, types, _ = await node.ask("/debug/pprof/heap?debug=1", tls=node.pki.client("admin"))
+    _, text, _ = await node.fetch("/debug/pprof/goroutine?debug=2", tls=node.pki.client("admin"))
+    _, threads, _ = await node.fetch("/debug/pprof/threadcreate?debug=1", tls=node.pki.client("admin"))
+    _, types, _ = await node.fetch("/debug/pprof/heap?debug=1", tls=node.pki.client("admin"))
 
     assert "secure port" in text
     assert "Listener.run" in text
@@ -153,7 +153,7 @@ async def test_tasks_threads_and_memory_have_profiles(node):
     assert "builtins.dict" in types
 
 
-async def test_time_is_told_by_the_thread_that_used_it(node):
+async def test_cpu_time_is_attributed_to_its_thread(node):
     over = threading.Event()
     worker = threading.Thread(target=work, args=(over.is_set,))
     worker.start()
@@ -165,15 +165,15 @@ async def test_time_is_told_by_the_thread_that_used_it(node):
 
     _, strings, message = names_of(body)
     functions = {fields(f)[1][0]: strings[fields(f)[2][0]] for f in message[5]}
-    places = {fields(at)[1][0]: functions[fields(fields(at)[4][0])[1][0]] for at in message[4]}
+    locations = {fields(at)[1][0]: functions[fields(fields(at)[4][0])[1][0]] for at in message[4]}
     used = Counter()
     for sample in map(fields, message[2]):
-        stack = {places[number] for number in numbers(sample[1][0])}
+        stack = {locations[number] for number in numbers(sample[1][0])}
         used["work" in stack] += numbers(sample[2][0])[1]
     assert used[True] > used[False]
 
 
-async def test_with_seconds_what_changed_is_told(node, monkeypatch):
+async def test_profile_with_seconds_has_the_changes(node, monkeypatch):
     clock = FakeClock()
     monkeypatch.setattr(SystemClock, "sleep", clock.sleep)
     released = asyncio.Event()
@@ -185,12 +185,12 @@ async def test_with_seconds_what_changed_is_told(node, monkeypatch):
         await released.wait()
 
     tasks = [asyncio.create_task(always_there())]
-    asking = asyncio.create_task(download(node, "/debug/pprof/goroutine?seconds=2"))
+    fetching = asyncio.create_task(download(node, "/debug/pprof/goroutine?seconds=2"))
     try:
         await eventually(lambda: clock.sleepers)
         tasks.append(asyncio.create_task(newcomer()))
         await clock.advance(2)
-        _, body, _ = await asking
+        _, body, _ = await fetching
     finally:
         released.set()
         await asyncio.gather(*tasks)
@@ -201,9 +201,9 @@ async def test_with_seconds_what_changed_is_told(node, monkeypatch):
     assert message[10] == [2 * 10**9]
 
 
-async def test_a_trace_is_a_file_for_speedscope(node):
+async def test_trace_is_a_speedscope_file(node):
     status, body, headers = await download(node, "/debug/pprof/trace?seconds=0.3")
-    too_long = await node.ask("/debug/pprof/trace?seconds=31", tls=node.pki.client("admin"))
+    too_long = await node.fetch("/debug/pprof/trace?seconds=31", tls=node.pki.client("admin"))
 
     trace = json.loads(body)
     main = trace["profiles"][0]
@@ -214,42 +214,42 @@ async def test_a_trace_is_a_file_for_speedscope(node):
     assert too_long[0] == 400
 
 
-async def test_the_small_paths_of_profiling(node):
+async def test_index_cmdline_and_symbol(node):
     admin = node.pki.client("admin")
 
-    index = await node.ask("/debug/pprof/", tls=admin)
-    cmdline = await node.ask("/debug/pprof/cmdline", tls=admin)
-    symbol = await node.ask("/debug/pprof/symbol", method="POST", tls=admin)
-    unknown = await node.ask("/debug/pprof/none", tls=admin)
-    bare = await node.ask("/debug/pprof", tls=admin)
-    wrong = [await node.ask(f"/debug/pprof/profile?seconds={text}", tls=admin) for text in ("x", "-1", "1e9", "nan")]
+    index = await node.fetch("/debug/pprof/", tls=admin)
+    cmdline = await node.fetch("/debug/pprof/cmdline", tls=admin)
+    symbol = await node.fetch("/debug/pprof/symbol", method="POST", tls=admin)
+    unknown = await node.fetch("/debug/pprof/none", tls=admin)
+    bare = await node.fetch("/debug/pprof", tls=admin)
+    wrong = [await node.fetch(f"/debug/pprof/profile?seconds={text}", tls=admin) for text in ("x", "-1", "1e9", "nan")]
 
     assert all(f'href="./{name}?debug=1"' in index[1] for name in PROFILES)
     assert "pytest" in cmdline[1]
     assert (bare[0], bare[2]["Location"]) == (301, "/debug/pprof/")
     assert symbol[:2] == (200, "num_symbols: 0\n")
     assert unknown[:2] == (404, "Unknown profile\n")
-    assert {answer[0] for answer in wrong} == {400}
+    assert {response[0] for response in wrong} == {400}
 
 
 @pytest.mark.row("path.agent./debug/flags/v", "config.enableDebugFlagsHandler")
-async def test_verbosity_changes_at_once(node, tmp_path):
+async def test_verbosity_changes_immediately(node, tmp_path):
     admin = node.pki.client("admin")
     with (tmp_path / "log").open("wb", buffering=0) as stream:
         options = LoggingOptions(error_stream=stream, info_stream=stream)
         with configure(LoggingSettings(), options=options) as log:
-            set_ = await node.ask("/debug/flags/v", method="PUT", body=b"5", tls=admin)
+            set_ = await node.fetch("/debug/flags/v", method="PUT", body=b"5", tls=admin)
             after = log.verbosity
             shown = logging.getLogger("x").isEnabledFor(logging.DEBUG)
             wrong = [
-                await node.ask("/debug/flags/v", method="PUT", body=body, tls=admin) for body in (b"x", b"-1", b"")
+                await node.fetch("/debug/flags/v", method="PUT", body=body, tls=admin) for body in (b"x", b"-1", b"")
             ]
-            method = await node.ask("/debug/flags/v", tls=admin)
+            method = await node.fetch("/debug/flags/v", tls=admin)
             unchanged = log.verbosity
 
     assert set_[:2] == (200, "successfully set klog.logging.verbosity to 5\n")
     assert (after, shown, unchanged) == (5, True, 5)
-    assert {answer[0] for answer in wrong} == {400}
+    assert {response[0] for response in wrong} == {400}
     assert method[:2] == (406, "unsupported http method\n")
 
 
@@ -281,19 +281,19 @@ FLAGS_ROWS = pytest.mark.row("path.agent./debug/flags/v", "config.enableDebugFla
         ),
     ],
 )
-async def test_each_switch_turns_its_path_off(pki, tmp_path, switch, path, method, text):
+async def test_each_switch_disables_its_path(pki, tmp_path, switch, path, method, text):
     async with serving(pki, tmp_path, **{switch: False}) as node:
-        off = await node.ask(path, method=method, tls=pki.client("admin"))
+        off = await node.fetch(path, method=method, tls=pki.client("admin"))
 
     assert off[:2] == (405, text)
 
 
 @pytest.mark.row("config.enableDebuggingHandlers")
-async def test_without_debugging_handlers_profiles_are_off_and_configz_is_not_there(pki, tmp_path):
+async def test_without_debugging_handlers_profiles_and_configz_are_off(pki, tmp_path):
     async with serving(pki, tmp_path, enable_debugging_handlers=False) as node:
         admin = pki.client("admin")
         got = {
-            path: (await node.ask(path, tls=admin))[0]
+            path: (await node.fetch(path, tls=admin))[0]
             for path in (
                 "/debug/pprof/",
                 "/containerLogs/a/b/c",
@@ -318,9 +318,9 @@ async def test_without_debugging_handlers_profiles_are_off_and_configz_is_not_th
     }
 
 
-async def test_configz_shows_the_configuration_and_hides_header_values(pki, tmp_path):
+async def test_configz_masks_header_values(pki, tmp_path):
     async with serving(pki, tmp_path, static_pod_url_header={"Authorization": ("Bearer secret",)}, max_pods=7) as node:
-        _, text, _ = await node.ask("/configz", tls=pki.client("admin"))
+        _, text, _ = await node.fetch("/configz", tls=pki.client("admin"))
 
     shown = json.loads(text)["kubeletconfig"]
     assert shown["maxPods"] == 7
@@ -328,7 +328,7 @@ async def test_configz_shows_the_configuration_and_hides_header_values(pki, tmp_
     assert "secret" not in text
 
 
-async def test_the_health_port_takes_every_family_on_the_unspecified_address(clock):
+async def test_health_port_on_the_unspecified_address_is_dual_stack(clock):
     server = HealthServer("::" if socket.has_dualstack_ipv6() else "0.0.0.0", 0, {"ping": lambda: ""}, clock)
     serving_ = asyncio.create_task(server.run())
     try:
@@ -336,16 +336,16 @@ async def test_the_health_port_takes_every_family_on_the_unspecified_address(clo
             await asyncio.sleep(0.01)
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"http://127.0.0.1:{server.port}/healthz") as answer,
+            session.get(f"http://127.0.0.1:{server.port}/healthz") as response,
         ):
-            assert answer.status == 200
+            assert response.status == 200
     finally:
         serving_.cancel()
         await asyncio.gather(serving_, return_exceptions=True)
 
 
 @pytest.mark.row("path.agent.healthz")
-async def test_the_health_port_serves_health_and_nothing_else(clock):
+async def test_health_port_serves_only_health(clock):
     problem = ""
     server = HealthServer("127.0.0.1", 0, {"ping": lambda: "", "pleg": lambda: problem}, clock)
     serving_ = asyncio.create_task(server.run())
@@ -355,11 +355,11 @@ async def test_the_health_port_serves_health_and_nothing_else(clock):
         got = {}
         async with aiohttp.ClientSession() as session:
             for path in ("/healthz", "/debug/pprof/", "/debug/pprof/profile", "/debug/flags/v", "/metrics", "/pods"):
-                async with session.get(f"http://127.0.0.1:{server.port}{path}") as answer:
-                    got[path] = answer.status
+                async with session.get(f"http://127.0.0.1:{server.port}{path}") as response:
+                    got[path] = response.status
             problem = "stuck"
-            async with session.get(f"http://127.0.0.1:{server.port}/healthz") as answer:
-                failing, text = answer.status, await answer.text()
+            async with session.get(f"http://127.0.0.1:{server.port}/healthz") as response:
+                failing, text = response.status, await response.text()
     finally:
         serving_.cancel()
         await asyncio.gather(serving_, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Commands on the same machine are answered on a socket, root alone."""
+"""Tests for the local socket: queries by root on the same host."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Greeting(msgspec.Struct):
 @asynccontextmanager
 async def serving(root: Path):
     async def greet(request: Greeting) -> Greeting:
-        if request.name == "nobody":
-            raise ValueError("is nobody")
-        if request.name == "everybody":
+        if request.name == "unknown":
+            raise ValueError("is unknown")
+        if request.name == "crowd":
             raise RuntimeError("too many")
         return Greeting(f"hello {request.name}")
 
@@ -36,52 +36,52 @@ async def serving(root: Path):
         yield root / LOCAL_SOCKET
 
 
-async def ask(root: Path, question: str, arguments: object) -> Greeting:
-    return await asyncio.to_thread(local.query, root, question, arguments, Greeting)
+async def query(root: Path, name: str, arguments: object) -> Greeting:
+    return await asyncio.to_thread(local.query, root, name, arguments, Greeting)
 
 
-async def test_a_question_is_answered(tmp_path: Path):
-    async with serving(tmp_path) as place:
-        assert place.stat().st_mode & 0o777 == 0o600
-        assert await ask(tmp_path, "greet", Greeting("world")) == Greeting("hello world")
-    assert not place.exists()
+async def test_query_has_a_response(tmp_path: Path):
+    async with serving(tmp_path) as socket_path:
+        assert socket_path.stat().st_mode & 0o777 == 0o600
+        assert await query(tmp_path, "greet", Greeting("world")) == Greeting("hello world")
+    assert not socket_path.exists()
 
 
-async def test_what_cannot_be_answered_is_said(tmp_path: Path):
+async def test_failed_query_has_an_error(tmp_path: Path):
     async with serving(tmp_path):
-        for question, arguments, text in (
-            ("greet", Greeting("nobody"), "is nobody"),
-            ("greet", Greeting("everybody"), r"internal error: RuntimeError\('too many'\)"),
+        for name, arguments, text in (
+            ("greet", Greeting("unknown"), "is unknown"),
+            ("greet", Greeting("crowd"), r"internal error: RuntimeError\('too many'\)"),
             ("greet", {"name": 7}, "Expected `str`"),
             ("dance", {}, r'unknown query "dance" \(supported: greet\)'),
         ):
             with pytest.raises(local.AgentRequestFailed, match=text):
-                await ask(tmp_path, question, arguments)
+                await query(tmp_path, name, arguments)
 
 
-async def test_a_socket_that_an_earlier_agent_left_is_replaced(tmp_path: Path):
+async def test_stale_socket_is_replaced(tmp_path: Path):
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / LOCAL_SOCKET))
     with pytest.raises(local.AgentUnreachable, match="start it, or specify its directory with --root-dir"):
-        await ask(tmp_path, "greet", Greeting())
+        await query(tmp_path, "greet", Greeting())
 
     async with TaskOwner("test") as tasks:
         tasks.start(LocalServer(tmp_path, []).run(), "local")
 
         await eventually(lambda: (tmp_path / LOCAL_SOCKET).stat().st_mode & 0o777 == 0o600)
         with pytest.raises(local.AgentRequestFailed):
-            await ask(tmp_path, "greet", Greeting())
+            await query(tmp_path, "greet", Greeting())
 
 
-async def test_other_users_are_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_other_users_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with serving(tmp_path):
         monkeypatch.setattr("nodeagent.server.local._peer", lambda writer: 1234)
 
         with pytest.raises(local.AgentRequestFailed, match="only root has access"):
-            await ask(tmp_path, "greet", Greeting("world"))
+            await query(tmp_path, "greet", Greeting("world"))
 
 
-async def test_a_path_too_long_for_a_socket_costs_only_the_answers(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+async def test_path_too_long_for_a_socket_disables_only_queries(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     async with TaskOwner("test") as tasks:
         task = tasks.start(LocalServer(tmp_path / ("x" * 120), []).run(), "local")
 

@@ -1,4 +1,4 @@
-"""Node log queries: services from the journal, others from their files, and nothing run but the one program."""
+"""Tests for node log queries: services in the journal, and services with log files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from nodeagent_plugins import routes_logs
 from tests.integration.server.conftest import serving
 
-# Stands for the real program: knows two services, and shows how it was called.
+# Replaces journalctl: has two services, and prints its arguments.
 JOURNAL = """#!/bin/sh
 case "$*" in
 *--quiet*--unit=ssh*|*--quiet*--unit=cron*) echo entry ;;
@@ -36,14 +36,14 @@ async def node(pki, tmp_path, monkeypatch):
         yield served
 
 
-async def ask(node, query, **headers):
-    return await node.ask(f"/logs/?{query}", tls=node.pki.client("admin"), headers=headers)
+async def fetch(node, query, **headers):
+    return await node.fetch(f"/logs/?{query}", tls=node.pki.client("admin"), headers=headers)
 
 
 @pytest.mark.row("path.agent./logs/", "config.enableSystemLogQuery")
-async def test_a_service_of_the_journal_is_read_with_every_option_as_one_word(node):
+async def test_journal_query_passes_each_option_as_one_argument(node):
     options = "sinceTime=2024-01-01T00:00:00Z&untilTime=2024-01-02T01:00:00%2B01:00&tailLines=5&boot=-1"
-    status, text, headers = await ask(node, f"query=ssh&query=cron&{options}&pattern=a%20b;%20touch%20x%20$(id)")
+    status, text, headers = await fetch(node, f"query=ssh&query=cron&{options}&pattern=a%20b;%20touch%20x%20$(id)")
 
     assert status == 200
     assert headers["Content-Type"] == "text/plain;charset=UTF-8"
@@ -66,8 +66,8 @@ async def test_a_service_of_the_journal_is_read_with_every_option_as_one_word(no
     ("query", "text"),
     [("plain", "plain"), ("dotted", "dotted"), ("nested", "nested"), ("/nested/nested.log", "nested")],
 )
-async def test_other_services_are_read_from_their_files(node, query, text):
-    assert (await ask(node, f"query={query}"))[:2] == (200, text)
+async def test_other_services_are_read_from_their_log_files(node, query, text):
+    assert (await fetch(node, f"query={query}"))[:2] == (200, text)
 
 
 @pytest.mark.parametrize(
@@ -98,23 +98,23 @@ async def test_other_services_are_read_from_their_files(node, query, text):
         ("query=/../secret", 404),
     ],
 )
-async def test_what_breaks_a_rule_is_refused(node, query, status):
-    got, text, _ = await ask(node, query)
+async def test_invalid_query_is_rejected(node, query, status):
+    got, text, _ = await fetch(node, query)
 
     assert got == status, text
     assert not text.startswith("secret")
 
 
-async def test_a_client_that_asks_for_it_gets_it_compressed(node):
-    status, text, headers = await ask(node, "query=plain", **{"Accept-Encoding": "gzip"})
+async def test_response_is_compressed_on_request(node):
+    status, text, headers = await fetch(node, "query=plain", **{"Accept-Encoding": "gzip"})
 
     assert (status, text, headers["Content-Encoding"]) == (200, "plain", "gzip")
 
 
 @pytest.mark.row("path.agent./logs/", "config.enableSystemLogQuery")
-async def test_without_the_switch_a_query_is_a_plain_listing(pki, tmp_path):
+async def test_disabled_query_returns_a_listing(pki, tmp_path):
     async with serving(pki, tmp_path) as node:
-        status, text, _ = await ask(node, "query=ssh")
+        status, text, _ = await fetch(node, "query=ssh")
 
     assert status == 200
     assert text.startswith("<!doctype html>")

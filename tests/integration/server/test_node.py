@@ -1,4 +1,4 @@
-"""The server of a real agent on a real runtime, guarded by the bundled API server."""
+"""Tests for the server of an agent on a real runtime, with authorization by the bundled API server."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Node:
     async def session(self, token=None):
         """Yield a client with the operator's token."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the pair is self-signed
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # The certificate is self-signed.
         headers = {"Authorization": f"Bearer {token or self.api.facts['token']}"}
         async with aiohttp.ClientSession(
             f"https://127.0.0.1:{self.agent.port}", connector=aiohttp.TCPConnector(ssl=context), headers=headers
         ) as session:
             yield session
-        await asyncio.sleep(0.1)  # aiohttp closes the transports of TLS a moment later
+        await asyncio.sleep(0.1)  # aiohttp closes TLS transports with a short delay.
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ async def run(session, *command):
 
 
 @pytest.mark.row("path.agent.exec-attach-logs-portforward")
-async def test_a_command_runs_in_a_container(node):
+async def test_exec_runs_a_command(node):
     async with node.session() as session:
         output, status = await run(session, "echo", "hello world")
         _, failed = await run(session, "sh", "-c", "exit 3")
@@ -87,49 +87,49 @@ async def test_a_command_runs_in_a_container(node):
 
 
 @pytest.mark.row("path.agent.exec-attach-logs-portforward", "card.logs")
-async def test_a_container_s_log_is_followed(node):
+async def test_container_log_is_followed(node):
     async with (
         node.session() as session,
-        session.get("/containerLogs/default/talker/main", params={"tailLines": "1", "follow": "1"}) as answer,
+        session.get("/containerLogs/default/talker/main", params={"tailLines": "1", "follow": "1"}) as response,
     ):
         async with asyncio.timeout(10):
-            first = (await answer.content.readline()).split()
-            second = (await answer.content.readline()).split()
+            first = (await response.content.readline()).split()
+            second = (await response.content.readline()).split()
 
     assert int(second[1]) == int(first[1]) + 1
 
 
-async def test_run_pods_and_the_rest_answer(node):
+async def test_other_endpoints_respond(node):
     async with node.session() as session:
-        async with session.post("/run/default/talker/main", params={"cmd": "echo out"}) as answer:
-            assert (answer.status, await answer.text()) == (200, "out\n")
+        async with session.post("/run/default/talker/main", params={"cmd": "echo out"}) as response:
+            assert (response.status, await response.text()) == (200, "out\n")
         for path in ("/pods", "/runningpods/"):
-            async with session.get(path) as answer:
-                pods = (await answer.json())["items"]
+            async with session.get(path) as response:
+                pods = (await response.json())["items"]
                 assert "talker" in [pod["metadata"]["name"] for pod in pods]
         for path in ("/healthz", "/metrics", "/configz", "/logs/", "/debug/pprof/goroutine"):
-            async with session.get(path) as answer:
-                assert answer.status == 200, path
+            async with session.get(path) as response:
+                assert response.status == 200, path
 
 
 @pytest.mark.row("config.authentication", "config.authorization")
-async def test_who_has_no_right_gets_nothing(node):
+async def test_user_without_permission_is_forbidden(node):
     api = node.api
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "guest"}}
     api.request("POST", "/api/v1/namespaces/default/serviceaccounts", account)
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     token = api.request("POST", "/api/v1/namespaces/default/serviceaccounts/guest/token", body)["status"]["token"]
-    async with node.session(token) as session, session.get("/pods") as answer:
-        guest = answer.status, await answer.text()
-    async with node.session("made-up") as session, session.get("/pods") as answer:
-        stranger = answer.status
+    async with node.session(token) as session, session.get("/pods") as response:
+        guest = response.status, await response.text()
+    async with node.session("made-up") as session, session.get("/pods") as response:
+        stranger = response.status
 
     user = "system:serviceaccount:default:guest"
     assert guest == (403, f"Forbidden (user={user}, verb=get, resource=nodes, subresource=proxy)")
     assert stranger == 401
 
 
-async def test_forwarded_ports_reach_the_pod(node):
+async def test_port_forward_reaches_the_pod(node):
     async with node.session() as session:
         serve = "(echo pong | nc -l -p 7777 >/dev/null) >/dev/null 2>&1 </dev/null &"
         listens = "until grep -q ':1E61 0*:0000 0A' /proc/net/tcp /proc/net/tcp6; do sleep 0.05; done"

@@ -24,7 +24,7 @@ async def test_handshakes_fail_until_the_certificate_is_issued(pki: Pki, tmp_pat
     async with serving(pki, tmp_path, tls_files=False, server_tls_bootstrap=True, parts=parts) as running:
         with pytest.raises((ssl.SSLError, OSError)):
             await running.connect()
-        assert list(directory.glob("*.crt")) == []  # none is made up meanwhile
+        assert list(directory.glob("*.crt")) == []  # No self-signed one is created.
 
         for name in ("first", "second"):
             pair = issue(pki.ca, name, names=["127.0.0.1", name], server=True)

@@ -1,4 +1,4 @@
-"""How the ports serve: TLS as configured and renewed, health, the read-only port, and bounds for every client."""
+"""Tests for the ports: TLS, health, the read-only port, metrics, and limits per client."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def peer_certificate(node, **changes):
 
 
 @pytest.mark.row("config.tlsCertFile", "config.tlsPrivateKeyFile")
-async def test_changed_serving_files_are_in_force_for_the_next_connection(pki, tmp_path):
+async def test_changed_serving_files_apply_to_the_next_connection(pki, tmp_path):
     async with serving(pki, tmp_path) as node:
         first, *_ = await peer_certificate(node)
         pki.serve("renewed")
@@ -57,20 +57,20 @@ async def test_changed_serving_files_are_in_force_for_the_next_connection(pki, t
 
 
 @pytest.mark.row("config.tlsCertFile")
-async def test_the_chain_after_the_certificate_is_sent_along(pki, tmp_path):
+async def test_certificate_chain_is_sent(pki, tmp_path):
     intermediate = generate_ca("other-ca")
     leaf = issue(intermediate, "node-1", names=["127.0.0.1"], server=True)
     pki.put("server.crt", leaf.certificate + intermediate.certificate)
     pki.put("server.key", leaf.key)
     trusting = ssl.create_default_context(cadata=intermediate.certificate.decode())
     async with serving(pki, tmp_path) as node:
-        status, *_ = await node.ask("/healthz", tls=trusting, token="admin-token")
+        status, *_ = await node.fetch("/healthz", tls=trusting, token="admin-token")
 
     assert status == 200
 
 
 @pytest.mark.row("config.tlsCertFile", "config.tlsPrivateKeyFile")
-async def test_without_files_the_self_signed_pair_of_the_certificate_directory_serves(pki, tmp_path):
+async def test_default_certificate_is_self_signed(pki, tmp_path):
     pair = await ensure_self_signed(tmp_path / "pki", ["node-1"])
     async with serving(pki, tmp_path, tls_files=False) as node:
         seen, *_ = await peer_certificate(node)
@@ -80,22 +80,22 @@ async def test_without_files_the_self_signed_pair_of_the_certificate_directory_s
 
 @pytest.mark.row("config.tlsMinVersion")
 @pytest.mark.parametrize(
-    ("minimum", "refused"), [("", ssl.TLSVersion.TLSv1_1), ("VersionTLS13", ssl.TLSVersion.TLSv1_2)]
+    ("minimum", "rejected"), [("", ssl.TLSVersion.TLSv1_1), ("VersionTLS13", ssl.TLSVersion.TLSv1_2)]
 )
-async def test_older_versions_of_tls_are_refused(pki, tmp_path, minimum, refused):
+async def test_older_tls_versions_are_rejected(pki, tmp_path, minimum, rejected):
     async with serving(pki, tmp_path, tls_min_version=minimum) as node:
         _, version, _ = await peer_certificate(node)
         with (
             pytest.raises((ssl.SSLError, OSError)),
             pytest.warns(DeprecationWarning) if minimum == "" else contextlib.nullcontext(),
         ):
-            await peer_certificate(node, minimum_version=refused, maximum_version=refused)
+            await peer_certificate(node, minimum_version=rejected, maximum_version=rejected)
 
     assert version == "TLSv1.3"
 
 
 @pytest.mark.row("config.tlsCipherSuites")
-async def test_only_the_named_cipher_suites_are_taken(pki, tmp_path):
+async def test_only_configured_cipher_suites_are_accepted(pki, tmp_path):
     named = ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",)
     newest = {"maximum_version": ssl.TLSVersion.TLSv1_2}
     async with serving(pki, tmp_path, tls_cipher_suites=named) as node:
@@ -107,18 +107,18 @@ async def test_only_the_named_cipher_suites_are_taken(pki, tmp_path):
 
 
 @pytest.mark.row("config.address", "config.port")
-async def test_the_port_is_on_the_named_address_alone(pki, tmp_path):
+async def test_port_is_only_on_the_configured_address(pki, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     async with serving(pki, tmp_path, port=port) as node:
         assert node.server.port == port
-        assert (await node.ask("/healthz", token="admin-token"))[0] == 200
+        assert (await node.fetch("/healthz", token="admin-token"))[0] == 200
         with pytest.raises(OSError):
             await asyncio.open_connection("127.0.0.2", node.server.port)
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::"])
-def test_the_unspecified_address_takes_both_families(address):
+def test_unspecified_address_is_dual_stack(address):
     bound = listener.bind(address, 0)
     try:
         assert bound.getsockname()[0] == "::"
@@ -127,17 +127,17 @@ def test_the_unspecified_address_takes_both_families(address):
         bound.close()
 
 
-async def test_health_lists_its_checks_and_keeps_the_reason_to_the_log(pki, tmp_path, caplog):
+async def test_health_lists_checks_and_logs_the_reason(pki, tmp_path, caplog):
     async with serving(pki, tmp_path) as node:
         admin = pki.client("admin")
-        fine = await node.ask("/healthz", tls=admin)
-        verbose = await node.ask("/healthz?verbose", tls=admin)
+        fine = await node.fetch("/healthz", tls=admin)
+        verbose = await node.fetch("/healthz?verbose", tls=admin)
         problems["syncloop"] = "relisting takes too long"
-        broken = await node.ask("/healthz", tls=admin)
-        without = await node.ask("/healthz?exclude=syncloop", tls=admin)
-        one = await node.ask("/healthz/syncloop", tls=admin)
-        other = await node.ask("/healthz/ping", tls=admin)
-        none = await node.ask("/healthz/none", tls=admin)
+        broken = await node.fetch("/healthz", tls=admin)
+        without = await node.fetch("/healthz?exclude=syncloop", tls=admin)
+        one = await node.fetch("/healthz/syncloop", tls=admin)
+        other = await node.fetch("/healthz/ping", tls=admin)
+        none = await node.fetch("/healthz/none", tls=admin)
 
     assert fine[:2] == (200, "ok")
     assert verbose[1] == "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n"
@@ -152,15 +152,15 @@ async def test_health_lists_its_checks_and_keeps_the_reason_to_the_log(pki, tmp_
 
 
 @pytest.mark.row("config.readOnlyPort")
-async def test_the_read_only_port_shows_health_pods_and_metrics_and_nothing_that_reaches_in(pki, tmp_path):
-    def ask(path, method="GET"):
-        return node.ask(path, method=method, read_only=True)
+async def test_read_only_port_serves_health_pods_and_metrics_only(pki, tmp_path):
+    def fetch(path, method="GET"):
+        return node.fetch(path, method=method, read_only=True)
 
     async with serving(pki, tmp_path, read_only_port=listener_port(), enable_server=False) as node:
         assert node.server.port == 0
-        shown = {path: (await ask(path))[0] for path in ("/healthz", "/healthz/ping", "/pods", "/metrics")}
-        refused = {
-            path: (await ask(path, method))[:2]
+        shown = {path: (await fetch(path))[0] for path in ("/healthz", "/healthz/ping", "/pods", "/metrics")}
+        rejected = {
+            path: (await fetch(path, method))[:2]
             for path, method in [
                 ("/exec/default/web/main", "POST"),
                 ("/attach/default/web/main", "GET"),
@@ -174,10 +174,10 @@ async def test_the_read_only_port_shows_health_pods_and_metrics_and_nothing_that
                 ("/debug/pprof/cmdline", "GET"),
             ]
         }
-        hidden = {path: (await ask(path, m))[0] for path, m in [("/configz", "GET"), ("/debug/flags/v", "PUT")]}
+        hidden = {path: (await fetch(path, m))[0] for path, m in [("/configz", "GET"), ("/debug/flags/v", "PUT")]}
 
     assert set(shown.values()) == {200}
-    assert set(refused.values()) == {(405, "Debug endpoints are disabled.\n")}
+    assert set(rejected.values()) == {(405, "Debug endpoints are disabled.\n")}
     assert set(hidden.values()) == {404}
 
 
@@ -188,13 +188,13 @@ def listener_port():
 
 
 @pytest.mark.row("config.enableServer")
-async def test_no_port_is_served_when_none_is_wanted(pki, tmp_path):
+async def test_disabled_ports_are_not_served(pki, tmp_path):
     async with serving(pki, tmp_path, enable_server=False) as node:
         assert not node.server.enabled
         assert (node.server.port, node.server.read_only_port) == (0, 0)
 
 
-async def test_metrics_carry_the_field_s_names(pki, tmp_path):
+async def test_metrics_have_upstream_names(pki, tmp_path):
     pod = make_pod("web")
     static = make_pod("etcd", annotations={"kubernetes.io/config.source": "file"})
     runtime, pods = FakeRuntime(), FakePodDirectory(pod, static)
@@ -203,12 +203,12 @@ async def test_metrics_carry_the_field_s_names(pki, tmp_path):
     volume = VolumeUsage("data", FilesystemStats(1, used_bytes=7), claim=("default", "claim"))
     logs = ContainerUsage("main", 1, logs=FilesystemStats(1, used_bytes=8), container_id=container_id)
     stats = FakeStats(pods=[PodUsage(pod.uid, "default", "web", 1, containers=[logs], volumes=[volume])])
-    asked = {path: REQUESTS.value("GET", path, "readwrite", "false") for path in ("pods", "other")}
+    before = {path: REQUESTS.value("GET", path, "readwrite", "false") for path in ("pods", "other")}
     async with serving(pki, tmp_path, parts={"pods": pods, "runtime": runtime, "stats": stats}) as node:
-        await node.ask("/pods", token="admin-token")
-        await node.ask("/made/up/path", token="admin-token")
-        status, text, headers = await node.ask("/metrics", token="scraper-token")
-        _, _, opened = await node.ask(
+        await node.fetch("/pods", token="admin-token")
+        await node.fetch("/made/up/path", token="admin-token")
+        status, text, headers = await node.fetch("/metrics", token="scraper-token")
+        _, _, opened = await node.fetch(
             "/metrics", token="scraper-token", headers={"Accept": "application/openmetrics-text; version=1.0.0"}
         )
 
@@ -226,7 +226,7 @@ async def test_metrics_carry_the_field_s_names(pki, tmp_path):
         *(
             f'kubelet_http_requests_total{{method="GET",path="{path}",server_type="readwrite",long_running="false"}} '
             f"{count + 1:g}"
-            for path, count in asked.items()
+            for path, count in before.items()
         ),
         'kubelet_http_inflight_requests{method="GET",path="metrics",server_type="readwrite",long_running="false"} 1',
         'kubelet_volume_stats_used_bytes{namespace="default",persistentvolumeclaim="claim"} 7',
@@ -239,28 +239,28 @@ async def test_metrics_carry_the_field_s_names(pki, tmp_path):
 
 
 @pytest.mark.row("config.enableServer")
-async def test_pods_show_what_is_wanted_and_what_runs(pki, tmp_path):
+async def test_pods_have_spec_and_status(pki, tmp_path):
     pod = make_pod("web")
     runtime, pods = FakeRuntime(), FakePodDirectory(pod)
     runtime.start("main", pod)
     pods.statuses[pod.uid] = PodStatus(phase="Running")
     async with serving(pki, tmp_path, parts={"pods": pods, "runtime": runtime}) as node:
-        _, wanted, headers = await node.ask("/pods", token="admin-token")
-        _, running, _ = await node.ask("/runningpods/", token="admin-token")
+        _, expected, headers = await node.fetch("/pods", token="admin-token")
+        _, running, _ = await node.fetch("/runningpods/", token="admin-token")
 
     assert headers["Content-Type"].startswith("application/json")
-    (shown,) = json.loads(wanted)["items"]
+    (shown,) = json.loads(expected)["items"]
     assert (shown["metadata"]["name"], shown["status"]["phase"]) == ("web", "Running")
     (shown,) = json.loads(running)["items"]
     assert shown["metadata"] == {"name": "web", "namespace": "default", "uid": pod.uid}
     assert [c["name"] for c in shown["spec"]["containers"]] == ["main"]
 
 
-# --- clients that misbehave -----------------------------------------------------------------------------------
+# --- misbehaving clients -----------------------------------------------------------------------------------
 
 
 async def raw(node, data, tls=None):
-    """Send *data* and return all that comes back until the server closes."""
+    """Send *data* and return everything received until the server closes."""
     reader, writer = await node.connect(tls)
     try:
         with contextlib.suppress(ConnectionError):
@@ -277,58 +277,58 @@ async def raw(node, data, tls=None):
             await writer.wait_closed()
 
 
-async def test_an_endless_header_is_cut_off(pki, tmp_path):
+async def test_endless_header_is_rejected(pki, tmp_path):
     endless = [b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: ", *[b"x" * 65536] * 400]
     many = [b"GET /healthz HTTP/1.1\r\nHost: a\r\n", *[b"X: y\r\n" * 1000] * 400]
     line = [b"GET /", *[b"x" * 65536] * 400]
     async with serving(pki, tmp_path) as node:
         for data in (endless, many, line):
-            answer = await raw(node, data)
-            assert answer == b"" or answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+            response = await raw(node, data)
+            assert response == b"" or response.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
         for size in ("line", "field", "fields"):
-            whole = {
+            complete = {
                 "line": b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n" % (b"x" * 2 * listener.MAX_LINE_BYTES),
                 "field": b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: %s\r\n\r\n" % (b"x" * 2 * listener.MAX_HEADER_BYTES),
                 "fields": b"GET /healthz HTTP/1.1\r\n%s\r\n" % (b"X: y\r\n" * 2 * listener.MAX_HEADERS),
             }[size]
-            answer = await raw(node, [whole])
-            assert answer == b"" or answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400")), (size, answer[:200])
-        assert (await node.ask("/healthz", token="admin-token"))[0] == 200
+            response = await raw(node, [complete])
+            assert response == b"" or response.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400")), (size, response[:200])
+        assert (await node.fetch("/healthz", token="admin-token"))[0] == 200
 
 
-async def test_a_body_is_bounded(pki, tmp_path):
+async def test_body_size_is_limited(pki, tmp_path):
     async with serving(pki, tmp_path, authorization=ALWAYS_ALLOW) as node:
-        status, text, _ = await node.ask("/debug/flags/v", method="PUT", token="admin-token", body=b"9" * 900_000)
+        status, text, _ = await node.fetch("/debug/flags/v", method="PUT", token="admin-token", body=b"9" * 900_000)
 
         form = b"only_cpu_and_memory=" + b"x" * 2 * MAX_BODY_BYTES
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        refused, *_ = await node.ask(
+        rejected, *_ = await node.fetch(
             "/stats/summary", method="POST", token="admin-token", body=io.BytesIO(form), headers=kind
         )
 
-    assert refused == 413
-    assert status == 503  # nobody configured logging here; the text was read to a bound all the same
+    assert rejected == 413
+    assert status == 503  # Logging is not configured here; the body is limited nevertheless.
     assert len(text) < 300
 
 
-async def test_a_client_that_says_nothing_is_closed_and_disturbs_nobody(pki, tmp_path, monkeypatch):
+async def test_silent_client_is_closed_without_affecting_others(pki, tmp_path, monkeypatch):
     monkeypatch.setattr(listener, "FIRST_REQUEST_SECONDS", 0.3)
     async with serving(pki, tmp_path) as node:
         silent = [asyncio.create_task(raw(node, [])) for _ in range(20)]
         slow = asyncio.create_task(raw(node, [b"GET /healthz HTTP/1.1\r\nHost: a\r\n"]))
         no_tls = await asyncio.open_connection("127.0.0.1", node.server.port)
-        status, *_ = await node.ask("/healthz", token="admin-token")
-        answers = await asyncio.gather(*silent, slow)
+        status, *_ = await node.fetch("/healthz", token="admin-token")
+        responses = await asyncio.gather(*silent, slow)
         async with asyncio.timeout(10):
             rest = await no_tls[0].read()
         no_tls[1].close()
 
     assert status == 200
-    assert set(answers) == {b""}
+    assert set(responses) == {b""}
     assert rest == b""
 
 
-async def test_connections_are_limited_and_places_come_back(pki, tmp_path, monkeypatch):
+async def test_connection_limit_releases_closed_connections(pki, tmp_path, monkeypatch):
     monkeypatch.setattr(listener, "MAX_CONNECTIONS_PER_ADDRESS", 5)
     async with serving(pki, tmp_path) as node:
         held = [await node.connect() for _ in range(5)]
@@ -341,7 +341,7 @@ async def test_connections_are_limited_and_places_come_back(pki, tmp_path, monke
         for _ in range(50):
             await asyncio.sleep(0.02)
             try:
-                status, *_ = await node.ask("/healthz", token="admin-token")
+                status, *_ = await node.fetch("/healthz", token="admin-token")
                 break
             except Exception:
                 continue
@@ -349,7 +349,7 @@ async def test_connections_are_limited_and_places_come_back(pki, tmp_path, monke
     assert status == 200
 
 
-async def test_a_port_that_is_taken_is_tried_again(pki, tmp_path, caplog):
+async def test_port_in_use_is_retried(pki, tmp_path, caplog):
     port = listener_port()
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -367,4 +367,4 @@ async def test_a_port_that_is_taken_is_tried_again(pki, tmp_path, caplog):
                 await asyncio.sleep(0.02)
                 if node.server.port:
                     break
-            assert (await node.ask("/healthz", token="admin-token"))[0] == 200
+            assert (await node.fetch("/healthz", token="admin-token"))[0] == 200

@@ -1,4 +1,4 @@
-"""Use of the node is served as the field's summary and metrics, to whom may see it."""
+"""Tests for the stats summary and resource metrics, and their permissions."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def stats():
     return FakeStats(node, [pod])
 
 
-async def test_the_summary_has_the_fields_of_the_field(pki, tmp_path, stats):
+async def test_summary_has_upstream_fields(pki, tmp_path, stats):
     async with serving(pki, tmp_path, parts={"stats": stats}) as node:
-        status, text, headers = await node.ask("/stats/summary", token="scraper-token")
+        status, text, headers = await node.fetch("/stats/summary", token="scraper-token")
 
     assert (status, headers["Content-Type"].split(";")[0]) == (200, "application/json")
     started = "2023-11-14T22:13:20Z"
@@ -115,10 +115,10 @@ async def test_the_summary_has_the_fields_of_the_field(pki, tmp_path, stats):
     }
 
 
-async def test_the_summary_of_processors_and_memory_leaves_out_the_rest(pki, tmp_path, stats):
+async def test_summary_of_cpu_and_memory_omits_other_fields(pki, tmp_path, stats):
     async with serving(pki, tmp_path, parts={"stats": stats}, read_only_port=0) as node:
-        _, text, _ = await node.ask("/stats/summary?only_cpu_and_memory=true", token="scraper-token")
-        _, posted, _ = await node.ask(
+        _, text, _ = await node.fetch("/stats/summary?only_cpu_and_memory=true", token="scraper-token")
+        _, posted, _ = await node.fetch(
             "/stats/summary",
             method="POST",
             token="admin-token",
@@ -133,11 +133,11 @@ async def test_the_summary_of_processors_and_memory_leaves_out_the_rest(pki, tmp
     assert set(shown["pods"][0]["containers"][0]) == {"name", "startTime", "cpu", "memory", "swap"}
 
 
-async def test_a_summary_that_cannot_be_made_is_an_error(pki, tmp_path, stats):
+async def test_failed_summary_is_an_error(pki, tmp_path, stats):
     stats.fail("pods", RuntimeUnavailable("the runtime is gone"), times=None)
     async with serving(pki, tmp_path, parts={"stats": stats}) as node:
-        status, text, _ = await node.ask("/stats/summary", token="scraper-token")
-        scraped, metrics, _ = await node.ask("/metrics/resource", token="scraper-token")
+        status, text, _ = await node.fetch("/stats/summary", token="scraper-token")
+        scraped, metrics, _ = await node.fetch("/metrics/resource", token="scraper-token")
 
     assert (status, "gone" in text) == (500, True)
     assert (scraped, "resource_scrape_error 1\n" in metrics) == (200, True)
@@ -157,9 +157,9 @@ def values(text):
     }
 
 
-async def test_resource_metrics_carry_the_time_of_the_measure(pki, tmp_path, stats):
+async def test_resource_metrics_have_the_time_of_the_measurement(pki, tmp_path, stats):
     async with serving(pki, tmp_path, parts={"stats": stats}) as node:
-        _, text, _ = await node.ask("/metrics/resource", token="scraper-token")
+        _, text, _ = await node.fetch("/metrics/resource", token="scraper-token")
 
     at = AT / SECOND
     assert values(text) == {
@@ -179,27 +179,27 @@ async def test_resource_metrics_carry_the_time_of_the_measure(pki, tmp_path, sta
 
 @pytest.mark.row("config.showHiddenMetricsForVersion")
 @pytest.mark.parametrize(("version", "shown"), [("", False), ("1.28", True)])
-async def test_hidden_metrics_are_shown_for_the_previous_version(pki, tmp_path, stats, version, shown):
+async def test_hidden_metrics_are_exposed_for_the_previous_version(pki, tmp_path, stats, version, shown):
     async with serving(pki, tmp_path, parts={"stats": stats}, show_hidden_metrics_for_version=version) as node:
-        _, text, _ = await node.ask("/metrics/resource", token="scraper-token")
+        _, text, _ = await node.fetch("/metrics/resource", token="scraper-token")
 
     assert ("\nscrape_error 0\n" in text) is shown
 
 
-async def test_service_levels_count_what_the_health_checks_found(pki, tmp_path):
+async def test_service_level_metrics_have_health_check_results(pki, tmp_path):
     async with serving(pki, tmp_path) as node:
-        before = values((await node.ask("/metrics/slis", token="scraper-token"))[1])
-        await node.ask("/healthz", token="admin-token")
-        after = values((await node.ask("/metrics/slis", token="scraper-token"))[1])
+        before = values((await node.fetch("/metrics/slis", token="scraper-token"))[1])
+        await node.fetch("/healthz", token="admin-token")
+        after = values((await node.fetch("/metrics/slis", token="scraper-token"))[1])
 
     count = ("kubernetes_healthchecks_total", "syncloop", "healthz", "success")
     assert after[count][0] == before.get(count, (0, None))[0] + 1
     assert after["kubernetes_healthcheck", "syncloop", "healthz"] == (1, None)
 
 
-async def test_the_read_only_port_shows_use_and_metrics(pki, tmp_path, stats):
+async def test_read_only_port_serves_summary_and_metrics(pki, tmp_path, stats):
     paths = ("/stats/summary", "/metrics/resource", "/metrics/probes", "/metrics/slis")
     async with serving(pki, tmp_path, parts={"stats": stats}, read_only_port=listener_port()) as node:
-        shown = {path: (await node.ask(path, read_only=True))[0] for path in paths}
+        shown = {path: (await node.fetch(path, read_only=True))[0] for path in paths}
 
     assert shown == dict.fromkeys(paths, 200)

@@ -1,4 +1,4 @@
-"""Exec, attach and port-forward pass bytes to the runtime's endpoint and back; run answers with the output."""
+"""Tests for exec, attach, port-forward and run with a fake streaming endpoint of the runtime."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ POD = make_pod("web", containers=["main"])
 
 
 class StreamingRuntime(FakeRuntime):
-    """A runtime with a streaming endpoint that gives one answer, then echoes."""
+    """Runtime with a streaming endpoint that sends one response, then echoes."""
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         self.heads: list[str] = []
-        self.answer = ACCEPTED
+        self.response = ACCEPTED
         self.port = 0
         self.open = 0
         self.silent = False
@@ -56,7 +56,7 @@ class StreamingRuntime(FakeRuntime):
         self.open += 1
         try:
             self.heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
-            writer.write(self.answer)
+            writer.write(self.response)
             while not self.silent and (data := await reader.read(65536)):
                 writer.write(data)
                 await writer.drain()
@@ -84,7 +84,7 @@ async def node_with_pod(pki, tmp_path, **fields):
 
 @asynccontextmanager
 async def stream(node, target, extra=SPDY, *, method="POST", who="admin"):
-    """Yield what came back at once, and both ends."""
+    """Yield the response, and both ends of the stream."""
     reader, writer = await node.connect(node.pki.client(who) if who else None)
     try:
         writer.write(f"{method} {target} HTTP/1.1\r\nHost: node-1\r\n{extra}\r\n".encode())
@@ -113,22 +113,22 @@ EXEC = "/exec/default/web/main?command=echo&command=a%20b&input=1&output=1&error
         ("/portForward/default/web", ("port_forward_url", ())),
     ],
 )
-async def test_bytes_pass_between_the_client_and_the_runtime(pki, tmp_path, target, call):
+async def test_bytes_are_forwarded_between_client_and_runtime(pki, tmp_path, target, call):
     async with node_with_pod(pki, tmp_path) as (node, runtime, _):
         async with stream(node, target) as (head, reader, writer):
             writer.write(b"\x80\x03\x00\x01" + b"x" * 300_000)
             async with asyncio.timeout(5):
                 echoed = await reader.readexactly(300_004)
         await eventually(lambda: runtime.open == 0)
-        (asked,) = runtime.called(call[0])
+        (called,) = runtime.called(call[0])
 
     assert head.encode() == ACCEPTED
     assert echoed == b"\x80\x03\x00\x01" + b"x" * 300_000
-    assert tuple(asked.arguments[1:]) == call[1:]
+    assert tuple(called.arguments[1:]) == call[1:]
     assert "X-Stream-Protocol-Version: v4.channel.k8s.io" in runtime.heads[0]
 
 
-async def test_what_proves_who_asks_does_not_reach_the_runtime(pki, tmp_path):
+async def test_credentials_are_not_forwarded_to_the_runtime(pki, tmp_path):
     extra = f"{WEBSOCKET}Cookie: a=b\r\nSec-WebSocket-Protocol: {protocol_token('admin-token')}, v4.channel.k8s.io\r\n"
     async with node_with_pod(pki, tmp_path) as (node, runtime, _):
         async with stream(node, EXEC, extra, method="GET", who="") as (head, _, _):
@@ -145,7 +145,7 @@ async def test_what_proves_who_asks_does_not_reach_the_runtime(pki, tmp_path):
     assert runtime.heads[0].startswith("GET /exec/")
 
 
-async def test_a_websocket_needs_the_right_to_create(pki, tmp_path):
+async def test_websocket_requires_permission_to_create(pki, tmp_path):
     extra = f"{WEBSOCKET}Authorization: Bearer viewer-token\r\n"
     async with (
         node_with_pod(pki, tmp_path) as (node, runtime, _),
@@ -160,7 +160,7 @@ async def test_a_websocket_needs_the_right_to_create(pki, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("answer", "status"),
+    ("response", "status"),
     [
         (b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n", 502),
         (b"HTTP/1.1 404 Not Found\r\n\r\nno such token", 404),
@@ -168,9 +168,9 @@ async def test_a_websocket_needs_the_right_to_create(pki, tmp_path):
         (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 20_000, 502),
     ],
 )
-async def test_the_way_opens_only_when_the_runtime_says_so(pki, tmp_path, answer, status):
+async def test_stream_opens_only_if_the_runtime_accepts(pki, tmp_path, response, status):
     async with node_with_pod(pki, tmp_path) as (node, runtime, _):
-        runtime.answer = answer
+        runtime.response = response
         async with stream(node, EXEC) as (head, _, _):
             pass
 
@@ -179,7 +179,7 @@ async def test_the_way_opens_only_when_the_runtime_says_so(pki, tmp_path, answer
 
 
 @pytest.mark.row("config.streamingConnectionIdleTimeout")
-async def test_a_connection_without_bytes_is_closed_in_time(pki, tmp_path):
+async def test_idle_connection_is_closed(pki, tmp_path):
     async with node_with_pod(pki, tmp_path, streaming_connection_idle_timeout=seconds(60)) as (node, runtime, _):
         async with stream(node, EXEC) as (_, reader, writer):
             await node.clock.advance(59)
@@ -196,24 +196,24 @@ async def test_a_connection_without_bytes_is_closed_in_time(pki, tmp_path):
     assert open_before == 1
 
 
-async def test_a_client_that_reads_nothing_makes_the_runtime_wait(pki, tmp_path):
+async def test_slow_client_pauses_the_runtime(pki, tmp_path):
     async with node_with_pod(pki, tmp_path) as (node, runtime, _):
         runtime.silent = True
         async with stream(node, EXEC) as (_, _, writer):
             writer.transport.set_write_buffer_limits(high=1024)
-            taken = 0
+            accepted_bytes = 0
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(2):
                     while True:
                         writer.write(b"x" * 65536)
-                        taken += 65536
+                        accepted_bytes += 65536
                         await writer.drain()
             writer.transport.abort()
 
-    assert taken < 20_000_000  # buffers of two sockets, nothing more
+    assert accepted_bytes < 20_000_000  # Only the buffers of two sockets.
 
 
-async def test_the_runtime_s_end_is_closed_when_the_client_goes(pki, tmp_path):
+async def test_disconnected_client_closes_the_runtimes_connection(pki, tmp_path):
     async with node_with_pod(pki, tmp_path) as (node, runtime, _), stream(node, EXEC) as (_, _, writer):
         await eventually(lambda: runtime.open == 1)
         writer.transport.abort()
@@ -236,22 +236,22 @@ async def test_the_runtime_s_end_is_closed_when_the_client_goes(pki, tmp_path):
         ("/portForward/default/web?port=80,x", WEBSOCKET, 400, "must be between"),
     ],
 )
-async def test_what_cannot_be_done_is_refused_with_its_reason(pki, tmp_path, target, extra, status, text):
+async def test_invalid_request_is_rejected_with_its_reason(pki, tmp_path, target, extra, status, text):
     headers = dict(line.split(": ") for line in extra.split("\r\n") if line)
     async with node_with_pod(pki, tmp_path) as (node, _, _):
-        got, body, _ = await node.ask(target, method="POST", tls=pki.client("admin"), headers=headers)
+        got, body, _ = await node.fetch(target, method="POST", tls=pki.client("admin"), headers=headers)
 
     assert (got, text in body) == (status, True), body
 
 
-async def test_run_answers_with_the_output(pki, tmp_path):
+async def test_run_returns_the_output(pki, tmp_path):
     async with node_with_pod(pki, tmp_path) as (node, runtime, container_id):
         runtime.on_exec("main", lambda command: ExecResult(len(command) - 2, b"out\n", b"err\n"))
         admin = pki.client("admin")
-        fine = await node.ask("/run/default/web/main?cmd=echo+x", method="POST", tls=admin)
-        failed = await node.ask("/run/default/web/main?cmd=echo+x+y", method="POST", tls=admin)
+        fine = await node.fetch("/run/default/web/main?cmd=echo+x", method="POST", tls=admin)
+        failed = await node.fetch("/run/default/web/main?cmd=echo+x+y", method="POST", tls=admin)
         runtime.fail("exec_sync", RuntimeFailure("broken"))
-        broken = await node.ask("/run/default/web/main?cmd=echo", method="POST", tls=admin)
+        broken = await node.fetch("/run/default/web/main?cmd=echo", method="POST", tls=admin)
         called = runtime.called("exec_sync")[0]
 
     assert fine[:2] == (200, "out\nerr\n")
@@ -261,16 +261,18 @@ async def test_run_answers_with_the_output(pki, tmp_path):
 
 
 @pytest.mark.row("config.enableDebuggingHandlers", "path.agent.exec-attach-logs-portforward")
-async def test_nothing_reaches_in_while_debugging_is_off(pki, tmp_path):
+async def test_streams_require_debugging_handlers(pki, tmp_path):
     async with node_with_pod(pki, tmp_path, enable_debugging_handlers=False) as (node, runtime, _):
         for path in ("exec", "attach", "run"):
-            status, text, _ = await node.ask(f"/{path}/default/web/main?cmd=x", method="POST", tls=pki.client("admin"))
+            status, text, _ = await node.fetch(
+                f"/{path}/default/web/main?cmd=x", method="POST", tls=pki.client("admin")
+            )
             assert (status, text) == (405, "Debug endpoints are disabled.\n")
 
     assert runtime.called("exec_sync") == []
 
 
-async def test_each_stream_leaves_a_line_with_who_and_how_much(pki, tmp_path, caplog):
+async def test_each_stream_is_logged_with_user_and_bytes(pki, tmp_path, caplog):
     caplog.set_level("INFO")
     async with node_with_pod(pki, tmp_path) as (node, _, _):
         async with stream(node, EXEC) as (_, reader, writer):
@@ -282,13 +284,13 @@ async def test_each_stream_leaves_a_line_with_who_and_how_much(pki, tmp_path, ca
     assert (record.user, record.bytes, record.status, record.source) == ("admin", 5, 101, "127.0.0.1")
 
 
-async def test_who_is_refused_is_named_and_the_output_of_run_is_counted(pki, tmp_path, caplog):
+async def test_forbidden_user_and_size_of_run_output_are_logged(pki, tmp_path, caplog):
     caplog.set_level("INFO")
     async with node_with_pod(pki, tmp_path) as (node, _, _):
-        await node.ask("/run/default/web/main?cmd=x", method="POST", tls=pki.client("viewer"))
-        _, text, _ = await node.ask("/run/default/web/main?cmd=x", method="POST", tls=pki.client("admin"))
+        await node.fetch("/run/default/web/main?cmd=x", method="POST", tls=pki.client("viewer"))
+        _, text, _ = await node.fetch("/run/default/web/main?cmd=x", method="POST", tls=pki.client("admin"))
         await eventually(lambda: sum(record.message == "Served" for record in caplog.records) == 2)
 
-    refused, done = [record for record in caplog.records if record.message == "Served"]
-    assert (refused.user, refused.status) == ("viewer", 403)
+    forbidden, done = [record for record in caplog.records if record.message == "Served"]
+    assert (forbidden.user, forbidden.status) == ("viewer", 403)
     assert (done.user, done.status, done.bytes) == ("admin", 200, len(text))

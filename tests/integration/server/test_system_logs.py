@@ -1,4 +1,4 @@
-"""System logs over the secured port: files, parts, listings, following, and nothing outside."""
+"""Tests for system logs over the secured port: files, ranges, listings, following, confinement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.server.conftest import serving
 
 @pytest.fixture
 def var_log(tmp_path, monkeypatch):
-    """A directory of logs, with ways out of it."""
+    """Log directory with symbolic links to the outside."""
     root = tmp_path / "log"
     (root / "apt").mkdir(parents=True)
     (root / "syslog").write_text("one\ntwo\nthree\n")
@@ -39,13 +39,13 @@ async def node(pki, tmp_path, var_log):
 
 
 @pytest.mark.row("path.agent./logs/", "config.enableSystemLogHandler")
-async def test_a_file_is_sent_whole_or_in_part(node):
+async def test_file_is_sent_completely_or_in_part(node):
     admin = node.pki.client("admin")
 
-    whole, text, headers = await node.ask("/logs/syslog", tls=admin)
-    part, range_, ranged = await node.ask("/logs/syslog", tls=admin, headers={"Range": "bytes=4-6"})
-    newer, _, _ = await node.ask("/logs/syslog", tls=admin, headers={"If-Modified-Since": headers["Last-Modified"]})
-    last, tail, _ = await node.ask("/logs/syslog?tailLines=1", tls=admin)
+    whole, text, headers = await node.fetch("/logs/syslog", tls=admin)
+    part, range_, ranged = await node.fetch("/logs/syslog", tls=admin, headers={"Range": "bytes=4-6"})
+    newer, _, _ = await node.fetch("/logs/syslog", tls=admin, headers={"If-Modified-Since": headers["Last-Modified"]})
+    last, tail, _ = await node.fetch("/logs/syslog?tailLines=1", tls=admin)
 
     assert (whole, text) == (200, "one\ntwo\nthree\n")
     assert headers["Content-Type"] == "text/plain; charset=utf-8"
@@ -56,12 +56,12 @@ async def test_a_file_is_sent_whole_or_in_part(node):
 
 
 @pytest.mark.row("path.agent./logs/")
-async def test_a_directory_is_listed(node):
+async def test_directory_is_listed(node):
     admin = node.pki.client("admin")
 
-    status, page, headers = await node.ask("/logs/", tls=admin)
-    _, below, _ = await node.ask("/logs/apt/", tls=admin)
-    moved, _, there = await node.ask("/logs/apt", tls=admin)
+    status, page, headers = await node.fetch("/logs/", tls=admin)
+    _, below, _ = await node.fetch("/logs/apt/", tls=admin)
+    moved, _, there = await node.fetch("/logs/apt", tls=admin)
 
     assert status == 200
     assert headers["Content-Type"].startswith("text/html")
@@ -95,32 +95,32 @@ async def test_a_directory_is_listed(node):
         "proc/self/root/etc/passwd",
     ],
 )
-async def test_nothing_outside_is_reached(node, monkeypatch, path, fallback):
+async def test_files_outside_the_directory_are_not_accessible(node, monkeypatch, path, fallback):
     if fallback:
-        monkeypatch.setattr(beneath, "_SYS_OPENAT2", -1)  # a kernel without it
-    status, text, _ = await node.ask(f"/logs/{path}", tls=node.pki.client("admin"))
+        monkeypatch.setattr(beneath, "_SYS_OPENAT2", -1)  # A kernel without the system call.
+    status, text, _ = await node.fetch(f"/logs/{path}", tls=node.pki.client("admin"))
 
     assert status in (400, 404)
     assert "secret" not in text
     assert "root:" not in text
 
 
-async def test_a_link_that_stays_inside_is_followed(node):
-    assert (await node.ask("/logs/inside", tls=node.pki.client("admin")))[:2] == (200, "apt")
+async def test_link_inside_the_directory_is_followed(node):
+    assert (await node.fetch("/logs/inside", tls=node.pki.client("admin")))[:2] == (200, "apt")
 
 
 @pytest.mark.row("card.logs")
-async def test_a_file_is_followed_through_rotation(node, var_log):
+async def test_file_is_followed_over_rotation(node, var_log):
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=node.pki.client("admin"))) as session:
         url = f"https://127.0.0.1:{node.server.port}/logs/syslog?follow=true&tailLines=1"
-        async with asyncio.timeout(10), session.get(url) as answer:
-            first = await answer.content.readexactly(6)
+        async with asyncio.timeout(10), session.get(url) as response:
+            first = await response.content.readexactly(6)
             with (var_log / "syslog").open("a") as file:
                 file.write("four\n")
-            second = await answer.content.readexactly(5)
+            second = await response.content.readexactly(5)
             (var_log / "syslog").rename(var_log / "syslog.1")
             (var_log / "syslog").write_text("five\n")
-            reading = asyncio.create_task(answer.content.readexactly(5))
+            reading = asyncio.create_task(response.content.readexactly(5))
             while not reading.done():
                 await node.clock.advance(1)
             third = await reading
@@ -129,16 +129,16 @@ async def test_a_file_is_followed_through_rotation(node, var_log):
 
 
 @pytest.mark.row("config.enableSystemLogHandler", "path.agent./logs/")
-async def test_the_handler_can_be_switched_off(pki, tmp_path, var_log):
+async def test_handler_can_be_disabled(pki, tmp_path, var_log):
     async with serving(pki, tmp_path, enable_system_log_handler=False) as node:
-        answers = [await node.ask(path, tls=pki.client("admin")) for path in ("/logs/", "/logs/syslog")]
+        responses = [await node.fetch(path, tls=pki.client("admin")) for path in ("/logs/", "/logs/syslog")]
 
-    assert [answer[:2] for answer in answers] == [(405, "logs endpoint is disabled.\n")] * 2
+    assert [response[:2] for response in responses] == [(405, "logs endpoint is disabled.\n")] * 2
 
 
-async def test_logs_need_a_right_of_their_own(node):
-    allowed = await node.ask("/logs/syslog", token="viewer-token")
-    refused = await node.ask("/logs/syslog", token="scraper-token")
+async def test_logs_require_a_separate_permission(node):
+    allowed = await node.fetch("/logs/syslog", token="viewer-token")
+    forbidden = await node.fetch("/logs/syslog", token="scraper-token")
 
-    assert (allowed[0], refused[0]) == (200, 403)
-    assert refused[1] == "Forbidden (user=scraper, verb=get, resource=nodes, subresource=log)"
+    assert (allowed[0], forbidden[0]) == (200, 403)
+    assert forbidden[1] == "Forbidden (user=scraper, verb=get, resource=nodes, subresource=log)"

@@ -1,4 +1,4 @@
-"""The page of the agent, in a browser, on a real node."""
+"""Tests for the agent's web page in a browser, on a real node."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def fetch(agent: NodeAgent, path: str) -> tuple[int, dict[str, str], bytes]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with urllib.request.urlopen(f"https://127.0.0.1:{agent.port}{path}", context=context) as answer:
-            return answer.status, dict(answer.headers), answer.read()
+        with urllib.request.urlopen(f"https://127.0.0.1:{agent.port}{path}", context=context) as response:
+            return response.status, dict(response.headers), response.read()
     except urllib.error.HTTPError as error:
         with error:
             return error.code, dict(error.headers), error.read()
 
 
-async def test_the_page_shows_pods_stages_logs_and_events(node: tuple[NodeAgent, ApiServer], tmp_path: Path) -> None:
+async def test_page_has_pods_stages_logs_and_events(node: tuple[NodeAgent, ApiServer], tmp_path: Path) -> None:
     agent, api = node
     async with browsing(tmp_path / "browser") as page:
         await page.open(f"https://127.0.0.1:{agent.port}/ui/")
         await page.sign_in("nobody-s")
         await page.until("!document.getElementById('sign-in-error').hidden")
-        await page.picture(tmp_path / "refused.png")
+        await page.screenshot(tmp_path / "refused.png")
         await page.sign_in(api.facts["token"])
 
         await page.until(f"{TEXT}.includes('web') && document.getElementById('ready').textContent === 'Ready'")
@@ -71,22 +71,22 @@ async def test_the_page_shows_pods_stages_logs_and_events(node: tuple[NodeAgent,
         await page.until(f"document.getElementById('log').textContent.length > {first} + 50")
         await page.until("document.querySelectorAll('#stages .good').length >= 5")
         await page.until("document.querySelector('#plots .curve').getAttribute('d').split('L').length > 3", 30)
-        await page.picture(tmp_path / "node-page.png")
+        await page.screenshot(tmp_path / "node-page.png")
 
-        assert await page.run("document.querySelectorAll('#log b').length") == 0  # what pods write is text
-        assert page.complaints == []
+        assert await page.run("document.querySelectorAll('#log b').length") == 0  # Output of pods is not markup.
+        assert page.errors == []
         await page.run("[...document.querySelectorAll('#pods tr')].find(r => r.innerText.includes('api')).click()")
         await page.until("!document.getElementById('cause').hidden")
-        told = await page.run("[...document.querySelectorAll('#cause dt')].map(each => each.textContent)")
-        assert (told[0], told[-1]) == ("Cause", "Remedy")
+        terms = await page.run("[...document.querySelectorAll('#cause dt')].map(each => each.textContent)")
+        assert (terms[0], terms[-1]) == ("Cause", "Remedy")
         commands = await page.run("[...document.querySelectorAll('#cause code')].map(each => each.textContent)")
         assert "nodeagent creds test IMAGE" in commands
-        await page.picture(tmp_path / "blocked.png")
+        await page.screenshot(tmp_path / "blocked.png")
         await page.run("document.getElementById('leave').click()")
         await page.until("document.getElementById('sign-in') && !document.getElementById('sign-in').hidden")
 
 
-def test_the_files_are_for_everyone_and_what_they_show_is_not(node: tuple[NodeAgent, ApiServer]) -> None:
+def test_only_the_data_of_the_page_requires_authentication(node: tuple[NodeAgent, ApiServer]) -> None:
     agent, _ = node
     status, headers, body = fetch(agent, "/ui/")
     assert (status, b"<title>" in body) == (200, True)

@@ -1,6 +1,6 @@
-"""A logind of our own on a private message bus."""
+"""Fake logind on a private message bus."""
 
-# ruff: noqa: F821, UP037  the annotations are D-Bus signatures
+# ruff: noqa: F821, UP037  (annotations are D-Bus signatures)
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configurat
 
 @contextmanager
 def message_bus(directory: Path) -> Iterator[str]:
-    """Run a message bus in *directory*; gives its address."""
+    """Run a message bus in *directory*; yields its address."""
     config, socket = directory / "bus.conf", directory / "bus.sock"
     socket.unlink(missing_ok=True)
     config.write_text(CONFIG.format(socket=socket))
@@ -50,22 +50,22 @@ def message_bus(directory: Path) -> Iterator[str]:
 
 
 class LoginManager(ServiceInterface):
-    """``org.freedesktop.login1.Manager`` as far as an inhibitor sees it."""
+    """The part of ``org.freedesktop.login1.Manager`` that inhibitors use."""
 
     def __init__(self, delay_seconds: float) -> None:
         super().__init__("org.freedesktop.login1.Manager")
         self.delay = int(delay_seconds * 1_000_000)
         self.preparing = False
-        self.asked: list[tuple[str, ...]] = []
+        self.requests: list[tuple[str, ...]] = []
         self._locks: list[int] = []
 
     @dbus_method()
     def Inhibit(self, what: "s", who: "s", why: "s", mode: "s") -> "h":
-        self.asked.append((what, who, why, mode))
+        self.requests.append((what, who, why, mode))
         ours, theirs = os.pipe()
         self._locks.append(ours)
         os.set_blocking(ours, False)
-        self._given = theirs
+        self._issued = theirs
         return theirs
 
     @dbus_property(access=PropertyAccess.READ)
@@ -81,29 +81,29 @@ class LoginManager(ServiceInterface):
         return start
 
     def prepare(self, start: bool) -> None:
-        """Say that a shutdown begins, or that it was called off."""
+        """Signal that a shutdown starts, or that it was cancelled."""
         self.preparing = start
         self.PrepareForShutdown(start)
 
     def held(self) -> list[bool]:
-        """Return for each lock ever given whether its holder still has it."""
-        self.drop_given()
+        """Return for each issued lock whether it is still held."""
+        self.drop_issued()
         return [_open(lock) for lock in self._locks]
 
-    def drop_given(self) -> None:
-        """Close our copy of the end that the last holder was given."""
-        given, self._given = getattr(self, "_given", -1), -1
-        if given >= 0:
-            os.close(given)
+    def drop_issued(self) -> None:
+        """Close the local copy of the last issued descriptor."""
+        issued, self._issued = getattr(self, "_issued", -1), -1
+        if issued >= 0:
+            os.close(issued)
 
     def close(self) -> None:
-        self.drop_given()
+        self.drop_issued()
         for lock in self._locks:
             os.close(lock)
 
 
 class SystemManager(ServiceInterface):
-    """``org.freedesktop.systemd1.Manager``: a signal to logind makes it read its configuration again."""
+    """``org.freedesktop.systemd1.Manager``: a signal to logind makes it reload its configuration."""
 
     def __init__(self, logind: LoginManager, drop_ins: Path) -> None:
         super().__init__("org.freedesktop.systemd1.Manager")
@@ -121,7 +121,7 @@ class SystemManager(ServiceInterface):
 
 
 async def serve(address: str, *interfaces: tuple[str, str, ServiceInterface]) -> MessageBus:
-    """Offer *interfaces*, each with its name and path, on the bus at *address*."""
+    """Export *interfaces*, each with its name and path, on the bus at *address*."""
     bus = await MessageBus(bus_address=address, negotiate_unix_fd=True).connect()
     for name, path, interface in interfaces:
         bus.export(path, interface)

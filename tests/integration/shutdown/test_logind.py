@@ -1,4 +1,4 @@
-"""What is asked of logind over a real message bus, and what it has to say."""
+"""Tests for the logind client over a real message bus."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nodeagent_plugins.shutdown.logind import Logind, LogindError
 from tests.integration.shutdown.logind import LoginManager, SystemManager, message_bus, serve
 
 
-class Machine:
-    """A machine with a message bus, a logind and a systemd."""
+class Host:
+    """Host with a message bus, logind and systemd."""
 
     def __init__(self, directory: Path) -> None:
         self.drop_in = directory / "logind.conf.d" / "99-kubelet.conf"
@@ -43,87 +43,87 @@ class Machine:
 
 
 @pytest_asyncio.fixture
-async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Machine]:
-    built = Machine(tmp_path)
+async def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
+    built = Host(tmp_path)
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path / 'bus.sock'}")
     async with built.boot(tmp_path):
         yield built
     built.login.close()
 
 
-async def test_the_lock_delays_a_shutdown_until_it_is_given_back(machine: Machine) -> None:
-    async with machine.logind.session() as session:
+async def test_lock_delays_a_shutdown_until_it_is_released(host: Host) -> None:
+    async with host.logind.session() as session:
         await session.inhibit()
-        assert machine.login.asked == [("shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay")]
-        assert machine.login.held() == [True]
+        assert host.login.requests == [("shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay")]
+        assert host.login.held() == [True]
 
         await session.inhibit()
-        await eventually(lambda: machine.login.held() == [False, True])  # the bus lets go of its own copy later
+        await eventually(lambda: host.login.held() == [False, True])  # The bus closes its copy later.
 
         session.release()
-        await eventually(lambda: machine.login.held() == [False, False])
+        await eventually(lambda: host.login.held() == [False, False])
 
 
-async def test_a_session_that_ends_gives_the_lock_back(machine: Machine) -> None:
-    async with machine.logind.session() as session:
+async def test_closed_session_releases_the_lock(host: Host) -> None:
+    async with host.logind.session() as session:
         await session.inhibit()
 
-    await eventually(lambda: machine.login.held() == [False])
+    await eventually(lambda: host.login.held() == [False])
 
 
-async def test_shutdowns_are_heard_of(machine: Machine) -> None:
-    async with machine.logind.session() as session:
+async def test_shutdown_signal_is_received(host: Host) -> None:
+    async with host.logind.session() as session:
         await session.watch()
-        machine.login.prepare(True)
-        machine.login.prepare(False)
+        host.login.prepare(True)
+        host.login.prepare(False)
 
         heard = [await asyncio.wait_for(session.shutdowns.get(), 5) for _ in range(2)]
 
     assert heard == [True, False]
 
 
-async def test_a_shutdown_that_is_under_way_is_heard_of_at_once(machine: Machine) -> None:
-    machine.login.preparing = True
+async def test_shutdown_in_progress_is_detected_immediately(host: Host) -> None:
+    host.login.preparing = True
 
-    async with machine.logind.session() as session:
+    async with host.logind.session() as session:
         await session.watch()
 
         assert session.shutdowns.get_nowait() is True
 
 
-async def test_a_bus_that_goes_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(tmp_path)
+async def test_lost_bus_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(tmp_path)
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path / 'bus.sock'}")
     with pytest.raises(LogindError, match="connect to the system's message bus"):
-        async with machine.logind.session():
+        async with host.logind.session():
             pass
 
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(AsyncExitStack())
-        await bus.enter_async_context(machine.boot(tmp_path))
-        session = await stack.enter_async_context(machine.logind.session())
+        await bus.enter_async_context(host.boot(tmp_path))
+        session = await stack.enter_async_context(host.logind.session())
         await session.watch()
         await bus.aclose()
 
         assert await asyncio.wait_for(session.shutdowns.get(), 5) is None
 
 
-async def test_a_short_delay_is_raised_by_a_drop_in(machine: Machine) -> None:
-    async with machine.logind.session() as session:
+async def test_short_delay_is_raised_by_a_drop_in(host: Host) -> None:
+    async with host.logind.session() as session:
         await session.allow_delay(5)
-        assert not machine.drop_in.exists()
+        assert not host.drop_in.exists()
 
         await session.allow_delay(30)
 
-    assert machine.drop_in.read_text() == "[Login]\nInhibitDelayMaxSec=30\n"
-    assert machine.drop_in.stat().st_mode & 0o777 == 0o644
-    assert machine.system.killed == [("systemd-logind.service", "all", 1)]
+    assert host.drop_in.read_text() == "[Login]\nInhibitDelayMaxSec=30\n"
+    assert host.drop_in.stat().st_mode & 0o777 == 0o644
+    assert host.system.killed == [("systemd-logind.service", "all", 1)]
 
 
-async def test_a_delay_that_stays_short_is_an_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_delay_that_remains_short_is_an_error(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodeagent_plugins.shutdown.logind._RELOAD_STEPS", 2)
-    machine.system.obeys = False
+    host.system.obeys = False
 
-    async with machine.logind.session() as session:
+    async with host.logind.session() as session:
         with pytest.raises(LogindError, match="failed to raise the inhibit delay of logind to 30 s: it remains 5 s"):
             await session.allow_delay(30)

@@ -1,4 +1,4 @@
-"""A node shuts down: real pods end in order, the API server knows before logind may go on."""
+"""Tests for graceful node shutdown: order of pods, and status updates before the lock is released."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROMPT = 'trap "exit 0" TERM; while :; do sleep 0.1; done'
 
 
 class ShuttingNode:
-    """An agent that holds a lock of a logind that the test drives."""
+    """Agent that holds a lock of a fake logind."""
 
     def __init__(self, api: ApiServer, agent: NodeAgent, login: LoginManager) -> None:
         self.api, self.agent, self.login = api, agent, login
@@ -49,7 +49,7 @@ class ShuttingNode:
 async def node(
     containerd: Containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> AsyncIterator[ShuttingNode]:
-    """A node with the periods that the test's parameter names."""
+    """Node with the shutdown periods of the test's parameter."""
     api, agent, login = ApiServer(tmp_path), NodeAgent(tmp_path, containerd.endpoint), LoginManager(60)
     with message_bus(tmp_path) as address:
         bus = await serve(address, ("org.freedesktop.login1", "/org/freedesktop/login1", login))
@@ -75,7 +75,7 @@ async def node(
     "node", [{"shutdownGracePeriod": "20s", "shutdownGracePeriodCriticalPods": "5s"}], indirect=True, ids=["one period"]
 )
 @pytest.mark.row("config.shutdownGracePeriod", "config.shutdownGracePeriodCriticalPods")
-async def test_pods_end_in_order_before_the_machine_goes(node: ShuttingNode) -> None:
+async def test_pods_terminate_in_order_before_the_shutdown(node: ShuttingNode) -> None:
     api, login = node.api, node.login
     graces = {"web": 30, "dns": 30}
     api.create_pod(simple_pod("web", LATE, nodeName="node-1", terminationGracePeriodSeconds=30))
@@ -95,7 +95,7 @@ async def test_pods_end_in_order_before_the_machine_goes(node: ShuttingNode) -> 
     api.create_pod(simple_pod("late", nodeName="node-1"))
     await eventually(lambda: login.held() == [False], within_seconds=30)
 
-    pods = {name: api.pod(name)["status"] for name in graces}  # no waiting: they were told before
+    pods = {name: api.pod(name)["status"] for name in graces}  # Without waiting: they were updated before.
     for status in pods.values():
         assert (status["phase"], status["reason"]) == ("Failed", "Terminated")
         assert status["message"] == "Pod was terminated in response to imminent node shutdown."
@@ -104,7 +104,7 @@ async def test_pods_end_in_order_before_the_machine_goes(node: ShuttingNode) -> 
     ended = {name: s["containerStatuses"][0]["state"]["terminated"] for name, s in pods.items()}
     assert {name: state["exitCode"] for name, state in ended.items()} == {"web": 0, "dns": 0}
     assert ended["web"]["finishedAt"] <= ended["dns"]["finishedAt"]
-    rejected = await node.until(lambda: node.phase("late") == "Failed" and api.pod("late"), "the new pod is refused")
+    rejected = await node.until(lambda: node.phase("late") == "Failed" and api.pod("late"), "the new pod is rejected")
     assert rejected["status"]["reason"] == "NodeShutdown"
     state = json.loads((node.agent.root / "graceful_node_shutdown_state").read_text())
     assert state["startTime"] <= state["endTime"]
@@ -134,7 +134,7 @@ async def test_pods_end_in_order_before_the_machine_goes(node: ShuttingNode) -> 
     "type.ShutdownGracePeriodByPodPriority.priority",
     "type.ShutdownGracePeriodByPodPriority.shutdownGracePeriodSeconds",
 )
-async def test_a_stubborn_pod_takes_no_time_from_those_above_it(node: ShuttingNode) -> None:
+async def test_stubborn_pod_does_not_shorten_later_periods(node: ShuttingNode) -> None:
     api, login = node.api, node.login
     api.create_pod(simple_pod("web", STUBBORN, nodeName="node-1", terminationGracePeriodSeconds=600))
     api.create_pod(simple_pod("dns", PROMPT, nodeName="node-1", terminationGracePeriodSeconds=600, **CRITICAL))
@@ -146,7 +146,7 @@ async def test_a_stubborn_pod_takes_no_time_from_those_above_it(node: ShuttingNo
 
     assert api.pod("dns")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
     assert api.pod("dns")["status"]["reason"] == "Terminated"
-    assert node.phase("web") == "Running"  # its grace of eight seconds lasts longer than its share of them
+    assert node.phase("web") == "Running"  # Its grace period of eight seconds exceeds its share.
     ended = await node.until(lambda: node.phase("web") == "Failed" and api.pod("web"), "the stubborn pod is killed")
     assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
 

@@ -1,4 +1,4 @@
-"""Other people's tests get an API server by naming a fixture."""
+"""Tests for the API server fixture of third-party tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_next_one_is_empty(nodeagent_apiserver):
 """
 
 
-def test_the_fixture_is_there_for_whoever_installed_the_package(tmp_path: Path) -> None:
+def test_fixture_is_available_with_the_installed_package(tmp_path: Path) -> None:
     (tmp_path / "test_theirs.py").write_text(THEIRS)
 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", str(tmp_path)]
@@ -36,22 +36,22 @@ def test_the_fixture_is_there_for_whoever_installed_the_package(tmp_path: Path) 
     assert "2 passed" in result.stdout, result.stdout + result.stderr
 
 
-def test_a_server_can_be_shared_configured_and_started_again_on_its_objects(tmp_path: Path) -> None:
+def test_server_can_be_configured_shared_and_restarted(tmp_path: Path) -> None:
     leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
     for expected in (201, 409):
         with started_apiserver("--event-ttl=5m", data_dir=tmp_path) as server:
-            answer = server.request("POST", leases, {"metadata": {"name": "one"}})
-        assert answer.get("code", 201) == expected
+            response = server.request("POST", leases, {"metadata": {"name": "one"}})
+        assert response.get("code", 201) == expected
         with pytest.raises(OSError, match="refused"):
             server.request("GET", leases)
 
 
-def test_kubectl_uses_its_kubeconfig(nodeagent_apiserver: ApiServerHandle) -> None:
+def test_kubectl_accepts_the_kubeconfig(nodeagent_apiserver: ApiServerHandle) -> None:
     command = ["kubectl", f"--kubeconfig={nodeagent_apiserver.kubeconfig}", "get", "namespaces", "-o", "name"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert "namespace/default" in result.stdout
 
 
-def test_a_server_that_does_not_start_says_why() -> None:
+def test_failed_start_has_a_reason() -> None:
     with pytest.raises(ApiServerFailed, match="unknown flag: --nope"), started_apiserver("--nope=1"):
         pass
