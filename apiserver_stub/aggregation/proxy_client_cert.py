@@ -44,7 +44,7 @@ class ClientPair(ReloadingFiles):
             self._contexts[bundle, verify] = found
         return found
 
-    def _take_up(self) -> None:
+    def _apply(self) -> None:
         self._build("", verify=False)
         self._contexts.clear()
 

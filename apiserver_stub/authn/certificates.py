@@ -79,7 +79,7 @@ class CaBundle(ReloadingFiles):
             raise Rejected("x509: certificate has expired or is not yet valid")
         return verdict
 
-    def _take_up(self) -> None:
+    def _apply(self) -> None:
         self._store, self.pem = self._load()
         self._generation += 1
 

@@ -296,7 +296,7 @@ class PriorityAndFairness:
         try:
             await level.enter(f"{schema.name}/{flow}")
         except Rejected as error:
-            error.retry_seconds = level.retry_after.refused(time.monotonic())
+            error.retry_seconds = level.retry_after.record_rejection(time.monotonic())
             self.rejected[schema.name, schema.level, str(error)] += 1
             if str(error) == _TIME_OUT:
                 self._waited(schema, "false", started)

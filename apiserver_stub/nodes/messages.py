@@ -85,7 +85,7 @@ async def _send(
 
 
 async def _send_one(http: web.BaseRequest, socket: web.WebSocketResponse, data: bytes, *, text: bool) -> None:
-    async with response_writer.patience(http):
+    async with response_writer.write_timeout(http):
         if text:
             await socket.send_str(base64.b64encode(data).decode())
         else:

@@ -152,7 +152,7 @@ class RequestHandler:
                     request.annotations = trail.event.annotations
                 rendered = await self._limits.limited(http, request, resource, trail)
         except error_responses.HANDLED as error:
-            if not authenticated and response_writer.wants_pretty(http):
+            if not authenticated and response_writer.prefers_pretty(http):
                 format_ = PRETTY
             rendered = error_responses.response_to(error, http.path_qs, format_)
         except (ConnectionError, asyncio.CancelledError):
@@ -201,7 +201,7 @@ def _require_text(http: web.BaseRequest) -> None:
 
 def _negotiate(http: web.BaseRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:
     accept = http.headers.get("Accept", "")
-    pretty = query.flag("pretty") if "pretty" in query else response_writer.wants_pretty(http)
+    pretty = query.flag("pretty") if "pretty" in query else response_writer.prefers_pretty(http)
     if accept in ("", "*/*", media.JSON):
         return PRETTY if pretty else PLAIN
     if resource is None:

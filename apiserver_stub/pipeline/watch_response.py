@@ -107,7 +107,7 @@ def _response(http: web.BaseRequest, watch: Watch, warnings: Sequence[str]) -> w
     :raises ApiError: 400, the connection cannot be upgraded.
     """
     headers = response_writer.headers_of(http, watch.content_type)
-    for text in response_writer.fitting(warnings):
+    for text in response_writer.truncated_warnings(warnings):
         headers.add("Warning", response_writer.warning(text))
     if http.headers.get("Upgrade", "").lower() != "websocket":
         response = web.StreamResponse(headers=headers)
@@ -137,7 +137,7 @@ async def _talk(
                 for message in watch.messages(frames):
                     async for _ in pace.pieces(message):
                         pass  # Sent as one message after the pause of its last piece.
-                    async with response_writer.patience(http):
+                    async with response_writer.write_timeout(http):
                         await (socket.send_str(message.decode()) if watch.is_text else socket.send_bytes(message))
 
     async def receive() -> None:
@@ -160,8 +160,8 @@ async def _pump(
 ) -> None:
     async with aclosing(watch.frames()) as found:
         async for frames in found:
-            if not pace.rate and response_writer.write_chunk_at_once(http, frames):
+            if not pace.rate and response_writer.write_chunk_immediately(http, frames):
                 continue
             async for piece in pace.pieces(frames):
-                async with response_writer.patience(http):
+                async with response_writer.write_timeout(http):
                     await response.write(piece)

@@ -10,7 +10,7 @@ from pathlib import Path
 from apiserver_stub.authn.certificates import CaBundle
 from apiserver_stub.options import Options
 from apiserver_stub.options.serving import EVERYWHERE
-from apiserver_stub.transport.handshake import ask_for_certificates
+from apiserver_stub.transport.handshake import request_certificates
 from apiserver_stub.transport.http2.negotiation import offer_http2
 from apiserver_stub.transport.reloading_files import ReloadingFiles
 from apiserver_stub.transport.sni import NamedCertificates
@@ -64,7 +64,7 @@ class Certificates(ReloadingFiles):
         bundle = self._options.client_ca_file
         return bundle is not None and self.authority.read_bytes().strip() in bundle.read_bytes()
 
-    def _take_up(self) -> None:
+    def _apply(self) -> None:
         self._build()  # first aside: loading half a pair would spoil the context in use
         self.context.load_cert_chain(self._certificate, self._key)
         for path in self._authorities:
@@ -89,7 +89,7 @@ class Certificates(ReloadingFiles):
             CaBundle(path, label)  # for what it says about a bundle that is no good
             context.load_verify_locations(path)
         if self._authorities:
-            ask_for_certificates(context)
+            request_certificates(context)
         choose_ciphers(context, options.tls_cipher_suites)
         if options.http2_max_streams_per_connection > 0:
             offer_http2(context)

@@ -1,8 +1,9 @@
-"""Lets a TLS handshake pass whatever certificate the client shows, as it is looked at later.
+"""Defer client certificate verification until after the TLS handshake.
 
-Who shows a certificate that is expired or unknown may have a token beside it, and should read an answer in any case.
-Python's TLS has no switch for that (it refuses such clients, or never asks for a certificate), its library has; it
-is reached through the pointer that a context holds. Where that is not possible such clients are refused at once.
+A client that presents an expired or unknown certificate may also send a token, and receives an HTTP response in any
+case. Python's ``ssl`` has no option for that (it either rejects such clients or requests no certificate), but OpenSSL
+has: its function is called with the pointer that an ``SSLContext`` contains. If that fails, the handshake rejects such
+clients.
 """
 
 from __future__ import annotations
@@ -16,31 +17,34 @@ _log = logging.getLogger(__name__)
 
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _pass = _Callback(lambda store, argument: 1)
-"""Takes any certificate; here for as long as the process, as contexts point at it."""
+"""Accepts any certificate; a module attribute, since contexts refer to it until the process exits."""
 
 
-def ask_for_certificates(context: ssl.SSLContext) -> None:
-    """Make *context* ask every client for a certificate and take what it gets, or nothing.
+def request_certificates(context: ssl.SSLContext) -> None:
+    """Make *context* request a certificate from every client and accept any certificate, or none.
 
-    Whoever reads the certificate of such a connection must verify it.
+    The certificate of such a connection is unverified; its user must verify it.
     """
     context.verify_mode = ssl.CERT_OPTIONAL
-    # A resumed session brings the client's certificate without those that stand between it and its authority.
+    # A resumed session contains the client's certificate without its intermediate certificates.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
     try:
         _pointer_functions(context)
     except (AttributeError, OSError, ValueError) as error:
-        _log.warning("Clients with an unknown certificate are refused in the handshake", extra={"err": error})
+        _log.warning(
+            "Failed to defer client certificate verification, rejecting unknown certificates in TLS handshakes",
+            extra={"err": error},
+        )
 
 
 def _pointer_functions(context: ssl.SSLContext) -> None:
-    """Set the callback that decides about certificates.
+    """Set the callback that verifies certificates.
 
-    :raises ValueError: this is another Python, or its context looks different.
+    :raises ValueError: this is not CPython, or its ``SSLContext`` has an unexpected layout.
     """
     if platform.python_implementation() != "CPython":
-        raise ValueError(f"not possible with {platform.python_implementation()}")
+        raise ValueError(f"unsupported Python implementation: {platform.python_implementation()}")
     import _ssl
 
     library = ctypes.CDLL(_ssl.__file__)
@@ -49,5 +53,5 @@ def _pointer_functions(context: ssl.SSLContext) -> None:
     mode.argtypes, set_callback.argtypes = [ctypes.c_void_p], [ctypes.c_void_p, _Callback, ctypes.c_void_p]
     set_callback.restype = None
     if not pointer or mode(pointer) != context.verify_mode:
-        raise ValueError("the context is not as expected")
+        raise ValueError("unexpected layout of SSLContext")
     set_callback(pointer, _pass, None)

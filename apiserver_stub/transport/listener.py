@@ -1,7 +1,7 @@
-"""Takes connections, within limits: how many, how many of them still shake hands, and how long that may take.
+"""TLS listener with limits on connections, concurrent TLS handshakes and handshake duration.
 
-A client that is slow or silent costs one place. When places are short, whoever has held one longest without using it
-gives way, first among the connections of the address that has most of them: so one machine does not shut others out.
+When a limit is reached, the slowest handshake or the longest idle connection is closed, first among those of the client
+address with the most connections, so that one host cannot exclude others.
 """
 
 from __future__ import annotations
@@ -32,54 +32,54 @@ _log = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS = 10.0
 HURRIED_SECONDS = 3.0
-"""How long a handshake may take while others wait for its place."""
+"""Handshake timeout while the maximum number of handshakes is in progress."""
 MAX_HANDSHAKES = 256
 MAX_CONNECTIONS = 4096
 IDLE_SECONDS = 90.0
-"""How long a connection stays without a request, and a new one until the head of its first is complete."""
+"""Idle timeout of a connection, and the time limit for the headers of its first request."""
 _MAX_HEADERS, _MAX_HEADER_BYTES, _MAX_LINE_BYTES = 256, 16 << 10, 64 << 10
-"""Bounds of a request's head: what is held of one is 4 MiB at most."""
+"""Limits of a request's headers, 4 MiB in total."""
 _BACKLOG = 1024
 _OTHER_FILES = 128
-"""Open files that connections leave to the store, logs and outgoing connections."""
+"""Open files reserved for the store, logs and outgoing connections."""
 _PAUSE_SECONDS = 0.2
 _PORT_ATTEMPTS = 8
 _DRAIN_SECONDS = 5.0
 _LINGERING_SECONDS = 10.0
-"""How long the rest of a request is read that was answered before its end."""
-_COMPLAINT_VERBOSITY = 2
-_COMPLAINT_SECONDS = 1.0
+"""Time limit for reading the rest of a request after its response."""
+_LOG_VERBOSITY = 2
+_LOG_SECONDS = 1.0
 
 
 class ThrottledConnectionLog:
-    """Tells what clients do wrong, at a low level of detail: one line in a while, and how many went untold."""
+    """Logs errors of connections at verbosity 2: at most one per second, with the number suppressed since."""
 
     def __init__(self) -> None:
-        self._next, self._untold = 0.0, 0
+        self._next, self._suppressed = 0.0, 0
 
-    def tell(self, message: str, peer: str | None, problem: object) -> None:
-        if not verbose(_log, _COMPLAINT_VERBOSITY):
+    def report(self, message: str, peer: str | None, problem: object) -> None:
+        if not verbose(_log, _LOG_VERBOSITY):
             return
         now = asyncio.get_running_loop().time()
         if now < self._next:
-            self._untold += 1
+            self._suppressed += 1
             return
-        facts = {"peer": peer, "err": " ".join(str(problem).split())[:200], "untold": self._untold}
-        self._next, self._untold = now + _COMPLAINT_SECONDS, 0
-        _log.log(v_level(_COMPLAINT_VERBOSITY), message, extra=facts)
+        fields = {"peer": peer, "err": " ".join(str(problem).split())[:200], "suppressed": self._suppressed}
+        self._next, self._suppressed = now + _LOG_SECONDS, 0
+        _log.log(v_level(_LOG_VERBOSITY), message, extra=fields)  # wording: ok - the callers pass constants
 
 
 class Connection(web.RequestHandler):
-    """One connection of HTTP/1.1 whose handshake is done, or under way; or one stream of HTTP/2."""
+    """Handler of one HTTP/1.1 connection, from its TLS handshake on, or of one HTTP/2 stream."""
 
-    __slots__ = ("_complaints", "_gone", "address")
+    __slots__ = ("_closed_callback", "_error_log", "address")
 
     def __init__(
         self,
         server: web.Server,
         address: str,
-        gone: Callable[[], None],
-        complaints: ThrottledConnectionLog,
+        closed: Callable[[], None],
+        error_log: ThrottledConnectionLog,
         lingering_seconds: float = _LINGERING_SECONDS,
     ) -> None:
         super().__init__(
@@ -91,23 +91,23 @@ class Connection(web.RequestHandler):
             max_headers=_MAX_HEADERS,
             max_field_size=_MAX_HEADER_BYTES,
             max_line_size=_MAX_LINE_BYTES,
-            auto_decompress=False,  # bodies are taken as they are
+            auto_decompress=False,  # request bodies are decompressed elsewhere
         )
-        self.address, self._gone, self._complaints = address, gone, complaints
+        self.address, self._closed_callback, self._error_log = address, closed, error_log
 
     @property
     def idle(self) -> bool:
-        """Whether no request is under way, nor waits."""
+        """True while no request is in progress or queued."""
         return self._waiter is not None and not self._messages
 
     @property
     def unused_since(self) -> float:
-        """Return the moment of the last answer, or of the beginning, in any common count."""
+        """Loop time of the last response, plus the idle timeout."""
         return self._next_keepalive_close_time
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
-        self._gone()
+        self._closed_callback()
 
     def handle_error(
         self,
@@ -116,12 +116,12 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what is no request of HTTP in a line; faults of this server take the longer way."""
+        """Respond to malformed HTTP with one line; other errors are handled as usual."""
         if not isinstance(exc, HttpProcessingError):
             return super().handle_error(request, status, exc, message)
-        self._complaints.tell("Not a request of HTTP", self.address, exc.message)
+        self._error_log.report("Failed to parse HTTP request", self.address, exc.message)
         if request.writer.output_size > 0:
-            raise ConnectionError("an answer has begun")
+            raise ConnectionError("the response was already started")
         response = web.Response(status=status, text=message)
         response.force_close()
         return response
@@ -130,14 +130,14 @@ class Connection(web.RequestHandler):
 @dataclass(frozen=True, slots=True)
 class _Handshake:
     address: str
-    begun: float
+    started: float
     socket: socket.socket
 
 
 class Listener:
-    """Listens on one port and hands connections to *server*.
+    """Listens on one port and passes connections to *server*.
 
-    :param http2: on what terms clients may speak HTTP/2, which *context* must offer; ``None`` where they may not.
+    :param http2: settings of HTTP/2, which *context* must offer; ``None`` disables it.
     """
 
     def __init__(self, server: web.Server, context: ssl.SSLContext, http2: Terms | None = None) -> None:
@@ -145,11 +145,11 @@ class Listener:
         self._http2: set[Http2Connection] = set()
         self._sockets: list[socket.socket] = []
         self._handshakes: dict[object, _Handshake] = {}
-        """Those under way, in the order of their beginning."""
+        """Handshakes in progress, in the order of their start."""
         self._shaking: Counter[str] = Counter()
         self._by_address: Counter[str] = Counter()
         self._ended = asyncio.Event()
-        self._complaints = ThrottledConnectionLog()
+        self._error_log = ThrottledConnectionLog()
         self._accepting: TaskOwner = TaskOwner("listener")
         self._connecting: TaskOwner = TaskOwner("connections")
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -158,13 +158,13 @@ class Listener:
 
     @property
     def connections(self) -> int:
-        """How many connections there are, their handshakes done or under way."""
+        """Number of connections, including those in the TLS handshake."""
         return self._by_address.total()
 
     def open(self, address: str, port: int, *, share_port: bool = False) -> int:
-        """Listen on *address*, an empty one means all of this machine; returns the port.
+        """Listen on *address* (empty: all addresses of the host) and return the port.
 
-        :raises OSError: the port is taken, or the address is not of this machine.
+        :raises OSError: the port is in use, or the address does not belong to the host.
         """
         self._sockets = _bind(address, port, share_port=share_port)
         for listening in self._sockets:
@@ -172,7 +172,7 @@ class Listener:
         return int(self._sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Take no more connections; those that are there stay, and clients of HTTP/2 hear that they should leave."""
+        """Accept no more connections; existing ones stay open, and HTTP/2 clients are sent GOAWAY."""
         await self._accepting.close()
         for listening in self._sockets:
             listening.close()
@@ -180,7 +180,7 @@ class Listener:
             connection.leave()
 
     async def close(self) -> None:
-        """Take no more connections and end those that are there, after the requests under way."""
+        """Accept no more connections, and close existing ones after their requests in progress."""
         await self.stop()
         await self._connecting.close()
         self._server.pre_shutdown()
@@ -191,28 +191,28 @@ class Listener:
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._find_place()
+            await self._wait_for_handshake_slot()
             try:
                 accepted, peer = await loop.sock_accept(listening)
-            except OSError as error:  # out of open files, or a client that left at once
-                self._complaints.tell("Connection cannot be taken", None, error)
+            except OSError as error:  # too many open files, or the client has disconnected
+                self._error_log.report("Failed to accept connection", None, error)
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             address = str(peer[0])
             if self.connections >= self._most and not self._end_idle():
-                self._complaints.tell("Too many connections", address, f"{self.connections} are open")
+                self._error_log.report("Too many connections", address, f"{self.connections} open connections")
                 accepted.close()
                 continue
             self._by_address[address] += 1
             self._connecting.start(self._connect(accepted, address), "handshake")
 
-    async def _find_place(self) -> None:
-        """Wait until there is a place for one more handshake; the slow ones lose theirs."""
+    async def _wait_for_handshake_slot(self) -> None:
+        """Wait for a handshake slot; slow handshakes of the most frequent address are aborted."""
         loop = asyncio.get_running_loop()
         while len(self._handshakes) >= MAX_HANDSHAKES:
             crowded = self._shaking.most_common(1)[0][0]
             slowest = next(item for item in self._handshakes.values() if item.address == crowded)
-            left = slowest.begun + HURRIED_SECONDS - loop.time()
+            left = slowest.started + HURRIED_SECONDS - loop.time()
             self._ended.clear()
             if left <= 0:
                 with contextlib.suppress(OSError):
@@ -222,7 +222,7 @@ class Listener:
                 await asyncio.wait_for(self._ended.wait(), left)
 
     async def _connect(self, accepted: socket.socket, address: str) -> None:
-        """Shake hands, and leave the connection to its protocol."""
+        """Perform the TLS handshake and pass the connection to its protocol."""
         accepted.setblocking(False)
         loop = asyncio.get_running_loop()
         key, connected = object(), False
@@ -237,43 +237,43 @@ class Listener:
                 ssl_handshake_timeout=HANDSHAKE_SECONDS,
             )
             connected = True
-        except OSError as error:  # what TLS complains of is among these
+        except OSError as error:  # includes ssl.SSLError
             self.failed_handshakes += 1
-            self._complaints.tell("TLS handshake failed", address, error)
+            self._error_log.report("http: TLS handshake error", address, error)
         finally:
             del self._handshakes[key]
-            _less(self._shaking, address)
+            _decrement(self._shaking, address)
             self._ended.set()
             if not connected:
                 accepted.close()
                 left()
 
     def _protocol(self, address: str, left: Callable[[], None]) -> asyncio.Protocol:
-        make = partial(Connection, self._server, address, left, self._complaints)
+        create = partial(Connection, self._server, address, left, self._error_log)
         if self._terms is None:
-            return make()
-        return Negotiation(partial(self._begin_http2, self._terms, address, left), make)
+            return create()
+        return Negotiation(partial(self._begin_http2, self._terms, address, left), create)
 
     def _begin_http2(self, terms: Terms, address: str, left: Callable[[], None]) -> asyncio.Protocol:
         from apiserver_stub.transport.http2.connection import Http2Connection
 
-        def gone() -> None:
+        def closed() -> None:
             self._http2.discard(connection)
             left()
 
         connection = Http2Connection(
             terms,
             address,
-            lambda: Connection(self._server, address, lambda: None, self._complaints, lingering_seconds=0),
-            gone,
-            partial(self._complaints.tell, "Not a request of HTTP", address),
+            lambda: Connection(self._server, address, lambda: None, self._error_log, lingering_seconds=0),
+            closed,
+            partial(self._error_log.report, "Failed to parse HTTP request", address),
             idle_seconds=IDLE_SECONDS,
         )
         self._http2.add(connection)
         return connection
 
     def _end_idle(self) -> bool:
-        """End the connection that is least missed; returns whether there is one."""
+        """Close the longest idle connection of the most frequent address; return ``False`` if none is idle."""
         counts = self._by_address
         idle: list[Connection | Http2Connection] = [item for item in self._http2 if item.idle]
         idle += [item for item in self._server.connections if isinstance(item, Connection) and item.idle]
@@ -283,11 +283,11 @@ class Listener:
         return True
 
     def _left(self, address: str) -> None:
-        _less(self._by_address, address)
+        _decrement(self._by_address, address)
 
 
 class _Once:
-    """Does something the first time it is called."""
+    """Callable that runs an action only on its first call."""
 
     def __init__(self, action: Callable[[], None]) -> None:
         self._action: Callable[[], None] | None = action
@@ -298,19 +298,19 @@ class _Once:
             action()
 
 
-def _less(counts: Counter[str], address: str) -> None:
+def _decrement(counts: Counter[str], address: str) -> None:
     counts[address] -= 1
     if counts[address] <= 0:
         del counts[address]
 
 
 def _bind(address: str, port: int, *, share_port: bool) -> list[socket.socket]:
-    """Return listening sockets, one a family where *address* means all."""
+    """Return the listening sockets, one per address family if *address* is empty."""
     if address:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         return [_listening(family, address, port, share_port)]
     for attempt in range(_PORT_ATTEMPTS):
-        first = _listening(socket.AF_INET, "0.0.0.0", port, share_port)  # noqa: S104 - what was asked for
+        first = _listening(socket.AF_INET, "0.0.0.0", port, share_port)  # noqa: S104 - as configured
         if not _has_ipv6():
             return [first]
         try:

@@ -1,4 +1,4 @@
-"""What is made from files and follows their changes."""
+"""Objects that are built from files and rebuilt when the files change."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ POLL_SECONDS = 2.0
 
 
 class ReloadingFiles(ABC):
-    """Takes its files up again soon after they change; those before stay in use while new ones are no good.
+    """Reloads its files within seconds of a change; while the new content is invalid, the previous one is used.
 
-    :param what: what the log calls the files.
+    :param log_name: name of the files in the log.
     """
 
-    def __init__(self, what: str, files: Iterable[Path]) -> None:
-        self._what, self._files = what, tuple(files)
-        self._stamps = file_signatures(self._files)  # before they are read: a change from then on counts
+    def __init__(self, log_name: str, files: Iterable[Path]) -> None:
+        self._log_name, self._files = log_name, tuple(files)
+        self._stamps = file_signatures(self._files)  # before the files are read, so that no change is missed
 
     async def keep_current(self) -> None:
-        """Take up changed files until cancelled."""
+        """Reload changed files until cancelled."""
         while self._files:
             await asyncio.sleep(POLL_SECONDS)
             await asyncio.to_thread(self.reload)
 
     def reload(self) -> bool:
-        """Take up the files if they changed; return whether they are in use now. Reads the disk."""
-        found = file_signatures(self._files)
-        if found == self._stamps:
+        """Reload the files if they changed; return whether new content was applied. Reads the disk."""
+        current = file_signatures(self._files)
+        if current == self._stamps:
             return False
-        self._stamps = found
-        names = ", ".join(map(str, self._files))
+        self._stamps = current
+        paths = ", ".join(map(str, self._files))
         try:
-            self._take_up()
+            self._apply()
         except (OSError, ValueError) as error:  # covers ssl.SSLError and TlsError
-            _log.error("Changed files are not taken up", extra={"what": self._what, "files": names, "err": error})
+            fields = {"files": self._log_name, "path": paths, "err": error}
+            _log.error("Failed to reload files, keeping the previous content", extra=fields)
             return False
-        _log.info("Took up changed files", extra={"what": self._what, "files": names})
+        _log.info("Reloaded files", extra={"files": self._log_name, "path": paths})
         return True
 
     @abstractmethod
-    def _take_up(self) -> None:
-        """Use what the files hold now; runs in a thread.
+    def _apply(self) -> None:
+        """Read and apply the files; runs in a thread.
 
         :raises OSError: a file cannot be read.
-        :raises ValueError: a file is no good; nothing has changed then.
+        :raises ValueError: a file is invalid; the previous content is unchanged.
         """

@@ -1,4 +1,4 @@
-"""Rendered responses, ready for the wire."""
+"""Serialized responses, ready to be sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Status, headers and body; the body is in pieces, so that a long list is held once."""
+    """Status, headers and body; the body is a list of pieces, so that a long list is in memory only once."""
 
     code: int
     content_type: str

@@ -1,4 +1,4 @@
-"""The last step of an answer: headers that every one has, compression, and writing what is long in pieces."""
+"""Writing of responses: common headers, compression, and streaming of long bodies."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ ID_KEY = web.RequestKey("audit_id", str)
 _COMPRESS_FROM_BYTES = 128 << 10
 _STREAM_FROM_BYTES = 1 << 20
 STALLED_SECONDS = 60.0
-"""Who reads nothing for so long is cut off."""
-_GONE_SECONDS = 1.0
+"""Time after which a client that reads nothing is disconnected."""
+_CANCEL_SECONDS = 1.0
 _PIECE_BYTES = 256 << 10
-"""A connection holds the sender up from its second piece on, so that one is not as long as all of it."""
-_AT_ONCE_BYTES = 32 << 10
-"""What a connection takes without waiting for its client."""
+"""Size of the pieces of a long body: backpressure of the connection applies between pieces."""
+_SINGLE_WRITE_BYTES = 32 << 10
+"""Size up to which a body is written without waiting for the client."""
 _GZIP_WINDOW = 31
 _MOST_WARNINGS, _WARNINGS_LENGTH, _WARNING_LENGTH = 100, 4096, 256
-_PIECES_A_SECOND = 20
+_PIECES_PER_SECOND = 20
 _NOTHING: Mapping[str, str] = {}
 _TEXTUAL_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 
 EXTRA_HEADERS: web.RequestKey[Mapping[str, str]] = web.RequestKey("extra_headers", Mapping)
-"""What the answer says besides, whoever writes it."""
+"""Additional headers of the response, independent of its writer."""
 
 
 class ApiRequest(web.BaseRequest):
-    """A request whose answer does not tell which libraries it was made with."""
+    """A request whose response has no ``Server`` header of the HTTP library."""
 
     async def _prepare_hook(self, resp: web.StreamResponse) -> None:
-        if resp.headers.get("Server") == SERVER_SOFTWARE:  # another one is that of a server behind this one
+        if resp.headers.get("Server") == SERVER_SOFTWARE:  # other values come from a proxied server
             del resp.headers["Server"]
 
 
 class RateLimitedWriter:
-    """Slows a long answer down to *rate* bytes a second; 0 is no limit (spec: opt.max-connection-bytes-per-sec)."""
+    """Limits a long response to *rate* bytes per second; 0: no limit (spec: opt.max-connection-bytes-per-sec)."""
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
         self._due = 0.0
 
     async def pieces(self, data: bytes) -> AsyncIterator[bytes]:
-        """Yield *data* piece by piece, each when it may go."""
+        """Yield *data* in pieces, each when the limit allows it."""
         if not self.rate:
             for start in range(0, len(data), _PIECE_BYTES):
                 yield data[start : start + _PIECE_BYTES] if len(data) > _PIECE_BYTES else data
             return
-        step = max(1, self.rate // _PIECES_A_SECOND)
+        step = max(1, self.rate // _PIECES_PER_SECOND)
         loop = asyncio.get_running_loop()
         for start in range(0, len(data), step):
             if (wait := self._due - loop.time()) > 0:
@@ -71,7 +71,7 @@ class RateLimitedWriter:
 
 
 def headers_of(http: web.BaseRequest, content_type: str) -> CIMultiDict[str]:
-    """Return the headers that every answer has."""
+    """Return the headers common to all responses."""
     headers: CIMultiDict[str] = CIMultiDict(
         {"Audit-Id": audit_id(http), "Content-Type": content_type, "Cache-Control": "no-cache, private"}
     )
@@ -83,15 +83,15 @@ def headers_of(http: web.BaseRequest, content_type: str) -> CIMultiDict[str]:
 
 
 def audit_id(http: web.BaseRequest) -> str:
-    """Return the name of this request in audit logs: the caller's, or a new one."""
-    given: str = http.headers.get("Audit-ID") or ""
-    if not given or not given.isascii() or not given.isprintable():  # it goes back in a header
-        given = http.get(ID_KEY) or new_uid()
-    return given
+    """Return the audit ID of the request: the one that the client sent, or a new one."""
+    requested: str = http.headers.get("Audit-ID") or ""
+    if not requested or not requested.isascii() or not requested.isprintable():  # returned in a header
+        return http.get(ID_KEY) or new_uid()
+    return requested
 
 
-def wants_pretty(http: web.BaseRequest) -> bool:
-    """Return whether somebody reads the answer who did not say how it should look."""
+def prefers_pretty(http: web.BaseRequest) -> bool:
+    """Return whether the client is curl, Wget or a browser, which receive indented JSON by default."""
     return http.headers.get("User-Agent", "").startswith(_TEXTUAL_AGENTS)
 
 
@@ -102,18 +102,18 @@ def warning(text: str) -> str:
 
 
 def _has_control(text: str) -> bool:
-    """Return whether *text* has control characters, which headers do not carry."""
+    """Return whether *text* has control characters, which are not allowed in headers."""
     return not text.isprintable() and any(category(character) == "Cc" for character in text)
 
 
-def fitting(warnings: Sequence[str]) -> list[str]:
-    """Return what of *warnings* is told: each once, and where they are many their beginnings, the first ones."""
-    found = [text for text in dict.fromkeys(warnings) if text and not _has_control(text)][:_MOST_WARNINGS]
-    if sum(map(len, found)) <= _WARNINGS_LENGTH:
-        return found
+def truncated_warnings(warnings: Sequence[str]) -> list[str]:
+    """Return the warnings to send: no duplicates; above the size limit, the first ones, truncated."""
+    unique = [text for text in dict.fromkeys(warnings) if text and not _has_control(text)][:_MOST_WARNINGS]
+    if sum(map(len, unique)) <= _WARNINGS_LENGTH:
+        return unique
     fits: list[str] = []
     left = _WARNINGS_LENGTH
-    for text in found:
+    for text in unique:
         if left <= 0:
             break
         fits.append(text[:_WARNING_LENGTH])
@@ -122,7 +122,7 @@ def fitting(warnings: Sequence[str]) -> list[str]:
 
 
 class _Sent(web.StreamResponse):
-    """An answer that is on its way already."""
+    """Response that was already written."""
 
     async def prepare(self, request: web.BaseRequest) -> None:
         return None
@@ -138,10 +138,10 @@ class _Sent(web.StreamResponse):
 _SENT = _Sent()
 
 
-def _send_at_once(http: web.BaseRequest, rendered: Rendered, size: int) -> bool:
-    """Write a short answer in one piece, head and body: as one record of TLS, which is what most of a write costs.
+def _send_single_write(http: web.BaseRequest, rendered: Rendered, size: int) -> bool:
+    """Write a short response, headers and body, as a single TLS record, since each record is expensive.
 
-    :returns: whether it was as simple as that.
+    :returns: ``False`` if the response or the connection requires the general path; nothing was written.
     """
     transport = http.transport
     if (
@@ -169,15 +169,20 @@ def _send_at_once(http: web.BaseRequest, rendered: Rendered, size: int) -> bool:
 async def send(
     http: web.BaseRequest, rendered: Rendered, warnings: Sequence[str], *, compress: bool
 ) -> web.StreamResponse:
-    """Answer *http*; with *compress* what is long goes out in gzip to who takes it."""
+    """Respond to *http*; with *compress*, a long body is compressed if the client accepts gzip."""
     pieces = rendered.pieces
     size = sum(map(len, pieces))
-    if size <= _AT_ONCE_BYTES and not rendered.headers and not warnings and _send_at_once(http, rendered, size):
+    if (
+        size <= _SINGLE_WRITE_BYTES
+        and not rendered.headers
+        and not warnings
+        and _send_single_write(http, rendered, size)
+    ):
         return _SENT
     headers = headers_of(http, rendered.content_type)
     if rendered.headers:
         headers.update(rendered.headers)
-    for text in fitting(warnings):
+    for text in truncated_warnings(warnings):
         headers.add("Warning", warning(text))
     if compress and size > _COMPRESS_FROM_BYTES and "gzip" in http.headers.get("Accept-Encoding", ""):
         pieces = await asyncio.to_thread(_gzip, pieces)
@@ -185,35 +190,40 @@ async def send(
         headers["Content-Encoding"] = "gzip"
         headers.add("Vary", "Accept-Encoding")
     if size < _STREAM_FROM_BYTES:
-        whole = web.Response(status=rendered.code, body=b"".join(pieces), headers=headers)
-        if size > _AT_ONCE_BYTES or (http.transport is not None and http.transport.get_write_buffer_size()):
-            async with patience(http):
-                await whole.prepare(http)
-                await whole.write_eof()
-        return whole
-    response = web.StreamResponse(status=rendered.code, headers=headers)
-    response.content_length = size
-    await response.prepare(http)
+        response = web.Response(status=rendered.code, body=b"".join(pieces), headers=headers)
+        if size > _SINGLE_WRITE_BYTES or (http.transport is not None and http.transport.get_write_buffer_size()):
+            async with write_timeout(http):
+                await response.prepare(http)
+                await response.write_eof()
+        return response
+    stream = web.StreamResponse(status=rendered.code, headers=headers)
+    stream.content_length = size
+    await stream.prepare(http)
     for piece in pieces:
-        async with patience(http):
-            await response.write(piece)
-    return response
+        async with write_timeout(http):
+            await stream.write(piece)
+    return stream
 
 
-def write_chunk_at_once(http: web.BaseRequest, data: bytes) -> bool:
-    """Write a short chunk of a chunked answer as one record of TLS, unless what was written before still waits."""
+def write_chunk_immediately(http: web.BaseRequest, data: bytes) -> bool:
+    """Write a short chunk of a chunked response as one TLS record; return ``False`` if earlier data is unsent."""
     transport = http.transport
-    if transport is None or transport.is_closing() or len(data) > _AT_ONCE_BYTES or transport.get_write_buffer_size():
+    if (
+        transport is None
+        or transport.is_closing()
+        or len(data) > _SINGLE_WRITE_BYTES
+        or transport.get_write_buffer_size()
+    ):
         return False
     transport.write(b"%x\r\n%b\r\n" % (len(data), data))
     return True
 
 
 @asynccontextmanager
-async def patience(http: web.BaseRequest) -> AsyncIterator[None]:
-    """Wait for the client of *http* to read, and for so long only.
+async def write_timeout(http: web.BaseRequest) -> AsyncIterator[None]:
+    """Limit the time of writes to the client of *http* to :data:`STALLED_SECONDS`.
 
-    :raises ConnectionResetError: it did not; its connection is cut.
+    :raises ConnectionResetError: the client read too slowly; its connection was aborted.
     """
     try:
         async with asyncio.timeout(STALLED_SECONDS):
@@ -221,7 +231,7 @@ async def patience(http: web.BaseRequest) -> AsyncIterator[None]:
     except TimeoutError:
         if http.transport is not None:
             http.transport.abort()
-        await asyncio.sleep(_GONE_SECONDS)  # the end of the connection cancels what its request does
+        await asyncio.sleep(_CANCEL_SECONDS)  # closing the connection cancels the request's task
         raise ConnectionResetError("the client does not read") from None
 
 

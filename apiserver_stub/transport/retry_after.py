@@ -1,4 +1,4 @@
-"""How long callers who were turned away should stay away: longer while many are, so that they help to end it. Pure."""
+"""Retry-After of throttled requests: longer while many are throttled, so that clients reduce the load. No I/O."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import deque
 
 LONGEST_SECONDS = 32
 _MANY = 3
-"""Refusals for each second of the time that is told."""
+"""Rejected requests per second of the current delay above which the delay doubles."""
 
 
 class RetryAfter:
-    """Follows the refusals of one level, second by second.
+    """Adapts the delay of one priority level to the number of requests that it rejects.
 
-    :attr:`seconds` doubles, at most once in so many seconds, when at least three times as many callers were turned away
-    in as many seconds; it falls by one when they were fewer than the seconds.
+    :attr:`seconds` doubles if at least three requests per second were rejected during the last :attr:`seconds` seconds,
+    and at most once in that time; it decreases by one if fewer than one request per second was rejected.
     """
 
     __slots__ = ("_count", "_history", "_raised", "_second", "seconds")
@@ -22,10 +22,10 @@ class RetryAfter:
         self.seconds = 1
         self._second, self._count, self._raised = 0, 0, 0
         self._history: deque[tuple[int, int]] = deque()
-        """Seconds that are over, and how many were turned away in each; those without any are left out."""
+        """Past seconds and the number of requests rejected in each; seconds without rejections are omitted."""
 
-    def refused(self, now: float) -> int:
-        """Note that a caller is turned away at *now* (seconds in any common count) and return what it is told."""
+    def record_rejection(self, now: float) -> int:
+        """Record a request rejected at *now* (monotonic time in seconds) and return its Retry-After in seconds."""
         second = int(now)
         if second == self._second:
             self._count += 1
@@ -35,7 +35,7 @@ class RetryAfter:
         self._second, self._count = second, 1
         while self._history and second - self._history[0][0] > LONGEST_SECONDS:
             self._history.popleft()
-        many = sum(count for moment, count in self._history if second - moment <= self.seconds)
+        many = sum(count for past, count in self._history if second - past <= self.seconds)
         if many >= _MANY * self.seconds and second - self._raised >= self.seconds:
             self.seconds, self._raised = min(2 * self.seconds, LONGEST_SECONDS), second
         elif many < self.seconds and self.seconds > 1:

@@ -1,4 +1,4 @@
-"""Certificates by the name that the client asks for (spec: opt.tls-sni-cert-key)."""
+"""Serving certificates selected by SNI server name (spec: opt.tls-sni-cert-key)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Build = Callable[[Path, Path], ssl.SSLContext]
 
 @dataclass(frozen=True, slots=True)
 class NamedPair:
-    """A certificate with its key, and the names it is for; without any they are taken from the certificate."""
+    """A certificate with its key and server names; without names, those of the certificate apply."""
 
     certificate: Path
     key: Path
@@ -24,15 +24,15 @@ class NamedPair:
 
 
 class NamedCertificates(ReloadingFiles):
-    """Chooses among several certificates; changed files are taken up.
+    """Selects among several certificates; reloads changed files.
 
-    An exact name wins over a wildcard, a name from the options over one from a certificate, the first pair over later
-    ones. A wildcard stands for one label.
+    An exact name takes precedence over a wildcard, a name from the options over one from a certificate, and an earlier
+    certificate over later ones. A wildcard matches one label.
 
-    :param build: makes the context of a pair.
-    :param address: the one address that the server is bound to, if it is one: for clients that name nothing.
-    :param follow: files that *build* reads besides.
-    :raises TlsError: a pair is no good.
+    :param build: builds the context of a certificate and key.
+    :param address: the address that the server is bound to, empty for all: the name of clients that send none.
+    :param follow: further files that *build* reads.
+    :raises TlsError: a certificate or key is invalid or does not match.
     """
 
     def __init__(
@@ -44,37 +44,37 @@ class NamedCertificates(ReloadingFiles):
         self._table = self._read()
 
     def attach(self, context: ssl.SSLContext) -> None:
-        """Let connections that begin with *context* go on with the certificate they ask for."""
+        """Make connections of *context* use the certificate for the server name that the client sends."""
 
         def choose(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
-            found = self.find(name or "")
-            if found is not None:
-                connection.context = found
+            selected = self.find(name or "")
+            if selected is not None:
+                connection.context = selected
 
         context.sni_callback = choose
 
     def find(self, name: str) -> ssl.SSLContext | None:
-        """Return the context for *name*, ``None`` for the server's own; an empty name is a client that names none."""
+        """Return the context for *name* (empty: the client sent none), ``None`` for the server's default."""
         if not name:
             return self._table.get(self._address) if self._address else None
         name = name.lower().rstrip(".")
         return self._table.get(name) or self._table.get("*." + name.partition(".")[2])
 
-    def _take_up(self) -> None:
+    def _apply(self) -> None:
         self._table = self._read()
 
     def _read(self) -> dict[str, ssl.SSLContext]:
         table: dict[str, ssl.SSLContext] = {}
-        taken: dict[str, ssl.SSLContext] = {}
+        from_certificates: dict[str, ssl.SSLContext] = {}
         for pair in self._pairs:
             try:
                 context = self._build(pair.certificate, pair.key)
-                found = names_of(pair.certificate.read_bytes()) if not pair.names else []
+                names = names_of(pair.certificate.read_bytes()) if not pair.names else []
             except (OSError, ValueError) as error:
                 raise TlsError(f"failed to load SNI cert and key: {error}") from error
             for name in pair.names:
                 table.setdefault(name.lower(), context)
-            for name in found:
+            for name in names:
                 if not is_ip(name):
-                    taken.setdefault(name.lower(), context)
-        return {**taken, **table}
+                    from_certificates.setdefault(name.lower(), context)
+        return {**from_certificates, **table}

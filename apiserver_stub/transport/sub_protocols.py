@@ -1,4 +1,4 @@
-"""Sub-protocols of WebSocket requests, without the one that holds the bearer token of a browser."""
+"""Sub-protocols of WebSocket requests, without the one that carries a browser's bearer token."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from nodeagent.base import identity
 
 
 def sub_protocols(headers: Mapping[str, str]) -> list[str]:
-    """Return the sub-protocols that a WebSocket client offers, without that of the bearer token."""
+    """Return the sub-protocols that a WebSocket client offers, without the one that carries the bearer token."""
     names = (name.strip() for name in headers.get("Sec-WebSocket-Protocol", "").split(","))
     return [name for name in names if name and not name.startswith(token_prefix())]
 
 
 def token_prefix() -> str:
-    """Return the beginning of the sub-protocol that holds a bearer token."""
+    """Return the prefix of the sub-protocol that carries a bearer token."""
     return f"base64url.bearer.{identity.current().group('authorization')}."

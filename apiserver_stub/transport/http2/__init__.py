@@ -1,7 +1,7 @@
-"""HTTP/2 for those who ask for it (spec: opt.http2-max-streams-per-connection, opt.goaway-chance).
+"""HTTP/2 for clients that negotiate it (spec: opt.http2-max-streams-per-connection, opt.goaway-chance).
 
-A connection runs the protocol and hands every stream as a connection of its own to the handler of HTTP/1.1, so that
-requests take one way through the server whatever they came by. Imported when the first such connection is made.
+A connection implements the protocol and passes every stream to the HTTP/1.1 handler as a separate connection, so that
+all requests are processed in the same way. Imported with the first HTTP/2 connection.
 
 Custom on top of ``h2``, since aiohttp serves only HTTP/1.1.
 """

@@ -1,4 +1,4 @@
-"""A connection of HTTP/2: frames in and out, its streams, and its end."""
+"""HTTP/2 connection: frames, streams and shutdown."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from apiserver_stub.transport.http2.negotiation import Terms
 from apiserver_stub.transport.http2.stream import StreamTransport
 
 _WINDOW_BYTES = 1 << 20
-"""What a connection takes before somebody reads it; a stream takes the protocol's 64 KiB of that."""
+"""Flow-control window of a connection; a stream has the protocol's default of 64 KiB."""
 _DEFAULT_WINDOW_BYTES = (1 << 16) - 1
 _MAX_HEAD_BYTES = 1 << 20
 _STALLED_SECONDS = 60.0
-"""Who reads nothing for so long is cut off."""
+"""Time after which a client that reads nothing is disconnected."""
 _FAREWELL_SECONDS = 1.0
-"""How long a client has to see that the connection ends, before it does."""
+"""Time between GOAWAY and closing the connection."""
 _MOST_RESETS, _RESETS_A_SECOND = 200, 10.0
-"""Who begins requests only to reset them is cut off: so many at once, and so many a second in the long run."""
+"""Burst and rate of stream resets above which a client is disconnected (rapid reset attack)."""
 
 
 class _Settings(Settings):
-    """Those that are told; streams beyond the limit are refused one by one, where the library would hang up."""
+    """Advertised settings; excess streams are rejected individually, where ``h2`` would close the connection."""
 
     @property
     def max_concurrent_streams(self) -> int:
@@ -56,9 +56,9 @@ class _Settings(Settings):
 class Http2Connection(asyncio.Protocol):
     """Serves one connection.
 
-    :param serve: makes the handler of a stream.
-    :param gone: called once, when the connection is no more.
-    :param complain: told what the client did wrong.
+    :param serve: creates the handler of a stream.
+    :param closed: called once, when the connection is closed.
+    :param log_error: logs a protocol error of the client.
     """
 
     def __init__(
@@ -66,41 +66,41 @@ class Http2Connection(asyncio.Protocol):
         terms: Terms,
         address: str,
         serve: Callable[[], asyncio.Protocol],
-        gone: Callable[[], None],
-        complain: Callable[[object], None],
+        closed: Callable[[], None],
+        log_error: Callable[[object], None],
         *,
         idle_seconds: float,
     ) -> None:
         self.address = address
         self.unused_since = 0.0
-        """The moment of the last answer, or of the beginning, plus the time that an idle connection stays."""
+        """Loop time of the last response (at first: of the start), plus the idle timeout."""
         self._terms, self._idle_seconds = terms, idle_seconds
-        self._serve, self._gone, self._complain = serve, gone, complain
+        self._serve, self._closed, self._log_error = serve, closed, log_error
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._streams: dict[int, StreamTransport] = {}
         self._blocked: dict[int, StreamTransport] = {}
-        """Those with something unsent, the one that waits longest first."""
+        """Streams with unsent data, the longest waiting first."""
         self._last: int | None = None
-        """The last stream that is served, once no more are taken."""
+        """The last stream that is served, after GOAWAY."""
         self._full = False
-        """The connection takes nothing now."""
+        """The transport's write buffer is full."""
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._resets, self._reset_at = 0.0, 0.0
         self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding=None))
-        given = {
+        settings = {
             SettingCodes.MAX_CONCURRENT_STREAMS: terms.max_streams,
             SettingCodes.MAX_HEADER_LIST_SIZE: _MAX_HEAD_BYTES,
         }
-        self._h2.local_settings = _Settings(client=False, initial_values=given)
+        self._h2.local_settings = _Settings(client=False, initial_values=settings)
         self._h2.decoder.max_header_list_size = _MAX_HEAD_BYTES
 
-    # Its life
+    # Lifecycle
 
     @property
     def idle(self) -> bool:
-        """Whether no request is under way."""
+        """True while no request is in progress."""
         return not self._streams
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -109,7 +109,7 @@ class Http2Connection(asyncio.Protocol):
         self._h2.increment_flow_control_window(_WINDOW_BYTES - _DEFAULT_WINDOW_BYTES)
         self._write()
         self._used()
-        self._timer = self._loop.call_at(self.unused_since, self._look_whether_idle)
+        self._timer = self._loop.call_at(self.unused_since, self._close_if_idle)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._transport = None
@@ -118,20 +118,20 @@ class Http2Connection(asyncio.Protocol):
                 timer.cancel()
         problem = exc if isinstance(exc, Exception) else ConnectionResetError("Connection lost")
         self._lose_streams(problem)
-        self._gone()
+        self._closed()
 
     def leave(self) -> None:
-        """Tell the client to go elsewhere, serve what is under way, then hang up."""
+        """Send GOAWAY, complete requests in progress, then close the connection."""
         if self._last is not None or self._transport is None:
             return
         self._last = self._h2.highest_inbound_stream_id
         self._write()
-        # The library hangs up with a frame of its own; this one leaves streams as they are.
+        # close_connection() of h2 would end streams that are in progress.
         self._transport.write(GoAwayFrame(0, last_stream_id=self._last).serialize())
         self._end_if_done()
 
     def force_close(self) -> None:
-        """Hang up, whatever is under way."""
+        """Close the connection, and abort requests in progress."""
         if self._transport is not None:
             self._transport.close()
         self._lose_streams(ConnectionResetError("Connection lost"))
@@ -139,13 +139,13 @@ class Http2Connection(asyncio.Protocol):
     def _used(self) -> None:
         self.unused_since = self._loop.time() + self._idle_seconds
 
-    def _look_whether_idle(self) -> None:
+    def _close_if_idle(self) -> None:
         if self._streams:
             self._used()
         if self._loop.time() >= self.unused_since:
             self.leave()
         else:
-            self._timer = self._loop.call_at(self.unused_since, self._look_whether_idle)
+            self._timer = self._loop.call_at(self.unused_since, self._close_if_idle)
 
     def _end_if_done(self) -> None:
         if self._last is not None and not self._streams and self._transport is not None:
@@ -154,17 +154,17 @@ class Http2Connection(asyncio.Protocol):
             self._timer = self._loop.call_later(_FAREWELL_SECONDS, self.force_close)
 
     def _hang_up(self, problem: object) -> None:
-        """End the connection for what the client did."""
-        self._complain(problem)
+        """Close the connection because of a protocol error of the client."""
+        self._log_error(problem)
         self._write()
         self.force_close()
 
     def _lose_streams(self, problem: Exception) -> None:
         for stream in list(self._streams.values()):
-            self._forget(stream)
+            self._remove(stream)
             stream.lose(problem)
 
-    # From the client
+    # Received data
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -201,12 +201,12 @@ class Http2Connection(asyncio.Protocol):
         if self._last is not None:
             self._h2.reset_stream(number, ErrorCodes.REFUSED_STREAM)
             return
-        if self._takes_no_more():
+        if self._is_at_stream_limit():
             self._h2.reset_stream(number, ErrorCodes.REFUSED_STREAM)
             self._count_reset()
             return
         method = method_of(fields)
-        if method == b"CONNECT":  # what upgrades a connection takes one of HTTP/1.1
+        if method == b"CONNECT":  # protocol upgrades require HTTP/1.1
             self._h2.send_headers(number, [(b":status", b"405"), (b"content-length", b"0")], end_stream=True)
             if body:
                 self._h2.reset_stream(number, ErrorCodes.NO_ERROR)
@@ -214,19 +214,19 @@ class Http2Connection(asyncio.Protocol):
         try:
             lines, chunked = request_lines(fields, body=body)
         except BadHeadError as error:
-            self._complain(error)
+            self._log_error(error)
             self._h2.reset_stream(number, ErrorCodes.PROTOCOL_ERROR)
             return
-        leave = random.random() < self._terms.goaway_chance  # noqa: S311 - spreads load, keeps no secret
+        leave = random.random() < self._terms.goaway_chance  # noqa: S311 - distributes load, not security-relevant
         stream = StreamTransport(self, number, head_only=method == b"HEAD", chunked=chunked, leave=leave)
         self._streams[number] = stream
         stream.begin(self._serve(), lines)
 
-    def _takes_no_more(self) -> bool:
-        """Return whether there are as many streams as were told.
+    def _is_at_stream_limit(self) -> bool:
+        """Return whether the advertised number of streams is open.
 
-        One counts until its answer is sent: then the client may begin another, although the handler is still there for
-        a moment. That moment has its bound too.
+        A stream counts until its response is sent: then the client may start another one, although the handler still
+        has to complete. Including such handlers, the limit is twice the number.
         """
         count, most = len(self._streams), self._terms.max_streams
         if count < most:
@@ -237,7 +237,7 @@ class Http2Connection(asyncio.Protocol):
     def _lost(self, number: int) -> None:
         stream = self._streams.get(number)
         if stream is not None:
-            self._forget(stream)
+            self._remove(stream)
             stream.lose(ConnectionResetError("The client reset the stream"))
         self._count_reset()
 
@@ -249,7 +249,7 @@ class Http2Connection(asyncio.Protocol):
             self._h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
             self._hang_up("too many streams were reset")
 
-    # To the client: what streams ask for
+    # Requests of streams
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default if self._transport is None else self._transport.get_extra_info(name, default)
@@ -271,14 +271,14 @@ class Http2Connection(asyncio.Protocol):
     def closed(self, stream: StreamTransport) -> None:
         if stream.number not in self._streams:
             return
-        if not stream.answered:
+        if not stream.responded:
             self._cut(stream, ErrorCodes.INTERNAL_ERROR)
         elif not stream.ended:
             stream.cut_off = self._loop.call_later(_STALLED_SECONDS, self._cut, stream, ErrorCodes.CANCEL)
         elif not stream.requested:
-            self._cut(stream, ErrorCodes.NO_ERROR)  # the answer stands; what else there is of the request, nobody reads
+            self._cut(stream, ErrorCodes.NO_ERROR)  # the response is complete; the rest of the request is not read
         else:
-            self._forget(stream)
+            self._remove(stream)
 
     def reset(self, stream: StreamTransport) -> None:
         self._cut(stream, ErrorCodes.CANCEL)
@@ -289,9 +289,9 @@ class Http2Connection(asyncio.Protocol):
         with contextlib.suppress(StreamClosedError):
             self._h2.reset_stream(stream.number, code)
         self._write()
-        self._forget(stream)
+        self._remove(stream)
 
-    def _forget(self, stream: StreamTransport) -> None:
+    def _remove(self, stream: StreamTransport) -> None:
         self._blocked.pop(stream.number, None)
         if stream.cut_off is not None:
             stream.cut_off.cancel()
@@ -299,10 +299,10 @@ class Http2Connection(asyncio.Protocol):
             self._used()
             self._end_if_done()
 
-    # To the client: bytes
+    # Sent data
 
     def pause_writing(self) -> None:
-        """Take nothing either from who does not read: whatever comes may want an answer."""
+        """Stop reading from a client that does not read: further requests would add responses."""
         self._full = True
         self._stalled = self._loop.call_later(_STALLED_SECONDS, self._abort)
         if self._transport is not None:
@@ -329,7 +329,7 @@ class Http2Connection(asyncio.Protocol):
             self._write()
 
     def _send_some(self, stream: StreamTransport) -> None:
-        """Send of an answer what fits the windows; who has more to send goes to the end of the line."""
+        """Send as much of a response as the windows allow; a stream with unsent data is queued last."""
         h2, number, unsent = self._h2, stream.number, stream.unsent
         self._blocked.pop(number, None)
         while unsent and not self._full:
@@ -338,14 +338,14 @@ class Http2Connection(asyncio.Protocol):
                 break
             piece = bytes(unsent[:size])
             del unsent[:size]
-            stream.ended = stream.answered and not unsent
+            stream.ended = stream.responded and not unsent
             h2.send_data(number, piece, end_stream=stream.ended)
         if unsent:
             self._blocked[number] = stream
-        elif stream.answered and not stream.ended:
+        elif stream.responded and not stream.ended:
             stream.ended = True
             h2.end_stream(number)
-        stream.relieve()
+        stream.resume_handler()
         if stream.ended and stream.is_closing():
             self.closed(stream)
 

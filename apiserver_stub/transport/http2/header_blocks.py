@@ -1,4 +1,4 @@
-"""Heads of requests and answers, from the fields of HTTP/2 to the lines of HTTP/1.1 and back. Pure."""
+"""Conversion of request and response headers between HTTP/2 fields and HTTP/1.1 lines. No I/O."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ Fields = list[tuple[bytes, bytes]]
 
 
 class BadHeadError(Exception):
-    """The fields are no head of a request."""
+    """The fields are not a valid request header block."""
 
 
 def method_of(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the method of a request, empty where it has none."""
+    """Return the method of a request, empty if it has none."""
     return next((value for name, value in fields if name == b":method"), b"")
 
 
 def request_lines(fields: Iterable[tuple[bytes, bytes]], *, body: bool) -> tuple[bytes, bool]:
-    """Return the head of a request, and whether its body goes in chunks as its length is not told.
+    """Return the request line and headers, and whether the body is chunked, since its length is not specified.
 
-    Nothing in a field can end a line, so that one request never becomes two.
+    Fields with line breaks are rejected, which prevents request smuggling.
 
     :param body: a body follows.
-    :raises BadHeadError: they are not.
+    :raises BadHeadError: a field, the method or the path is invalid.
     """
     method = path = host = b""
-    length_told = False
+    length_specified = False
     cookies: list[bytes] = []
     lines: list[bytes] = []
     for name, value in fields:
         if _BREAKS.search(value):
-            raise BadHeadError(f"field {name!r} has a line break")
+            raise BadHeadError(f"field {name!r} contains a line break")
         if name == b":method":
             method = value
         elif name == b":path":
@@ -47,26 +47,26 @@ def request_lines(fields: Iterable[tuple[bytes, bytes]], *, body: bool) -> tuple
         elif name.startswith(b":"):
             continue
         elif not _TOKEN.fullmatch(name) or name in _OF_ONE_CONNECTION:
-            raise BadHeadError(f"field {name!r} is none of HTTP/2")
+            raise BadHeadError(f"field {name!r} is not allowed in HTTP/2")
         elif name == b"host":
             host = host or value
         elif name == b"cookie":
             cookies.append(value)
         else:
-            length_told = length_told or name == b"content-length"
+            length_specified = length_specified or name == b"content-length"
             lines.append(b"%b: %b\r\n" % (name, value))
     if not _TOKEN.fullmatch(method) or not _PATH.fullmatch(path):
-        raise BadHeadError("method or path is malformed")
+        raise BadHeadError("malformed method or path")
     if cookies:
         lines.append(b"cookie: %b\r\n" % b"; ".join(cookies))
-    chunked = body and not length_told
+    chunked = body and not length_specified
     if chunked:
         lines.append(CHUNKED)
     return b"%b %b HTTP/1.1\r\nhost: %b\r\n%b\r\n" % (method, path, host, b"".join(lines)), chunked
 
 
-def answer_fields(code: int, headers: Iterable[tuple[bytes, bytes]]) -> tuple[Fields, bool]:
-    """Return the fields of an answer, and whether it says that its connection closes."""
+def response_fields(code: int, headers: Iterable[tuple[bytes, bytes]]) -> tuple[Fields, bool]:
+    """Return the fields of a response, and whether its headers close the connection."""
     fields: Fields = [(b":status", b"%d" % code)]
     closes = False
     for name, value in headers:

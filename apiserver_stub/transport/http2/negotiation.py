@@ -1,4 +1,4 @@
-"""Which protocol a connection speaks: what its client chose in the handshake."""
+"""Protocol negotiation: HTTP/2 or HTTP/1.1, as selected in the TLS handshake (ALPN)."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from dataclasses import dataclass
 from typing import cast
 
 _HTTP2, _HTTP1 = "h2", "http/1.1"
-FAREWELL = "farewell"
-"""What the transport of a stream calls the function that makes its connection end after the answer."""
+GOAWAY = "goaway"
+"""Extra info of a stream's transport: the function that closes its connection after the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What clients of HTTP/2 are given."""
+    """Settings of HTTP/2 connections."""
 
     max_streams: int
-    """Requests of one connection at a time."""
+    """Maximum number of concurrent requests per connection."""
     goaway_chance: float = 0.0
-    """The part of requests with whose answer the client is told to go elsewhere."""
+    """Fraction of requests after which the client is sent GOAWAY."""
 
 
 def offer_http2(context: ssl.SSLContext) -> None:
-    """Let clients of *context* choose."""
+    """Offer HTTP/2 and HTTP/1.1 to clients of *context*."""
     context.set_alpn_protocols([_HTTP2, _HTTP1])
 
 
 def send_goaway(transport: asyncio.BaseTransport | None) -> None:
-    """Let the connection of HTTP/2 below *transport* end after the answer; one of HTTP/1.1 stays."""
-    if transport is not None and (farewell := transport.get_extra_info(FAREWELL)) is not None:
-        farewell()
+    """Close the HTTP/2 connection of *transport* after the response; an HTTP/1.1 connection stays open."""
+    if transport is not None and (send := transport.get_extra_info(GOAWAY)) is not None:
+        send()
 
 
 class Negotiation(asyncio.Protocol):
-    """Leaves a connection whose handshake is done to a protocol made by *http2* or *http1*."""
+    """Passes a connection to the protocol that *http2* or *http1* creates, after the TLS handshake."""
 
     def __init__(self, http2: Callable[[], asyncio.Protocol], http1: Callable[[], asyncio.Protocol]) -> None:
         self._http2, self._http1 = http2, http1

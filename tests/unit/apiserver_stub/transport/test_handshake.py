@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver_stub.transport.handshake import ask_for_certificates
+from apiserver_stub.transport.handshake import request_certificates
 from nodeagent.base.tls import generate_ca, issue, server_context, write_private
 
 CA, OTHER = generate_ca("ca"), generate_ca("other")
@@ -20,7 +20,7 @@ def test_handshake_accepts_any_client_certificate(tmp_path: Path, shown: str) ->
     write_private(tmp_path / "crt", pair.certificate)
     write_private(tmp_path / "key", pair.key)
     context = server_context(tmp_path / "crt", tmp_path / "key")
-    ask_for_certificates(context)
+    request_certificates(context)
     client_context = ssl.create_default_context(cadata=CA.certificate.decode())
     if shown != "none":
         own = issue(CA if shown == "known" else OTHER, shown, client=True)

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.http import SERVER_SOFTWARE
 
-from apiserver_stub.transport.response_writer import ApiRequest, fitting, warning
+from apiserver_stub.transport.response_writer import ApiRequest, truncated_warnings, warning
 
 
 @pytest.mark.parametrize(("given", "left"), [(SERVER_SOFTWARE, None), ("metrics-server", "metrics-server")])
@@ -21,5 +21,5 @@ async def test_library_server_header_is_removed_and_others_are_kept(given: str, 
 
 
 def test_warnings_with_control_characters_are_dropped() -> None:
-    assert fitting(["a\nb", "", 'é "c"', "c"]) == ['é "c"', "c"]
+    assert truncated_warnings(["a\nb", "", 'é "c"', "c"]) == ['é "c"', "c"]
     assert warning('a "b" \\') == '299 - "a \\"b\\" \\\\"'

@@ -7,7 +7,7 @@ from apiserver_stub.transport.retry_after import LONGEST_SECONDS, RetryAfter
 
 def reported(retry: RetryAfter, second: int, callers: int) -> int:
     """Reject *count* requests in one second and return the last retry time."""
-    return [retry.refused(1000 + second) for _ in range(callers)][-1]
+    return [retry.record_rejection(1000 + second) for _ in range(callers)][-1]
 
 
 def test_retry_time_doubles_up_to_a_maximum_under_overload() -> None:

@@ -383,7 +383,7 @@ async def test_idle_connection_gets_goaway(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(module, "_FAREWELL_SECONDS", 0)
     harness = Harness()
     harness.connection.unused_since = 0
-    harness.connection._look_whether_idle()
+    harness.connection._close_if_idle()
     harness.exchange()
     assert harness.seen(ConnectionTerminated)
     await asyncio.sleep(0.01)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_stub.transport.http2.header_blocks import BadHeadError, answer_fields, request_lines
+from apiserver_stub.transport.http2.header_blocks import BadHeadError, request_lines, response_fields
 
 GET = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"api:6443"), (b":path", b"/version?a=b")]
 
@@ -57,6 +57,6 @@ def test_fields_with_line_breaks_are_rejected(field: tuple[bytes, bytes]) -> Non
 def test_connection_headers_of_a_response_are_removed() -> None:
     headers = [(b"Content-Type", b"text/plain"), (b"Transfer-Encoding", b"chunked"), (b"Audit-Id", b"x")]
     fields = [(b":status", b"200"), (b"content-type", b"text/plain"), (b"audit-id", b"x")]
-    assert answer_fields(200, headers) == (fields, False)
-    assert answer_fields(429, [(b"Connection", b"Close")]) == ([(b":status", b"429")], True)
-    assert answer_fields(200, [(b"Connection", b"keep-alive")]) == ([(b":status", b"200")], False)
+    assert response_fields(200, headers) == (fields, False)
+    assert response_fields(429, [(b"Connection", b"Close")]) == ([(b":status", b"429")], True)
+    assert response_fields(200, [(b"Connection", b"keep-alive")]) == ([(b":status", b"200")], False)
