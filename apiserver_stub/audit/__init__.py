@@ -1,1 +1,1 @@
-"""The audit trail: who asked for what, when, and what came of it, as the policy file wants it."""
+"""Audit logging: events of requests and their responses, selected by the audit policy file."""

@@ -1,4 +1,4 @@
-"""From the pipeline to a destination: at once or in batches, shortened where asked, never without bounds."""
+"""Delivery of audit events to a sink: per event or in batches, optionally truncated, with a bounded queue."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from nodeagent.base.aio.limits import TokenBucket
 _log = logging.getLogger(__name__)
 
 _FLUSH_SECONDS = 10.0
-_SENDS_AT_ONCE = 8
+_MAX_PARALLEL_SENDS = 8
 
 
 class AuditSink(Protocol):
-    """Where records end up."""
+    """Destination of encoded audit events."""
 
     plugin: str
-    """Its name in metrics."""
+    """Plugin name in metrics and log messages."""
     parallel: bool
-    """Whether batches may be under way side by side."""
+    """Allow several batches in flight."""
 
     def encode(self, event: Event) -> bytes:
-        """Return the record of *event*."""
+        """Return the encoded *event*."""
         ...
 
     async def write(self, records: Sequence[bytes]) -> None:
-        """Take *records*.
+        """Write *records*.
 
-        :raises AuditError: it did not take all of them.
+        :raises AuditError: at least one record was not written.
         """
         ...
 
     async def close(self) -> None:
-        """Release what it holds."""
+        """Release files and connections."""
         ...
 
 
 class Backend:
-    """One destination and the queue in front of it; a single task takes from the queue.
+    """A sink with its queue, which a single task consumes.
 
-    :param errors: counts events that were lost, by the plugin that lost them.
+    :param errors: the number of lost events per plugin.
     """
 
     def __init__(self, destination: AuditSink, delivery: Delivery, errors: Counter[str], clock: Clock) -> None:
@@ -56,7 +56,7 @@ class Backend:
         self._queue: deque[tuple[bytes, asyncio.Future[bool] | None]] = deque()
         self._arrived = asyncio.Event()
         self._closing = False
-        self._sends = asyncio.Semaphore(_SENDS_AT_ONCE)
+        self._sends = asyncio.Semaphore(_MAX_PARALLEL_SENDS)
         self._throttle = TokenBucket(
             delivery.throttle_qps if delivery.throttle_enabled else 0.0, delivery.throttle_burst, clock
         )
@@ -65,11 +65,14 @@ class Backend:
 
     @property
     def strict(self) -> bool:
-        """Whether a request whose first event is not taken must fail."""
+        """Return whether a request fails if its ``RequestReceived`` event cannot be delivered."""
         return self._delivery.mode == STRICT
 
     def submit(self, event: Event) -> asyncio.Future[bool] | None:
-        """Take *event*; returns what a blocked request waits for: whether the destination has the event."""
+        """Queue *event*.
+
+        :return: in the blocking modes a future that is true once the sink has written the event; otherwise ``None``.
+        """
         record = self._record(event)
         if record is None:
             return None
@@ -80,21 +83,21 @@ class Backend:
                 self._queue.append((record, None))
                 self._arrived.set()
             return None
-        taken = asyncio.get_running_loop().create_future()
-        self._queue.append((record, taken))
+        delivered = asyncio.get_running_loop().create_future()
+        self._queue.append((record, delivered))
         self._arrived.set()
-        return taken
+        return delivered
 
-    async def wait(self, taken: asyncio.Future[bool]) -> bool:
-        """Wait for a destination as long as a request may be held up by it."""
+    async def wait(self, delivered: asyncio.Future[bool]) -> bool:
+        """Wait for the sink, at most the time that it may block a request; a timeout returns false."""
         try:
             async with asyncio.timeout(self._delivery.wait_seconds):
-                return await taken
+                return await delivered
         except TimeoutError:
             return False
 
     async def close(self) -> None:
-        """Deliver what is queued, within a limit, and release the destination."""
+        """Deliver the queued events, for at most 10 seconds, and close the sink."""
         self._closing = True
         self._arrived.set()
         await asyncio.wait((self._worker,), timeout=_FLUSH_SECONDS)
@@ -138,7 +141,7 @@ class Backend:
                     await self._send(batch)
 
     async def _fill(self) -> None:
-        """Wait until a batch is full, or has waited long enough."""
+        """Wait until a batch is full or its maximum wait time has passed."""
         timer = asyncio.ensure_future(self._clock.sleep(self._delivery.max_wait_seconds))
         try:
             while len(self._queue) < self._delivery.max_size and not self._closing and not timer.done():
@@ -150,21 +153,21 @@ class Backend:
             timer.cancel()
 
     def _take(self, count: int) -> list[tuple[bytes, asyncio.Future[bool] | None]]:
-        most = self._delivery.truncate_max_batch_bytes if self._delivery.truncate else 0
+        max_bytes = self._delivery.truncate_max_batch_bytes if self._delivery.truncate else 0
         batch: list[tuple[bytes, asyncio.Future[bool] | None]] = []
         size = 0
         while self._queue and len(batch) < count:
             size += len(self._queue[0][0])
-            if batch and most and size > most:
+            if batch and max_bytes and size > max_bytes:
                 break
             batch.append(self._queue.popleft())
         return batch
 
     async def _send(self, batch: list[tuple[bytes, asyncio.Future[bool] | None]]) -> None:
-        taken = False
+        delivered = False
         try:
             await self._destination.write([record for record, _ in batch])
-            taken = True
+            delivered = True
         except AuditError as error:
             self._lost(self._destination.plugin, len(batch), str(error))
         except asyncio.CancelledError:
@@ -173,9 +176,9 @@ class Backend:
         finally:
             for _, waiter in batch:
                 if waiter is not None and not waiter.done():
-                    waiter.set_result(taken)
+                    waiter.set_result(delivered)
 
-    def _lost(self, plugin: str, count: int, why: str) -> None:
-        if not self._errors[plugin]:  # the first of its kind; the rest is in the metrics
-            _log.error("Audit events are lost", extra={"plugin": plugin, "events": count, "err": why})
+    def _lost(self, plugin: str, count: int, reason: str) -> None:
+        if not self._errors[plugin]:  # Later losses are only counted, in the metrics.
+            _log.error("Error in audit plugin '%s' affecting %d audit events: %s", plugin, count, reason)
         self._errors[plugin] += count

@@ -1,4 +1,4 @@
-"""The trail of one request, from its arrival to its end, and what all trails share."""
+"""The audit context of a request and the state that the contexts share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ID_HEADER = "Audit-ID"
 _DECISION, _REASON = (f"{identity.current().group('authorization')}/{name}" for name in ("decision", "reason"))
 _TOTAL = identity.current().group("apiserver.latency") + "/total"
 _SLOW_NANOSECONDS = 500_000_000
-_STATUS_HEADS = (b'{"kind":"Status"', b'{\n  "kind": "Status"')
+_STATUS_PREFIXES = (b'{"kind":"Status"', b'{\n  "kind": "Status"')
 _PROTOBUF_STATUS = b"\x12\x06Status"
 
 
@@ -46,7 +46,7 @@ class _Named(msgspec.Struct):
 
 
 class Audit:
-    """Policy, backends and counts; :meth:`begin` starts the trail of a request."""
+    """Policy, backends and counters; :meth:`begin` creates the audit context of a request."""
 
     def __init__(self, policy: Policy, backends: Sequence[Backend], errors: Counter[str]) -> None:
         self._policy, self._backends = policy, backends
@@ -56,47 +56,48 @@ class Audit:
         self.errors = errors
 
     def begin(self, http: web.BaseRequest, info: RequestInfo, user: User | None) -> AuditContext | None:
-        """Return the trail of a request, or ``None`` when the policy wants none."""
+        """Return the audit context of a request, or ``None`` if the policy does not log it."""
         decision = self._policy.decide(user, info)
         self.levels[NAMES[decision.level]] += 1
         return AuditContext(self, http, info, user, decision) if decision.level else None
 
-    async def refuse_stranger(self, http: web.BaseRequest, info: RequestInfo) -> None:
-        """Note a request whose credentials were no good."""
-        trail = self.begin(http, info, None)
-        if trail is not None:
-            trail.event.response_status = ResponseStatus(message=_attempted(http), code=401)
-            await trail.emit("ResponseStarted")
+    async def authentication_failed(self, http: web.BaseRequest, info: RequestInfo) -> None:
+        """Record a request whose credentials are missing or invalid."""
+        context = self.begin(http, info, None)
+        if context is not None:
+            context.event.response_status = ResponseStatus(message=_attempted(http), code=401)
+            await context.emit("ResponseStarted")
 
     async def deliver(self, event: Event, *, last: bool) -> bool:
-        """Hand *event* to all backends; returns whether those that insist have it.
+        """Submit *event* to all backends; return whether all strict backends have written it.
 
-        :param last: the answer follows, and waits for the backends that hold it up; they take events in their order.
+        :param last: the response follows, and waits for all blocking backends, not only for the strict ones; each
+            backend writes events in the order of submission.
         """
         self.events += 1
         waits = []
         for backend in self._backends:
-            taken = backend.submit(event)
-            if taken is not None and (last or backend.strict):
-                waits.append((backend, taken))
-        good = True
-        for backend, taken in waits:
-            good = (await backend.wait(taken) or not backend.strict) and good
-        return good
+            delivered = backend.submit(event)
+            if delivered is not None and (last or backend.strict):
+                waits.append((backend, delivered))
+        stored = True
+        for backend, delivered in waits:
+            stored = (await backend.wait(delivered) or not backend.strict) and stored
+        return stored
 
     def deliver_later(self, event: Event) -> None:
-        """Hand *event* to all backends when nobody is left who could wait."""
+        """Submit *event* to all backends without waiting, since the client has disconnected."""
         self.events += 1
         for backend in self._backends:
             backend.submit(event)
 
     async def close(self) -> None:
-        """Deliver what is queued and release the backends."""
+        """Deliver the queued events and close the backends."""
         await asyncio.gather(*(backend.close() for backend in self._backends))
 
 
 class AuditContext:
-    """The events of one request; they grow from stage to stage."""
+    """The audit event of a request, completed and emitted stage by stage."""
 
     def __init__(
         self, audit: Audit, http: web.BaseRequest, info: RequestInfo, user: User | None, decision: Decision
@@ -126,34 +127,34 @@ class AuditContext:
         )
 
     async def received(self) -> None:
-        """Note the arrival.
+        """Record the arrival of the request.
 
-        :raises ApiError: 500, a backend that must have every event did not take it.
+        :raises ApiError: 500, a strict backend did not write the event.
         """
         if not await self.emit("RequestReceived"):
             self._audit.rejected += 1
             raise ApiError(500, "InternalError", "Internal error occurred: failed to store audit event")
 
     def authorized(self, allowed: bool, reason: str) -> None:
-        """Note what the authorizers decided."""
+        """Record the authorization decision."""
         self.event.annotations[_DECISION] = "allow" if allowed else "forbid"
         self.event.annotations[_REASON] = reason
 
-    def undecided(self) -> None:
-        """Note that the authorizers could not decide."""
+    def authorization_failed(self) -> None:
+        """Record that authorization failed with an error."""
         self.event.annotations[_REASON] = "internal error"
 
     def impersonated(self, user: User) -> None:
-        """Note in whose name the request goes on."""
+        """Record the impersonated user."""
         self.event.impersonated_user = events.user_info(user)
 
     def sent(self, headers: Mapping[str, str], body: bytes) -> None:
-        """Note the body of the request: what it names, and all of it where the level asks for it."""
+        """Record the object that the request body names, and the body itself if the level includes it."""
         if not body or self.event.object_ref is None:
             return
         content_type = headers.get("Content-Type", "")
         names = self._info.verb in ("create", "update")
-        with contextlib.suppress(ApiError, msgspec.MsgspecError, RecursionError):  # the verb refuses it in its own way
+        with contextlib.suppress(ApiError, msgspec.MsgspecError, RecursionError):  # The verb rejects the body.
             if self._decision.level >= Level.Request:
                 content = _read(content_type, body)
                 if names and isinstance(content, dict):
@@ -165,23 +166,23 @@ class AuditContext:
                 self._name(decoded or msgspec.convert(_read(content_type, body), _Named, strict=False))
 
     async def started(self, code: int) -> None:
-        """Note that the answer to a long request begins."""
+        """Record the start of the response to a long-running request."""
         self.event.response_status = ResponseStatus(code=code)
         await self.emit("ResponseStarted")
 
-    async def answered(self, rendered: Rendered) -> None:
-        """Note the answer."""
+    async def responded(self, rendered: Rendered) -> None:
+        """Record the response."""
         self.event.response_status = ResponseStatus(code=rendered.code)
         if self.event.object_ref is not None or rendered.code >= 400:
-            self._note_body(rendered)
+            self._record_body(rendered)
         await self.emit("ResponseComplete")
 
     async def ended(self) -> None:
-        """Note the end of a long answer."""
+        """Record the end of the response to a long-running request."""
         await self.emit("ResponseComplete")
 
     def abandoned(self) -> None:
-        """Note that the caller went away before the answer."""
+        """Record that the client disconnected before the response."""
         if self.event.response_status is None:
             message = "Connection closed early"
             self.event.response_status = ResponseStatus(status="Success", message=message, code=200)
@@ -189,13 +190,13 @@ class AuditContext:
             self._audit.deliver_later(self.event)
 
     async def failed(self, error: Exception) -> None:
-        """Note a fault of the server."""
+        """Record an internal error of the server."""
         message = f"APIServer panic'd: {error}"
         self.event.response_status = ResponseStatus(status="Failure", message=message, reason="InternalError", code=500)
         await self.emit("Panic")
 
     async def emit(self, stage: str) -> bool:
-        """Deliver the event as it is now unless the policy leaves *stage* out; returns whether it is safe."""
+        """Deliver the current event unless the policy omits *stage*; return whether all strict backends have it."""
         return await self._audit.deliver(self.event, last=stage != "RequestReceived") if self._stamp(stage) else True
 
     def _stamp(self, stage: str) -> bool:
@@ -206,25 +207,25 @@ class AuditContext:
         if stage != "RequestReceived":
             now = time.time_ns()
             event.stage_timestamp = events.timestamp(now)
-            if stage == "ResponseComplete" and (took := now - self._received) > _SLOW_NANOSECONDS:
-                event.annotations[_TOTAL] = f"{took / 1e9:.9f}s"
+            if stage == "ResponseComplete" and (elapsed := now - self._received) > _SLOW_NANOSECONDS:
+                event.annotations[_TOTAL] = f"{elapsed / 1e9:.9f}s"
         return True
 
     def _name(self, named: _Named) -> None:
-        reference, found = self.event.object_ref, named.metadata
-        if reference is not None and found is not None:
-            reference.namespace = reference.namespace or found.namespace
-            reference.name = reference.name or found.name
-            reference.uid = reference.uid or found.uid
-            reference.resource_version = reference.resource_version or found.resource_version
+        reference, metadata = self.event.object_ref, named.metadata
+        if reference is not None and metadata is not None:
+            reference.namespace = reference.namespace or metadata.namespace
+            reference.name = reference.name or metadata.name
+            reference.uid = reference.uid or metadata.uid
+            reference.resource_version = reference.resource_version or metadata.resource_version
 
-    def _note_body(self, rendered: Rendered) -> None:
+    def _record_body(self, rendered: Rendered) -> None:
         head = rendered.pieces[0][:96] if rendered.pieces else b""
-        is_status = head.startswith(_STATUS_HEADS) or _PROTOBUF_STATUS in head or head.startswith(b"apiVersion: v1")
-        whole = self._decision.level >= Level.RequestResponse
-        if not is_status and not whole:
+        is_status = head.startswith(_STATUS_PREFIXES) or _PROTOBUF_STATUS in head or head.startswith(b"apiVersion: v1")
+        include_object = self._decision.level >= Level.RequestResponse
+        if not is_status and not include_object:
             return
-        with contextlib.suppress(ApiError, msgspec.MsgspecError):  # text, which is no object
+        with contextlib.suppress(ApiError, msgspec.MsgspecError):  # Plain text.
             body = b"".join(rendered.pieces)
             if not is_status and not self._decision.omit_managed_fields and rendered.content_type == media.JSON:
                 self.event.response_object = msgspec.Raw(msgspec.json.format(body, indent=-1))
@@ -232,7 +233,7 @@ class AuditContext:
             content = _read(rendered.content_type, body)
             if is_status and content.get("kind") == "Status":
                 self.event.response_status = _status(content, rendered.code)
-            if whole:
+            if include_object:
                 self.event.response_object = self._trim(content)
 
     def _trim(self, content: Any) -> Any:
@@ -259,7 +260,7 @@ def _reference(info: RequestInfo) -> ObjectReference:
 
 
 def _read(content_type: str, body: bytes) -> Any:
-    """Return what *body* holds; patches are JSON unless they say YAML."""
+    """Return the decoded *body*; patches are JSON unless their media type is YAML."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind == media.PROTOBUF:
         return media.read_protobuf(body, "Object")
@@ -271,7 +272,7 @@ def _read(content_type: str, body: bytes) -> Any:
 
 
 class _NotAnObject(ApiError):
-    """A body that is text."""
+    """A body that is plain text."""
 
     def __init__(self) -> None:
         super().__init__(415, "UnsupportedMediaType", "not an object")
@@ -288,17 +289,17 @@ def _status(content: Object, code: int) -> ResponseStatus:
 
 
 def _attempted(http: web.BaseRequest) -> str:
-    """Return what the credentials were that were no good."""
-    found = []
+    """Return a message that lists the kinds of the rejected credentials."""
+    attempted = []
     scheme, _, value = http.headers.get("Authorization", "").strip().partition(" ")
     if scheme.lower() == "basic":
         with contextlib.suppress(binascii.Error, ValueError):
             if b":" in base64.b64decode(value, validate=True):
-                found.append("basic")
+                attempted.append("basic")
     if scheme.lower() == "bearer" and value:
-        found.append("bearer")
+        attempted.append("bearer")
     if http.transport is not None and http.transport.get_extra_info("peercert"):
-        found.append("x509")
-    if not found:
+        attempted.append("x509")
+    if not attempted:
         return "Authentication failed, no credentials provided"
-    return f"Authentication failed, attempted: {', '.join(found)}"
+    return f"Authentication failed, attempted: {', '.join(attempted)}"

@@ -1,4 +1,4 @@
-"""How events get to a destination, as the options say it."""
+"""Settings for the delivery of audit events to a sink."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LEGACY, JSON = FORMATS = ("legacy", "json")
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Times in seconds, sizes in bytes; *max_…* and *throttle_…* are for batches alone."""
+    """Delivery mode and limits; *max_…* and *throttle_…* apply only to batches."""
 
     mode: str = BLOCKING
     buffer_size: int = 10_000
@@ -23,4 +23,4 @@ class Delivery:
     truncate_max_batch_bytes: int = 10 << 20
     truncate_max_event_bytes: int = 100 << 10
     wait_seconds: float = 60.0
-    """The longest that a request waits for a destination in the blocking modes."""
+    """The maximum time that a request waits for a sink in the blocking modes."""

@@ -1,4 +1,4 @@
-"""Audit events as they are written: the JSON object of the API and the older line of text."""
+"""Audit events and their encodings: JSON of ``audit.k8s.io/v1`` and the legacy text line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nodeagent.base import identity
 from nodeagent.base.names import is_ip
 
 KIND_HEAD = b'{"kind":"Event","apiVersion":"' + API_VERSION.encode() + b'",'
-"""What every event starts with, and the items of a list do not."""
+"""The start of every encoded event; items of an ``EventList`` omit it."""
 
 TRUNCATED = identity.current().group("audit") + "/truncated"
 _MAX_USER_AGENT = 1024
@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class UserInfo(msgspec.Struct, omit_defaults=True):
-    """Who asked; all empty when the credentials were no good."""
+    """The authenticated user; all fields are empty if authentication failed."""
 
     username: str = ""
     uid: str = ""
@@ -34,7 +34,7 @@ class UserInfo(msgspec.Struct, omit_defaults=True):
 
 
 class ObjectReference(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """What was asked for."""
+    """The object of the request."""
 
     resource: str = ""
     namespace: str = ""
@@ -47,7 +47,7 @@ class ObjectReference(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class ResponseStatus(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """How it ended; the texts are those of the Status that the caller got."""
+    """The result of the request, with the texts of the returned ``Status``."""
 
     metadata: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
     status: str = ""
@@ -58,7 +58,7 @@ class ResponseStatus(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Event(msgspec.Struct, omit_defaults=True, kw_only=True, rename="camel"):
-    """One stage of one request; fields in the order of the wire."""
+    """A request at one stage; the order of the fields is that of the encoded event."""
 
     kind: str
     api_version: str
@@ -81,41 +81,41 @@ class Event(msgspec.Struct, omit_defaults=True, kw_only=True, rename="camel"):
 
 
 def encode(event: Event) -> bytes:
-    """Return *event* as one line of JSON."""
+    """Return *event* as a line of JSON."""
     return _encode(event) + b"\n"
 
 
 def truncated(event: Event) -> Event:
-    """Return *event* without the objects, marked as such."""
+    """Return *event* without request and response object, annotated as truncated."""
     annotations = {**event.annotations, TRUNCATED: "true"}
     return msgspec.structs.replace(event, request_object=None, response_object=None, annotations=annotations)
 
 
 def user_info(user: User) -> UserInfo:
-    """Return *user* as events show it."""
+    """Return the ``UserInfo`` of *user*."""
     return UserInfo(user.name, user.uid, user.groups, user.extra)
 
 
 def user_agent(headers: Mapping[str, str]) -> str:
-    """Return the name of the caller's program, not longer than anyone wants to read."""
+    """Return the ``User-Agent`` header, truncated to 1024 characters."""
     text = headers.get("User-Agent", "")
     return text if len(text) <= _MAX_USER_AGENT else text[:_MAX_USER_AGENT] + "...TRUNCATED"
 
 
 def source_ips(headers: Mapping[str, str], remote: str | None) -> list[str]:
-    """Return where the request came from: as proxies tell it, then the neighbour itself."""
-    found = []
+    """Return the source addresses: those that proxies report in headers, then the peer address of the connection."""
+    addresses = []
     if "X-Forwarded-For" in headers:
-        found = [part.strip() for part in headers["X-Forwarded-For"].split(",") if is_ip(part.strip())]
-    if "X-Real-Ip" in headers and is_ip(address := headers["X-Real-Ip"].strip()) and address not in found[-1:]:
-        found.append(address)
-    if remote and remote not in found[-1:]:
-        found.append(remote)
-    return found
+        addresses = [part.strip() for part in headers["X-Forwarded-For"].split(",") if is_ip(part.strip())]
+    if "X-Real-Ip" in headers and is_ip(address := headers["X-Real-Ip"].strip()) and address not in addresses[-1:]:
+        addresses.append(address)
+    if remote and remote not in addresses[-1:]:
+        addresses.append(remote)
+    return addresses
 
 
 def timestamp(nanoseconds: int) -> str:
-    """Return a time of day (since the epoch) with six digits of the second."""
+    """Return *nanoseconds* since the epoch as an RFC 3339 timestamp with microseconds."""
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
     return f"{_second(seconds)}.{rest // 1000:06}Z"
 
@@ -126,7 +126,7 @@ def _second(seconds: int) -> str:
 
 
 def legacy_line(event: Event) -> bytes:
-    """Return *event* as one line of text (spec: opt.audit-log-format)."""
+    """Return *event* as a line of text (spec: opt.audit-log-format)."""
     user, other = event.user, event.impersonated_user
     received = re.sub(r"\.?0+Z$", "Z", event.request_received_timestamp)
     fields = {

@@ -1,6 +1,6 @@
-"""The file backend: lines in a file that is put aside when it is full, or on standard output.
+"""Audit sink that writes lines to a rotated file or to standard output.
 
-Custom, since ``RotatingFileHandler`` names rotated files by number, and does not limit their age.
+Custom, since ``RotatingFileHandler`` numbers rotated files and does not limit their age.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STAMP = "%Y-%m-%dT%H-%M-%S"
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """When a file is full and how long full ones stay; 0 means 100 MiB, and no limit for the others."""
+    """Rotation limits; 0 means 100 MiB for *max_mib* and no limit for the other settings."""
 
     max_mib: int = 0
     max_age_days: int = 0
@@ -44,7 +44,7 @@ class Rotation:
 
 
 class LogFile:
-    """Writes to *path*, made with its directories when it is missing and readable by the owner alone.
+    """Audit sink that appends to *path*, created if it is missing, with its directories, readable only by the owner.
 
     :raises AuditError: the file cannot be opened.
     """
@@ -66,16 +66,16 @@ class LogFile:
         self._size = 0
         self._clearing: asyncio.Task[None] | None = None
         self._due = False
-        """Files were put aside that nobody has looked at."""
+        """Files were rotated since the limits were last applied."""
         self._descriptor = self._open()
 
     async def write(self, records: Sequence[bytes]) -> None:
-        """Write lines; a line that could be written in part only is taken back.
+        """Write lines; a line that was written only in part is truncated from the file.
 
-        :raises AuditError: not all of them could be written.
+        :raises AuditError: at least one line was not written.
         """
         rotated = await asyncio.to_thread(self._write, records)
-        if rotated or self._clearing is None:  # at first as well: the limits may be other ones since the last start
+        if rotated or self._clearing is None:  # The limits may have changed since the last start.
             self._due = self._path is not None
             if self._clearing is None or self._clearing.done():
                 self._clearing = asyncio.create_task(self._clear_while_due(), name="audit/rotation")
@@ -109,12 +109,12 @@ class LogFile:
         return rotated
 
     def _append(self, data: bytes) -> None:
-        left = memoryview(data)
+        remaining = memoryview(data)
         try:
-            while left:
-                left = left[os.write(self._descriptor, left) :]
+            while remaining:
+                remaining = remaining[os.write(self._descriptor, remaining) :]
         except OSError:
-            if self._path is not None and len(left) != len(data):
+            if self._path is not None and len(remaining) != len(data):
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._descriptor, self._size)
             raise
@@ -133,17 +133,17 @@ class LogFile:
 
     def _rotate(self) -> None:
         assert self._path is not None
-        moment = self._now()
-        while (aside := self._aside(moment)).exists() or aside.with_name(aside.name + ".gz").exists():
-            moment += timedelta(milliseconds=1)
-        self._path.rename(aside)
+        now = self._now()
+        while (backup := self._backup_path(now)).exists() or backup.with_name(backup.name + ".gz").exists():
+            now += timedelta(milliseconds=1)
+        self._path.rename(backup)
         descriptor = self._open()
         os.close(self._descriptor)
         self._descriptor = descriptor
 
-    def _aside(self, moment: datetime) -> Path:
+    def _backup_path(self, now: datetime) -> Path:
         assert self._path is not None
-        stamp = f"{moment.astimezone(UTC):{_STAMP}}.{moment.microsecond // 1000:03}"
+        stamp = f"{now.astimezone(UTC):{_STAMP}}.{now.microsecond // 1000:03}"
         return self._path.with_name(f"{self._path.stem}-{stamp}{self._path.suffix}")
 
     async def _clear_while_due(self) -> None:
@@ -152,34 +152,34 @@ class LogFile:
             await asyncio.to_thread(self._clear)
 
     def _clear(self) -> None:
-        """Remove files that are too many or too old, and compress the others."""
+        """Remove rotated files that exceed the number or the age limit, and compress the others."""
         rotation = self._rotation
         try:
-            found = sorted(self._backups(), reverse=True)
-            kept = found[: rotation.max_backups or None]
+            backups = sorted(self._backups(), reverse=True)
+            kept = backups[: rotation.max_backups or None]
             if rotation.max_age_days:
                 oldest = self._now() - timedelta(days=rotation.max_age_days)
                 kept = [item for item in kept if item[0] >= oldest]
-            for item in found:
+            for item in backups:
                 if item not in kept:
                     item[1].unlink(missing_ok=True)
             for _, path in kept:
                 if rotation.compress and path.suffix != ".gz":
                     _compress(path)
         except OSError as error:
-            _log.error("Old audit files are not cleared", extra={"path": str(self._path), "err": error})
+            _log.error("Failed to remove old audit log files", extra={"path": str(self._path), "err": error})
 
     def _backups(self) -> list[tuple[datetime, Path]]:
         assert self._path is not None
-        found = []
-        head, tail = f"{self._path.stem}-", self._path.suffix
+        backups = []
+        prefix, suffix = f"{self._path.stem}-", self._path.suffix
         for path in self._path.parent.iterdir():
             name = path.name.removesuffix(".gz")
-            if name.startswith(head) and name.endswith(tail):
+            if name.startswith(prefix) and name.endswith(suffix):
                 with contextlib.suppress(ValueError):
-                    stamp = name.removeprefix(head).removesuffix(tail) if tail else name.removeprefix(head)
-                    found.append((datetime.strptime(stamp, f"{_STAMP}.%f").replace(tzinfo=UTC), path))
-        return found
+                    stamp = name.removeprefix(prefix).removesuffix(suffix)
+                    backups.append((datetime.strptime(stamp, f"{_STAMP}.%f").replace(tzinfo=UTC), path))
+        return backups
 
 
 def _compress(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The policy file: which requests leave a trail, and how much of them (spec: opt.audit-policy-file)."""
+"""The audit policy file, which selects the requests to log and the level of detail (spec: opt.audit-policy-file)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
 
 
 class AuditError(Exception):
-    """The trail cannot be kept as asked: a file is no good, or a backend did not take what it was given."""
+    """Audit logging failed: a file is invalid or inaccessible, or a sink did not write events."""
 
 
 class Level(IntEnum):
-    """How much of a request is kept; each level holds what the one before it does."""
+    """The level of detail of an audit event; each level includes the previous one."""
 
     None_ = 0
     Metadata = 1
@@ -67,7 +67,7 @@ class _File(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is kept of a request."""
+    """The level and the omissions for a request."""
 
     level: Level
     omit_stages: frozenset[str] = frozenset()
@@ -95,13 +95,13 @@ class _Matcher:
 
 
 class Policy:
-    """Rules in order; the first that matches decides, and what none matches leaves no trail."""
+    """Ordered rules; the first match decides, and a request that matches none is not logged."""
 
     def __init__(self, matchers: Sequence[_Matcher], otherwise: Decision) -> None:
         self._matchers, self._otherwise = matchers, otherwise
 
     def decide(self, user: User | None, info: RequestInfo) -> Decision:
-        """Return what is kept of a request; *user* is ``None`` for credentials that were no good."""
+        """Return the decision for a request; *user* is ``None`` if authentication failed."""
         for matcher in self._matchers:
             if matcher.matches(user, info):
                 return matcher.decision
@@ -111,13 +111,13 @@ class Policy:
 def load_policy(path: Path) -> Policy:
     """Read the policy in *path*.
 
-    :raises AuditError: the file cannot be read or is no policy; the text holds every problem found.
+    :raises AuditError: the file cannot be read or is not a valid policy; the text lists all problems.
     """
     try:
         text = path.read_bytes()
     except OSError as error:
-        shown = f"open {path}: {(error.strerror or str(error)).lower()}"
-        raise AuditError(f'loading audit policy file: failed to read file path "{path}": {shown}') from None
+        reason = f"open {path}: {(error.strerror or str(error)).lower()}"
+        raise AuditError(f'loading audit policy file: failed to read file path "{path}": {reason}') from None
     try:
         return read_policy(text)
     except AuditError as error:
@@ -127,7 +127,7 @@ def load_policy(path: Path) -> Policy:
 def read_policy(text: bytes) -> Policy:
     """Return the policy that *text* describes.
 
-    :raises AuditError: it describes none.
+    :raises AuditError: *text* is not a valid policy.
     """
     try:
         document = yamlsafe.load(text)

@@ -1,4 +1,4 @@
-"""The webhook backend: lists of events posted to the server that a kubeconfig file names."""
+"""Audit sink that posts event lists to the server of a kubeconfig file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _HEAD = f'{{"kind":"EventList","apiVersion":"{API_VERSION}","metadata":{{}},"ite
 
 
 class Webhook:
-    """Posts to the current context of a kubeconfig; whatever goes wrong is tried again, five times in all.
+    """Client for the current context of a kubeconfig file; every failure is retried, with five attempts in total.
 
-    :raises AuditError: the file is no good.
+    :raises AuditError: the file is invalid.
     """
 
     plugin = "webhook"
@@ -38,7 +38,7 @@ class Webhook:
     async def write(self, records: Sequence[bytes]) -> None:
         """Post *records*.
 
-        :raises AuditError: the last attempt failed as well.
+        :raises AuditError: all attempts failed.
         """
         try:
             await self._service.send(_HEAD + b",".join(records) + b"]}\n")

@@ -51,7 +51,7 @@ class Authorization:
         if result.error and not result.allowed:
             self._metrics.undecided += 1
             if trail is not None:
-                trail.undecided()
+                trail.authorization_failed()
             raise AuthorizationFailed(result.error)
         if trail is not None:
             trail.authorized(result.allowed, result.reason)

@@ -167,12 +167,12 @@ class RequestHandler:
             _log.exception("Request failed", extra={"method": http.method, "path": path})
             rendered = render_error(internal(type(error).__name__), format_)
         if trail is not None:
-            await trail.answered(rendered)
+            await trail.responded(rendered)
         elif not authenticated and rendered.code == 401:
             if self._closes_unauthenticated:
                 send_goaway(http.transport)
             if self._audit is not None:
-                await self._audit.refuse_stranger(http, info)
+                await self._audit.authentication_failed(http, info)
         dry_run = "All" if "dryRun" in query else ""
         seconds, size = time.perf_counter() - started, sum(map(len, rendered.pieces))
         self._metrics.count(info, method_of(http), resource, rendered.code, seconds, size, dry_run)
