@@ -96,7 +96,7 @@ class Rows:
         build.mkdir(exist_ok=True)
         text = json.dumps(self.covered, indent=1, ensure_ascii=False) + "\n"
         (build / "rows.json").write_text(text, encoding="utf-8")
-        terminalreporter.write_line(f"rows covered: {len(self.covered)} of {len(self.known)}")
+        terminalreporter.write_line(f"rows proven: {len(self.covered)} of {len(self.known)}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
