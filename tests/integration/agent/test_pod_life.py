@@ -191,15 +191,15 @@ def test_missing_image_is_reported_and_retried(node: Node) -> None:
 
 def test_environment_from_fields_resources_config_maps_and_secrets(node: Node) -> None:
     node.api.request("POST", "/api/v1/namespaces/default/configmaps", {
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}, "data": {"colour": "blue"}})  # fmt: skip
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}, "data": {"color": "blue"}})  # fmt: skip
     node.api.request("POST", "/api/v1/namespaces/default/secrets", {
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "sec"}, "stringData": {"key": "open"}})  # fmt: skip
     env = [
         {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "LIMIT", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
-        {"name": "COLOUR", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "colour"}}},
+        {"name": "COLOR", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "color"}}},
         {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "sec", "key": "key"}}},
-        {"name": "ALL", "value": "$(POD)/$(COLOUR)/$(KEY)/$$(POD)/$(NOPE)"},
+        {"name": "ALL", "value": "$(POD)/$(COLOR)/$(KEY)/$$(POD)/$(NOPE)"},
     ]
     container = {"env": env, "resources": {"limits": {"memory": "32Mi"}}}
     node.api.create_pod(

@@ -39,7 +39,7 @@ async def test_object_is_created_updated_and_deleted(client: Client) -> None:
     status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
     patched = await client.patch(PODS, name, status, "default", subresource="status")
     labels = {"metadata": {"labels": {"a": "b"}}}
-    labelled = await client.patch(PODS, name, labels, "default", patch_type=PatchType.MERGE)
+    labeled = await client.patch(PODS, name, labels, "default", patch_type=PatchType.MERGE)
     with pytest.raises(ApiConflict):
         await client.delete(PODS, name, "default", grace_seconds=0, uid="another")
     await client.delete(PODS, name, "default", grace_seconds=0, uid=found.uid)
@@ -51,7 +51,7 @@ async def test_object_is_created_updated_and_deleted(client: Client) -> None:
     assert found.metadata.creation_timestamp is not None
     assert found.spec.containers[0].image == "busybox"
     assert patched["status"]["phase"] == "Running"
-    assert labelled["metadata"]["labels"]["a"] == "b"
+    assert labeled["metadata"]["labels"]["a"] == "b"
 
 
 async def test_stale_update_is_a_conflict(client: Client) -> None:

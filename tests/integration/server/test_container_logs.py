@@ -241,9 +241,9 @@ async def test_symbolic_link_instead_of_a_log_is_not_followed(node, logs, tmp_pa
     status, text, _ = await node.fetch(PATH, tls=node.pki.client("admin"))
 
     logs.current.unlink()
-    neighbour = logs.directory.parent / "neighbour.log"
-    neighbour.write_text(line(1, "secret"))
-    logs.current.symlink_to(Path("..") / neighbour.name)  # It stays in the log directory.
+    neighbor = logs.directory.parent / "neighbor.log"
+    neighbor.write_text(line(1, "secret"))
+    logs.current.symlink_to(Path("..") / neighbor.name)  # It stays in the log directory.
     beside, also, _ = await node.fetch(PATH, tls=node.pki.client("admin"))
 
     logs.current.unlink()
