@@ -1,1 +1,1 @@
-"""What reaches past this server to nodes, pods and services: streams, logs, proxies and the way out to them."""
+"""Node agents: streams, proxies and connections to nodes, pods and services."""

@@ -1,4 +1,4 @@
-"""Names in the paths of proxies, and the addresses that a proxy may lead to (pure)."""
+"""Names in proxy paths, and the addresses that a proxy may connect to. No I/O."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from apiserver_stub.apimachinery.status import bad_request
 
 
 def split_name(text: str, kind: str) -> tuple[str, str, str]:
-    """Return scheme, name and port of ``[scheme:]name[:port]``; what is not there is empty.
+    """Return scheme, name and port of ``[scheme:]name[:port]``; missing parts are empty.
 
-    :raises ApiError: 400, it is none of these.
+    :raises ApiError: 400, the text has another form.
     """
     parts = text.split(":")
     match parts:
@@ -28,9 +28,9 @@ def split_name(text: str, kind: str) -> tuple[str, str, str]:
 
 
 def only_global(host: str) -> str:
-    """Return *host* when a proxy may lead there: never to this machine itself or to its link.
+    """Return *host* if a proxy may connect to it: neither a loopback nor a link-local address.
 
-    :raises ApiError: 400, it is no such address.
+    :raises ApiError: 400, the address is not allowed or invalid.
     """
     try:
         address = ip_address(host)
@@ -42,5 +42,5 @@ def only_global(host: str) -> str:
 
 
 def is_port(text: str) -> bool:
-    """Return whether *text* is the number of a port."""
+    """Return whether *text* is a valid port number."""
     return text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 1 << 16

@@ -1,4 +1,4 @@
-"""Connections to the agents of nodes: at which address, with which certificate, trusting whom."""
+"""Connections to node agents: their addresses, client certificate and CA."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import aiohttp
 from apiserver_stub.apimachinery.objects import Object, decode, dig
 from apiserver_stub.apimachinery.status import ApiError, internal, not_found
 from apiserver_stub.nodes import egress
-from apiserver_stub.nodes.dialing import Dialer, DirectDialer, client_context, complaint
+from apiserver_stub.nodes.dialing import Dialer, DirectDialer, client_context, connection_error
 from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue, write_private
 
 if TYPE_CHECKING:
@@ -31,20 +31,20 @@ DEFAULT_PORT = 10250
 _READ_BYTES = 256 * 1024
 _CLIENT = "kube-apiserver-kubelet-client"
 _GROUPS = ("system:masters",)
-"""The server asks nodes on behalf of callers that it has authorized itself; who it is must not narrow that."""
+"""The server has already authorized the user of a request; its own permissions must not restrict that."""
 _DAYS = 3650
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where an agent, a pod or a service listens; *host* may be a name."""
+    """Address of an agent, a pod or a service; *host* may be a name."""
 
     host: str
     port: int
     tls: ssl.SSLContext | None = None
     server_name: str = ""
-    """What its certificate must name, when that is not *host*."""
+    """Name that its certificate must contain, if not *host*."""
 
     @property
     def authority(self) -> str:
@@ -56,7 +56,7 @@ class Endpoint:
 
 
 class Unreachable(ApiError):
-    """The 503 for a proxied request whose backend does not respond; *why* is the error of the connection."""
+    """The 503 for a proxied request whose backend does not respond; *why* is the connection error."""
 
     def __init__(self, why: str) -> None:
         super().__init__(503, "ServiceUnavailable", f"error trying to reach service: {why}")
@@ -78,7 +78,7 @@ class NodeAgentSettings:
     address_types: Sequence[str]
     """Types of node addresses, most preferred first."""
     timeout_seconds: float
-    """Limit of establishing a connection."""
+    """Time limit for establishing a connection."""
     own_authorities: Path
     """Directory of the generated CA, for a generated client certificate."""
     certificate_authority: Path | None = None
@@ -103,26 +103,26 @@ class NodeAgents:
         self._dialer = dialer or DirectDialer()
         if dialer is None and settings.egress_config is not None:
             self._dialer = egress.load(settings.egress_config)
-        authority = settings.certificate_authority
+        ca_bundle = settings.certificate_authority
         certificate, key = settings.client_certificate, settings.client_key
         self.client_authority: Path | None = None
-        """What an agent has to trust to know this server; ``None`` when the operator gave the certificate."""
+        """CA certificate for agents to verify this server's client certificate; ``None`` if one is configured."""
         if certificate is None or key is None:
-            certificate, key, self.client_authority = own_pair(settings.own_authorities)
+            certificate, key, self.client_authority = generated_client_certificate(settings.own_authorities)
         try:
             self._unverified = client_context(None, certificate, key, verify=False)
-            self._trusting = client_context(authority, certificate, key) if authority is not None else self._unverified
+            self._trusting = client_context(ca_bundle, certificate, key) if ca_bundle is not None else self._unverified
             self.plain_tls = client_context(None, None, None, verify=False)
         except OSError as error:  # covers ssl.SSLError
-            named = error.filename or next((path for path in (authority, certificate, key) if not _readable(path)), "")
-            why = f"open {named}: {(error.strerror or str(error)).lower()}" if named else str(error)
+            path = error.filename or next((file for file in (ca_bundle, certificate, key) if not _readable(file)), "")
+            why = f"open {path}: {(error.strerror or str(error)).lower()}" if path else str(error)
             raise TlsError(f'problem initializing API group "" : {why}') from error
 
-    async def place_of(self, node_name: str, *, kind: str = "nodes", verify: bool = True) -> Endpoint:
-        """Return where the agent of a node listens.
+    async def endpoint_of(self, node_name: str, *, kind: str = "nodes", verify: bool = True) -> Endpoint:
+        """Return the endpoint of a node's agent.
 
-        :param kind: what is not found when the node is not there.
-        :raises ApiError: 404, no such node; 500, it has no address of a preferred type.
+        :param kind: resource named in the 404.
+        :raises ApiError: 404, the node does not exist; 500, it has no address of a preferred type.
         """
         node = self.node(node_name, kind)
         port = dig(node, ("status", "daemonEndpoints", "kubeletEndpoint", "Port")) or DEFAULT_PORT
@@ -132,7 +132,7 @@ class NodeAgents:
     def node(self, name: str, kind: str = "nodes") -> Object:
         """Return a node.
 
-        :raises ApiError: 404, there is none of this name.
+        :raises ApiError: 404, the node does not exist.
         """
         record = self._store.collection("core/nodes").get(name)
         if record is None:
@@ -140,22 +140,24 @@ class NodeAgents:
         found: Object = decode(record.data)
         return found
 
-    async def connect(self, factory: Callable[[], P], place: Endpoint) -> P:
+    async def connect(self, factory: Callable[[], P], endpoint: Endpoint) -> P:
         """Return a protocol of *factory*, connected.
 
-        :raises Unreachable: nobody answers there within the timeout (spec: opt.nodeagent-timeout).
+        :raises Unreachable: the connection failed or timed out (spec: opt.nodeagent-timeout).
         """
         try:
             async with asyncio.timeout(self._seconds or None):
-                return await self._dialer.connect(factory, place.host, place.port, place.tls, place.server_name)
+                return await self._dialer.connect(
+                    factory, endpoint.host, endpoint.port, endpoint.tls, endpoint.server_name
+                )
         except (OSError, TimeoutError) as error:
-            raise Unreachable(complaint(error, place.host, place.port)) from error
+            raise Unreachable(connection_error(error, endpoint.host, endpoint.port)) from error
 
     @asynccontextmanager
-    async def session(self, place: Endpoint) -> AsyncIterator[aiohttp.ClientSession]:
-        """Yield an HTTP client whose connections all lead to *place*; it follows and changes nothing by itself."""
+    async def session(self, endpoint: Endpoint) -> AsyncIterator[aiohttp.ClientSession]:
+        """Yield an HTTP client for *endpoint* that follows no redirects and adds no default headers."""
         async with aiohttp.ClientSession(
-            connector=_Connector(self, place),
+            connector=_Connector(self, endpoint),
             timeout=aiohttp.ClientTimeout(total=None),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -166,7 +168,7 @@ class NodeAgents:
             yield session
 
     async def _choose(self, hosts: Sequence[str], port: int) -> str:
-        """Return the first of *hosts*; one whose name nobody knows makes way for the next."""
+        """Return the first of *hosts* whose name can be resolved, or the last one."""
         for host in hosts[:-1]:
             if self._dialer.by_name:
                 return host
@@ -180,51 +182,51 @@ class NodeAgents:
 
 
 class _Connector(aiohttp.BaseConnector):
-    """Connects as :class:`NodeAgents` does, anew for each session.
+    """Connects like :class:`NodeAgents`, with a new connection per session.
 
-    The agent is not asked to close after its answer: what it sent last could be lost, where the client is so slow that
-    reading from the agent pauses when its close comes.
+    The request has no ``Connection: close``: the end of the response could be lost if a slow client pauses reading from
+    the agent while the agent closes the connection.
     """
 
-    def __init__(self, agents: NodeAgents, place: Endpoint) -> None:
+    def __init__(self, agents: NodeAgents, endpoint: Endpoint) -> None:
         super().__init__(limit=0)
-        self._agents, self._place = agents, place
+        self._agents, self._endpoint = agents, endpoint
 
     async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> ResponseHandler:
-        return await self._agents.connect(self._factory, self._place)
+        return await self._agents.connect(self._factory, self._endpoint)
 
 
 def preferred(node: Object, types: Sequence[str]) -> list[str]:
-    """Return the addresses of *node* in the order in which they are to be tried.
+    """Return the addresses of *node* in order of preference.
 
-    :raises ApiError: 500, none is of a type that is preferred (spec: opt.nodeagent-preferred-address-types).
+    :raises ApiError: 500, none has a preferred type (spec: opt.nodeagent-preferred-address-types).
     """
     addresses = dig(node, ("status", "addresses")) or []
     found = [item["address"] for kind in types for item in addresses if item.get("type") == kind]
     if not found:
-        shown = " ".join(f"{{{item.get('type')} {item.get('address')}}}" for item in addresses)
-        raise internal(f"no preferred addresses found; known addresses: [{shown}]")
+        listed = " ".join(f"{{{item.get('type')} {item.get('address')}}}" for item in addresses)
+        raise internal(f"no preferred addresses found; known addresses: [{listed}]")
     return found
 
 
-def own_pair(directory: Path) -> tuple[Path, Path, Path]:
-    """Return certificate and key by which this server is known to agents, and the authority that signed them.
+def generated_client_certificate(directory: Path) -> tuple[Path, Path, Path]:
+    """Return this server's client certificate and key for agents, and the CA certificate.
 
-    All three are made in *directory* when they are missing or about to end.
+    They are generated in *directory* if they are missing or the client certificate expires soon.
     """
-    authority_file, authority_key = directory / "nodeagent-client-ca.crt", directory / "nodeagent-client-ca.key"
+    ca_file, ca_key = directory / "nodeagent-client-ca.crt", directory / "nodeagent-client-ca.key"
     certificate, key = directory / "nodeagent-client.crt", directory / "nodeagent-client.key"
-    if not (authority_file.exists() and authority_key.exists()):
-        authority = generate_ca("nodeagent-apiserver-client-ca", days=_DAYS)
-        write_private(authority_key, authority.key)
-        write_private(authority_file, authority.certificate, mode=0o644)
+    if not (ca_file.exists() and ca_key.exists()):
+        ca = generate_ca("nodeagent-apiserver-client-ca", days=_DAYS)
+        write_private(ca_key, ca.key)
+        write_private(ca_file, ca.certificate, mode=0o644)
         certificate.unlink(missing_ok=True)
     if not (certificate.exists() and key.exists() and covers(certificate.read_bytes(), ())):
-        signer = KeyPair(authority_file.read_bytes(), authority_key.read_bytes())
+        signer = KeyPair(ca_file.read_bytes(), ca_key.read_bytes())
         pair = issue(signer, _CLIENT, organizations=_GROUPS, client=True, days=_DAYS)
         write_private(key, pair.key)
         write_private(certificate, pair.certificate, mode=0o644)
-    return certificate, key, authority_file
+    return certificate, key, ca_file
 
 
 def _readable(path: Path | None) -> bool:

@@ -1,4 +1,4 @@
-"""Connections out of this server: straight, or through a proxy that is asked to CONNECT."""
+"""Outgoing connections: direct, or through an HTTP CONNECT proxy."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 class Dialer(Protocol):
-    """Makes connections."""
+    """Opens connections."""
 
     @property
     def by_name(self) -> bool:
-        """Whether names are looked up at the far end, not here."""
+        """True if the remote end resolves names."""
         ...
 
     async def connect(
@@ -29,14 +29,14 @@ class Dialer(Protocol):
     ) -> P:
         """Return a connected protocol of *factory*, over TLS with *tls*.
 
-        :param server_name: what the certificate must name, when that is not *host*.
-        :raises OSError: nobody is reached there.
+        :param server_name: name that the certificate must contain, if not *host*.
+        :raises OSError: the connection failed.
         """
         ...
 
 
 class DirectDialer:
-    """Connects straight."""
+    """Connects directly."""
 
     by_name = False
 
@@ -52,29 +52,29 @@ class DirectDialer:
 
 @dataclass(frozen=True)
 class HttpConnectDialer:
-    """Asks an HTTP proxy for each connection; the proxy is at a TCP address or a Unix socket."""
+    """Connects through an HTTP CONNECT proxy at a TCP address or a Unix socket."""
 
     host: str = ""
     port: int = 0
     socket_path: str = ""
     tls: ssl.SSLContext | None = None
-    """For the connection to the proxy itself."""
+    """TLS context of the connection to the proxy."""
     by_name: bool = True
 
     async def connect(
         self, factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None, server_name: str = ""
     ) -> P:
         loop = asyncio.get_running_loop()
-        asking = _Asking(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        request = _ConnectRequest(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         if self.socket_path:
-            transport, _ = await loop.create_unix_connection(lambda: asking, self.socket_path)
+            transport, _ = await loop.create_unix_connection(lambda: request, self.socket_path)
         else:
             name = self.host if self.tls is not None else None
             transport, _ = await loop.create_connection(
-                lambda: asking, self.host, self.port, ssl=self.tls, server_hostname=name
+                lambda: request, self.host, self.port, ssl=self.tls, server_hostname=name
             )
         try:
-            rest = await asking.allowed
+            rest = await request.allowed
             protocol = factory()
             inner: asyncio.BaseTransport = transport
             if tls is not None:
@@ -95,8 +95,8 @@ class HttpConnectDialer:
         return protocol
 
 
-class _Asking(asyncio.Protocol):
-    """Sends CONNECT and waits for the proxy's answer; :attr:`allowed` becomes what came after it."""
+class _ConnectRequest(asyncio.Protocol):
+    """Sends CONNECT and waits for the response; :attr:`allowed` resolves to the data received after it."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -113,7 +113,7 @@ class _Asking(asyncio.Protocol):
         self._held += data
         if _END_OF_HEAD not in self._held:
             if len(self._held) > _MAX_HEAD_BYTES:
-                self._refused("answered with a head without an end")
+                self._fail("sent response headers that are too long")
             return
         head, _, rest = bytes(self._held).partition(_END_OF_HEAD)
         line = head.split(b"\r\n", 1)[0].decode(errors="replace")
@@ -121,44 +121,44 @@ class _Asking(asyncio.Protocol):
         if len(words) > 1 and words[0].startswith("HTTP/1.") and words[1] == "200":
             self.allowed.set_result(rest)
         else:
-            self._refused(f"answered {line[:200]!r}")
+            self._fail(f"responded with {line[:200]!r}")
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._refused("closed the connection")
+        self._fail("closed the connection")
 
-    def _refused(self, what: str) -> None:
+    def _fail(self, reason: str) -> None:
         if not self.allowed.done():
-            self.allowed.set_exception(ConnectionRefusedError(f"the proxy {what}"))
+            self.allowed.set_exception(ConnectionRefusedError(f"the proxy {reason}"))
 
 
 def client_context(
-    authority: Path | None, certificate: Path | None, key: Path | None, *, verify: bool = True
+    ca_bundle: Path | None, certificate: Path | None, key: Path | None, *, verify: bool = True
 ) -> ssl.SSLContext:
-    """Return a context of a client: it trusts *authority* or, without one, the system, and shows the pair.
+    """Return a client context that trusts *ca_bundle*, or the system's CAs, and presents *certificate*.
 
-    :raises OSError: a file cannot be read, or holds nothing usable.
+    :raises OSError: a file cannot be read or is invalid.
     """
-    context = ssl.create_default_context() if authority is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = ssl.create_default_context() if ca_bundle is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if authority is not None:
-        context.load_verify_locations(authority)
+    if ca_bundle is not None:
+        context.load_verify_locations(ca_bundle)
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if certificate is not None:
-        context.load_cert_chain(certificate, key, password=str)  # an encrypted key fails instead of asking
+        context.load_cert_chain(certificate, key, password=str)  # an encrypted key fails instead of prompting
     return context
 
 
-def complaint(error: OSError | TimeoutError, host: str, port: int) -> str:
-    """Return what went wrong with a connection, in the words that readers of such servers know."""
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def connection_error(error: OSError | TimeoutError, host: str, port: int) -> str:
+    """Return the message of a connection error, in kube-apiserver's wording."""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: {error.reason}: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"tls: {error.reason or error}"
     if isinstance(error, TimeoutError):
-        return f"dial tcp {place}: i/o timeout"
+        return f"dial tcp {address}: i/o timeout"
     if error.errno is not None and error.errno > 0:
-        return f"dial tcp {place}: connect: {os.strerror(error.errno).lower()}"
-    return f"dial tcp {place}: {error}"
+        return f"dial tcp {address}: connect: {os.strerror(error.errno).lower()}"
+    return f"dial tcp {address}: {error}"

@@ -1,8 +1,8 @@
-"""The way out of the cluster network's edge, from a file (spec: opt.egress-selector-config-file).
+"""Egress selector configuration (spec: opt.egress-selector-config-file).
 
-``cluster`` is the way to nodes, pods and services: direct, or through an HTTP CONNECT proxy at an address or a Unix
-socket. The ways to webhooks (``controlplane``) and to the store (``etcd``) are direct; a proxy for them, and the gRPC
-protocol, are refused.
+``cluster`` selects the connections to nodes, pods and services: direct, or through an HTTP CONNECT proxy at an address
+or a Unix socket. Connections to webhooks (``controlplane``) and to the store (``etcd``) are direct; a proxy for them,
+and the gRPC protocol, are rejected.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _VERSIONS = ("v1beta1", "v1alpha1")
 
 
 class EgressError(ValueError):
-    """The configuration of the ways out is no good."""
+    """The egress selector configuration is invalid."""
 
 
 def load(path: Path) -> Dialer:
-    """Return the way to nodes, pods and services that the file describes.
+    """Return the dialer for nodes, pods and services that the file configures.
 
-    :raises EgressError: the file cannot be read, breaks a rule, or asks for what this server does not do.
+    :raises EgressError: the file cannot be read, or is invalid or unsupported.
     """
     try:
         text = path.read_bytes()
@@ -45,9 +45,9 @@ def load(path: Path) -> Dialer:
 
 
 def read(document: Any) -> Dialer:
-    """Return the way to nodes, pods and services of a decoded configuration.
+    """Return the dialer for nodes, pods and services of a decoded configuration.
 
-    :raises EgressError: as of :func:`load`.
+    :raises EgressError: the configuration is invalid or unsupported.
     """
     group = identity.current().group("apiserver")
     if not isinstance(document, dict) or document.get("kind") != "EgressSelectorConfiguration":
@@ -68,7 +68,7 @@ def read(document: Any) -> Dialer:
         if protocol == "GRPC":
             raise EgressError(f'egress selection "{item["name"]}": proxyProtocol GRPC is not supported by this server')
         if item["name"] != "cluster" and protocol != "Direct":
-            raise EgressError(f'egress selection "{item["name"]}": this server connects only with Direct there')
+            raise EgressError(f'egress selection "{item["name"]}": this server supports only Direct here')
     return next((_dialer(item["connection"]) for item in selections if item["name"] == "cluster"), DirectDialer())
 
 
@@ -125,7 +125,7 @@ def _tcp_problems(tcp: dict[str, Any], where: str) -> list[str]:
         if value and not Path(str(value)).is_file():
             found.append(f'{where}.tlsConfig.{name}: Invalid value: "{value}": no such file')
     if bool(tls.get("clientKey")) != bool(tls.get("clientCert")):
-        found.append(f"{where}.tlsConfig: Required value: clientKey and clientCert go together")
+        found.append(f"{where}.tlsConfig: Required value: clientKey and clientCert must be set together")
     return found
 
 
@@ -143,5 +143,5 @@ def _dialer(connection: dict[str, Any]) -> Dialer:
         try:
             context = client_context(files.get("caBundle"), files.get("clientCert"), files.get("clientKey"))
         except OSError as error:
-            raise EgressError(f'egress selection "cluster": tlsConfig cannot be used: {error}') from error
+            raise EgressError(f'egress selection "cluster": invalid tlsConfig: {error}') from error
     return HttpConnectDialer(parts.hostname or "", parts.port or 0, tls=context)

@@ -1,4 +1,4 @@
-"""The header of a request as it goes on: nothing in it proves who asks."""
+"""Headers of forwarded requests, without credentials, and of their responses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from nodeagent.base.tunnel import without_token
 
-_KEPT_TO_OURSELVES = (b"authorization", b"cookie", b"proxy-authorization", b"impersonate-", b"x-remote-")
-_OF_ONE_CONNECTION = frozenset(
+_CREDENTIALS = (b"authorization", b"cookie", b"proxy-authorization", b"impersonate-", b"x-remote-")
+_HOP_BY_HOP = frozenset(
     [
         b"connection",
         b"keep-alive",
@@ -27,11 +27,11 @@ _OF_ONE_CONNECTION = frozenset(
 
 
 def forwarded(http: web.BaseRequest, *, upgrade: bool = False) -> list[tuple[bytes, bytes]]:
-    """Return the header of *http* for the next server; what belongs to one connection goes along with an upgrade."""
+    """Return the headers of *http* for the next server; hop-by-hop headers only with *upgrade*."""
     found, before = [], []
     for name, value in http.raw_headers:
         lower = name.lower()
-        if lower.startswith(_KEPT_TO_OURSELVES) or (not upgrade and lower in _OF_ONE_CONNECTION):
+        if lower.startswith(_CREDENTIALS) or (not upgrade and lower in _HOP_BY_HOP):
             continue
         if lower == b"x-forwarded-for":
             before.append(value)
@@ -48,7 +48,7 @@ def forwarded(http: web.BaseRequest, *, upgrade: bool = False) -> list[tuple[byt
 
 
 def as_fields(pairs: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
-    """Return *pairs* as a client sends them."""
+    """Return *pairs* as headers of an HTTP client."""
     fields: CIMultiDict[str] = CIMultiDict()
     for name, value in pairs:
         fields.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
@@ -56,9 +56,9 @@ def as_fields(pairs: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
 
 
 def returned(fields: CIMultiDictProxy[str]) -> CIMultiDict[str]:
-    """Return the header of an answer for the client."""
+    """Return the headers of a response for the client, without hop-by-hop headers."""
     kept: CIMultiDict[str] = CIMultiDict()
     for name, value in fields.items():
-        if name.lower().encode() not in _OF_ONE_CONNECTION - {b"content-length"}:
+        if name.lower().encode() not in _HOP_BY_HOP - {b"content-length"}:
             kept.add(name, value)
     return kept

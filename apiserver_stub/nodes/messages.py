@@ -1,6 +1,6 @@
-"""A stream of bytes as the messages of a WebSocket, which is how browsers follow logs.
+"""A byte stream as WebSocket messages, with which browsers follow logs.
 
-The client chooses by sub-protocol: ``binary.k8s.io`` and none have binary messages, ``base64.binary.k8s.io`` has text
+The sub-protocol selects the encoding: ``binary.k8s.io`` and none use binary messages, ``base64.binary.k8s.io`` text
 messages. An empty message comes first; what the client sends is ignored, except that it closes.
 """
 
@@ -24,12 +24,12 @@ _PROTOCOLS = ("binary.k8s.io", _BASE64)
 _VERSION = "13"
 _MESSAGE_BYTES = 2048
 _CLOSE_SECONDS = 1.0
-"""How long the client may take to confirm that the connection closes."""
+"""Time limit for the client's close frame."""
 _RECEIVED_BYTES = 64 << 10
 
 
 def is_websocket(http: web.BaseRequest) -> bool:
-    """Return whether the client asks for a WebSocket."""
+    """Return whether the client requests a WebSocket."""
     connection = {token.strip().lower() for token in http.headers.get("Connection", "").split(",")}
     return "upgrade" in connection and http.headers.get("Upgrade", "").lower() == "websocket"
 
@@ -43,16 +43,16 @@ async def send_messages(stream: Stream, pieces: AsyncIterator[bytes]) -> web.Str
     offered = sub_protocols(http.headers)
     chosen = next((name for name in offered if name in _PROTOCOLS), "")
     if http.headers.get("Sec-WebSocket-Version") != _VERSION:
-        return _refusal(400, "missing or bad WebSocket Version", {"Sec-WebSocket-Version": _VERSION})
+        return _rejection(400, "missing or bad WebSocket Version", {"Sec-WebSocket-Version": _VERSION})
     if not http.headers.get("Sec-WebSocket-Key"):
-        return _refusal(400, "mismatch challenge/response")
+        return _rejection(400, "mismatch challenge/response")
     if offered and not chosen:
-        return _refusal(403)
+        return _rejection(403)
     socket = web.WebSocketResponse(
         protocols=(chosen,) if chosen else (), timeout=_CLOSE_SECONDS, compress=False, max_msg_size=_RECEIVED_BYTES
     )
     if not socket.can_prepare(http):
-        return _refusal(400, "mismatch challenge/response")
+        return _rejection(400, "mismatch challenge/response")
     await socket.prepare(http)
     await stream.begin(101)
     sending = asyncio.ensure_future(_send(http, socket, pieces, text=chosen == _BASE64))
@@ -69,10 +69,10 @@ async def send_messages(stream: Stream, pieces: AsyncIterator[bytes]) -> web.Str
     return socket
 
 
-def _refusal(status: int, text: str = "", headers: dict[str, str] | None = None) -> web.Response:
-    refusal = web.Response(status=status, text=text, headers=headers)
-    refusal.force_close()
-    return refusal
+def _rejection(status: int, text: str = "", headers: dict[str, str] | None = None) -> web.Response:
+    rejection = web.Response(status=status, text=text, headers=headers)
+    rejection.force_close()
+    return rejection
 
 
 async def _send(

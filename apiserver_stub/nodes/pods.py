@@ -1,4 +1,4 @@
-"""The subresources of pods that the agents of their nodes answer: log, exec, attach, portforward; and proxy."""
+"""Pod subresources that node agents serve: log, exec, attach and portforward; and proxy."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from apiserver_stub.nodes.upgrade import upgrade
 
 
 async def log(stream: Stream) -> web.StreamResponse:
-    """Answer with a container's log; nothing of a pod that has no node yet."""
+    """Respond with a container's log, or with 204 for an unscheduled pod."""
     pod = _pod(stream, stream.info.name)
     target = log_target(pod, stream.query)
     node = dig(pod, ("spec", "nodeName"))
     if not node:
         return web.Response(status=204)
     verify = not stream.query.flag("insecureSkipTLSVerifyBackend")
-    return await relay_text(stream, await stream.agents.place_of(node, kind="pods", verify=verify), target)
+    return await relay_text(stream, await stream.agents.endpoint_of(node, kind="pods", verify=verify), target)
 
 
 async def exec_(stream: Stream) -> web.StreamResponse:
-    """Join the client to a command in a container."""
+    """Connect the client to a command in a container."""
     pod = _pod(stream, stream.info.name)
     return await _to_agent(stream, pod, stream_target("exec", pod, stream.query))
 
 
 async def attach(stream: Stream) -> web.StreamResponse:
-    """Join the client to the main process of a container."""
+    """Connect the client to the main process of a container."""
     pod = _pod(stream, stream.info.name)
     return await _to_agent(stream, pod, stream_target("attach", pod, stream.query))
 
 
 async def port_forward(stream: Stream) -> web.StreamResponse:
-    """Join the client to ports of a pod."""
+    """Connect the client to ports of a pod."""
     pod = _pod(stream, stream.info.name)
     return await _to_agent(stream, pod, forward_target(pod, stream.query))
 
 
 async def proxy_pod(stream: Stream) -> web.StreamResponse:
-    """Pass the request on to the pod's own address, and the port named or the first that it declares."""
+    """Proxy the request to the pod's IP address, at the requested port or the first declared one."""
     scheme, name, port = split_name(stream.info.name, "pod")
     pod = _pod(stream, name)
     declared = (item.get("ports") or [{}] for item in dig(pod, ("spec", "containers")) or ())
@@ -62,7 +62,7 @@ async def _to_agent(stream: Stream, pod: Object, target: str) -> web.StreamRespo
     node = dig(pod, ("spec", "nodeName"))
     if not node:
         raise bad_request(f"pod {stream.info.name} does not have a host assigned")
-    return await upgrade(stream, await stream.agents.place_of(node, kind="pods"), target)
+    return await upgrade(stream, await stream.agents.endpoint_of(node, kind="pods"), target)
 
 
 def _pod(stream: Stream, name: str) -> Object:

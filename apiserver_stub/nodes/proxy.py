@@ -1,4 +1,4 @@
-"""``proxy`` of nodes and services, and what all proxies share: the path behind them."""
+"""``proxy`` subresource of nodes and services, and the path rules common to all proxies."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from apiserver_stub.storage import Store
 from nodeagent.base.names import is_ip
 
 
-async def proxy(stream: Stream, place: Endpoint) -> web.StreamResponse:
-    """Pass the request on to *place*, at the path behind ``proxy``."""
+async def proxy(stream: Stream, endpoint: Endpoint) -> web.StreamResponse:
+    """Proxy the request to *endpoint*, with the path after ``proxy``."""
     path, mark, query = stream.http.path_qs.partition("?")
     parts = path.split("/")
-    # The names of resources stand at fixed places, so that one called "proxy" is not taken for the subresource.
+    # By position, so that an object named "proxy" is not mistaken for the subresource.
     start = 4 + 2 * bool(stream.info.namespace)
     prefix, rest = "/".join(parts[: start + 2]), "/".join(parts[start + 2 :])
     if len(parts) == start + 2 and stream.http.method in ("GET", "HEAD"):
         return web.Response(status=301, headers={"Location": f"{prefix}/{mark}{query}"})
-    return await relay(stream, place, f"/{rest}{mark}{query}", prefix)
+    return await relay(stream, endpoint, f"/{rest}{mark}{query}", prefix)
 
 
 async def proxy_node(stream: Stream) -> web.StreamResponse:
-    """Pass the request on to a node: its agent, or another port of it."""
+    """Proxy the request to a node: to its agent, or to another port."""
     scheme, name, port = split_name(stream.info.name, "node")
-    place = await stream.agents.place_of(name)
+    endpoint = await stream.agents.endpoint_of(name)
     agent_port = dig(stream.agents.node(name), ("status", "daemonEndpoints", "kubeletEndpoint", "Port")) or DEFAULT_PORT
     if port and not is_port(port):
         raise bad_request(f'invalid node request "{stream.info.name}"')
     if port and int(port) != agent_port:
-        place = Endpoint(place.host, int(port), stream.agents.plain_tls if scheme == "https" else None)
-    await _check(place.host)
-    return await proxy(stream, place)
+        endpoint = Endpoint(endpoint.host, int(port), stream.agents.plain_tls if scheme == "https" else None)
+    await _check(endpoint.host)
+    return await proxy(stream, endpoint)
 
 
 async def proxy_service(stream: Stream) -> web.StreamResponse:
-    """Pass the request on to one of the pods behind a service."""
+    """Proxy the request to one of the pods of a service."""
     scheme, name, port = split_name(stream.info.name, "service")
     key = key_of(stream.info.namespace, name)
     if port.isascii() and port.isdigit():
@@ -56,15 +56,15 @@ async def proxy_service(stream: Stream) -> web.StreamResponse:
     found = _endpoints(stream.store, endpoints, stream.info.namespace, port)
     if not found:
         raise unavailable(f'no endpoints available for service "{stream.info.name}"')
-    host, number = random.choice(found)  # noqa: S311 - any of them will do
+    host, number = random.choice(found)  # noqa: S311 - load balancing
     tls = stream.agents.plain_tls if scheme == "https" else None
     return await proxy(stream, Endpoint(only_global(host), number, tls))
 
 
 def _port_name(store: Store, key: str, name: str, number: int) -> str:
-    """Return what the service calls its port *number*.
+    """Return the name of the service port *number*.
 
-    :raises ApiError: 404 or 503, there is no such service or port.
+    :raises ApiError: 404, the service does not exist; 503, it has no such port.
     """
     record = store.collection("core/services").get(key)
     if record is None:
@@ -76,7 +76,7 @@ def _port_name(store: Store, key: str, name: str, number: int) -> str:
 
 
 def _endpoints(store: Store, endpoints: Object, namespace: str, name: str) -> list[tuple[str, int]]:
-    """Return the places that serve the port *name*: those of pods alone, as anybody may write endpoints."""
+    """Return the addresses of the port *name*: only those of pods, since users can write Endpoints."""
     return [
         (address["ip"], port["port"])
         for subset in endpoints.get("subsets") or ()
@@ -97,13 +97,16 @@ def _is_of_a_pod(store: Store, address: Object, namespace: str) -> bool:
 
 
 async def _check(host: str) -> None:
-    """Refuse a node whose name or address leads back to this machine."""
+    """Reject a node whose name or address resolves to this host.
+
+    :raises ApiError: 400, the address is not allowed.
+    """
     if is_ip(host):
         only_global(host)
         return
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        resolved = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
-        return  # who connects will say so, or a proxy knows the name
-    for answer in found:
-        only_global(str(answer[4][0]).partition("%")[0])
+        return  # connecting reports the error, or a proxy resolves the name
+    for item in resolved:
+        only_global(str(item[4][0]).partition("%")[0])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Stream:
-    """One such request; the handler calls :meth:`begin` before it writes the response."""
+    """A request whose response is a stream; the handler calls :meth:`begin` before it writes the response."""
 
     http: web.BaseRequest
     info: RequestInfo
@@ -24,13 +24,13 @@ class Stream:
     agents: NodeAgents
     store: Store
     on_begin: Callable[[int], Awaitable[None]] | None = None
-    """Called with the status code when the response begins."""
-    begun: bool = False
+    """Called with the status code when the response starts."""
+    started: bool = False
     code: int = 200
 
     async def begin(self, code: int) -> None:
-        """Record that the response begins; from now on, errors close the connection."""
-        self.begun, self.code = True, code
+        """Record that the response is started; from now on, errors close the connection."""
+        self.started, self.code = True, code
         if self.on_begin is not None:
             await self.on_begin(code)
 
@@ -38,5 +38,5 @@ class Stream:
 StreamHandler = Callable[[Stream], Awaitable[web.StreamResponse]]
 """Handler of a stream.
 
-:raises ApiError: the request is refused before the response begins.
+:raises ApiError: the request is rejected before the response starts.
 """

@@ -1,4 +1,4 @@
-"""What is asked of an agent for a subresource of a pod: path and query (pure)."""
+"""Path and query of the requests to node agents for pod subresources. No I/O."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _STREAMS = {"stderr": "error", "stdin": "input", "stdout": "output", "tty": "tty
 
 
 def log_target(pod: Object, query: Query) -> str:
-    """Return what answers with the log that *query* asks for.
+    """Return the request target for the container log that *query* selects.
 
-    :raises ApiError: 400, no such container, or text where a number or time belongs; 422, a number out of bounds.
+    :raises ApiError: 400, no such container, or an invalid number or time; 422, a number is out of range.
     """
     name = pod["metadata"]["name"]
     numbers = {
@@ -35,40 +35,40 @@ def log_target(pod: Object, query: Query) -> str:
     if causes:
         raise invalid("", "PodLogOptions", name, causes)
     container = choose_container(pod, query.get("container"))
-    asked = {field: str(value) for field, (value, _, _) in numbers.items() if value is not None}
-    asked |= {field: "true" for field in ("follow", "previous", "timestamps") if query.flag(field)}
+    parameters = {field: str(value) for field, (value, _, _) in numbers.items() if value is not None}
+    parameters |= {field: "true" for field in ("follow", "previous", "timestamps") if query.flag(field)}
     if since:
-        asked["sinceTime"] = since
-    return _target("containerLogs", pod, container, sorted(asked.items()))
+        parameters["sinceTime"] = since
+    return _target("containerLogs", pod, container, sorted(parameters.items()))
 
 
 def stream_target(kind: str, pod: Object, query: Query) -> str:
-    """Return what answers ``exec`` or ``attach`` as *query* asks for.
+    """Return the request target for ``exec`` or ``attach``.
 
     :raises ApiError: 400, no such container.
     """
     container = choose_container(pod, query.get("container"))
-    asked = [(theirs, "1") for ours, theirs in _STREAMS.items() if query.flag(ours)]
+    parameters = [(theirs, "1") for ours, theirs in _STREAMS.items() if query.flag(ours)]
     if kind == "exec":
-        asked += [("command", word) for word in query.all("command")]
-    return _target(kind, pod, container, sorted(asked, key=lambda pair: pair[0]))
+        parameters += [("command", word) for word in query.all("command")]
+    return _target(kind, pod, container, sorted(parameters, key=lambda pair: pair[0]))
 
 
 def forward_target(pod: Object, query: Query) -> str:
-    """Return what forwards ports."""
+    """Return the request target for port forwarding."""
     ports = ",".join(query.all("ports"))
     return _target("portForward", pod, "", [("port", ports)] if ports else [])
 
 
 def choose_container(pod: Object, name: str) -> str:
-    """Return the container meant: the one named, or the only one.
+    """Return the selected container: *name*, or the only one.
 
-    :raises ApiError: 400, there is no such container, or several and none named.
+    :raises ApiError: 400, the container does not exist, or *name* is empty and the pod has several.
     """
     pod_name = pod["metadata"]["name"]
     names = {kind: [item["name"] for item in dig(pod, ("spec", kind)) or ()] for kind in _KINDS}
     if name:
-        if not any(name in found for found in names.values()):
+        if not any(name in group for group in names.values()):
             raise bad_request(f"container {name} is not valid for pod {pod_name}")
         return name
     if len(names["containers"]) == 1:
@@ -83,21 +83,21 @@ def choose_container(pod: Object, name: str) -> str:
     raise bad_request(choice)
 
 
-def _target(kind: str, pod: Object, container: str, asked: list[tuple[str, str]]) -> str:
+def _target(kind: str, pod: Object, container: str, parameters: list[tuple[str, str]]) -> str:
     metadata = pod["metadata"]
     parts = [kind, metadata["namespace"], metadata["name"], *([container] if container else [])]
     path = "".join(f"/{quote(part, safe='')}" for part in parts)
-    return f"{path}?{urlencode(asked)}" if asked else path
+    return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
 def _time(text: str) -> str:
-    """Return a time as agents read it; empty for none."""
+    """Return a time in RFC 3339 format and UTC; empty for none."""
     if not text:
         return ""
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
-        moment = datetime.min
-    if moment.tzinfo is None:
+        time = datetime.min
+    if time.tzinfo is None:
         raise bad_request(f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": cannot parse "{text}"')
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

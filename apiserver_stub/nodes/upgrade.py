@@ -1,6 +1,6 @@
-"""Requests that become a tunnel: the head goes on to the agent, and once it says 101, bytes pass both ways.
+"""Protocol upgrades: the request is forwarded to the agent, and after a 101 response the connection is a tunnel.
 
-A redirect is never followed: any answer but 101 is the client's answer, unchanged.
+Redirects are not followed: any response other than 101 is returned to the client unchanged.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from apiserver_stub.nodes.stream import Stream
 
 HEAD_SECONDS = 60.0
-_REFUSAL_SECONDS = 5.0
-_MAX_REFUSAL_BYTES = 64 * 1024
+_ERROR_SECONDS = 5.0
+_MAX_ERROR_BYTES = 64 * 1024
 
 
 async def upgrade(
-    stream: Stream, place: Endpoint, target: str, *, caller: Sequence[tuple[str, str]] = (), redirects: bool = True
+    stream: Stream, endpoint: Endpoint, target: str, *, caller: Sequence[tuple[str, str]] = (), redirects: bool = True
 ) -> web.StreamResponse:
-    """Join the client to *place*, where *target* (path and query) answers; return what ends the request.
+    """Connect the client to *target* (path and query) at *endpoint* until either side closes.
 
-    :param caller: header fields that tell for whom.
-    :param redirects: whether the client may be told to go elsewhere; it is told 502 otherwise.
-    :raises ApiError: the client asks for no upgrade, nobody answers there, or not as HTTP does.
+    :param caller: header fields that identify the user.
+    :param redirects: return redirects to the client; otherwise they become a 502.
+    :raises ApiError: the request is not an upgrade, or *endpoint* does not respond or sends an invalid response.
     """
     http = stream.http
     if not is_upgrade(http):
@@ -40,7 +40,7 @@ async def upgrade(
     agent = End(tunnel)
     try:
         try:
-            await stream.agents.connect(lambda: agent, place)
+            await stream.agents.connect(lambda: agent, endpoint)
         except Unreachable as error:
             raise DialFailed(error.why) from error
         lines = [f"{http.method} {target} HTTP/1.1".encode()]
@@ -50,13 +50,13 @@ async def upgrade(
         try:
             status, head, rest = await agent.read_head(HEAD_SECONDS)
         except MalformedResponseHead as error:
-            raise ApiError(502, "InternalError", f"the server at {place.authority} {error}") from error
+            raise ApiError(502, "InternalError", f"the server at {endpoint.authority} {error}") from error
         except TimeoutError:
-            raise ApiError(504, "Timeout", f"the server at {place.authority} gave no answer") from None
+            raise ApiError(504, "Timeout", f"the server at {endpoint.authority} did not respond in time") from None
         if status != 101:
-            refusal = await _refusal(agent, status, head, rest)
-            moved = is_redirect(status, refusal.headers.get("Location"))
-            return redirect_refused() if moved and not redirects else refusal
+            response = await _error_response(agent, status, head, rest)
+            moved = is_redirect(status, response.headers.get("Location"))
+            return redirect_rejected() if moved and not redirects else response
         await stream.begin(101)
         client = hijack(http, tunnel)
         try:
@@ -70,29 +70,29 @@ async def upgrade(
 
 
 def is_redirect(status: int, location: str | None) -> bool:
-    """Return whether an answer sends the client elsewhere."""
+    """Return whether a response is a redirect."""
     return 300 <= status <= 399 and bool(location)
 
 
-def redirect_refused() -> web.Response:
-    """Return the answer in place of a redirect that is not passed on."""
+def redirect_rejected() -> web.Response:
+    """Return the response that replaces a redirect that is not allowed."""
     text = b"the backend attempted to redirect this request, which is not permitted"
     return web.Response(status=502, body=text, headers={"Content-Type": "text/plain; charset=utf-8"})
 
 
-async def _refusal(agent: End, status: int, head: bytes, rest: bytes) -> web.StreamResponse:
-    """Return the answer of an agent that did not open the way."""
+async def _error_response(agent: End, status: int, head: bytes, rest: bytes) -> web.StreamResponse:
+    """Return the response of an agent that rejected the upgrade."""
     fields = {}
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
         fields[name.strip().lower()] = value.strip()
     length = fields.get(b"content-length", b"")
     agent.held[:0] = rest
-    size = int(length) if length.isdigit() else _MAX_REFUSAL_BYTES
-    body = await agent.read_rest(size, _MAX_REFUSAL_BYTES, _REFUSAL_SECONDS)
+    size = int(length) if length.isdigit() else _MAX_ERROR_BYTES
+    body = await agent.read_rest(size, _MAX_ERROR_BYTES, _ERROR_SECONDS)
     kind = fields.get(b"content-type", b"text/plain; charset=utf-8").decode("latin-1")
-    answer = web.Response(status=status, body=body, headers={"Content-Type": kind})
+    response = web.Response(status=status, body=body, headers={"Content-Type": kind})
     for name in (b"location", b"retry-after"):
         if name in fields:
-            answer.headers[name.decode().title()] = fields[name].decode("latin-1")
-    return answer
+            response.headers[name.decode().title()] = fields[name].decode("latin-1")
+    return response

@@ -64,7 +64,7 @@ class AggregationProxy:
         try:
             return await self._limits.limited(http, request, None, trail, respond)
         except ApiError as error:
-            if passing.begun:
+            if passing.started:
                 raise ConnectionResetError(str(error)) from error
             raise
 

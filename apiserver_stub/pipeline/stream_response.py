@@ -96,7 +96,7 @@ class StreamResponder:
         if self._tracing is not None:
             self._tracing.note(http, response.status, seconds, stream.info.verb, response_writer.audit_id(http))
         if trail is not None:
-            if not stream.begun:
+            if not stream.started:
                 await trail.started(response.status)
             await trail.ended()
         return response

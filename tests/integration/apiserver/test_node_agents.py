@@ -326,7 +326,7 @@ def test_nodes_are_connected_through_the_egress_proxy(tmp_path: Path, pki: Pki, 
         way.rejects = True
         code, rejection = api.call("GET", f"{PODS}/on-far/log?container=c")
         assert code == 500
-        assert "the proxy answered" in rejection["message"]
+        assert "the proxy responded with" in rejection["message"]
 
 
 def _check_node_proxy(api: Api) -> None:

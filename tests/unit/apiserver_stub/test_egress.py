@@ -29,7 +29,7 @@ def _document(name: str, protocol: str, **transport: Any) -> Any:
         (_document("cluster", "Direct", tcp={"url": "http://x:1"}), "should be absent for direct connect"),
         (_document("cluster", "GRPC", tcp={"url": "http://x:1"}), "UDS must be set with GRPC"),
         (_document("cluster", "GRPC", uds={"udsName": "/s"}), "GRPC is not supported by this server"),
-        (_document("etcd", "HTTPConnect", uds={"udsName": "/s"}), "connects only with Direct there"),
+        (_document("etcd", "HTTPConnect", uds={"udsName": "/s"}), "supports only Direct here"),
         (_document("cluster", "HTTPConnect", tcp={"url": "ftp://x"}), "must be http://HOST:PORT or https://HOST:PORT"),
         (_document("cluster", "HTTPConnect", tcp={"url": "https://x:1"}), "TLSConfig must be present"),
         (_document("cluster", "HTTPConnect", uds={"udsName": "s"}), "must be an absolute path"),
