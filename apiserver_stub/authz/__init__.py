@@ -1,4 +1,4 @@
-"""Who may: authorizers are asked in order; the first that allows or denies decides."""
+"""Authorization: authorizers are called in order; the first that allows or denies decides."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Decision = Literal["allow", "deny", "no-opinion"]
 MODES = ("AlwaysAllow", "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node")
 """Values of ``--authorization-mode``."""
 SUPERUSERS = "system:masters"
-"""Members of this group may always do everything."""
+"""Group whose members are always authorized."""
 
 
 class AuthorizationResult(NamedTuple):
-    """What authorizers say about one request."""
+    """The decision of an authorizer or of the chain for a request."""
 
     decision: Decision
     reason: str = ""
-    """Read by a caller who is refused, and by whoever reads the audit trail."""
+    """Returned to a client that is denied, and recorded in the audit log."""
     error: str = ""
-    """What kept an authorizer from an opinion."""
+    """The error that prevented a decision; empty without one."""
 
     @property
     def allowed(self) -> bool:
@@ -37,7 +37,7 @@ NO_OPINION = AuthorizationResult("no-opinion")
 
 @dataclass(slots=True)
 class Rules:
-    """What a user may in one namespace and outside of any, as far as it can be listed."""
+    """Rules of a user in a namespace and for non-resource paths; *incomplete* if some cannot be listed."""
 
     resources: list[Object] = field(default_factory=list)
     paths: list[Object] = field(default_factory=list)
@@ -46,36 +46,36 @@ class Rules:
 
 
 class Authorizer(Protocol):
-    """Decides about requests, or has no opinion."""
+    """Protocol of authorizers, which allow, deny or have no opinion."""
 
     async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
-        """Return the decision; what keeps it from one is told in the verdict and never raised."""
+        """Return the decision; errors are reported in the result, never raised."""
         ...
 
     def rules(self, user: User, namespace: str) -> Rules:
-        """Return what *user* may in *namespace*."""
+        """Return the rules of *user* in *namespace*."""
         ...
 
 
 class Chain:
-    """Asks *authorizers* in order; :data:`SUPERUSERS` are not asked about."""
+    """Union of *authorizers*, called in order; members of :data:`SUPERUSERS` are always allowed."""
 
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = authorizers
 
     async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
-        """Return the first decision; without one, what all of them say."""
+        """Return the first decision; without one, the reasons and errors of all authorizers."""
         if SUPERUSERS in user.groups:
             return ALLOW
         reasons, errors = [], []
         for authorizer in self._authorizers:
-            verdict = await authorizer.authorize(user, info)
-            if verdict.decision != "no-opinion":
-                return verdict
-            if verdict.reason:
-                reasons.append(verdict.reason)
-            if verdict.error:
-                errors.append(verdict.error)
+            result = await authorizer.authorize(user, info)
+            if result.decision != "no-opinion":
+                return result
+            if result.reason:
+                reasons.append(result.reason)
+            if result.error:
+                errors.append(result.error)
         return (
             AuthorizationResult("no-opinion", "\n".join(reasons), aggregate(errors))
             if reasons or errors
@@ -83,7 +83,7 @@ class Chain:
         )
 
     def rules(self, user: User, namespace: str) -> Rules:
-        """Return the rules of all authorizers; like upstream, none for being one of :data:`SUPERUSERS`."""
+        """Return the rules of all authorizers; as upstream, without a rule for :data:`SUPERUSERS`."""
         found = Rules()
         for authorizer in self._authorizers:
             rules = authorizer.rules(user, namespace)
@@ -95,7 +95,7 @@ class Chain:
 
 
 class AlwaysAllow:
-    """Allows everything (spec: opt.authorization-mode)."""
+    """Authorizer that allows every request (spec: opt.authorization-mode)."""
 
     async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         return ALLOW
@@ -105,7 +105,7 @@ class AlwaysAllow:
 
 
 class AlwaysDeny:
-    """Refuses everything (spec: opt.authorization-mode)."""
+    """Authorizer that denies every request (spec: opt.authorization-mode)."""
 
     async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         return AuthorizationResult("no-opinion", "Everything is forbidden.")
@@ -115,7 +115,7 @@ class AlwaysDeny:
 
 
 def aggregate(errors: Sequence[str]) -> str:
-    """Return several errors as one text: different ones in brackets, a single one as it is."""
+    """Return the distinct *errors* as a text: several in brackets, a single one unchanged."""
     different = list(dict.fromkeys(errors))
     return different[0] if len(different) == 1 else f"[{', '.join(different)}]" if different else ""
 

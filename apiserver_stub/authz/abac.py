@@ -1,4 +1,4 @@
-"""Access by a policy file: one JSON object a line, the first that matches allows.
+"""Attribute-based access control: a policy file with one JSON object per line; any match allows.
 
 spec: opt.authorization-policy-file
 """
@@ -28,12 +28,12 @@ _OLD_TEXTS = ("user", "group", "namespace", "resource")
 
 
 class PolicyError(ValueError):
-    """The policy file is no good; a line for each line of it that is wrong."""
+    """The policy file is invalid; the text has a line per invalid line of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One line; ``*`` stands for anything."""
+    """A line of the policy file; ``*`` matches anything."""
 
     user: str = ""
     group: str = ""
@@ -44,7 +44,7 @@ class Policy:
     readonly: bool = False
 
     def concerns(self, user: User) -> bool:
-        """Return whether *user* is meant; who names both a user and a group means who is both."""
+        """Return whether the policy applies to *user*; if it names a user and a group, both must match."""
         if not self.user and not self.group:
             return False
         return self.user in ("", user.name) and (not self.group or self.group in user.groups)
@@ -63,7 +63,7 @@ class Policy:
 
 
 class Abac:
-    """Allows what a line of the policy file allows."""
+    """Authorizer that allows requests that match a line of the policy file."""
 
     def __init__(self, policies: list[Policy]) -> None:
         self._policies = policies
@@ -72,7 +72,7 @@ class Abac:
     def load(cls, path: Path) -> Abac:
         """Read the file.
 
-        :raises PolicyError: it cannot be read, or a line is wrong.
+        :raises PolicyError: the file cannot be read, or a line is invalid.
         """
         return cls(load_policies(path))
 
@@ -96,9 +96,9 @@ class Abac:
 
 
 def load_policies(path: Path) -> list[Policy]:
-    """Return the lines of the file; blank ones and those that start with ``#`` are none.
+    """Return the policies of the file; blank lines and comments (``#``) are ignored.
 
-    :raises PolicyError: it cannot be read, or a line is wrong.
+    :raises PolicyError: the file cannot be read, or a line is invalid.
     """
     try:
         with path.open("rb") as file:
@@ -134,7 +134,7 @@ def _parse(line: str) -> Object:
         raise ValueError(f"couldn't get version/kind; json parse error: {error}") from error
     if isinstance(obj, dict):
         return obj
-    raise ValueError("couldn't get version/kind; json parse error: the line is no object")
+    raise ValueError("couldn't get version/kind; json parse error: the line is not an object")
 
 
 def _versioned(obj: Object) -> Policy:
@@ -152,7 +152,7 @@ def _versioned(obj: Object) -> Policy:
 
 
 def _unversioned(obj: Object) -> Policy:
-    """Return the policy of a line as it was written before lines had versions: what is left out means anything."""
+    """Return the policy of a line in the format without ``apiVersion``, where omitted fields match anything."""
     given = _policy(obj, _OLD_TEXTS, "")
     anywhere = not given.namespace and not given.resource
     return Policy(
@@ -176,7 +176,7 @@ def _policy(members: Object, texts: tuple[str, ...], where: str) -> Policy:
             raise ValueError(f"{where}{name}: must be {'a boolean' if kind is bool else 'text'}")  # noqa: TRY004
         values[name] = value
     user, group = values.get("user", ""), values.get("group", "")
-    if _ALL in (user, group):  # anyone means whoever has shown who he is
+    if _ALL in (user, group):  # "*" does not match unauthenticated users.
         user, group = "", _EVERYONE
     namespace, resource, api_group, path = (
         values.get(name, "") for name in ("namespace", "resource", "apiGroup", "nonResourcePath")

@@ -1,7 +1,7 @@
-"""The roles and bindings that are always there: made at the first start, and completed at each later one.
+"""The default RBAC roles and bindings, created at the first start and reconciled at every later one.
 
-What is missing in one of them is added and what others have added stays; whoever wants one left alone says so with
-the annotation ``autoupdate: "false"``.
+Reconciliation adds missing rules and subjects and keeps additional ones. It skips objects with the annotation
+``autoupdate: "false"``.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _NODE = "system:node"
 
 
 async def ensure_bootstrap_policy(store: Store) -> None:
-    """Create what is missing and complete what is not as it must be.
+    """Create missing default roles and bindings and reconcile the existing ones.
 
     :raises StoreUnavailable: a write could not be made durable.
     """
-    await asyncio.gather(*(_ensure(store, collection, obj) for collection, obj in _wanted()))
+    await asyncio.gather(*(_ensure(store, collection, obj) for collection, obj in _default_objects()))
 
 
 def node_rules() -> tuple[Rule, ...]:
-    """Return what every node may, before its objects are told from those of others."""
+    """Return the rules of nodes, before the node authorizer restricts them to objects of the requesting node."""
     return tuple(_rule(line) for line in CLUSTER_ROLES[_NODE])
 
 
-def _wanted() -> Iterator[tuple[str, Object]]:
+def _default_objects() -> Iterator[tuple[str, Object]]:
     for name, lines in CLUSTER_ROLES.items():
         yield rbac.CLUSTER_ROLES, _role("ClusterRole", _named(name), lines)
     for name, lines in AGGREGATED.items():
@@ -69,11 +69,11 @@ def _wanted() -> Iterator[tuple[str, Object]]:
             rbac.CLUSTER_BINDINGS,
             _binding("ClusterRoleBinding", "ClusterRole", name, (f"ServiceAccount {account}",)),
         )
-    for place, lines in NAMESPACED.items():
-        namespace, _, name = _named(place).partition("/")
+    for path, lines in NAMESPACED.items():
+        namespace, _, name = _named(path).partition("/")
         yield rbac.ROLES, _role("Role", name, lines, namespace=namespace)
-    for place, subjects in NAMESPACED_BOUND.items():
-        namespace, _, name = _named(place).partition("/")
+    for path, subjects in NAMESPACED_BOUND.items():
+        namespace, _, name = _named(path).partition("/")
         yield rbac.BINDINGS, _binding("RoleBinding", "Role", name, subjects, namespace=namespace)
 
 
@@ -126,42 +126,42 @@ def _named(text: str) -> str:
     )
 
 
-async def _ensure(store: Store, collection: str, wanted: Object) -> None:
-    metadata = wanted["metadata"]
+async def _ensure(store: Store, collection: str, desired: Object) -> None:
+    metadata = desired["metadata"]
     key = objects.key_of(metadata.get("namespace", ""), metadata["name"])
     current = store.collection(collection).get(key)
-    if current is not None and _completed(current, wanted) is None:
+    if current is not None and _completed(current, desired) is None:
         return
 
     def decide(current: Record | None) -> Outcome:
         if current is None:
             fresh = {"uid": objects.new_uid(), "creationTimestamp": objects.now()}
-            return Put(objects.encode_for_store({**wanted, "metadata": {**metadata, **fresh}}))
-        completed = _completed(current, wanted)
+            return Put(objects.encode_for_store({**desired, "metadata": {**metadata, **fresh}}))
+        completed = _completed(current, desired)
         return Keep() if completed is None else Put(objects.encode_for_store(completed))
 
     await store.update(collection, key, decide)
 
 
-def _completed(current: Record, wanted: Object) -> Object | None:
-    """Return the stored object with what it lacks, ``None`` when that is nothing or it is to be left alone."""
+def _completed(current: Record, desired: Object) -> Object | None:
+    """Return the stored object with the missing parts, or ``None`` if it is complete or opts out of reconciliation."""
     stored: Object = objects.decode(current.data)
     metadata = stored["metadata"]
     if (metadata.get("annotations") or {}).get(_AUTOUPDATE) == "false":
         return None
     before = objects.encode(stored)
     for member in ("labels", "annotations"):
-        metadata[member] = {**(metadata.get(member) or {}), **wanted["metadata"][member]}
-    if "roleRef" in wanted:
-        stored["roleRef"] = wanted["roleRef"]
+        metadata[member] = {**(metadata.get(member) or {}), **desired["metadata"][member]}
+    if "roleRef" in desired:
+        stored["roleRef"] = desired["roleRef"]
         subjects = stored.get("subjects") or []
-        stored["subjects"] = subjects + [subject for subject in wanted["subjects"] if subject not in subjects]
+        stored["subjects"] = subjects + [subject for subject in desired["subjects"] if subject not in subjects]
     else:
-        lacking = missing(read_rules(stored), read_rules(wanted))
+        lacking = missing(read_rules(stored), read_rules(desired))
         if lacking:
             stored["rules"] = (stored.get("rules") or []) + [rule.write() for rule in lacking]
-    if "aggregationRule" in wanted:
+    if "aggregationRule" in desired:
         selectors = (stored.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
-        more = [item for item in wanted["aggregationRule"]["clusterRoleSelectors"] if item not in selectors]
+        more = [item for item in desired["aggregationRule"]["clusterRoleSelectors"] if item not in selectors]
         stored["aggregationRule"] = {"clusterRoleSelectors": selectors + more}
     return stored if objects.encode(stored) != before else None

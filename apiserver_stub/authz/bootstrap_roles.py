@@ -1,8 +1,8 @@
-"""The roles that are always there: for people, nodes and the other parts of the control plane.
+"""The default RBAC roles for users, nodes and other components of the control plane.
 
-A rule is a line: verbs, API groups, resources and perhaps names; or verbs and paths. Groups of the API domain are
-written without it, and ``core`` stands for the empty group. ``{label}``, ``{system}`` and ``{certificates}`` stand for
-names that a deployment may change.
+A rule is a line: verbs, API groups, resources and optionally names; or verbs and paths. Groups of the API domain are
+written without the domain, and ``core`` is the empty group. ``{label}``, ``{system}`` and ``{certificates}`` are
+replaced by names that a deployment may configure.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ AGGREGATED: Lines = {
         "get,list,watch networking ingresses,ingresses/status,networkpolicies",
     ),
 }
-"""What each of these three roles holds itself; they also gather what others are labelled to add."""
+"""The rules of the aggregated roles; roles with the aggregation labels add further rules."""
 
 NAMESPACED: Lines = {
     "kube-public/system:controller:bootstrap-signer": (
@@ -212,7 +212,7 @@ NAMESPACED: Lines = {
 """Roles by namespace and name."""
 
 GATHERED_BY = {"admin": "", "edit": "admin", "view": "edit"}
-"""The role of which each is a part in turn."""
+"""For each aggregated role the role that it is aggregated to."""
 
 BOUND: Mapping[str, tuple[str, ...]] = {
     "cluster-admin": ("Group system:masters",),
@@ -228,7 +228,7 @@ BOUND: Mapping[str, tuple[str, ...]] = {
     "system:service-account-issuer-discovery": ("Group system:serviceaccounts",),
     "system:volume-scheduler": ("User system:kube-scheduler",),
 }
-"""Who has each cluster role, by a binding of the same name; accounts are those of the system namespace."""
+"""Subjects of the cluster role binding of each cluster role; service accounts are in the system namespace."""
 
 NAMESPACED_BOUND: Mapping[str, tuple[str, ...]] = {
     "kube-public/system:controller:bootstrap-signer": ("ServiceAccount bootstrap-signer",),
@@ -248,7 +248,7 @@ NAMESPACED_BOUND: Mapping[str, tuple[str, ...]] = {
     "{system}/system:controller:cloud-provider": ("ServiceAccount cloud-provider",),
     "{system}/system:controller:token-cleaner": ("ServiceAccount token-cleaner",),
 }
-"""The same for the roles of namespaces."""
+"""Subjects of the role binding of each namespaced role."""
 
 BINDING_NAMES = {"extension-apiserver-authentication-reader": "system::extension-apiserver-authentication-reader"}
-"""Bindings that are not named as their role."""
+"""Names of bindings that differ from the name of the role."""

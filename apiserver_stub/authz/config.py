@@ -1,4 +1,4 @@
-"""The authorizers that options or a file ask for, in order.
+"""The ordered authorizers of the command line or of an ``AuthorizationConfiguration`` file.
 
 spec: opt.authorization-config
 """
@@ -33,12 +33,12 @@ _BLANK = re.compile(r"\s*")
 
 
 class AuthorizationConfigError(ValueError):
-    """The file cannot be used; one line a problem."""
+    """The file is invalid; the text has a line per problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerConfig:
-    """One authorizer of the chain; of a webhook also where it is and how it is asked."""
+    """An authorizer of the chain; for a webhook also its connection and settings."""
 
     mode: str
     connection: Path | None = None
@@ -47,7 +47,7 @@ class AuthorizerConfig:
 
 
 class _Strict(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Part of the file; what is unknown in it is refused."""
+    """Part of the file; unknown fields are rejected."""
 
 
 class _Connection(_Strict):
@@ -85,7 +85,7 @@ class _Document(_Strict):
 def load(path: Path) -> list[AuthorizerConfig]:
     """Return the authorizers of the file *path*.
 
-    :raises AuthorizationConfigError: it cannot be read or breaks a rule.
+    :raises AuthorizationConfigError: the file cannot be read or is invalid.
     """
     try:
         found = yamlsafe.load(path.read_bytes())
@@ -108,7 +108,7 @@ def load(path: Path) -> list[AuthorizerConfig]:
 
 
 class _Reader:
-    """Reads the document and collects problems."""
+    """Parser of the file that collects all problems."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -159,12 +159,12 @@ class _Reader:
         unauthorized = self._seconds(webhook.unauthorized_ttl, f"{where}.unauthorizedTTL")
         version = webhook.subject_access_review_version
         self._choice(version, f"{where}.subjectAccessReviewVersion", _REVIEW_VERSIONS)
-        place = f"{where}.matchConditionSubjectAccessReviewVersion"
+        field_path = f"{where}.matchConditionSubjectAccessReviewVersion"
         condition_version = webhook.match_condition_subject_access_review_version
         if webhook.match_conditions and not condition_version:
-            self._add(required(place, "required if match conditions are specified"))
+            self._add(required(field_path, "required if match conditions are specified"))
         elif condition_version:
-            self._choice(condition_version, place, ("v1",))
+            self._choice(condition_version, field_path, ("v1",))
         self._choice(webhook.failure_policy, f"{where}.failurePolicy", _FAILURES)
         settings = WebhookSettings(
             version,
@@ -177,11 +177,11 @@ class _Reader:
         return AuthorizerConfig("Webhook", connection, timeout, settings)
 
     def _connection(self, info: _Connection, where: str) -> Path | None:
-        place, file = f"{where}.kubeConfigFile", info.kube_config_file
+        field_path, file = f"{where}.kubeConfigFile", info.kube_config_file
         if info.type == _IN_CLUSTER:
             if file is not None:
-                self._add(invalid_value(place, file, f"can only be set when type={_FROM_FILE}"))
-            rule = "this server does not run in a pod, so nothing tells it where its cluster is"
+                self._add(invalid_value(field_path, file, f"can only be set when type={_FROM_FILE}"))
+            rule = "the server does not run in a pod"
             self._add(invalid_value(f"{where}.type", info.type, rule))
             return None
         self._choice(info.type, f"{where}.type", (_IN_CLUSTER, _FROM_FILE))
@@ -189,13 +189,13 @@ class _Reader:
             return None
         path = Path(file or "")
         if not file:
-            self._add(required(place))
+            self._add(required(field_path))
         elif not path.is_absolute():
-            self._add(invalid_value(place, file, "must be an absolute path"))
+            self._add(invalid_value(field_path, file, "must be an absolute path"))
         elif not path.exists():
-            self._add(invalid_value(place, file, f"error loading file: stat {file}: no such file or directory"))
+            self._add(invalid_value(field_path, file, f"error loading file: stat {file}: no such file or directory"))
         elif not path.is_file():
-            self._add(invalid_value(place, file, "must be a regular file"))
+            self._add(invalid_value(field_path, file, "must be a regular file"))
         return path
 
     def _conditions(self, conditions: list[_Condition], where: str) -> Iterator[Expression]:
@@ -204,17 +204,17 @@ class _Reader:
             return
         seen: set[str] = set()
         for index, condition in enumerate(conditions):
-            place, text = f"{where}[{index}].expression", condition.expression
+            field_path, text = f"{where}[{index}].expression", condition.expression
             if _BLANK.fullmatch(text):
-                self._add(required(place))
+                self._add(required(field_path))
             elif text in seen:
-                self._add(duplicate(place, text))
+                self._add(duplicate(field_path, text))
             else:
                 seen.add(text)
                 try:
                     yield Expression(text, ("request",), cel.BOOL)
                 except CelError as error:
-                    self._add(invalid_value(place, text, str(error)))
+                    self._add(invalid_value(field_path, text, str(error)))
 
     def _seconds(self, text: str, where: str, *, most: float | None = None) -> float:
         try:
@@ -244,7 +244,7 @@ def _failed(problem: str) -> str:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return *value* without members that are null, which stands for leaving them out."""
+    """Return *value* without null fields, which equal omitted fields."""
     if isinstance(value, dict):
         return {name: _without_nulls(item) for name, item in value.items() if item is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value

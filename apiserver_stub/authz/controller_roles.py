@@ -1,6 +1,6 @@
-"""What the controllers of a control plane may; each runs under an account of its name in the system namespace.
+"""RBAC rules of the control plane's controllers, which use a service account of their name in the system namespace.
 
-The lines are written as in :mod:`bootstrap_roles`; role and binding are named ``system:controller:NAME``.
+The format of the lines is that of :mod:`bootstrap_roles`; role and binding are named ``system:controller:NAME``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which objects belong to which node: what the pods bound to it refer to, and what these lead to in turn."""
+"""Graph of the objects that each node may read: references of its pods, followed through claims and volumes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CSI_SECRETS = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretR
 
 
 class NodeGraph:
-    """An index that pods, volumes and attachments are put into; see :class:`following.Index`."""
+    """Index of pods, volumes and volume attachments; implements :class:`.store_index.Index`."""
 
     def __init__(self) -> None:
         self._pods: dict[str, tuple[str, tuple[Target, ...]]] = {}
@@ -65,7 +65,7 @@ class NodeGraph:
     def _put_pod(self, key: str, pod: Object) -> None:
         node = dig(pod, ("spec", "nodeName")) or ""
         mirror = _MIRROR in (pod["metadata"].get("annotations") or {})
-        # What a node says about its own pods must not open anything to it.
+        # A node must not gain access by the mirror pods that it creates.
         targets = tuple(dict.fromkeys(_targets_of_pod(pod))) if node and not mirror else ()
         if self._pods.get(key) == (node, targets):
             return
@@ -118,7 +118,7 @@ def _targets_of_pod(pod: Object) -> Iterator[Target]:
 
 
 def _references(pod: str, spec: Object) -> Iterator[tuple[str, str | None]]:
-    """Yield plural and name of what a pod refers to; names may be missing."""
+    """Yield plural and name of the objects that a pod refers to; names may be missing."""
     yield "serviceaccounts", spec.get("serviceAccountName")
     for secret in spec.get("imagePullSecrets") or ():
         yield "secrets", secret.get("name")
@@ -149,7 +149,7 @@ def _references_of_volume(pod: str, volume: Object) -> Iterator[tuple[str, str |
 
 
 def _secrets_of_volume(spec: Object, claim_namespace: str) -> Iterator[Target]:
-    """Yield the secrets that a node needs for a volume; those only controllers need are not among them."""
+    """Yield the secrets that a node needs for a volume, without those that only controllers need."""
     found = [(kind, dig(spec, (kind, "secretRef"))) for kind in _REFERRING_VOLUMES]
     found += [("csi", dig(spec, ("csi", member))) for member in _CSI_SECRETS]
     for _, reference in found:

@@ -1,4 +1,7 @@
-"""Nodes may what nodes do, and read what belongs to their own pods (spec: opt.authorization-mode)."""
+"""The node authorizer: nodes have the rules of kubelets and read only objects of their pods.
+
+spec: opt.authorization-mode
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _NO_RULES = "node authorizer does not support user rule resolution"
 
 
 class NodeAuthorizer:
-    """Knows nodes by their group and name; about anyone else it has no opinion."""
+    """Authorizer of nodes, which are identified by group and name; it has no opinion on other users."""
 
     def __init__(self, store: Store) -> None:
         self._graph, self._rules = NodeGraph(), node_rules()
@@ -49,7 +52,7 @@ class NodeAuthorizer:
         return ALLOW if any(rule.allows(info) for rule in self._rules) else NO_OPINION
 
     def rules(self, user: User, namespace: str) -> Rules:
-        """Return nothing: what a node may read changes with every pod."""
+        """Return no rules, since the objects that a node may read change with every pod."""
         return Rules(incomplete=True, errors=[_NO_RULES]) if _is_node(user) else Rules()
 
     def _read_object(self, node: str, info: RequestInfo) -> AuthorizationResult:
@@ -87,7 +90,7 @@ class NodeAuthorizer:
             return _no("can only get, create, update, patch, or delete a node lease")
         if info.namespace != self._lease_namespace:
             return _no(f'can only access leases in the "{self._lease_namespace}" system namespace')
-        if info.verb != "create" and info.name != node:  # the name of a new one is not known yet
+        if info.verb != "create" and info.name != node:  # The name is not part of the attributes of a create request.
             return _no("can only access node lease with the same name as the requesting node")
         return ALLOW
 

@@ -1,6 +1,6 @@
-"""Role-based access: rules of roles, given to subjects by bindings, all of them stored objects.
+"""Role-based access control: bindings grant the rules of roles to subjects.
 
-What a user may is worked out once and kept until a role or binding changes (spec: opt.authorization-mode).
+The rules of a user are cached until a role or binding changes (spec: opt.authorization-mode).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from nodeagent.base import identity
 GROUP = identity.current().group("rbac.authorization")
 ROLES, CLUSTER_ROLES = f"{GROUP}/roles", f"{GROUP}/clusterroles"
 BINDINGS, CLUSTER_BINDINGS = f"{GROUP}/rolebindings", f"{GROUP}/clusterrolebindings"
-_USERS_KEPT = 4096
-_ANSWERS_KEPT = 2048
-"""For each user; a question is a verb on a resource in a namespace, or on a path."""
+_MAX_CACHED_USERS = 4096
+_MAX_CACHED_RESULTS = 2048
+"""Per user; a result is cached per verb, resource and namespace, or per verb and path."""
 
 Subject = tuple[str, str]
-"""Kind and name; an account is its user."""
+"""Kind and name; a service account is represented by its user name."""
 
 
 class NoSuchRole(LookupError):
-    """A binding refers to a role that is not there."""
+    """A binding refers to a missing role."""
 
     def __init__(self, plural: str, name: str) -> None:
         super().__init__(f'{plural.removesuffix("s")}.{GROUP} "{name}" not found')
@@ -46,10 +46,10 @@ class _Binding:
     role: str
     subjects: tuple[Subject, ...]
     shown: tuple[str, ...]
-    """The subjects as reasons name them."""
+    """The subjects in the format of reasons."""
 
     def reason(self, subjects: set[Subject]) -> str:
-        """Return the reason for what one of *subjects* may by this binding."""
+        """Return the reason for an allowed request of one of *subjects*."""
         shown = next(text for subject, text in zip(self.subjects, self.shown, strict=True) if subject in subjects)
         name = f"{self.name}/{self.namespace}" if self.namespace else self.name
         return f'RBAC: allowed by {self.kind} "{name}" of {self.role_kind} "{self.role}" to {shown}'
@@ -57,34 +57,34 @@ class _Binding:
 
 class _Grant(NamedTuple):
     rule: Rule
-    verdict: AuthorizationResult
+    result: AuthorizationResult
 
 
 class _Rights:
-    """What one user may: in every namespace and outside of them, and in some namespaces more."""
+    """Cluster-wide and namespaced grants of a user, with cached results."""
 
     def __init__(self) -> None:
         self.grants: dict[str, list[_Grant]] = {"": []}
         self.errors: dict[str, list[NoSuchRole]] = {"": []}
-        self._answers: dict[
+        self._results: dict[
             tuple[str, ...], tuple[list[tuple[frozenset[str], AuthorizationResult]], AuthorizationResult]
         ] = {}
 
     def authorize(self, info: RequestInfo) -> AuthorizationResult:
         if info.is_resource:
-            question: tuple[str, ...] = (info.verb, info.group, info.resource, info.subresource, info.namespace)
+            attributes: tuple[str, ...] = (info.verb, info.group, info.resource, info.subresource, info.namespace)
         else:
-            question = (info.verb, info.path)
-        answer = self._answers.get(question)
-        if answer is None:
-            answer = self._work_out(info)
-            if len(self._answers) >= _ANSWERS_KEPT:
-                self._answers.clear()
-            self._answers[question] = answer
-        for names, verdict in answer[0]:
+            attributes = (info.verb, info.path)
+        cached = self._results.get(attributes)
+        if cached is None:
+            cached = self._evaluate(info)
+            if len(self._results) >= _MAX_CACHED_RESULTS:
+                self._results.clear()
+            self._results[attributes] = cached
+        for names, result in cached[0]:
             if not names or info.name in names:
-                return verdict
-        return answer[1]
+                return result
+        return cached[1]
 
     def of(self, namespace: str) -> Iterator[_Grant]:
         yield from self.grants[""]
@@ -94,15 +94,15 @@ class _Rights:
     def errors_of(self, namespace: str) -> list[NoSuchRole]:
         return self.errors[""] + (self.errors.get(namespace, []) if namespace else [])
 
-    def _work_out(
+    def _evaluate(
         self, info: RequestInfo
     ) -> tuple[list[tuple[frozenset[str], AuthorizationResult]], AuthorizationResult]:
-        """Return the names that are allowed (none: all) with the verdict for them, and that for all others."""
+        """Return the allowed object names (empty: all) with their result, and the result for all other names."""
         found = []
-        for rule, verdict in self.of(info.namespace):
+        for rule, result in self.of(info.namespace):
             if rule.concerns(info):
                 names = frozenset(rule.names) if info.is_resource else frozenset()
-                found.append((names, verdict))
+                found.append((names, result))
                 if not names:
                     break
         errors = self.errors_of(info.namespace)
@@ -112,7 +112,7 @@ class _Rights:
 
 
 class RoleIndex:
-    """Roles by name, bindings by subject, and the rights of users seen lately."""
+    """Roles by name, bindings by subject, and cached grants of recent users."""
 
     def __init__(self) -> None:
         self._roles: dict[tuple[str, str], tuple[Rule, ...]] = {}
@@ -139,7 +139,7 @@ class RoleIndex:
     def rules_of_role(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...]:
         """Return the rules of the role that a binding in *namespace* refers to.
 
-        :raises NoSuchRole: it is not there.
+        :raises NoSuchRole: the role is missing.
         """
         of_cluster = kind == "ClusterRole"
         found = self._roles.get((CLUSTER_ROLES, name) if of_cluster else (ROLES, f"{namespace}/{name}"))
@@ -148,11 +148,11 @@ class RoleIndex:
         return found
 
     def rights(self, user: User) -> _Rights:
-        """Return what *user* may."""
+        """Return the grants of *user*."""
         key = (user.name, user.groups)
         found = self._rights.get(key)
         if found is None:
-            if len(self._rights) >= _USERS_KEPT:
+            if len(self._rights) >= _MAX_CACHED_USERS:
                 del self._rights[next(iter(self._rights))]
             found = self._rights[key] = self._collect(user)
         return found
@@ -168,9 +168,9 @@ class RoleIndex:
             except NoSuchRole as error:
                 rights.errors.setdefault(binding.namespace, []).append(error)
                 continue
-            verdict = AuthorizationResult("allow", binding.reason(subjects))
+            result = AuthorizationResult("allow", binding.reason(subjects))
             grants = rights.grants.setdefault(binding.namespace, [])
-            grants += [_Grant(rule, verdict) for rule in rules]
+            grants += [_Grant(rule, result) for rule in rules]
         return rights
 
     def _unbind(self, collection: str, key: str) -> None:
@@ -183,7 +183,7 @@ class RoleIndex:
 
 
 class Rbac:
-    """Allows what the roles bound to a user or its groups allow."""
+    """Authorizer that allows requests by the roles bound to the user or its groups."""
 
     def __init__(self, store: Store) -> None:
         self._index = RoleIndex()
@@ -194,7 +194,7 @@ class Rbac:
         return self._index.rights(user).authorize(info)
 
     def held(self, user: User, namespace: str) -> tuple[list[Rule], list[NoSuchRole]]:
-        """Return the rules that *user* holds in *namespace*, and which roles could not be found."""
+        """Return the rules that *user* holds in *namespace*, and the missing roles of its bindings."""
         self.follower.catch_up()
         rights = self._index.rights(user)
         return [grant.rule for grant in rights.of(namespace)], rights.errors_of(namespace)
@@ -202,7 +202,7 @@ class Rbac:
     def rules_of_role(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...]:
         """Return the rules of the role that a binding in *namespace* refers to.
 
-        :raises NoSuchRole: it is not there.
+        :raises NoSuchRole: the role is missing.
         """
         self.follower.catch_up()
         return self._index.rules_of_role(kind, name, namespace)

@@ -1,4 +1,4 @@
-"""Policy rules of roles: what one allows, and whether some cover others. Pure."""
+"""Policy rules of roles: match requests and detect privilege escalation. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ALL = "*"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule, in the order in which it was written."""
+    """A policy rule; the order of its values is retained."""
 
     verbs: tuple[str, ...]
     groups: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Rule:
         return cls(*(tuple(rule.get(member) or ()) for member in members))
 
     def write(self) -> Object:
-        """Return the rule as roles hold it; empty members are left out."""
+        """Return the rule in the format of stored roles, without empty fields."""
         members: list[tuple[str, tuple[str, ...]]] = [
             ("verbs", self.verbs),
             ("apiGroups", self.groups),
@@ -39,7 +39,7 @@ class Rule:
         return {name: list(values) for name, values in members if values or name == "verbs"}
 
     def concerns(self, info: RequestInfo) -> bool:
-        """Return whether the rule allows *info*, its name aside."""
+        """Return whether the rule allows *info*, without regard to the object name."""
         if info.verb not in self.verbs and _ALL not in self.verbs:
             return False
         if not info.is_resource:
@@ -52,7 +52,7 @@ class Rule:
         return self.concerns(info) and (not self.names or not info.is_resource or info.name in self.names)
 
     def covers(self, small: Rule) -> bool:
-        """Return whether everything is allowed that *small*, with one of each member at most, allows."""
+        """Return whether the rule allows everything that *small* allows, which has at most one value per field."""
         return (
             _has(self.verbs, small.verbs)
             and _has(self.groups, small.groups)
@@ -62,7 +62,7 @@ class Rule:
         )
 
     def parts(self) -> Iterator[Rule]:
-        """Yield rules with one of each member that allow the same together."""
+        """Yield equivalent rules with one value per field."""
         for group in self.groups:
             for resource in self.resources:
                 for verb in self.verbs:
@@ -94,11 +94,11 @@ def read_rules(role: Object) -> tuple[Rule, ...]:
     return tuple(Rule.read(rule) for rule in role.get("rules") or ())
 
 
-def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """Return the parts of *wanted* that none of *held* covers; those that differ by verb alone are joined."""
+def missing(held: Sequence[Rule], required: Iterable[Rule]) -> list[Rule]:
+    """Return the parts of *required* that no rule of *held* covers; parts that differ only by verb are joined."""
     simple: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], tuple[str, ...]] = {}
     found = []
-    for rule in wanted:
+    for rule in required:
         for part in rule.parts():
             if any(mine.covers(part) for mine in held):
                 continue
@@ -111,14 +111,14 @@ def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
 
 
 def quoted(values: Iterable[str]) -> str:
-    """Return *values* as messages list them: ``["a" "b"]``."""
+    """Return *values* in the format of messages: ``["a" "b"]``."""
     texts = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
     listed = " ".join(f'"{text}"' for text in texts)
     return f"[{listed}]"
 
 
-def _has(mine: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
-    return _ALL in mine or all(value in mine for value in wanted)
+def _has(mine: tuple[str, ...], required: tuple[str, ...]) -> bool:
+    return _ALL in mine or all(value in mine for value in required)
 
 
 def _split(resource: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""An index over stored objects that is as new as the store: it reads what has changed, never everything again."""
+"""Incremental updates of an index over stored objects from the change log of the store."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ _BATCH = 256
 
 
 class Index(Protocol):
-    """What is kept current."""
+    """Protocol of an index that :class:`IndexUpdater` maintains."""
 
     def put(self, collection: str, key: str, obj: Object) -> None:
-        """Take in a new or changed object."""
+        """Add or update an object."""
         ...
 
     def remove(self, collection: str, key: str) -> None:
-        """Forget an object."""
+        """Remove an object."""
         ...
 
 
 class IndexUpdater:
-    """Keeps *index* current with the *names* collections of *store*."""
+    """Updater of *index* from the *names* collections of *store*."""
 
     def __init__(self, store: Store, names: Sequence[str], index: Index) -> None:
         self._index = index
         self._followed = [_Followed(store.collection(name)) for name in names]
 
     def catch_up(self) -> None:
-        """Bring the index to where the store is; free when nothing has changed."""
+        """Apply all pending changes; cheap without changes."""
         for followed in self._followed:
             if followed.position != followed.collection.end:
                 followed.catch_up(self._index, limit=None)
 
     async def keep_current(self) -> None:
-        """Do the same as soon as something changes, in small steps, so that no request has much to do; until cancelled.
+        """Apply changes in small batches as they occur, until cancelled, so that requests have few to apply.
 
-        Whoever needs the newest state calls :meth:`catch_up` all the same.
+        Readers of the latest state must call :meth:`catch_up` nevertheless.
         """
         await asyncio.gather(*(self._keep(followed) for followed in self._followed))
 
@@ -55,7 +55,7 @@ class IndexUpdater:
 
 
 class _Followed:
-    """One collection, and how far its log was read."""
+    """A collection and the position up to which its change log was read."""
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
@@ -84,7 +84,7 @@ class _Followed:
         self.position += len(changes)
 
     def _reload(self, index: Index) -> None:
-        """Read everything: at first, and after the log has gone on further than it reaches back."""
+        """Read all objects: initially, and after a compaction beyond the current position."""
         collection = self.collection
         records = collection.select()
         for key in self._keys.difference(record.key for record in records):

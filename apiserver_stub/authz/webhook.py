@@ -1,4 +1,4 @@
-"""Access by a service that answers SubjectAccessReviews.
+"""The webhook authorizer, which posts SubjectAccessReviews to a service.
 
 spec: opt.authorization-webhook-config-file, opt.authorization-webhook-version,
 opt.authorization-webhook-cache-authorized-ttl, opt.authorization-webhook-cache-unauthorized-ttl
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 _CACHE_SIZE = 8192
 _LONGEST_CACHED_TEXT = 10_000
 _LONGEST_WAIT_SECONDS = 60.0
-"""How long a request waits; the service may be asked on for those that come after."""
+"""Maximum wait of a request; the call itself may continue for later requests."""
 _FAILED = 'an error on the server ("unknown") has prevented the request from succeeding'
 _NO_RULES = "webhook authorizer does not support user rule resolution"
 _CONTRADICTION = "webhook subject access review returned both allow and deny response"
@@ -34,19 +34,19 @@ _CONTRADICTION = "webhook subject access review returned both allow and deny res
 
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
-    """How the service is asked, and how long its answers are good."""
+    """Review version, cache durations and match conditions of a webhook."""
 
     version: str = "v1beta1"
-    """Of the reviews: ``v1`` or ``v1beta1``."""
+    """API version of the reviews: ``v1`` or ``v1beta1``."""
     authorized_seconds: float = 300.0
     unauthorized_seconds: float = 30.0
     on_failure: Literal["no-opinion", "deny"] = "no-opinion"
     conditions: tuple[Expression, ...] = ()
-    """Over ``request``, the spec of the review; the service is asked when all of them are true."""
+    """Expressions over ``request``, the spec of the review; the service is called only if all are true."""
 
 
 class WebhookAuthorizer:
-    """Asks *service*; answers are remembered, and the same question is asked once at a time."""
+    """Authorizer that calls *service*; results are cached, and concurrent equal requests share a call."""
 
     def __init__(
         self, service: Poster, settings: WebhookSettings, tasks: TaskOwner, *, clock: Clock | None = None
@@ -67,15 +67,15 @@ class WebhookAuthorizer:
                 return self._failed(str(error))
         key = objects.encode(spec)
         try:
-            return await self._results.get(key, lambda: self._ask(key, spec), wait_seconds=_LONGEST_WAIT_SECONDS)
+            return await self._results.get(key, lambda: self._post(key, spec), wait_seconds=_LONGEST_WAIT_SECONDS)
         except (TimeoutError, WebhookError):
             return self._failed(_FAILED)
 
     def rules(self, user: User, namespace: str) -> Rules:
-        """Return nothing: the service answers questions and tells no rules."""
+        """Return no rules, since the service only evaluates requests."""
         return Rules(incomplete=True, errors=[_NO_RULES])
 
-    async def _ask(self, key: bytes, spec: Object) -> tuple[AuthorizationResult, float]:
+    async def _post(self, key: bytes, spec: Object) -> tuple[AuthorizationResult, float]:
         sent = dict(spec)
         if self._settings.version == "v1beta1" and "groups" in sent:
             sent["group"] = sent.pop("groups")
@@ -91,16 +91,16 @@ class WebhookAuthorizer:
         except WebhookError as error:
             _log.error("Failed to make webhook authorizer request", extra={"err": error})
             raise
-        verdict = _verdict(status)
+        result = _result(status)
         seconds = self._settings.authorized_seconds if status.get("allowed") else self._settings.unauthorized_seconds
-        return verdict, seconds if len(key) <= _LONGEST_CACHED_TEXT else 0.0
+        return result, seconds if len(key) <= _LONGEST_CACHED_TEXT else 0.0
 
     def _failed(self, error: str) -> AuthorizationResult:
         return AuthorizationResult(self._settings.on_failure, "", error)
 
 
 def review_spec(user: User, info: RequestInfo) -> Object:
-    """Return the question as a review puts it; members without a value are left out."""
+    """Return the ``spec`` of a review, without empty fields."""
     attributes: Object
     if info.is_resource:
         members = ("namespace", "verb", "group", "version", "resource", "subresource", "name")
@@ -121,7 +121,7 @@ def review_spec(user: User, info: RequestInfo) -> Object:
 def _applies(conditions: Sequence[Expression], spec: Object) -> bool:
     """Return whether all *conditions* are true.
 
-    :raises CelError: one has no value, and none of the others is false.
+    :raises CelError: the evaluation of a condition failed, and no condition is false.
     """
     request = {"user": "", "groups": [], "extra": {}, "uid": "", **spec}
     if "resourceAttributes" in spec:
@@ -142,23 +142,23 @@ def _applies(conditions: Sequence[Expression], spec: Object) -> bool:
 
 
 def _status(review: Any, api_version: str) -> Object:
-    """Return what the answer says.
+    """Return the status of a review.
 
-    :raises WebhookError: it is no review of that version.
+    :raises WebhookError: the response is not a valid review of *api_version*.
     """
     expected = ("SubjectAccessReview", api_version)
     if not isinstance(review, dict) or (review.get("kind"), review.get("apiVersion")) != expected:
-        raise WebhookError("answered something other than a SubjectAccessReview of the version asked for")
+        raise WebhookError("the response is not a SubjectAccessReview of the requested version")
     status = review.get("status")
     if not isinstance(status, dict):
-        raise WebhookError("answered without a status")
+        raise WebhookError("the response has no status")
     for name in ("allowed", "denied"):
         if not isinstance(status.get(name, False), bool):
-            raise WebhookError(f"answered with a status whose {name} is no boolean")
+            raise WebhookError(f"invalid status in the response: {name} is not a boolean")
     return status
 
 
-def _verdict(status: Object) -> AuthorizationResult:
+def _result(status: Object) -> AuthorizationResult:
     reason = status.get("reason")
     reason = reason if isinstance(reason, str) else ""
     if status.get("denied"):

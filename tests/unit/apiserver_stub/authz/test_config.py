@@ -109,7 +109,7 @@ def test_invalid_authorizer_reports_every_error(file: Path, authorizer: Any, pro
         ({"connectionInfo": {"type": "X"}}, 'connectionInfo.type: Unsupported value: "X"'),
         (
             {"connectionInfo": {"type": "InClusterConfig"}},
-            'connectionInfo.type: Invalid value: "InClusterConfig": this',
+            'connectionInfo.type: Invalid value: "InClusterConfig": the server',
         ),
         ({"connectionInfo": {"type": "KubeConfigFile"}}, "connectionInfo.kubeConfigFile: Required value"),
         (

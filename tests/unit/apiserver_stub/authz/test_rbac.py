@@ -150,8 +150,8 @@ async def test_the_index_is_kept_current_between_requests(store: Any) -> None:
 
 
 async def test_cached_decisions_are_limited(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rbac, "_USERS_KEPT", 3)
-    monkeypatch.setattr(rbac, "_ANSWERS_KEPT", 3)
+    monkeypatch.setattr(rbac, "_MAX_CACHED_USERS", 3)
+    monkeypatch.setattr(rbac, "_MAX_CACHED_RESULTS", 3)
     store.role("r", rule("get", "*"))
     store.bind("b", "ClusterRole/r", group_subject("dev"))
     authorizer = Rbac(store)
@@ -162,7 +162,7 @@ async def test_cached_decisions_are_limited(store: Any, monkeypatch: pytest.Monk
             assert (await authorizer.authorize(user, to("get", f"r{other}"))).allowed
 
     assert len(authorizer._index._rights) == 3
-    assert all(len(rights._answers) <= 3 for rights in authorizer._index._rights.values())
+    assert all(len(rights._results) <= 3 for rights in authorizer._index._rights.values())
 
 
 def test_rules_are_listed_for_a_namespace(store: Any) -> None:
