@@ -1,4 +1,4 @@
-"""Who asks: one module a method, tried in order; the first that knows the caller decides."""
+"""Request authentication: authenticators run in order, and the first to recognize the credentials wins."""
 
 from apiserver_stub.authn.chain import Authenticator
 

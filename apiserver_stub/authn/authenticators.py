@@ -1,4 +1,4 @@
-"""What a method of authentication is: it knows some callers, has nothing to say, or refuses."""
+"""Authenticator protocols: an authenticator recognizes, ignores or rejects credentials."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from apiserver_stub.apimachinery.request import User
 
 
 class Rejected(Exception):
-    """Credentials that are for a method and are no good; the text is for logs and token reviews."""
+    """Invalid credentials of an authenticator; the message appears in logs and token reviews."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedUser:
-    """A caller, and for which of the audiences asked about the token is good."""
+    """An authenticated user, and the requested audiences for which the token is valid."""
 
     user: User
     audiences: tuple[str, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """What audit events say of the token."""
+    """Audit annotations of the token."""
 
 
 class TokenAuthenticator(Protocol):
-    """Knows the callers of some bearer tokens."""
+    """Authenticates bearer tokens."""
 
     async def authenticate(self, token: str, audiences: Sequence[str]) -> AuthenticatedUser | None:
-        """Return whose *token* it is, or ``None`` when it is not for this method.
+        """Return the user of *token*, or ``None`` if it belongs to another authenticator.
 
-        :param audiences: one of them must be meant; never empty.
-        :raises Rejected: it is for this method and is no good.
+        :param audiences: the token must be valid for one of them; never empty.
+        :raises Rejected: the token belongs to this authenticator and is invalid.
         """
         ...
 
 
 class UserMethod(Protocol):
-    """Knows users and nothing of audiences."""
+    """Authenticates bearer tokens without audiences."""
 
     async def user_of(self, token: str) -> User | None:
-        """Return whose *token* it is, or ``None`` when it is not for this method.
+        """Return the user of *token*, or ``None`` if it belongs to another authenticator.
 
-        :raises Rejected: it is for this method and is no good.
+        :raises Rejected: the token belongs to this authenticator and is invalid.
         """
         ...
 
 
 class ApiAudienceAuthenticator:
-    """Makes *method* one whose tokens are good for the audiences of the API and for no others."""
+    """Restricts the tokens of *method* to the audiences of the API."""
 
     def __init__(self, method: UserMethod, api_audiences: Sequence[str]) -> None:
         self._method, self._api_audiences = method, tuple(api_audiences)

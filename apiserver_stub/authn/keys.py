@@ -27,7 +27,7 @@ class KeyFileError(ValueError):
 class PublicKey:
     """The public half of a key.
 
-    *key_id* and *algorithm*, where given, are what a key set says about the key.
+    *key_id* and *algorithm*, if set, come from a key set.
     """
 
     def __init__(

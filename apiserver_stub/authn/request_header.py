@@ -1,7 +1,6 @@
-"""Identities that a proxy vouches for in headers (spec: opt.requestheader-client-ca-file and its siblings).
+"""Identities in the headers of an authenticating proxy (spec: opt.requestheader-client-ca-file and its siblings).
 
-Headers count only on connections whose certificate the bundle of the proxies stands behind; from anyone else they are
-text like any other.
+Only headers of connections whose client certificate the CA bundle verifies take effect; others are ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from apiserver_stub.authn.certificates import CaBundle, PeerCertificates
 
 
 class RequestHeaders:
-    """Identities in the headers of proxies whose certificates *authorities* verify.
+    """Identities in the headers of proxies whose certificates are verified with a CA bundle.
 
     :param allowed: common names of the proxies; empty allows all.
     :param users: headers with the user name.
@@ -37,7 +36,7 @@ class RequestHeaders:
         self._extra = tuple(prefix.lower() for prefix in extra)
 
     def user_of(self, headers: Mapping[str, str], presented: PeerCertificates) -> User | None:
-        """Return the user whom the headers name, ``None`` when they name none.
+        """Return the user in the headers, ``None`` if there is none.
 
         :raises Rejected: the certificate is not that of a proxy.
         """

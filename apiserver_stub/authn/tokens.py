@@ -1,4 +1,4 @@
-"""Bearer tokens: every method is asked in order, and who was found is remembered for a moment."""
+"""Bearer tokens: authenticators are called in order, and their results are cached briefly."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _INVALID = "invalid bearer token"
 
 
 class Tokens:
-    """Asks *methods* in order; failures are not remembered.
+    """Calls *methods* in order; failures are not cached.
 
-    Those remembered are looked up by the interpreter's keyed hash of the whole token, so that how long a guess takes
-    tells nothing about how near it is. The cache is a plain dictionary, since each request looks a token up and
+    The cache uses the interpreter's keyed hash of the complete token, so that the duration of a lookup does not depend
+    on the similarity to a cached token. The cache is a plain dictionary, since each request looks a token up and
     ``cachetools.TTLCache`` takes three times as long.
     """
 
@@ -32,22 +32,22 @@ class Tokens:
         self._cache: dict[tuple[str, tuple[str, ...]], tuple[float, AuthenticatedUser]] = {}
 
     async def authenticate(self, token: str, audiences: Sequence[str] = ()) -> AuthenticatedUser:
-        """Return whose *token* it is, for one of *audiences* (those of the API when none are given).
+        """Return the user of *token* for one of *audiences* (default: those of the API).
 
-        :raises Rejected: no method knows it.
+        :raises Rejected: no authenticator accepts the token.
         """
-        wanted = tuple(audiences) or self.api_audiences
-        key = (token, wanted)
+        requested = tuple(audiences) or self.api_audiences
+        key = (token, requested)
         cached = self._cache.get(key)
         if cached is not None:
             if cached[0] > self._clock.now():
                 return cached[1]
             del self._cache[key]
-        found = await self._ask(token, wanted)
+        found = await self._authenticate(token, requested)
         self._remember(key, found)
         return found
 
-    async def _ask(self, token: str, audiences: tuple[str, ...]) -> AuthenticatedUser:
+    async def _authenticate(self, token: str, audiences: tuple[str, ...]) -> AuthenticatedUser:
         problems: list[str] = []
         for method in self._methods if len(token) <= _MAX_TOKEN_BYTES else ():
             try:
@@ -67,7 +67,7 @@ class Tokens:
 
 
 def authenticated(user: User) -> User:
-    """Return *user* as a member of the group of everyone who is known."""
+    """Return *user* with the group of all authenticated users."""
     if EVERYONE in user.groups or user.name == "system:anonymous":
         return user
     return replace(user, groups=(*user.groups, EVERYONE))
