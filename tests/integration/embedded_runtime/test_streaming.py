@@ -138,5 +138,5 @@ async def test_url_is_valid_once_and_unknown_protocol_is_rejected(cri, pods):
         async with session.get(url) as response:
             assert response.status == 404
     await cri.stop_container(container_id, 0)
-    with pytest.raises(RuntimeFailure, match="does not run"):
+    with pytest.raises(RuntimeFailure, match="is not running"):
         await cri.exec_url(container_id, ["true"], **EVERYTHING)
