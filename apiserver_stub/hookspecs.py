@@ -24,7 +24,8 @@ def nodeagent_apiserver_kinds(settings: KindSettings) -> Sequence[Resource]:  # 
     """Return kinds to serve.
 
     Called once at startup, before the storage opens. The group of a kind is a domain name of its author; a kind whose
-    ``definition`` is set has a schema, field ownership, a protobuf form and OpenAPI documents.
+    ``definition`` is set has a schema, field ownership, a protobuf form and OpenAPI documents. The only supported
+    subresource is ``status``.
 
     :param settings: settings of the bundled kinds.
     """

@@ -15,15 +15,15 @@ class Lifecycle:
     def __init__(self, livez_grace_seconds: float = 0) -> None:
         self._started, self._grace_seconds = time.monotonic(), livez_grace_seconds
         self.ready = False
-        """Whether the start has finished."""
+        """The start has finished."""
         self.terminating = False
-        """Whether a stop was requested: requests are still served, and ``/readyz`` fails."""
+        """A stop was requested: requests are still served, and ``/readyz`` fails."""
         self.draining = False
-        """Whether new requests are refused while the ones in flight finish."""
+        """New requests are rejected while those in flight finish."""
         self.stopping = asyncio.Event()
         """Set when watches and streams must end."""
 
     @property
     def in_livez_grace(self) -> bool:
-        """Whether an unfinished start passes ``/livez``."""
+        """Return whether an unfinished start passes ``/livez``."""
         return time.monotonic() - self._started < self._grace_seconds

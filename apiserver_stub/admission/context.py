@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DefaultTolerations:
-    """How long pods without a toleration of their own tolerate an unhealthy node, in seconds."""
+    """Seconds for which pods without a matching toleration tolerate an unhealthy node."""
 
     not_ready_seconds: int
     unreachable_seconds: int

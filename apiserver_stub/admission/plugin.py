@@ -27,11 +27,11 @@ class AdmissionPlugin:
     Bundled plugins have the multiples of 100 from 100 to 3600, in upstream's order.
     """
     enabled_by_default: ClassVar[bool]
-    """Whether the plugin is enabled unless ``--disable-admission-plugins`` names it."""
+    """Enabled unless ``--disable-admission-plugins`` names the plugin."""
     feature_gate: ClassVar[str] = ""
     """The feature gate that has to be enabled for the plugin to be created; empty without one."""
     deprecated: ClassVar[bool] = False
-    """Whether a warning is logged when the plugin is enabled explicitly."""
+    """Log a warning when the plugin is enabled explicitly."""
     resources: Collection[str] | None = None
     """``plural.group`` or ``plural.group/subresource``, ``plural`` in the core group; ``None`` for all resources."""
     operations: Collection[str] = ("CREATE", "UPDATE")

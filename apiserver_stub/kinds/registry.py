@@ -170,7 +170,7 @@ class Resource:
     row_conditions: Callable[[Object], list[Object]] | None = None
     """Conditions of the row of an object in a table."""
     repeats_columns: bool = False
-    """Whether every event of a watch in tables has the columns, not only the first."""
+    """Every event of a watch in tables has the columns, not only the first."""
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Field labels of selectors beyond metadata.name and metadata.namespace, and where their values are."""
     other_places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

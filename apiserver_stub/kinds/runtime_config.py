@@ -63,6 +63,11 @@ def enabled(settings: Mapping[str, str], group: str, version: str, resource: str
     return decided
 
 
+def is_version(text: str) -> bool:
+    """Return whether *text* is the name of an API version."""
+    return any(re.fullmatch(pattern, text) for pattern in _STAGES.values())
+
+
 def _split(key: str) -> tuple[str, str, str]:
     """Return group, version and resource that *key* names; an empty version means that it names none."""
     parts = key.split("/")

@@ -17,6 +17,6 @@ class KindSettings:
 
     gates: FeatureGates
     allow_privileged: bool
-    """Whether containers may be privileged (spec: opt.allow-privileged)."""
+    """Containers may be privileged (spec: opt.allow-privileged)."""
     service_networks: Sequence[Network]
     service_node_ports: range

@@ -1,4 +1,4 @@
-"""Which methods of authentication the options ask for, put together once at start."""
+"""Creation of the configured authenticators, once at startup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which authorizers the options ask for, put together once at start."""
+"""Creation of the configured authorizers, once at startup."""
 
 from __future__ import annotations
 

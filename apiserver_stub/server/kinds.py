@@ -8,7 +8,7 @@ from dataclasses import replace
 from pluggy import PluginManager
 
 from apiserver_stub.kinds import Registry, Resource, api_services, bundled_resources
-from apiserver_stub.kinds.runtime_config import enabled
+from apiserver_stub.kinds.runtime_config import enabled, is_version
 from apiserver_stub.kinds.settings import KindSettings
 from apiserver_stub.options import Options
 from apiserver_stub.plugins import PluginError, call
@@ -44,7 +44,10 @@ def _plugin_resources(plugins: PluginManager, settings: KindSettings, bundled: S
     found: list[Resource] = []
     problems = []
     for plugin, resources in call(plugins, "nodeagent_apiserver_kinds", settings=settings):
-        for item in resources:
+        for item in resources or ():
+            if error := _declaration_error(item):
+                problems.append(f"plugin {plugin}: {error}")
+                continue
             resource = item if item.storage_key else replace(item, storage_key=f"{item.group}/{item.plural}")
             name = (resource.group, resource.version, resource.plural)
             if name in names:
@@ -59,3 +62,14 @@ def _plugin_resources(plugins: PluginManager, settings: KindSettings, bundled: S
     if problems:
         raise PluginError("\n".join(problems))
     return found
+
+
+def _declaration_error(resource: object) -> str:
+    if not isinstance(resource, Resource):
+        return f"not an apiserver_stub.kinds.registry.Resource: {resource!r}"
+    name = f"{resource.plural} of {resource.api_version}"
+    if not is_version(resource.version):
+        return f"{name}: the version must have the form v1, v1beta1 or v1alpha1"
+    if unknown := [item.name for item in resource.subresources if item.name != "status"]:
+        return f"{name}: only the subresource status is supported, not {', '.join(unknown)}"
+    return ""

@@ -30,7 +30,7 @@ class AdmissionRequest:
     """Options of a deletion."""
     dry_run: bool = False
     reinvoking: bool = False
-    """Whether this is the second call of the plugins, after a webhook changed the object."""
+    """This is the second call of the plugins, after a webhook changed the object."""
     reinvoke: bool = False
     """Set by a plugin whose change the other plugins must see."""
     seen: dict[str, bytes] = field(default_factory=dict)

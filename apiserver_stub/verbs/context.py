@@ -42,13 +42,13 @@ class VerbSettings:
     """Lifetime of events; 0 keeps them."""
     delete_collection_workers: int = 1
     collects_garbage: bool = True
-    """Whether a garbage collector acts on the finalizers of foreground and orphaning deletions."""
+    """A garbage collector acts on the finalizers of foreground and orphaning deletions."""
     min_watch_seconds: int = 1800
     """Shortest duration of a watch for which the client requests none."""
     watch_lists: bool = False
-    """Whether watches may send the list first (feature gate ``WatchList``)."""
+    """Watches may send the list first (feature gate ``WatchList``)."""
     is_cached: Callable[[str, str], bool] = lambda plural, group: True
-    """Whether lists of *plural* in *group* are served as from a watch cache."""
+    """Returns whether lists of *plural* in *group* are served as from a watch cache."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,9 +57,22 @@ async def test_livez_succeeds_during_the_startup_grace_period(tmp_path: Path, gr
         await running.stop()
 
 
-async def status(running: RunningServer, path: str) -> int:
+@pytest.mark.row("gate.ComponentSLIs")
+@pytest.mark.parametrize(("enabled", "code"), [("true", 200), ("false", 404)])
+async def test_outcomes_of_health_checks_follow_their_gate(tmp_path: Path, enabled: str, code: int) -> None:
+    running = await start(tmp_path / "data", f"--feature-gates=ComponentSLIs={enabled}")
+    try:
+        assert await status(running, "/metrics/slis", Authorization=f"Bearer {running.token}") == code
+    finally:
+        await running.stop()
+
+
+async def status(running: RunningServer, path: str, **headers: str) -> int:
     context = ssl.create_default_context(cafile=str(running.ca_file))
-    async with aiohttp.ClientSession() as client, client.get(f"{running.url}{path}", ssl=context) as response:
+    async with (
+        aiohttp.ClientSession(headers=headers) as client,
+        client.get(f"{running.url}{path}", ssl=context) as response,
+    ):
         return response.status
 
 
