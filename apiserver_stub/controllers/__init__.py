@@ -1,1 +1,1 @@
-"""What a cluster without a controller manager needs done: namespaces filled and emptied, pods bound to the one node."""
+"""Controllers that this server runs itself, so that a single-node cluster needs no controller manager or scheduler."""

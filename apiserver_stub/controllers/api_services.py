@@ -30,8 +30,8 @@ _MANAGED_OURS = (_MANAGED, "true")
 class Registration:
     """Controller of the local API services, one per group version of *registry*.
 
-    Deleted and changed ones are restored, except those without the label that marks them as managed. Those of group
-    versions that are no longer served are deleted, except if other servers share the store and may serve them.
+    Deleted API services are recreated, and changed ones are restored if their label marks them as managed. API services
+    of group versions that are no longer served are deleted, unless other servers share the store and may serve them.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class Registration:
         resource = registry.find(group, "v1", "apiservices")
         self._collection = resource.storage if resource is not None else ""
         self._label = identity.current().label("automanaged", "kube-aggregator")
-        self._wanted = {obj["metadata"]["name"]: obj for obj in self._objects()}
+        self._desired = {obj["metadata"]["name"]: obj for obj in self._objects()}
 
     def _objects(self) -> list[Object]:
         found = []
         for group, version in self._registry.group_versions():
             ranks = priorities(group, version)
             if ranks is None:
-                continue  # the registration itself is registered nowhere
+                continue  # The APIService API itself has no API service.
             spec: Object = {"group": group} if group else {}
             spec |= {"version": version, "groupPriorityMinimum": ranks[0], "versionPriority": ranks[1]}
             found.append(
@@ -64,35 +64,35 @@ class Registration:
         return found
 
     async def register(self) -> None:
-        """Write what differs, many at a time.
+        """Create, update and delete API services as required, many concurrently.
 
-        :raises StoreUnavailable: something could not be written.
+        :raises StoreUnavailable: a write could not be made durable.
         """
         if not self._collection:
             return
         kept = {record.key: objects.decode(record.data) for record in self._stored().view()}
-        due = [name for name, obj in self._wanted.items() if name not in kept or self._differs(kept[name], obj)]
-        due += [name for name, obj in kept.items() if name not in self._wanted and self._is_due(obj)]
+        due = [name for name, obj in self._desired.items() if name not in kept or self._differs(kept[name], obj)]
+        due += [name for name, obj in kept.items() if name not in self._desired and self._is_due(obj)]
         for start in range(0, len(due), _AT_ONCE):
             await asyncio.gather(*(self._write(name) for name in due[start : start + _AT_ONCE]))
 
     async def keep(self) -> None:
-        """Write them again when they are changed or deleted; runs until cancelled."""
+        """Restore API services that are changed or deleted; runs until cancelled."""
         if self._collection:
             feed = ChangeFeed(self._store, [self._collection], self)
             await run_controller(feed, self._queue, self._process)
 
     def reset(self) -> None:
-        for name in self._wanted:
+        for name in self._desired:
             self._queue.add(name)
 
     def see(self, collection: str, record: Record, previous: Record | None) -> None:
-        obj, wanted = objects.decode(record.data), self._wanted.get(record.key)
-        if self._differs(obj, wanted) if wanted is not None else self._is_due(obj):
+        obj, desired = objects.decode(record.data), self._desired.get(record.key)
+        if self._differs(obj, desired) if desired is not None else self._is_due(obj):
             self._queue.add(record.key)
 
     def remove(self, collection: str, record: Record) -> None:
-        if record.key in self._wanted:
+        if record.key in self._desired:
             self._queue.add(record.key)
 
     async def _process(self, name: str) -> None:
@@ -100,14 +100,14 @@ class Registration:
             self._queue.slow_down(name)
 
     async def _write(self, name: str) -> bool:
-        """Create, change or remove the API service; return whether that was due."""
-        wanted, written = self._wanted.get(name), False
+        """Create, update or delete the API service; return whether that was necessary."""
+        desired, written = self._desired.get(name), False
 
         def decide(current: Record | None) -> Outcome:
             nonlocal written
             outcome: Outcome = Keep()
-            if wanted is not None:
-                outcome = self._settle(wanted, current)
+            if desired is not None:
+                outcome = self._settle(desired, current)
             elif current is not None and self._is_due(objects.decode(current.data)):
                 outcome = Remove(without_revision(current.data))
             written = not isinstance(outcome, Keep)
@@ -122,22 +122,22 @@ class Registration:
     def _stored(self) -> Collection:
         return self._store.collection(self._collection)
 
-    def _settle(self, wanted: Object, current: Record | None) -> Outcome:
+    def _settle(self, desired: Object, current: Record | None) -> Outcome:
         if current is None:
-            metadata = {**wanted["metadata"], "uid": objects.new_uid(), "creationTimestamp": objects.now()}
-            return Put(objects.encode_for_store({**wanted, "metadata": metadata, "status": local_status()}))
+            metadata = {**desired["metadata"], "uid": objects.new_uid(), "creationTimestamp": objects.now()}
+            return Put(objects.encode_for_store({**desired, "metadata": metadata, "status": local_status()}))
         obj: Object = objects.decode(current.data)
-        if not self._differs(obj, wanted):
+        if not self._differs(obj, desired):
             return Keep()
-        obj["spec"] = wanted["spec"]
+        obj["spec"] = desired["spec"]
         obj.setdefault("status", local_status())
         return Put(objects.encode_for_store(obj))
 
-    def _differs(self, obj: Object, wanted: Object) -> bool:
+    def _differs(self, obj: Object, desired: Object) -> bool:
         managed = (obj["metadata"].get("labels") or {}).get(self._label) in _MANAGED_OURS
-        return managed and obj["spec"] != wanted["spec"]
+        return managed and obj["spec"] != desired["spec"]
 
     def _is_due(self, obj: Object) -> bool:
-        """Return whether an API service that is not of this server is to go."""
+        """Return whether *obj*, an API service that this server does not register, must be deleted."""
         managed = (obj["metadata"].get("labels") or {}).get(self._label) == _MANAGED
         return managed and is_local(obj) and not self._shares_store

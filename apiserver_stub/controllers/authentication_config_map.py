@@ -1,4 +1,4 @@
-"""Config map by which extension API servers authenticate the proxied requests of this server."""
+"""ConfigMap with which extension API servers authenticate the proxied requests of this server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONFIG_MAPS = "core/configmaps"
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaderNames:
-    """Names that identify the front proxy and the headers of the user."""
+    """Accepted common names of the front proxy, and the names of the headers that carry the user."""
 
     allowed_names: Sequence[str] = ()
     username_headers: Sequence[str] = ()
@@ -37,7 +37,7 @@ class RequestHeaderNames:
 
 
 class AuthenticationConfigMap:
-    """Publishes the CA bundles and the names of headers; nothing without a bundle."""
+    """Publisher of the CA bundles and header names; without a CA bundle it publishes nothing."""
 
     def __init__(
         self, store: Store, clients: CaBundle | None, proxies: CaBundle | None, headers: RequestHeaderNames
@@ -45,7 +45,7 @@ class AuthenticationConfigMap:
         self._store, self._clients, self._proxies, self._headers = store, clients, proxies, headers
 
     async def publish(self) -> None:
-        """Write the config map.
+        """Create or update the ConfigMap.
 
         :raises StoreUnavailable: the write could not be made durable.
         """
@@ -70,7 +70,7 @@ class AuthenticationConfigMap:
         await self._store.update(_CONFIG_MAPS, objects.key_of(namespace, NAME), decide)
 
     async def run(self) -> None:
-        """Publish again whenever a bundle changes; runs until cancelled."""
+        """Publish again whenever a CA bundle changes; runs until cancelled."""
         bundles = [bundle for bundle in (self._clients, self._proxies) if bundle]
         published = [bundle.generation for bundle in bundles]
         while True:
@@ -81,7 +81,7 @@ class AuthenticationConfigMap:
             try:
                 await self.publish()
             except StoreUnavailable as error:
-                _log.warning("Failed to publish changed CA bundles", extra={"err": error})
+                _log.warning("Failed to publish CA bundles", extra={"err": error})
             else:
                 published = current
 

@@ -18,14 +18,14 @@ STEP_BYTES = 1 << 20
 
 
 class ChangeHandler(Protocol):
-    """Receiver of a feed; its methods are quick and wait for nothing."""
+    """Receiver of a feed; its methods are fast and do not block."""
 
     def reset(self) -> None:
-        """Drop everything that was seen: all objects follow."""
+        """Drop all state; every object is delivered again afterwards."""
         ...
 
     def see(self, collection: str, record: Record, previous: Record | None) -> None:
-        """Receive a new or changed object; *previous* is its last state, if it is known."""
+        """Receive a new or changed object; *previous* is its previous state, ``None`` if it is not available."""
         ...
 
     def remove(self, collection: str, record: Record) -> None:
@@ -34,7 +34,7 @@ class ChangeHandler(Protocol):
 
 
 class ChangeFeed:
-    """Passes the objects and changes of the *names* collections to *handler*."""
+    """Feed of the objects and changes of the collections *names* to *handler*."""
 
     def __init__(self, store: Store, names: Sequence[str], handler: ChangeHandler) -> None:
         self._handler = handler
@@ -47,7 +47,7 @@ class ChangeFeed:
         self._work = 0
 
     async def run(self) -> None:
-        """Pass on changes until cancelled."""
+        """Deliver changes until cancelled."""
         try:
             while True:
                 self._changed.clear()
@@ -62,7 +62,7 @@ class ChangeFeed:
                     collection.forget(waiter)
 
     async def catch_up(self) -> None:
-        """Pass on what readers of the store saw when this was called."""
+        """Deliver all changes that were visible to readers of the store at the time of the call."""
         positions = self._positions
         behind = [(item, item.end) for item in self._collections if positions.get(item.name) != item.end]
         if not behind:
@@ -78,7 +78,7 @@ class ChangeFeed:
 
     def _arm(self, collection: Collection) -> None:
         """Wait for the next change of a collection that was read to its end."""
-        if collection.end != self._positions.get(collection.name):  # None while the feed starts over.
+        if collection.end != self._positions.get(collection.name):  # None while the feed restarts.
             self._note(collection)
         else:
             waiter = self._armed[collection.name] = collection.next_change()
@@ -114,12 +114,12 @@ class ChangeFeed:
         try:
             pass_on(name, record)
         except Exception as error:
-            # One malformed object must not keep the controller from all others.
-            about = {"collection": name, "key": record.key, "err": error}
-            _log.error("Failed to read object, ignoring it", extra=about, exc_info=error)
+            # One malformed object must not block the controller for all others.
+            fields = {"collection": name, "key": record.key, "err": error}
+            _log.error("Failed to handle object, ignoring", extra=fields, exc_info=error)
 
     async def _step(self, record: Record) -> None:
-        """Let others run after a bounded number of records and bytes."""
+        """Yield to the event loop after a bounded number of records and bytes."""
         self._work += STEP_BYTES // STEP_RECORDS + len(record.data)
         if self._work >= STEP_BYTES:
             self._work = 0

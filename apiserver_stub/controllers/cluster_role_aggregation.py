@@ -1,4 +1,4 @@
-"""Aggregated cluster roles: maintain the rules of roles that select other roles by their labels."""
+"""Cluster role aggregation: maintain the rules of ClusterRoles with an ``aggregationRule``."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from nodeagent.base.selectors import LabelSelector, Requirement
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 _MAX_PAUSE_SECONDS = 5.0
 _STARTUP_PASSES = 3
-"""As long as the longest chain of the default roles; longer ones are completed while the server serves."""
+"""Length of the longest chain of default roles; longer chains are completed after startup."""
 _STEP = 200
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 async def keep_aggregated(store: Store, *, clock: Clock | None = None) -> None:
-    """Aggregate again whenever a cluster role has changed; runs until cancelled."""
+    """Run the cluster role aggregation controller until cancelled."""
     await RoleAggregation(store, clock).run()
 
 
 async def aggregate_roles(store: Store) -> None:
-    """Bring the rules of aggregated roles up to date, as far as a bounded number of passes does.
+    """Aggregate cluster roles in a bounded number of passes, before the server starts to serve.
 
     :raises StoreUnavailable: a write could not be made durable.
     """
@@ -53,7 +53,7 @@ class _Role:
 class RoleAggregation:
     """Controller of aggregated cluster roles.
 
-    Roles that aggregate each other without coming to rest are written less and less often.
+    Roles that aggregate each other without converging are written at increasing intervals.
     """
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
@@ -67,7 +67,7 @@ class RoleAggregation:
         await run_controller(self._feed, self._queue, self._process)
 
     async def run_passes(self, passes: int) -> None:
-        """Process every aggregated role, again while that changed something, at most *passes* times."""
+        """Process every aggregated role, in at most *passes* passes; stop after a pass without changes."""
         for _ in range(passes):
             await self._feed.catch_up()
             changed = False
@@ -108,7 +108,7 @@ class RoleAggregation:
             self._queue.slow_down(name)
 
     async def _aggregate(self, name: str) -> bool:
-        """Write the rules that the role must have; return whether it had others."""
+        """Update the rules of the role; return whether they changed."""
         role = self._aggregated.get(name)
         if role is None:
             return False

@@ -1,4 +1,4 @@
-"""Disruption controller: maintain how many pods of a budget are healthy, and how many may be disrupted."""
+"""Disruption controller: maintain the numbers of healthy pods and allowed disruptions of PodDisruptionBudgets."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _STEP = 200
 _FINISHED = ("Succeeded", "Failed")
 _OTHER_KEEPER = "kube-controller-manager"
 DELETION_TIMEOUT = timedelta(minutes=2)
-"""How long an evicted pod that does not begin to end counts as missing."""
+"""Time for which an evicted pod counts as disrupted although its deletion has not started."""
 
 
-async def keep_budgets(store: Store) -> None:
-    """Write the status of every budget after changes of its pods; runs until cancelled."""
+async def run_disruption_controller(store: Store) -> None:
+    """Run the disruption controller until cancelled."""
     await DisruptionBudgets(store).run()
 
 
 class DisruptionBudgets:
     """Controller of the status of disruption budgets.
 
-    Pods are read only in namespaces that have a budget; of those it keeps what budgets need to know.
+    Pods are read only in namespaces that have a budget, and cached with the fields that budgets depend on.
     """
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
@@ -89,7 +89,7 @@ class DisruptionBudgets:
                 self._queue.add(key)
 
     async def _process(self, key: str) -> None:
-        """Write the status of the budget if it changes."""
+        """Update the status of the budget if it changes."""
         pods = await self._pods_of(key.partition("/")[0])
         now = self._clock.wall()
         status: Object = {}
@@ -114,13 +114,13 @@ class DisruptionBudgets:
             self._queue.add_after(key, max(_PAUSE_SECONDS, (min(ends) - now).total_seconds()))
 
     async def _pods_of(self, namespace: str) -> list[Object]:
-        """Return the summaries of all pods of *namespace*, reading only those that are not known yet."""
+        """Return the summaries of all pods of *namespace*, decoding only pods that are not cached."""
         found = []
         for number, record in enumerate(self._store.collection(_PODS).select(f"{namespace}/")):
-            known = self._pods.get(record.key)
-            if known is None or known[0] != record.revision:
-                known = self._pods[record.key] = record.revision, _summary(record)
-            found.append(known[1])
+            cached = self._pods.get(record.key)
+            if cached is None or cached[0] != record.revision:
+                cached = self._pods[record.key] = record.revision, _summary(record)
+            found.append(cached[1])
             if number % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
         return found
@@ -136,7 +136,7 @@ def _selects(selector: LabelSelector | None, pod: Object) -> bool:
 
 
 def _summary(record: Record) -> Object:
-    """Return what budgets need to know about a pod."""
+    """Return the fields of a pod that budgets depend on."""
     pod = objects.decode(record.data)
     metadata, status = pod["metadata"], pod.get("status") or {}
     kept = {name: metadata[name] for name in ("name", "labels", "deletionTimestamp") if name in metadata}
@@ -145,10 +145,10 @@ def _summary(record: Record) -> Object:
 
 
 def counted(budget: Object, pods: Sequence[Object], now: datetime) -> Object:
-    """Return the status of *budget* with these *pods*, all that it covers.
+    """Return the status of *budget*; *pods* are all pods that it selects.
 
-    Percentages, and how many may be unavailable, relate to the pods that are there and have not finished: nothing
-    here knows how many an owner wants.
+    Percentages and ``maxUnavailable`` relate to the number of existing pods that have not terminated, since the number
+    of replicas that an owner requests is not evaluated here.
     """
     spec, before = budget.get("spec") or {}, budget.get("status") or {}
     disrupted = _disrupted(before.get("disruptedPods") or {}, pods, now)
@@ -156,7 +156,7 @@ def counted(budget: Object, pods: Sequence[Object], now: datetime) -> Object:
         "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in disrupted and is_healthy(pod)
         for pod in pods
     )
-    expected, desired = _wanted(spec, pods)
+    expected, desired = _expected_and_desired(spec, pods)
     allowed = max(0, healthy - desired) if expected > 0 else 0
     status: Object = {}
     if generation := budget["metadata"].get("generation"):
@@ -169,8 +169,8 @@ def counted(budget: Object, pods: Sequence[Object], now: datetime) -> Object:
     return status
 
 
-def _wanted(spec: Object, pods: Sequence[Object]) -> tuple[int, int]:
-    """Return how many pods there should be, and how many of them healthy."""
+def _expected_and_desired(spec: Object, pods: Sequence[Object]) -> tuple[int, int]:
+    """Return the numbers of expected pods and of desired healthy pods."""
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     there = sum(dig(pod, ("status", "phase")) not in _FINISHED for pod in pods)
     if most is not None:
@@ -181,14 +181,14 @@ def _wanted(spec: Object, pods: Sequence[Object]) -> tuple[int, int]:
 
 
 def _scaled(value: Any, total: int) -> int:
-    """Return a number, or the percentage of *total* rounded up."""
+    """Return the number *value*, or the percentage *value* of *total*, rounded up."""
     return -(-int(value[:-1]) * total // 100) if isinstance(value, str) else int(value)
 
 
-def _disrupted(given: Mapping[str, str], pods: Sequence[Object], now: datetime) -> dict[str, str]:
-    """Return which evicted pods are still to begin their end, with the time of their eviction."""
+def _disrupted(disrupted: Mapping[str, str], pods: Sequence[Object], now: datetime) -> dict[str, str]:
+    """Return the evicted pods whose deletion has not started, with the times of their eviction."""
     waiting = {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
-    return {name: at for name, at in given.items() if name in waiting and _moment(at) + DELETION_TIMEOUT >= now}
+    return {name: at for name, at in disrupted.items() if name in waiting and _moment(at) + DELETION_TIMEOUT >= now}
 
 
 def _moment(text: str) -> datetime:
@@ -196,7 +196,7 @@ def _moment(text: str) -> datetime:
 
 
 def _kept_by_other(budget: Object) -> bool:
-    """Return whether a controller manager, which knows owners and what they want, keeps the status: two would fight."""
+    """Return whether a kube-controller-manager maintains the status; two writers would conflict."""
     return any(
         entry.get("manager") == _OTHER_KEEPER and entry.get("subresource") == "status"
         for entry in budget["metadata"].get("managedFields") or ()

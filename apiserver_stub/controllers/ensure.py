@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 async def ensure(store: Store, collection: str, obj: Object) -> None:
-    """Create *obj* unless there is one of its name.
+    """Create *obj* unless an object with its name exists.
 
     :raises StoreUnavailable: the write could not be made durable.
-    :raises StoreRefused: the store does not accept the object, or cannot read the one that is there.
+    :raises StoreRefused: the store rejects the object, or cannot read the existing one.
     """
     metadata = obj["metadata"]
     key = objects.key_of(metadata.get("namespace", ""), metadata["name"])

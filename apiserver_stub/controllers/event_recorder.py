@@ -1,4 +1,4 @@
-"""Event recorder of a controller: events are written in the background, and repeated ones counted in a series."""
+"""Event recorder of a controller: write events in the background, and count repeated events in a series."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SERIES_SECONDS = 360.0
-"""Events that repeat within this time are one series, which is written at its start and then at most this often."""
+"""Events that repeat within this time form a series, which is written at its start and at most once per this time."""
 _EVENTS = "core/events"
 _MAX_NOTE, _ENDING = 1024, " ..."
 _MAX_PENDING, _MAX_SERIES = 1000, 4096
@@ -37,9 +37,9 @@ class _Series:
 
 
 class EventRecorder:
-    """Records events of one controller, in the form of the events group.
+    """Recorder of the events of one controller, as objects of the ``events`` API group.
 
-    Events are dropped while the store does not keep up; they are no part of what the controller guarantees.
+    Recording is best effort: events are dropped while too many wait to be written.
     """
 
     def __init__(self, store: Store, controller: str, ttl_seconds: int | None, clock: Clock | None = None) -> None:
@@ -79,7 +79,7 @@ class EventRecorder:
         metadata, (_, kind, reason, action, note) = regarding["metadata"], identity
         namespace = metadata.get("namespace") or "default"
         name = f"{metadata['name']}.{time.time_ns():x}"
-        about = {key: metadata[key] for key in ("namespace", "name", "uid", "resourceVersion") if metadata.get(key)}
+        reference = {key: metadata[key] for key in ("namespace", "name", "uid", "resourceVersion") if metadata.get(key)}
         event: Object = {
             "kind": "Event",
             "apiVersion": f"{GROUP}/v1",
@@ -94,7 +94,7 @@ class EventRecorder:
             "reportingInstance": self._instance,
             "action": action,
             "reason": reason,
-            "regarding": {"kind": regarding["kind"], "apiVersion": regarding["apiVersion"], **about},
+            "regarding": {"kind": regarding["kind"], "apiVersion": regarding["apiVersion"], **reference},
             "note": note,
             "type": kind,
             "deprecatedSource": {},

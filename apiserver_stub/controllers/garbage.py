@@ -1,4 +1,4 @@
-"""Garbage collector: delete objects whose owners are gone, and finish foreground and orphaning deletions.
+"""Garbage collector: delete objects whose owners no longer exist, and complete foreground and orphaning deletions.
 
 The graph only selects the objects to process; each decision is made on their current state.
 """
@@ -97,7 +97,7 @@ class GarbageCollector:
             await self._delete_without_owners(location, metadata)
 
     async def _delete_without_owners(self, location: Location, metadata: Object) -> None:
-        """Delete the object if no owner is left for which it could stay, or drop the references to missing owners."""
+        """Delete the object if it has no solid owner; otherwise remove its references to missing owners."""
         uid, namespace = metadata["uid"], metadata.get("namespace") or ""
         solid, dangling, waiting = [], set(), set()
         for reference in metadata["ownerReferences"]:
@@ -123,7 +123,7 @@ class GarbageCollector:
             await self._delete(location, uid, policy)
 
     async def _delete_dependents(self, location: Location, uid: str) -> None:
-        """Let the dependents that block the object be deleted, and the object once there are none."""
+        """Queue the dependents that block the deletion of the object, and finalize it when there are none."""
         blocking = self._graph.blocking_dependents(uid)
         if not blocking:
             await self._remove_finalizer(location, uid, FOREGROUND)
@@ -153,7 +153,7 @@ class GarbageCollector:
     # Owners
 
     def _is_resolvable(self, reference: Object, namespace: str) -> bool:
-        """Return whether the owner can be looked up; nothing is presumed about one of an unknown kind."""
+        """Return whether the owner can be looked up; objects with an owner of an unknown kind are kept."""
         resource = self._kind_of(reference)
         return resource is not None and (bool(namespace) or not resource.namespaced)
 
@@ -204,7 +204,7 @@ class GarbageCollector:
         await self._change(location, uid, change)
 
     async def _remove_finalizer(self, location: Location, uid: str, finalizer: str) -> None:
-        """Remove *finalizer*, and the object if nothing else keeps it.
+        """Remove *finalizer*, and delete the object if no other finalizer or grace period delays that.
 
         :raises _Gone: it is deleted.
         """
@@ -220,7 +220,7 @@ class GarbageCollector:
     async def _change(
         self, location: Location, uid: str, change: Callable[[Object], None], *, removes: bool = False
     ) -> Object | None:
-        """Change the metadata of the object; return the object if *removes* and it is deleted by that."""
+        """Update the metadata of the object; with *removes*, return the object if the update deletes it."""
         storage, key = location
         resource = self._resources[storage]
         removed: Object | None = None

@@ -39,18 +39,18 @@ class KubernetesServiceSettings:
     """Settings of the ``kubernetes`` Service."""
 
     networks: Sequence[IPv4Network | IPv6Network]
-    """Service networks; the service has the first address of the first one."""
+    """Service CIDRs; the Service has the first address of the first CIDR."""
     node_port: int = 0
-    """Node port, 0 for a service of type ClusterIP."""
+    """Node port; 0 for a Service of type ClusterIP."""
     reconciler: str = "lease"
     """``lease``, ``master-count`` or ``none`` (spec: opt.endpoint-reconciler-type)."""
 
 
 class KubernetesService:
-    """Reconciles the ``kubernetes`` Service and its endpoints.
+    """Controller of the ``kubernetes`` Service and its endpoints.
 
-    With ``lease`` every server renews a lease under its address, and the endpoints are those whose lease has not
-    expired; with ``master-count`` this server is the only endpoint; with ``none`` the endpoints belong to others.
+    With ``lease`` every server renews a lease under its address, and the endpoints are the servers whose lease has not
+    expired; with ``master-count`` this server is the only endpoint; with ``none`` endpoints are not reconciled.
 
     :param address: returns the ``host:port`` of this server.
     """
@@ -67,7 +67,7 @@ class KubernetesService:
         self._address, self._settings = address, settings
 
     async def reconcile(self) -> None:
-        """Create the service if it is missing, and write the address of this server into its endpoints."""
+        """Create or repair the Service, and write the address of this server into its endpoints."""
         host, port = self._host_and_port()
         networks = self._settings.networks
         cluster_ip = str(networks[0].network_address + 1)
@@ -178,7 +178,7 @@ class KubernetesService:
                 _log.error("Failed to reconcile kubernetes Service", extra={"err": error}, exc_info=error)
 
     async def withdraw(self) -> None:
-        """Remove the address from the endpoints when this server stops."""
+        """Remove the lease and address of this server; called when it stops."""
         if self._settings.reconciler == "none":
             return
         host, port = self._host_and_port()
@@ -221,9 +221,9 @@ class KubernetesService:
 
         def change_slice(found: Object) -> None:
             # A shared store may hold protobuf, which omits empty lists.
-            given = [{"addresses": [host], "conditions": {"ready": True}} for host in hosts]
-            if (found.get("endpoints") or [], found.get("ports")) != (given, ports):
-                found["endpoints"], found["ports"] = given, ports
+            desired = [{"addresses": [host], "conditions": {"ready": True}} for host in hosts]
+            if (found.get("endpoints") or [], found.get("ports")) != (desired, ports):
+                found["endpoints"], found["ports"] = desired, ports
                 found["metadata"]["generation"] = (found["metadata"].get("generation") or 0) + 1
 
         await self._change("core/endpoints", change)
@@ -238,7 +238,7 @@ class KubernetesService:
         return host.strip("[]"), int(port)
 
     async def _change(self, collection: str, change: Callable[[Object], object]) -> None:
-        """Write the object with *change* applied, if it exists and changes."""
+        """Apply *change* to the object if it exists, and write it if it differs."""
 
         def decide(current: Record | None) -> Outcome:
             if current is None:

@@ -1,4 +1,4 @@
-"""Leader leases of other components of the control plane, which this server leaves its own work to."""
+"""Leader election leases of control plane components that replace controllers of this server while they run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nodeagent.base import identity
 LEASES = identity.current().group("coordination") + "/leases"
 CONTROLLER_MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"
 HELD_FOR = timedelta(seconds=60)
-"""How long after the last renewal a lease counts: four times its usual duration, as clocks of hosts differ."""
+"""Validity of a lease after its last renewal: four times the usual lease duration, since clocks of hosts differ."""
 
 
 def is_held(store: Store, component: str, now: datetime) -> bool:
-    """Return whether a *component* holds its leader lease."""
+    """Return whether an instance of *component* holds its leader election lease."""
     record = store.collection(LEASES).get(objects.key_of(identity.current().system_namespace, component))
     lease: Object = {} if record is None else objects.decode(record.data)
     renewed = parse_time(dig(lease, ("spec", "renewTime")))

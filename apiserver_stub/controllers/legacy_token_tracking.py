@@ -1,4 +1,4 @@
-"""Legacy token tracking: publish since when the use of legacy service account tokens is tracked."""
+"""Legacy token tracking: publish the date since which the use of legacy service account tokens is tracked."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 _CONFIG_MAPS = "core/configmaps"
 _NAME, _SINCE = "kube-apiserver-legacy-service-account-token-tracking", "since"
 _CREATION_SECONDS = 1800.0
-"""Least time between two creations: a server that does not track tokens deletes the config map."""
+"""Minimum time between two creations, since a server that does not track tokens deletes the ConfigMap."""
 
 
 async def track_legacy_tokens(store: Store) -> None:
-    """Keep the config map and its date valid; runs until cancelled."""
+    """Run the legacy token tracking controller until cancelled."""
     await LegacyTokenTracking(store).run()
 
 
 class LegacyTokenTracking:
-    """Controller of the one config map that states the date."""
+    """Controller of the ConfigMap that contains the date."""
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self._store, self._clock = store, clock or SystemClock()
@@ -44,7 +44,7 @@ class LegacyTokenTracking:
         await run_controller(ChangeFeed(self._store, [_CONFIG_MAPS], self), self._queue, self._process)
 
     def reset(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: the controller has no state."""
 
     def see(self, collection: str, record: Record, previous: Record | None) -> None:
         if record.key == self._key:

@@ -1,4 +1,4 @@
-"""Control loop: a change feed fills a work queue, and every key is processed on the state that readers see."""
+"""Control loop: a change feed fills a work queue, and each key is processed with up-to-date state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Key = TypeVar("Key")
 async def run_controller(
     feed: ChangeFeed, queue: WorkQueue[Key], process: Callable[[Key], Awaitable[None]], *, at_once: int = 1
 ) -> None:
-    """Run *feed* and *queue* until cancelled; the feed is current whenever *process* starts."""
+    """Run *feed* and *queue* until cancelled; the feed is caught up before each call of *process*."""
 
     async def catch_up_and_process(key: Key) -> None:
         await feed.catch_up()

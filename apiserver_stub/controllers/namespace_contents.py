@@ -1,6 +1,6 @@
-"""Contents of every namespace: the default service account, and the CA certificate by which pods trust this server.
+"""Default contents of namespaces: the ``default`` ServiceAccount and the ``kube-root-ca.crt`` ConfigMap.
 
-A kube-controller-manager publishes the certificate too; while one runs, that is left to it.
+While a kube-controller-manager runs, it publishes the CA certificate instead of this controller.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _RESYNC = ""
 
 
 async def keep_namespaces_filled(store: Store, ca_certificate: str, *, restores_ca: bool) -> None:
-    """Create and restore the contents of namespaces; runs until cancelled."""
+    """Create and restore the default contents of namespaces; runs until cancelled."""
     await NamespaceContents(store, ca_certificate, restores_ca=restores_ca).run()
 
 
 async def fill_namespace(store: Store, ca_certificate: str, name: str, now: datetime | None = None) -> None:
-    """Create the contents of namespace *name* where they are missing."""
+    """Create the missing default contents of namespace *name*."""
     record = store.collection(_NAMESPACES).get(name)
     if record is None or "deletionTimestamp" in objects.decode(record.data)["metadata"]:
         return
@@ -43,10 +43,10 @@ async def fill_namespace(store: Store, ca_certificate: str, name: str, now: date
 
 
 class NamespaceContents:
-    """Controller of the default service account and the root CA config map of every namespace.
+    """Controller of the default service account and the root CA ConfigMap of every namespace.
 
-    :param restores_ca: whether changes of the config map are undone; not if another server of the same store may have
-        another CA.
+    :param restores_ca: whether changes of the ConfigMap are reverted; false if another server that shares the store may
+        have a different CA.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class NamespaceContents:
         self._clock = clock or SystemClock()
         self._queue: WorkQueue[str] = WorkQueue("namespace-contents", clock)
         self._left: set[str] = set()
-        """Namespaces that are left to a kube-controller-manager."""
+        """Namespaces whose ConfigMap a kube-controller-manager maintains."""
 
     async def run(self) -> None:
         feed = ChangeFeed(self._store, [_NAMESPACES, _ACCOUNTS, _CONFIG_MAPS], self)

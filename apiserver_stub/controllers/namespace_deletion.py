@@ -1,6 +1,6 @@
 """Namespace deletion: delete the contents of terminating namespaces, then the namespaces.
 
-Pods that are assigned to a node are deleted gracefully, so a namespace may take as long as its slowest pod.
+Pods that are assigned to a node are deleted gracefully, so the deletion takes as long as the slowest pod.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _OPTIONS: Object = {
 }
 
 
-async def empty_namespaces(context: VerbContext, registry: Registry) -> None:
-    """Finish the deletion of namespaces; runs until cancelled."""
+async def run_namespace_deletion(context: VerbContext, registry: Registry) -> None:
+    """Run the namespace deletion controller until cancelled."""
     await NamespaceDeletion(context, registry).run()
 
 
@@ -87,7 +87,7 @@ class NamespaceDeletion:
         if errors:
             raise errors[0]
         if any(self._contents(resource, namespace) for resource in self._resources.values()):
-            self._queue.add_after(namespace, _RETRY_SECONDS)  # Mostly the next deletion is noticed before.
+            self._queue.add_after(namespace, _RETRY_SECONDS)  # A fallback: deletions queue the namespace.
         else:
             await self._finalize(namespace)
 
@@ -115,7 +115,7 @@ class NamespaceDeletion:
             if current is None:
                 raise LookupError(namespace)
             obj: Object = objects.decode(current.data)
-            spec = obj.setdefault("spec", {})  # Protobuf, as a shared store may have it, omits what is empty.
+            spec = obj.setdefault("spec", {})  # A shared store may hold protobuf, which omits empty lists.
             before = spec.get("finalizers") or []
             finalizers = spec["finalizers"] = [name for name in before if name != "kubernetes"]
             if not finalizers and not obj["metadata"].get("finalizers"):
@@ -133,7 +133,7 @@ def _is_deleted(record: Record) -> bool:
 
 
 def _waits(record: Record) -> bool:
-    """Return whether the object is deleted already and waits for something that another deletion does not end."""
+    """Return whether the object is already being deleted and another deletion would have no effect."""
     if b'"deletionTimestamp"' not in record.data:
         return False
     metadata = objects.decode(record.data)["metadata"]

@@ -1,4 +1,4 @@
-"""System namespaces and priority classes: created at startup, and again when they are deleted."""
+"""System namespaces and priority classes: created at startup, and recreated when deleted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CHECK_SECONDS = 60.0
 
 
 async def create_system_objects(store: Store, ca_certificate: str) -> None:
-    """Create the system namespaces and priority classes where they are missing."""
+    """Create the missing system namespaces and priority classes."""
     for name in SYSTEM_NAMESPACES:
         await provide_namespace(store, ca_certificate, name)
     for name, value in SYSTEM_PRIORITIES.items():
@@ -50,18 +50,18 @@ async def create_system_objects(store: Store, ca_certificate: str) -> None:
         await ensure(store, identity.current().group("scheduling") + "/priorityclasses", system)
 
 
-async def keep_system_objects(store: Store, ca_certificate: str) -> None:
-    """Create the deleted ones again once a minute until cancelled: nodes need them."""
+async def run_system_objects_controller(store: Store, ca_certificate: str) -> None:
+    """Recreate deleted system namespaces and priority classes once per minute; runs until cancelled."""
     while True:
         await asyncio.sleep(_CHECK_SECONDS)
         try:
             await create_system_objects(store, ca_certificate)
         except (StoreUnavailable, StoreRefused) as error:
-            _log.warning("Failed to create system objects", extra={"err": error})
+            _log.warning("Failed to create required kubernetes system objects", extra={"err": error})
 
 
 async def provide_namespace(store: Store, ca_certificate: str, name: str) -> None:
-    """Create namespace *name* and its contents where they are missing."""
+    """Create namespace *name* and its default contents where they are missing."""
     namespace: Object = {
         "kind": "Namespace",
         "apiVersion": "v1",

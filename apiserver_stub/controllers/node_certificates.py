@@ -1,7 +1,7 @@
-"""Certificates of nodes: approve requests of nodes for themselves, and sign them with this server's own CA.
+"""Node certificates: approve and sign the CertificateSigningRequests of nodes with the CA of this server.
 
-Requests that were approved by hand are signed too if they are for a certificate of a node. All others are left alone.
-Old requests are deleted.
+A request that an administrator approved is signed too if it is for a node certificate. Other requests are ignored. Old
+requests are deleted.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ _NODES_GROUP = "system:nodes"
 _NAME_PREFIX = "system:node:"
 _MIN_SECONDS = 600
 _BACKDATE = timedelta(minutes=5)
-_ANSWERED_STAY, _WAITING_STAY = timedelta(hours=1), timedelta(hours=24)
+_COMPLETED_RETENTION, _PENDING_RETENTION = timedelta(hours=1), timedelta(hours=24)
 _RETRY_SECONDS = 10.0
-"""Until a request that was left alone is examined again: roles may permit it by then."""
+"""Time after which an ignored request is checked again, since roles may permit it by then."""
 _OPTIONAL_USAGE = "key encipherment"
 _CLIENT_USAGES = frozenset({"digital signature", "client auth"})
 _SERVING_USAGES = frozenset({"digital signature", "server auth"})
 
 
-class Unfit(ValueError):
-    """The request is not one for a node's certificate; the text says why."""
+class NotANodeCertificate(ValueError):
+    """The request is not a valid request for a node certificate; the message contains the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a request for a node's certificate asks for."""
+class NodeCertificateRequest:
+    """Content of a valid request for a node certificate."""
 
     serving: bool
     common_name: str
     names: frozenset[str]
-    """Host names and addresses."""
+    """Requested host names and addresses."""
     request: x509.CertificateSigningRequest
 
     @property
@@ -68,10 +68,10 @@ class Asked:
         return self.common_name.removeprefix(_NAME_PREFIX)
 
 
-def read(signing: Object) -> Asked | None:
-    """Return what the CertificateSigningRequest *signing* asks for, ``None`` when it is for another signer.
+def read(signing: Object) -> NodeCertificateRequest | None:
+    """Return the content of the CertificateSigningRequest *signing*, ``None`` if it is for another signer.
 
-    :raises Unfit: it is for a signer of nodes and is no request of a node.
+    :raises NotANodeCertificate: it is for a signer of node certificates, but not a valid request of a node.
     """
     from cryptography import x509
 
@@ -86,25 +86,27 @@ def read(signing: Object) -> Asked | None:
         names = _names(request)
         signed = request.is_signature_valid
     except ValueError as error:
-        raise Unfit(f"the request cannot be read: {error}") from None
+        raise NotANodeCertificate(f"invalid request: {error}") from None
     if not signed:
-        raise Unfit("the request is not signed with its own key")
+        raise NotANodeCertificate("invalid request: signature does not match the public key")
     if groups != [_NODES_GROUP]:
-        raise Unfit(f"the organization is not {_NODES_GROUP}")
+        raise NotANodeCertificate(f"subject organization is not {_NODES_GROUP}")
     if len(common) != 1 or not common[0].startswith(_NAME_PREFIX) or common[0] == _NAME_PREFIX:
-        raise Unfit(f"the common name does not begin with {_NAME_PREFIX}")
-    wanted = _SERVING_USAGES if serving else _CLIENT_USAGES
-    if set(spec["usages"]) - {_OPTIONAL_USAGE} != wanted:
-        raise Unfit(f"the usages are not {', '.join(sorted(wanted))}")
+        raise NotANodeCertificate(f"subject common name does not start with {_NAME_PREFIX}")
+    expected = _SERVING_USAGES if serving else _CLIENT_USAGES
+    if set(spec["usages"]) - {_OPTIONAL_USAGE} != expected:
+        raise NotANodeCertificate(f"usages are not {', '.join(sorted(expected))}")
     if serving != bool(names):
-        raise Unfit("there are no names and addresses" if serving else "a client has no names or addresses")
-    return Asked(serving, common[0], names, request)
+        raise NotANodeCertificate(
+            "no DNS or IP subjectAltName" if serving else "subjectAltNames are not allowed for client certificates"
+        )
+    return NodeCertificateRequest(serving, common[0], names, request)
 
 
 def _names(request: x509.CertificateSigningRequest) -> frozenset[str]:
-    """Return host names and addresses.
+    """Return the host names and addresses of the subjectAltName extension.
 
-    :raises Unfit: there are others.
+    :raises NotANodeCertificate: it contains names of other types.
     """
     from cryptography import x509
 
@@ -113,13 +115,13 @@ def _names(request: x509.CertificateSigningRequest) -> frozenset[str]:
     except x509.ExtensionNotFound:
         return frozenset()
     if any(not isinstance(item, x509.DNSName | x509.IPAddress) for item in found):
-        raise Unfit("only host names and addresses may be asked for")
+        raise NotANodeCertificate("only DNS and IP subjectAltNames are allowed")
     addresses = {str(address) for address in found.get_values_for_type(x509.IPAddress)}
     return frozenset(addresses | set(found.get_values_for_type(x509.DNSName)))
 
 
 def addresses_of(node: Object | None) -> set[str]:
-    """Return the names and addresses at which *node* says that it is reached, as certificates write them."""
+    """Return the names and addresses in the status of *node*, in the format of certificates."""
     found = set()
     for entry in dig(node, ("status", "addresses")) or ():
         try:
@@ -129,15 +131,15 @@ def addresses_of(node: Object | None) -> set[str]:
     return found
 
 
-async def sign_for_nodes(
-    store: Store, authorizer: Chain, authority: KeyPair, life: timedelta, *, signs_clients: bool
+async def run_node_csr_signer(
+    store: Store, authorizer: Chain, ca: KeyPair, duration: timedelta, *, signs_clients: bool
 ) -> None:
-    """Approve, sign and delete requests; runs until cancelled.
+    """Run the controller of node certificate requests until cancelled.
 
-    :param life: of a certificate whose request names none.
-    :param signs_clients: whether this server trusts its own CA for clients; no other server would.
+    :param duration: validity of certificates whose request has no ``expirationSeconds``.
+    :param signs_clients: whether to sign client certificates; false unless this server trusts its own CA for clients.
     """
-    await NodeCertificates(store, authorizer, authority, life, signs_clients=signs_clients).run()
+    await NodeCertificates(store, authorizer, ca, duration, signs_clients=signs_clients).run()
 
 
 class NodeCertificates:
@@ -147,35 +149,35 @@ class NodeCertificates:
         self,
         store: Store,
         authorizer: Chain,
-        authority: KeyPair,
-        life: timedelta,
+        ca: KeyPair,
+        duration: timedelta,
         *,
         signs_clients: bool,
         clock: Clock | None = None,
     ) -> None:
-        self._store, self._authorizer, self._authority, self._life = store, authorizer, authority, life
+        self._store, self._authorizer, self._ca, self._duration = store, authorizer, ca, duration
         self._signs_clients = signs_clients
         self._clock = clock or SystemClock()
         self._queue: WorkQueue[str] = WorkQueue("node-certificates", clock)
-        self._left: set[str] = set()
-        """Requests that were left alone."""
+        self._ignored: set[str] = set()
+        """Keys of ignored requests."""
 
     async def run(self) -> None:
         await run_controller(ChangeFeed(self._store, [_COLLECTION, _NODES], self), self._queue, self._process)
 
     def reset(self) -> None:
-        self._left.clear()
+        self._ignored.clear()
 
     def see(self, collection: str, record: Record, previous: Record | None) -> None:
         if collection == _COLLECTION:
             self._queue.add(record.key)
-        elif self._left and (previous is None or _addresses(previous) != _addresses(record)):
-            for key in self._left:
+        elif self._ignored and (previous is None or _addresses(previous) != _addresses(record)):
+            for key in self._ignored:
                 self._queue.add(key)
 
     def remove(self, collection: str, record: Record) -> None:
         if collection == _COLLECTION:
-            self._left.discard(record.key)
+            self._ignored.discard(record.key)
 
     async def _process(self, key: str) -> None:
         record = self._store.collection(_COLLECTION).get(key)
@@ -189,59 +191,59 @@ class NodeCertificates:
         self._queue.add_after(key, (expires - now).total_seconds() + 1)
         try:
             await self._sign(key, signing, now)
-        except (Unfit, TlsError) as error:
-            if key not in self._left:
-                self._left.add(key)
-                _log.warning("Certificate request is left alone", extra={"request": key, "err": str(error)})
+        except (NotANodeCertificate, TlsError) as error:
+            if key not in self._ignored:
+                self._ignored.add(key)
+                _log.warning("Ignoring certificate signing request", extra={"request": key, "err": str(error)})
             self._queue.add_after(key, _RETRY_SECONDS)
 
     async def _sign(self, key: str, signing: Object, now: datetime) -> None:
         """Approve and sign the request.
 
-        :raises Unfit: it is not one that this server signs.
+        :raises NotANodeCertificate: this server does not sign it.
         """
         status = signing.get("status") or {}
         decided = _decided(signing)
-        if _is_answered(signing) or (asked := read(signing)) is None:
+        if _is_completed(signing) or (requested := read(signing)) is None:
             return
-        if not asked.serving and not self._signs_clients:
-            raise Unfit("--client-ca-file does not hold the authority of this server, which would sign")
+        if not requested.serving and not self._signs_clients:
+            raise NotANodeCertificate("--client-ca-file does not contain the signing CA of this server")
         if "Approved" not in decided:
-            reason = await _why_approved(self._store, self._authorizer, signing, asked)
-            moment = format_time(now)
-            condition = {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": reason}
-            condition |= {"lastUpdateTime": moment, "lastTransitionTime": moment}
+            message = await _approval_message(self._store, self._authorizer, signing, requested)
+            time = format_time(now)
+            condition = {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": message}
+            condition |= {"lastUpdateTime": time, "lastTransitionTime": time}
             status = {**status, "conditions": [*(status.get("conditions") or ()), condition]}
         seconds = signing["spec"].get("expirationSeconds")
-        granted = timedelta(seconds=max(seconds, _MIN_SECONDS)) if seconds else self._life
-        certificate = await asyncio.to_thread(issue, asked, self._authority, now, granted)
+        granted = timedelta(seconds=max(seconds, _MIN_SECONDS)) if seconds else self._duration
+        certificate = await asyncio.to_thread(issue, requested, self._ca, now, granted)
         signed = {**status, "certificate": base64.b64encode(certificate).decode()}
         await _change(self._store, key, signing, signed)
-        self._left.discard(key)
-        _log.info("Certificate is issued", extra={"request": key, "user": asked.common_name})
+        self._ignored.discard(key)
+        _log.info("Issued node certificate", extra={"request": key, "user": requested.common_name})
 
 
 def _decided(signing: Object) -> set[str]:
     return {item["type"] for item in dig(signing, ("status", "conditions")) or ()}
 
 
-def _is_answered(signing: Object) -> bool:
+def _is_completed(signing: Object) -> bool:
     return bool(dig(signing, ("status", "certificate"))) or bool(_decided(signing) & {"Denied", "Failed"})
 
 
 def _expires(signing: Object) -> datetime:
     created = parse_time(signing["metadata"].get("creationTimestamp")) or datetime.fromtimestamp(0, UTC)
-    return created + (_ANSWERED_STAY if _is_answered(signing) else _WAITING_STAY)
+    return created + (_COMPLETED_RETENTION if _is_completed(signing) else _PENDING_RETENTION)
 
 
 def _addresses(record: Record) -> set[str]:
     return addresses_of(objects.decode(record.data))
 
 
-async def _why_approved(store: Store, authorizer: Chain, signing: Object, asked: Asked) -> str:
-    """Return why this server approves the request.
+async def _approval_message(store: Store, authorizer: Chain, signing: Object, requested: NodeCertificateRequest) -> str:
+    """Return the message of the condition with which this server approves the request.
 
-    :raises Unfit: it does not.
+    :raises NotANodeCertificate: it does not approve the request.
     """
     spec = signing["spec"]
     user = User(
@@ -250,45 +252,50 @@ async def _why_approved(store: Store, authorizer: Chain, signing: Object, asked:
         tuple(spec.get("groups") or ()),
         {name: tuple(values) for name, values in (spec.get("extra") or {}).items()},
     )
-    itself = user.name == asked.common_name
-    if asked.serving:
+    itself = user.name == requested.common_name
+    if requested.serving:
         if not itself or _NODES_GROUP not in user.groups:
-            raise Unfit(f"a serving certificate is for the node itself, and {user.name} asks")
-        record = store.collection(_NODES).get(asked.node)
-        foreign = asked.names - addresses_of(None if record is None else objects.decode(record.data))
-        if foreign:
-            raise Unfit(f"node {asked.node} does not say that it is reached at {', '.join(sorted(foreign))}")
-        return "The node asks for the addresses that it has."
+            raise NotANodeCertificate(
+                f"serving certificate of {requested.common_name} requested by {user.name}, not by the node"
+            )
+        record = store.collection(_NODES).get(requested.node)
+        unreported = requested.names - addresses_of(None if record is None else objects.decode(record.data))
+        if unreported:
+            raise NotANodeCertificate(f"not in the addresses of node {requested.node}: {', '.join(sorted(unreported))}")
+        return "Auto approving kubelet serving certificate with addresses of the node."
     for subresource in ("selfnodeclient",) * itself + ("nodeclient",):
         path = f"/apis/{_GROUP}/v1/{_PLURAL}/{subresource}"
         info = RequestInfo("create", path, _GROUP, "v1", _PLURAL, subresource)
         if (await authorizer.authorize(user, info)).allowed:
-            return f"Who asks may create {_PLURAL}/{subresource}."
-    raise Unfit(f"{user.name} may create neither {_PLURAL}/nodeclient nor, for itself, {_PLURAL}/selfnodeclient")
+            subject = "self kubelet" if subresource == "selfnodeclient" else "kubelet"
+            return f"Auto approving {subject} client certificate after SubjectAccessReview."
+    raise NotANodeCertificate(
+        f"{user.name} is not authorized to create {_PLURAL}/nodeclient or, for itself, {_PLURAL}/selfnodeclient"
+    )
 
 
-def issue(asked: Asked, authority: KeyPair, now: datetime, life: timedelta) -> bytes:
-    """Return the certificate (PEM) that *asked* describes, good for *life* from *now* on.
+def issue(requested: NodeCertificateRequest, ca: KeyPair, now: datetime, duration: timedelta) -> bytes:
+    """Return a certificate (PEM) for *requested*, valid until *duration* after *now*.
 
-    It begins a little earlier, for clocks that are behind, and says nothing that was not looked at.
+    It contains only validated attributes, and is valid from slightly before *now*, to allow for clock skew.
     """
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     return certify(
-        authority,
-        asked.request.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
-        asked.common_name,
+        ca,
+        requested.request.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+        requested.common_name,
         organizations=(_NODES_GROUP,),
-        names=sorted(asked.names),
-        server=asked.serving,
-        client=not asked.serving,
-        begin=now - min(_BACKDATE, life / 10),
-        end=now + life,
+        names=sorted(requested.names),
+        server=requested.serving,
+        client=not requested.serving,
+        begin=now - min(_BACKDATE, duration / 10),
+        end=now + duration,
     )
 
 
 async def _change(store: Store, key: str, seen: Object, status: Object | None) -> None:
-    """Write *status*, or remove the request without one, unless it changed since it was *seen*."""
+    """Write *status*, or delete the request if it is ``None``, unless the request changed since it was *seen*."""
 
     def decide(current: Record | None) -> Outcome:
         if current is None:
@@ -299,5 +306,5 @@ async def _change(store: Store, key: str, seen: Object, status: Object | None) -
         data = objects.encode_for_store(found if status is None else {**found, "status": status})
         return Remove(data) if status is None else Put(data)
 
-    with contextlib.suppress(LookupError):  # deleted meanwhile
+    with contextlib.suppress(LookupError):  # Deleted concurrently.
         await store.update(_COLLECTION, key, decide)

@@ -1,4 +1,4 @@
-"""Node taint controller: taint nodes by their conditions, so that schedulers avoid nodes that are not healthy."""
+"""Node taint controller: taint nodes according to their conditions, so that schedulers avoid unhealthy nodes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _BY_CONDITION = {
 _CORDONED = "unschedulable"
 
 
-async def keep_taints(store: Store) -> None:
-    """Set taints after every change of a node; runs until cancelled."""
+async def run_node_taint_controller(store: Store) -> None:
+    """Run the node taint controller until cancelled."""
     await NodeTaints(store).run()
 
 
 class NodeTaints:
     """Controller of the taints of nodes.
 
-    A node whose taints another client changes back is written less and less often.
+    A node whose taints another client reverts is updated at increasing intervals.
     """
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
@@ -49,14 +49,14 @@ class NodeTaints:
         await run_controller(ChangeFeed(self._store, [_NODES], self), self._queue, self._process)
 
     def reset(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: the controller has no state."""
 
     def see(self, collection: str, record: Record, previous: Record | None) -> None:
-        if wanted_taints(objects.decode(record.data)) is not None:
+        if desired_taints(objects.decode(record.data)) is not None:
             self._queue.add(record.key)
 
     def remove(self, collection: str, record: Record) -> None:
-        """Nothing is left to do."""
+        """Do nothing: a deleted node needs no taints."""
 
     async def _process(self, key: str) -> None:
         written = False
@@ -67,7 +67,7 @@ class NodeTaints:
             if current is None:
                 raise LookupError(key)
             node: Object = objects.decode(current.data)
-            taints = wanted_taints(node)
+            taints = desired_taints(node)
             if taints is None:
                 return Keep()
             node["spec"] = {**(node.get("spec") or {}), "taints": taints}
@@ -84,20 +84,20 @@ class NodeTaints:
             self._queue.slow_down(key)
 
 
-def wanted_taints(node: Object) -> list[Object] | None:
+def desired_taints(node: Object) -> list[Object] | None:
     """Return the taints that *node* should have, ``None`` when it has them.
 
-    A node that has not said yet how it is counts as not ready.
+    A node that has not reported a Ready condition yet counts as not ready.
     """
     spec = node.get("spec") or {}
     given: list[Object] = spec.get("taints") or []
     conditions = {item.get("type"): item.get("status") for item in objects.dig(node, ("status", "conditions")) or ()}
     conditions.setdefault("Ready", "False")
     keys = {identity.current().label(name, "node") for name in (*_BY_CONDITION.values(), _CORDONED)}
-    wanted = [name for (kind, status), name in _BY_CONDITION.items() if conditions.get(kind) == status]
+    desired = [name for (kind, status), name in _BY_CONDITION.items() if conditions.get(kind) == status]
     if spec.get("unschedulable"):
-        wanted.append(_CORDONED)
-    labels = [identity.current().label(name, "node") for name in wanted]
+        desired.append(_CORDONED)
+    labels = [identity.current().label(name, "node") for name in desired]
     ours = [item["key"] for item in given if item.get("effect") == _EFFECT and item.get("key") in keys]
     if sorted(ours) == sorted(labels):
         return None

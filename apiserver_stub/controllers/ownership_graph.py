@@ -1,4 +1,4 @@
-"""Graph of owners and dependents, as the garbage collector sees it. No I/O."""
+"""Graph of owners and dependents for the garbage collector. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Location = tuple[str, str]
 """Collection and key of an object."""
 
 _MAX_VISITS = 1000
-"""Owners at which the search for a cycle gives up; the objects then wait."""
+"""Maximum number of owners that the search for a cycle visits; in longer cycles, deletions stay blocked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Node:
 
 
 class OwnershipGraph:
-    """Nodes by location; objects without owners and without such a deletion are not part of it.
+    """Nodes by location; objects without owners whose deletion does not wait for dependents are not included.
 
-    Methods that change the graph return the locations that have to be processed because of the change.
+    Methods that change the graph return the locations that must be processed because of the change.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class OwnershipGraph:
         return [location for location in self._dependents.get(uid, ()) if self._nodes[location].owners[uid]]
 
     def has_dependent_deleting_dependents(self, uid: str) -> bool:
-        """Return whether the deletion of a dependent of *uid* waits for dependents itself: there may be a cycle."""
+        """Return whether the deletion of a dependent of *uid* waits for dependents too, which may be a cycle."""
         return any(self._nodes[location].deleting_dependents for location in self._dependents.get(uid, ()))
 
     def is_deadlocked(self, uid: str) -> bool:
@@ -123,7 +123,7 @@ class OwnershipGraph:
                 yield self._waiting[uid]
 
     def _started(self, location: Location, old: Node | None, new: Node) -> Iterator[Location]:
-        """Yield what is due because a deletion that waits for dependents has started."""
+        """Yield the locations to process when a deletion that waits for dependents has started."""
         if new.orphaning:
             if old is None or not old.orphaning:
                 yield location

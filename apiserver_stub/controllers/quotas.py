@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 _PAUSE_SECONDS = 0.2
 
 
-async def keep_quotas(store: Store, usage: QuotaUsageTracker) -> None:
-    """Write the usage of every quota after changes in its namespace; runs until cancelled."""
+async def run_quota_controller(store: Store, usage: QuotaUsageTracker) -> None:
+    """Run the resource quota controller until cancelled."""
     await ResourceQuotas(store, usage).run()
 
 
 class ResourceQuotas:
-    """Controller of the status of quotas; changes in namespaces without a quota cost nothing."""
+    """Controller of the status of quotas; changes in namespaces without a quota are ignored."""
 
     def __init__(self, store: Store, usage: QuotaUsageTracker, clock: Clock | None = None) -> None:
         self._store, self._usage = store, usage

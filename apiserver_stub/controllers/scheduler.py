@@ -1,7 +1,7 @@
-"""Scheduler of a cluster of one node: pending pods are bound to the only node, or report why they do not fit.
+"""Scheduler of a single-node cluster: bind pending pods to the only node, or report why they do not fit.
 
-With two ready nodes or more, or while a kube-scheduler holds its lease, nothing is written, so that it is never raced;
-``--bind-pods-to-single-node=false`` turns the scheduler off. A cluster without any node is left alone too.
+Without nodes, with several ready nodes, or while a kube-scheduler holds its lease, the scheduler is inactive, so that
+it never races with another scheduler. ``--bind-pods-to-single-node=false`` disables it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ NAME = "default-scheduler"
 _PODS, _NODES, _NAMESPACES = "core/pods", "core/nodes", "core/namespaces"
 _FINISHED = ("Succeeded", "Failed")
 _FREED = ("NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity")
-"""Filters for which a deleted pod may make a difference."""
+"""Filters whose result a deleted pod may change."""
 _JOINED = ("PodTopologySpread", "InterPodAffinity")
-"""Filters for which a new pod may make a difference."""
+"""Filters whose result a new pod may change."""
 _IDLE_SECONDS = 3600.0
 _LEASE_CHECK_SECONDS = 30.0
 
@@ -47,7 +47,7 @@ async def bind_to_single_node(store: Store, event_ttl_seconds: int | None) -> No
 
 
 class Scheduler:
-    """Controller of the pods that wait for the default scheduler."""
+    """Controller of the pending pods of the default scheduler."""
 
     def __init__(self, store: Store, event_ttl_seconds: int | None, clock: Clock | None = None) -> None:
         self._store, self._clock = store, clock or SystemClock()
@@ -94,7 +94,7 @@ class Scheduler:
         if waits(pod):
             self._release(key)
             before = previous if key in self._pending else None
-            if before is None or _wanted(before) != _wanted(pod):
+            if before is None or _decision_inputs(before) != _decision_inputs(pod):
                 spec, created = pod["spec"], pod["metadata"].get("creationTimestamp") or ""
                 self._pending.add(key, spec.get("priority") or 0, created, now)
                 self._waker.wake()
@@ -146,18 +146,18 @@ class Scheduler:
             self._pending.remove(key)
             return
         try:
-            await self._place(key, pod)
+            await self._bind_or_report(key, pod)
         except LookupError:
             self._pending.remove(key)  # Deleted since it was queued.
         except (StoreUnavailable, StoreRefused) as error:
             self._pending.postpone(key, self._clock.now())
             _log.warning("Failed to schedule pod, will retry", extra={"pod": key, "err": error})
         except Exception as error:
-            # One malformed pod must not keep all others from being scheduled.
+            # One malformed pod must not block the scheduling of all others.
             self._pending.postpone(key, self._clock.now())
             _log.error("Failed to schedule pod, will retry", extra={"pod": key, "err": error}, exc_info=error)
 
-    async def _place(self, key: str, pod: Object) -> None:
+    async def _bind_or_report(self, key: str, pod: Object) -> None:
         """Bind *pod*, or report why it does not fit.
 
         :raises LookupError: it is deleted.
@@ -177,13 +177,13 @@ class Scheduler:
             await self._report(key, decision.message)
 
     def _choose(self, feasible: tuple[str, ...]) -> str:
-        """Return the node to bind to: the ready one, or the only one; a choice between others is left to others."""
+        """Return the node to bind to: the only ready one, or the only feasible one; empty if there are several."""
         ready = [name for name in feasible if self._state.nodes[name].ready]
         names = ready or feasible
         return names[0] if len(names) == 1 else ""
 
     async def _bind(self, key: str, seen: Object, node: str) -> bool:
-        """Assign the pod to *node*; return whether it still waited for that."""
+        """Bind the pod to *node*; return whether it was still pending."""
         new: Object | None = None
 
         def assign(current: Record | None) -> Outcome:
@@ -201,11 +201,11 @@ class Scheduler:
         if new is None:
             return False
         self._pending.remove(key)
-        self._state.assign(key, read_pod(new))  # Readers may see it only later, and the next pod is decided now.
+        self._state.assign(key, read_pod(new))  # Readers may see the binding only after the next decision.
         return True
 
     async def _report(self, key: str, message: str) -> None:
-        """Set the condition of a pod that fits on no node."""
+        """Set the ``PodScheduled`` condition of a pod that fits on no node."""
 
         def set_condition(current: Record | None) -> Outcome:
             if current is None:
@@ -232,7 +232,7 @@ def waits(pod: Object) -> bool:
 
 
 def with_condition(pod: Object, reason: str, message: str) -> Object:
-    """Return *pod* with the condition that it is not scheduled; the transition time stays if it was not before."""
+    """Return *pod* with a false ``PodScheduled`` condition; the transition time is kept if it was false before."""
     status = pod.get("status") or {}
     conditions: list[Object] = list(status.get("conditions") or ())
     index = next((i for i, item in enumerate(conditions) if item.get("type") == "PodScheduled"), None)
@@ -253,6 +253,6 @@ def with_condition(pod: Object, reason: str, message: str) -> Object:
     return {**pod, "status": {**status, "conditions": conditions}}
 
 
-def _wanted(pod: Object) -> Object:
-    """Return what a decision depends on; a change of anything else does not lead to another attempt."""
+def _decision_inputs(pod: Object) -> Object:
+    """Return the fields that a decision depends on; changes of other fields do not trigger another attempt."""
     return {"labels": pod["metadata"].get("labels"), "spec": pod["spec"], "uid": pod["metadata"].get("uid")}

@@ -1,8 +1,8 @@
-"""What is taken from the ranges of services is what services have: compared, told and put right every few minutes.
+"""Repair loop for Service IP and node port allocations: detect conflicts, record events and release leaked allocations.
 
-A crash between two writes leaves a number that nobody has. It is free again once it was found several times in a row,
-because another server may have taken it for a service that it is about to write. What two services share, or what is
-outside the ranges, only people can put right: an event on the service says so.
+A crash between two writes leaks an allocation. It is released after several consecutive passes, since another server
+may have allocated it for a Service that it is about to write. Duplicate and out-of-range allocations require an
+administrator; they are reported as events of the Service.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _log = logging.getLogger(__name__)
 
 REPAIR_SECONDS = 180.0
 LEAKED_AFTER = 3
-"""So many times in a row nobody has a number until it is free."""
+"""Number of consecutive passes that find an allocation unused before it is released."""
 _TRIES = 10
 _STEP = 200
 _MAX_EVENTS = 200
-"""Of one range and pass; more would only displace each other."""
+"""Maximum number of events per range and pass."""
 _SERVICES = "core/services"
 _EVENTS = "core/events"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with a service, in the words of events."""
+    """Invalid allocation of a Service, as an event reports it."""
 
     service: Object
     reason: str
@@ -50,26 +50,27 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """One range, and how its numbers are called."""
+class RangeKind:
+    """A range, and the wording of events about it."""
 
     allocation: RangeAllocation
     reporter: str
     prefix: str
-    """What the reasons begin with."""
+    """Prefix of event reasons."""
     action: str
-    shown: Callable[[int], str]
-    """A number as notes name it."""
+    describe: Callable[[int], str]
+    """Format a number of the range for event notes."""
     outside: str
+    """Name of the range in event notes."""
 
     def finding(self, service: Object, state: str, number: int, note: str) -> Finding:
-        return Finding(service, f"{self.prefix}{state}", self.action, f"{self.shown(number)} {note}")
+        return Finding(service, f"{self.prefix}{state}", self.action, f"{self.describe(number)} {note}")
 
 
 async def repair_service_ranges(store: Store, registry: Registry, event_ttl_seconds: int | None) -> Repair | None:
-    """Repair the ranges before the first service is written, and return what goes on with that.
+    """Repair the ranges before the first Service is written, and return the controller that repeats this.
 
-    :raises StoreUnavailable: the store does not answer.
+    :raises StoreUnavailable: the store is unavailable.
     """
     resource = registry.find("", "v1", "services")
     if resource is None or not isinstance(resource.strategy, ServiceStrategy):
@@ -77,13 +78,14 @@ async def repair_service_ranges(store: Store, registry: Registry, event_ttl_seco
     repair = Repair(store, resource.strategy.addresses, event_ttl_seconds)
     try:
         await repair.once()
-    except StoreRefused as error:  # nothing is given out then, and all else is served
-        _log.error("Ranges of services cannot be read", extra={"err": error})
+    except StoreRefused as error:
+        # Without ranges nothing can be allocated, but all other requests can be served.
+        _log.error("Failed to read Service ranges", extra={"err": error})
     return repair
 
 
 class Repair:
-    """Controller that compares the ranges with the services."""
+    """Controller that reconciles the allocations with the Services."""
 
     def __init__(self, store: Store, addresses: ServiceAddresses, event_ttl_seconds: int | None) -> None:
         self._store, self._addresses, self._event_ttl_seconds = store, addresses, event_ttl_seconds
@@ -92,7 +94,7 @@ class Repair:
         self._leaks: dict[str, dict[int, int]] = {}
 
     async def run(self) -> None:
-        """Repair every few minutes until cancelled."""
+        """Repair every :data:`REPAIR_SECONDS` until cancelled."""
         while True:
             await asyncio.sleep(REPAIR_SECONDS)
             try:
@@ -106,36 +108,36 @@ class Repair:
     async def once(self) -> None:
         """Repair every range.
 
-        :raises StoreUnavailable: the store does not answer.
+        :raises StoreUnavailable: the store is unavailable.
         """
         for kind in self._kinds:
             await self._repair(kind)
 
-    async def _repair(self, kind: Kind) -> None:
+    async def _repair(self, kind: RangeKind) -> None:
         allocation, store = kind.allocation, self._store
         for _ in range(_TRIES):
             before = await allocation.snapshot(store)
-            await store.catch_up(_SERVICES)  # no older than the snapshot, or a new service would be missing
+            await store.catch_up(_SERVICES)  # The Services must not be older than the snapshot.
             services = await self._services()
             used, findings = compare(kind, self._addresses, services, before)
-            kept, leaks = self._doubtful(allocation, before, used)
+            kept, leaks = self._possible_leaks(allocation, before, used)
             try:
                 await allocation.replace(store, before, used | kept)
             except Moved:
                 continue
             self._leaks[allocation.key] = leaks
-            _tell_leaks(allocation, leaks)
+            _log_leaks(allocation, leaks)
             for finding in findings[:_MAX_EVENTS]:
-                await self._tell(kind, finding)
+                await self._report(kind, finding)
                 await asyncio.sleep(0)
             if len(findings) > _MAX_EVENTS:
-                about = {"range": allocation.key, "findings": len(findings), "reported": _MAX_EVENTS}
-                _log.warning("Too many Services have invalid addresses or ports, some are not reported", extra=about)
+                fields = {"range": allocation.key, "findings": len(findings), "reported": _MAX_EVENTS}
+                _log.warning("Too many Services with invalid addresses or ports, omitting some events", extra=fields)
             return
-        _log.warning("A range is too busy to be compared with the services", extra={"range": allocation.key})
+        _log.warning("Failed to repair Service range, it changes too often", extra={"range": allocation.key})
 
     async def _services(self) -> list[Object]:
-        """Return all services, reading them in steps that let others run."""
+        """Return all Services; yields to the event loop regularly."""
         found = []
         for number, record in enumerate(self._store.collection(_SERVICES).select(), 1):
             found.append(objects.decode(record.data))
@@ -143,10 +145,10 @@ class Repair:
                 await asyncio.sleep(0)
         return found
 
-    def _doubtful(
+    def _possible_leaks(
         self, allocation: RangeAllocation, before: Snapshot, used: set[int]
     ) -> tuple[set[int], dict[int, int]]:
-        """Return the taken numbers that nobody has and that stay taken, and how often each was found so."""
+        """Return the unused allocations to keep for now, and the consecutive passes of each unused allocation."""
         if before.range != allocation.range:
             return set(), {}
         seen = self._leaks.get(allocation.key, {})
@@ -157,12 +159,12 @@ class Repair:
         }
         return {number for number, times in leaks.items() if times < LEAKED_AFTER}, leaks
 
-    async def _tell(self, kind: Kind, finding: Finding) -> None:
-        """Log *finding*, and write an event about it or count it in the one that is there."""
+    async def _report(self, kind: RangeKind, finding: Finding) -> None:
+        """Log *finding*, and create its event or increment the count of the existing one."""
         service, store = finding.service, self._store
         metadata = service["metadata"]
-        about = {"service": objects.key_of(metadata["namespace"], metadata["name"]), "reason": finding.reason}
-        _log.warning("A service has what it should not: %s", finding.note, extra=about)
+        fields = {"service": objects.key_of(metadata["namespace"], metadata["name"]), "reason": finding.reason}
+        _log.warning("Invalid Service allocation: %s", finding.note, extra=fields)
         digest = hashlib.sha256(f"{metadata.get('uid')} {finding.reason} {finding.note}".encode()).hexdigest()[:16]
         key = objects.key_of(metadata["namespace"], f"{metadata['name']}.{digest}")
 
@@ -177,9 +179,9 @@ class Repair:
 
 
 def compare(
-    kind: Kind, addresses: ServiceAddresses, services: Iterable[Object], before: Snapshot
+    kind: RangeKind, addresses: ServiceAddresses, services: Iterable[Object], before: Snapshot
 ) -> tuple[set[int], list[Finding]]:
-    """Return the numbers of the range that *services* have, and what is wrong with them."""
+    """Return the numbers of the range that *services* use, and the invalid allocations."""
     allocation = kind.allocation
     known = set(numbers_of(allocation.first, before.bits)) if before.range == allocation.range else set()
     used: set[int] = set()
@@ -194,14 +196,14 @@ def compare(
                 findings.append(kind.finding(service, "AlreadyAllocated", number, note))
             else:
                 used.add(number)
-                # Without a record none was ever given out: then that is no mistake of the service.
+                # Without a stored record nothing was ever allocated, which is not an error of the Service.
                 if number not in known and before.revision:
                     findings.append(kind.finding(service, "NotAllocated", number, "is not allocated; repairing"))
     return used, findings
 
 
-def _numbers(kind: Kind, addresses: ServiceAddresses, service: Object, findings: list[Finding]) -> Sequence[int]:
-    """Return what *service* has of the family of the range, or of the ports."""
+def _numbers(kind: RangeKind, addresses: ServiceAddresses, service: Object, findings: list[Finding]) -> Sequence[int]:
+    """Return the numbers that *service* uses: ports, or addresses of the family of the range."""
     use = used_by(service)
     if kind.allocation is addresses.ports:
         return use.ports
@@ -212,16 +214,16 @@ def _numbers(kind: Kind, addresses: ServiceAddresses, service: Object, findings:
         if address is not None and served:
             if addresses.addresses[address.version] is kind.allocation:
                 found.append(int(address))
-        elif kind.allocation.key == "serviceips":  # told once, with the primary range
+        elif kind.allocation.key == "serviceips":  # Reported once, with the primary range.
             what = "is not a valid IP" if address is None else "is of ip family that is no longer configured on cluster"
             note = f"Cluster IP {text} {what}; please recreate service"
             findings.append(Finding(service, "ClusterIPNotValid", "ClusterIPValidation", note))
     return found
 
 
-def _addresses(allocation: RangeAllocation, version: int, addresses: ServiceAddresses) -> Kind:
+def _addresses(allocation: RangeAllocation, version: int, addresses: ServiceAddresses) -> RangeKind:
     build = type(addresses.networks[version].network_address)
-    return Kind(
+    return RangeKind(
         allocation,
         "ipallocator-repair-controller",
         "ClusterIP",
@@ -231,8 +233,8 @@ def _addresses(allocation: RangeAllocation, version: int, addresses: ServiceAddr
     )
 
 
-def _ports(allocation: RangeAllocation) -> Kind:
-    return Kind(
+def _ports(allocation: RangeAllocation) -> RangeKind:
+    return RangeKind(
         allocation,
         "portallocator-repair-controller",
         "Port",
@@ -242,15 +244,15 @@ def _ports(allocation: RangeAllocation) -> Kind:
     )
 
 
-def _tell_leaks(allocation: RangeAllocation, leaks: dict[int, int]) -> None:
+def _log_leaks(allocation: RangeAllocation, leaks: dict[int, int]) -> None:
     fresh = sum(times == 1 for times in leaks.values())
     freed = sum(times >= LEAKED_AFTER for times in leaks.values())
     if fresh or freed:
-        about = {"range": allocation.key, "new": fresh, "freed": freed}
-        _log.warning("Some of what is taken from a range no service has", extra=about)
+        fields = {"range": allocation.key, "new": fresh, "freed": freed}
+        _log.warning("Found leaked Service allocations", extra=fields)
 
 
-def _event(kind: Kind, finding: Finding, digest: str) -> Object:
+def _event(kind: RangeKind, finding: Finding, digest: str) -> Object:
     metadata = finding.service["metadata"]
     regarding = {name: metadata[name] for name in ("namespace", "name", "uid", "resourceVersion") if metadata.get(name)}
     return {

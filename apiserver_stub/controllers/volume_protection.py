@@ -1,4 +1,4 @@
-"""Volume protection controllers: deleted volumes and claims go once nothing uses them."""
+"""Volume protection controllers: remove deleted persistent volumes and claims once they are unused."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Location = tuple[str, str]
 
 
 async def release_volumes(store: Store) -> None:
-    """Remove the finalizer of deleted and unused volumes and claims; runs until cancelled."""
+    """Run the volume protection controllers until cancelled."""
     await VolumeProtection(store).run()
 
 
 class VolumeProtection:
     """Controller of the protection finalizers.
 
-    It indexes the pods that use claims, so that no pods are searched when a claim is deleted.
+    Pods that use claims are indexed, so the deletion of a claim needs no search of the pods.
     """
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
@@ -98,7 +98,7 @@ class VolumeProtection:
 
 
 def claims_of(pod: Object) -> Iterator[str]:
-    """Yield the keys of the claims that *pod* uses, none unless it is assigned to a node and has not terminated."""
+    """Yield the keys of the claims that *pod* uses; none unless it is assigned to a node and has not terminated."""
     spec, metadata = pod.get("spec") or {}, pod["metadata"]
     if objects.dig(pod, ("status", "phase")) in _FINISHED or not spec.get("nodeName"):
         return

@@ -1,9 +1,9 @@
-"""Work queue of a controller: each key is queued once, and failed keys are retried after growing pauses.
+"""Work queue of a controller: each key is queued once, and failed keys are retried with exponential backoff.
 
 The semantics are those of client-go's work queues: a key that is added while it is processed is processed once more
 afterwards, and never by two workers at the same time.
 
-Custom, since ``asyncio.Queue`` neither drops duplicates nor delays keys.
+``asyncio.Queue`` is not used, since it neither drops duplicates nor delays keys.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ FIRST_PAUSE_SECONDS = 0.05
 MAX_PAUSE_SECONDS = 60.0
 _IDLE_SECONDS = 3600.0
 _QUIET_PAUSES = 2
-"""A key that was not slowed down for this many maximum pauses starts again with the first pause."""
+"""The pauses of a key are reset when it was not slowed down for this multiple of the maximum pause."""
 _STALE_TIMERS = 64
 _EXPECTED = (ApiError, StoreUnavailable, StoreRefused)
 
 
 class WorkQueue(Generic[Key]):
-    """Keys that are due, now or later.
+    """Queue of keys that are due now or later.
 
-    The event loop gets a turn after every batch of keys, so no amount of work keeps requests waiting.
+    The queue yields to the event loop after each batch of keys, so that work does not delay requests.
 
-    :param interval_seconds: least time between two runs of the same key.
+    :param interval_seconds: minimum time between two runs of the same key.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class WorkQueue(Generic[Key]):
         return len(self._dirty | self._processing | self._delayed.keys())
 
     def add(self, key: Key) -> None:
-        """Queue *key*, after its rest if it was processed a short time ago."""
+        """Queue *key*, after its minimum interval or pause if it was processed recently."""
         rest = self._resting.get(key, 0.0) - self._clock.now()
         if rest > 0:
             self._delay(key, rest)
@@ -78,7 +78,7 @@ class WorkQueue(Generic[Key]):
             self._make_ready(key)
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Queue *key* in *seconds*; of several times the earliest counts."""
+        """Queue *key* after *seconds*; the earliest of several times takes effect."""
         if seconds <= 0:
             self.add(key)
         else:
@@ -92,14 +92,14 @@ class WorkQueue(Generic[Key]):
         self._delay(key, pauses.next())
 
     def forget(self, key: Key) -> None:
-        """End the growth of pauses of *key*: it was processed successfully."""
+        """Reset the backoff of *key* after it was processed successfully."""
         self._failures.pop(key, None)
 
     def slow_down(self, key: Key) -> None:
-        """Let *key* rest before it is processed again, longer each time until it was left alone for a while.
+        """Delay the next run of *key*, longer with each call until the key was not slowed down for some time.
 
-        For controllers that overwrite another client's value: if that client does the same, the number of writes
-        stays bounded.
+        For controllers that overwrite values of other clients: if a client does the same, the rate of writes stays
+        bounded.
         """
         now = self._clock.now()
         pauses, last = self._slowed.get(key, (self._backoff(), now))
@@ -119,7 +119,7 @@ class WorkQueue(Generic[Key]):
                 await self._run_one(process, keys[0])
             else:
                 await asyncio.gather(*(self._run_one(process, key) for key in keys))
-            await asyncio.sleep(0)  # Processing need not have awaited anything.
+            await asyncio.sleep(0)  # Processing may not have yielded to the event loop.
 
     async def _run_one(self, process: Callable[[Key], Awaitable[None]], key: Key) -> None:
         try:

@@ -26,8 +26,8 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.cel.authorization import Decide
 from apiserver_stub.controllers.namespaces import provide_namespace
-from apiserver_stub.controllers.node_taints import keep_taints
-from apiserver_stub.controllers.quotas import keep_quotas
+from apiserver_stub.controllers.node_taints import run_node_taint_controller
+from apiserver_stub.controllers.quotas import run_quota_controller
 from apiserver_stub.controllers.volume_protection import release_volumes
 from apiserver_stub.plugin_discovery import discover_plugins
 from nodeagent.base.aio import SystemClock, TaskOwner
@@ -130,9 +130,9 @@ def _start_controller(plugin: AdmissionPlugin, store: Store, tasks: TaskOwner) -
     """Start the controller that maintains later what *plugin* sets on new objects, if there is one."""
     match plugin:
         case ResourceQuota():
-            tasks.start(keep_quotas(store, plugin.usage_tracker), "quotas")
+            tasks.start(run_quota_controller(store, plugin.usage_tracker), "quotas")
         case TaintNodesByCondition():
-            tasks.start(keep_taints(store), "node-taints")
+            tasks.start(run_node_taint_controller(store), "node-taints")
         case StorageObjectInUseProtection():
             tasks.start(release_volumes(store), "volume-protection")
 

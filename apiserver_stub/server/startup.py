@@ -27,14 +27,14 @@ from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.authentication_config_map import AuthenticationConfigMap, RequestHeaderNames
 from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles, keep_aggregated
-from apiserver_stub.controllers.disruption import keep_budgets
+from apiserver_stub.controllers.disruption import run_disruption_controller
 from apiserver_stub.controllers.garbage import collect_garbage
 from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
 from apiserver_stub.controllers.legacy_token_tracking import track_legacy_tokens
 from apiserver_stub.controllers.namespace_contents import fill_namespace, keep_namespaces_filled
-from apiserver_stub.controllers.namespace_deletion import empty_namespaces
-from apiserver_stub.controllers.namespaces import create_system_objects, keep_system_objects
-from apiserver_stub.controllers.node_certificates import sign_for_nodes
+from apiserver_stub.controllers.namespace_deletion import run_namespace_deletion
+from apiserver_stub.controllers.namespaces import create_system_objects, run_system_objects_controller
+from apiserver_stub.controllers.node_certificates import run_node_csr_signer
 from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.controllers.service_repair import repair_service_ranges
 from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
@@ -207,14 +207,14 @@ async def start(options: Options) -> RunningServer:
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:
             tasks.start(run_key_reloader(options.encryption_provider_config, storage), "keys")
         tasks.start(authentication_config_map.run(), "authentication-config-map")
-        tasks.start(empty_namespaces(context, registry), "namespaces")
-        tasks.start(keep_system_objects(store, ca_certificate), "system-objects")
+        tasks.start(run_namespace_deletion(context, registry), "namespaces")
+        tasks.start(run_system_objects_controller(store, ca_certificate), "system-objects")
         restores_ca = not options.store_servers  # Another server of the same store may have another CA.
         tasks.start(keep_namespaces_filled(store, ca_certificate, restores_ca=restores_ca), "namespace-contents")
         tasks.start(track_legacy_tokens(store), "legacy-token-tracking")
         tasks.start(registration.keep(), "api-services")
         if registry.find("policy", "v1", "poddisruptionbudgets") is not None:
-            tasks.start(keep_budgets(store), "disruption-budgets")
+            tasks.start(run_disruption_controller(store), "disruption-budgets")
         tasks.start(keep_aggregated(store), "aggregated-roles")
         if service_ranges is not None:
             tasks.start(service_ranges.run(), "service-ranges")
@@ -227,7 +227,7 @@ async def start(options: Options) -> RunningServer:
             if authority is not None:
                 signs_clients = await asyncio.to_thread(certificates.believes_own_clients)
                 life = timedelta(seconds=options.node_certificate_seconds)
-                signing = sign_for_nodes(store, authorization.chain, authority, life, signs_clients=signs_clients)
+                signing = run_node_csr_signer(store, authorization.chain, authority, life, signs_clients=signs_clients)
                 tasks.start(signing, "node-certificates")
         contention = _contention_profile(options)
         if contention is not None:

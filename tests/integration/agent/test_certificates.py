@@ -193,8 +193,6 @@ def test_request_of_another_user_is_ignored(joined: Joined) -> None:
     }
     assert joined.api.request("POST", CSRS, body)["kind"] == "CertificateSigningRequest"
 
-    wait_until(
-        lambda: "a serving certificate is for the node itself, and admin asks" in joined.api.tail(), "it is told"
-    )
+    wait_until(lambda: "requested by admin, not by the node" in joined.api.tail(), "the rejection is logged")
 
     assert not joined.api.get(f"{CSRS}/stolen").get("status")

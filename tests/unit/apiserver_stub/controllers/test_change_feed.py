@@ -65,7 +65,7 @@ async def test_malformed_object_does_not_stop_the_feed(caplog: pytest.LogCapture
     await feed(store, handler).catch_up()
 
     assert handler.received == ["reset", f"{MAPS} n/well-formed"]
-    assert [record.message for record in caplog.records] == ["Failed to read object, ignoring it"]
+    assert [record.message for record in caplog.records] == ["Failed to handle object, ignoring"]
 
 
 async def test_compacted_history_restarts_the_feed() -> None:

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.objects import format_time
-from apiserver_stub.controllers.disruption import DELETION_TIMEOUT, DisruptionBudgets, counted, keep_budgets
+from apiserver_stub.controllers.disruption import (
+    DELETION_TIMEOUT,
+    DisruptionBudgets,
+    counted,
+    run_disruption_controller,
+)
 from apiserver_stub.kinds.disruption import BUDGETS
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, rest, running, store
@@ -90,7 +95,7 @@ def test_evicted_pod_that_remains_is_counted_after_a_timeout() -> None:
 
 async def kept(store: MeteredStore) -> None:
     """Run the controller until it is idle."""
-    async with running(store, keep_budgets(store)):
+    async with running(store, run_disruption_controller(store)):
         await rest(store)
 
 

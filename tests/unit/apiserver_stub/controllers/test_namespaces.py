@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from apiserver_stub.controllers import namespaces
-from apiserver_stub.controllers.namespaces import create_system_objects, keep_system_objects
+from apiserver_stub.controllers.namespaces import create_system_objects, run_system_objects_controller
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 NAMESPACES = "core/namespaces"
@@ -24,7 +24,7 @@ async def test_deleted_system_objects_are_recreated(monkeypatch: pytest.MonkeyPa
     lost = [(NAMESPACES, "kube-node-lease"), ("scheduling.k8s.io/priorityclasses", "system-node-critical")]
     for collection, key in lost:
         store.remove(collection, key)
-    task = asyncio.ensure_future(keep_system_objects(store, "CA"))
+    task = asyncio.ensure_future(run_system_objects_controller(store, "CA"))
     while any(store.read(collection, key) is None for collection, key in lost):
         await asyncio.sleep(0)
     task.cancel()

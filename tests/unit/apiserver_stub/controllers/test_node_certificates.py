@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from apiserver_stub.controllers.node_certificates import Unfit, addresses_of, issue, read
+from apiserver_stub.controllers.node_certificates import NotANodeCertificate, addresses_of, issue, read
 from nodeagent.base.tls import generate_ca
 
 CLIENT, SERVING = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"
@@ -60,23 +60,23 @@ def test_other_signers_are_ignored() -> None:
         ({"group": "system:masters"}, "organization"),
         ({"name": "admin"}, "common name"),
         ({"name": "system:node:"}, "common name"),
-        ({"names": NAMES}, "a client has no names"),
+        ({"names": NAMES}, "subjectAltNames are not allowed"),
         ({"usages": ["digital signature", "client auth", "server auth"]}, "usages"),
         ({"usages": ["client auth"]}, "usages"),
-        ({"signer": SERVING}, "no names and addresses"),
-        ({"signer": SERVING, "names": (x509.UniformResourceIdentifier("spiffe://x"),)}, "only host names"),
-        ({"signer": SERVING, "names": (x509.RFC822Name("a@example.com"),)}, "only host names"),
+        ({"signer": SERVING}, "no DNS or IP subjectAltName"),
+        ({"signer": SERVING, "names": (x509.UniformResourceIdentifier("spiffe://x"),)}, "only DNS and IP"),
+        ({"signer": SERVING, "names": (x509.RFC822Name("a@example.com"),)}, "only DNS and IP"),
     ],
 )
 def test_request_that_is_not_of_a_node_reports_the_reason(requested: dict[str, Any], why: str) -> None:
-    with pytest.raises(Unfit, match=why):
+    with pytest.raises(NotANodeCertificate, match=why):
         read(signing(**requested))
 
 
 def test_malformed_request_reports_the_reason() -> None:
     broken = signing()
     broken["spec"]["request"] = base64.b64encode(b"nonsense").decode()
-    with pytest.raises(Unfit, match="cannot be read"):
+    with pytest.raises(NotANodeCertificate, match="invalid request"):
         read(broken)
 
 

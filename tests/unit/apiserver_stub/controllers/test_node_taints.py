@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver_stub.controllers.node_taints import wanted_taints
+from apiserver_stub.controllers.node_taints import desired_taints
 
 
 def test_taints_follow_node_conditions():
@@ -10,8 +10,8 @@ def test_taints_follow_node_conditions():
     own = {"key": "mine", "effect": "NoSchedule"}
     not_ready = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
-    assert wanted_taints({"spec": {"taints": [own, not_ready]}, "status": ready}) == [own]
-    assert wanted_taints({"spec": {"taints": [own]}, "status": ready}) is None
-    assert wanted_taints({}) == [not_ready]
-    cordoned = wanted_taints({"spec": {"unschedulable": True}, "status": ready})
+    assert desired_taints({"spec": {"taints": [own, not_ready]}, "status": ready}) == [own]
+    assert desired_taints({"spec": {"taints": [own]}, "status": ready}) is None
+    assert desired_taints({}) == [not_ready]
+    cordoned = desired_taints({"spec": {"unschedulable": True}, "status": ready})
     assert cordoned == [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
