@@ -1,4 +1,4 @@
-"""The options of document 2: a module a group, each declared once; all problems are reported together."""
+"""Command-line options, one module per group; parsing reports all errors together."""
 
 from apiserver_stub.options.command_line import Options, check, parse, parse_identity, warnings
 from apiserver_stub.options.parser import OptionsError

@@ -24,7 +24,7 @@ class AdmissionOptions:
 
     @property
     def admission_plugins(self) -> list[str]:
-        """The names of the enabled plugins, in the order in which they are called."""
+        """Names of the enabled plugins in the order of their execution."""
         on, off = self.enable_admission_plugins, self.disable_admission_plugins
         return [
             name
@@ -39,14 +39,14 @@ def declare(group: Group) -> None:
     group.add(
         "enable-admission-plugins",
         values.strings,
-        f"Plugins to enable besides the default ones: {', '.join(discovered.enabled_by_default)}. "
+        f"Plugins to enable in addition to the default plugins: {', '.join(discovered.enabled_by_default)}. "
         f"Also available: {', '.join(discovered.disabled_by_default)}. The order of names does not matter.",
         action=Extend,
     )
     group.add("disable-admission-plugins", values.strings, "Plugins to disable.", action=Extend)
     group.add("allow-privileged", values.boolean, "Allow privileged containers. Default false.")
     for condition in ("not-ready", "unreachable"):
-        text = f"How long pods without a toleration of their own stay on a node that is {condition}. Default 300."
+        text = f"Default tolerationSeconds of the {condition} toleration of pods that set none. Default 300."
         group.add(f"default-{condition}-toleration-seconds", values.integer, text)
 
 

@@ -1,4 +1,4 @@
-"""How requests for group versions of others reach the servers that extend this one."""
+"""Command-line options for the aggregation of extension API servers."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def declare(group: Group) -> None:
     group.add(
         "enable-aggregator-routing",
         values.boolean,
-        "Connect to an endpoint of the service of an API service instead of to its cluster IP. Default false.",
+        "Connect to an endpoint of the Service of an APIService instead of its cluster IP. Default false.",
     )
     group.add(
         "aggregator-reject-forwarding-redirect",
         values.boolean,
-        "Answer 502 instead of passing a redirect of an extension API server on. Default true.",
+        "Respond with 502 instead of forwarding a redirect of an extension API server. Default true.",
     )
     group.add(
         "proxy-client-cert-file",
         Path,
-        "Client certificate shown to extension API servers and admission webhooks. Default: none is shown.",
+        "Client certificate presented to extension API servers and admission webhooks. Default: none.",
     )
-    group.add("proxy-client-key-file", Path, "Key of that certificate.")
+    group.add("proxy-client-key-file", Path, "Private key of --proxy-client-cert-file.")
 
 
 def check(options: AggregationOptions) -> Iterator[str]:
     if options.proxy_client_cert_file is not None and options.proxy_client_key_file is None:
-        yield "--proxy-client-cert-file needs --proxy-client-key-file"
+        yield "--proxy-client-cert-file requires --proxy-client-key-file"
     if options.proxy_client_key_file is not None and options.proxy_client_cert_file is None:
-        yield "--proxy-client-key-file needs --proxy-client-cert-file"
+        yield "--proxy-client-key-file requires --proxy-client-cert-file"

@@ -1,4 +1,4 @@
-"""What is written down about requests, and where."""
+"""Command-line options for the audit policy and the audit backends."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class AuditOptions(NameOptions):
     audit_webhook_truncate_max_event_size: int = 102_400
 
     def audit_delivery(self, plugin: str, *, wait_seconds: float) -> Delivery:
-        """Return how events get to *plugin*, ``log`` or ``webhook``; a blocked request waits *wait_seconds* at most."""
+        """Return the delivery settings of *plugin*, ``log`` or ``webhook``; requests block at most *wait_seconds*."""
 
         def value(name: str) -> Any:
             return getattr(self, f"audit_{plugin}_{name}")
@@ -72,31 +72,41 @@ class AuditOptions(NameOptions):
 
 
 def declare(group: Group) -> None:
-    group.add("audit-policy-file", Path, "Which requests are written down, and how much of them. Without it none is.")
-    group.add("audit-log-path", str, "File for audit events; - is standard output.")
-    group.add("audit-log-format", str, "json (default) or legacy, one line of text for each event.")
-    group.add("audit-log-maxage", values.integer, "Days to keep full files. Default 0: no limit.")
-    group.add("audit-log-maxbackup", values.integer, "Full files to keep. Default 0: no limit.")
-    group.add("audit-log-maxsize", values.integer, "MiB at which a file is full. Default 0: 100.")
-    group.add("audit-log-compress", values.boolean, "Compress full files.")
-    group.add("audit-webhook-config-file", Path, "Kubeconfig file of a server that takes audit events.")
-    group.add("audit-webhook-initial-backoff", values.duration, "Pause before the second attempt. Default 10s.")
+    group.add("audit-policy-file", Path, "Audit policy file. Without it no events are recorded.")
+    group.add("audit-log-path", str, "Log file for audit events; - is standard output.")
+    group.add("audit-log-format", str, "json (default) or legacy, one line of text per event.")
+    group.add("audit-log-maxage", values.integer, "Days to retain rotated log files. Default 0: no limit.")
+    group.add("audit-log-maxbackup", values.integer, "Number of rotated log files to retain. Default 0: no limit.")
+    group.add("audit-log-maxsize", values.integer, "Size in MiB at which a log file is rotated. Default 0: 100.")
+    group.add("audit-log-compress", values.boolean, "Compress rotated log files.")
+    group.add("audit-webhook-config-file", Path, "Kubeconfig file of the audit webhook.")
+    group.add("audit-webhook-initial-backoff", values.duration, "Delay before the first retry. Default 10s.")
     for plugin, mode, size, wait, rate in (
         ("log", "blocking", 1, "0s", "false"),
-        ("webhook", "batch", 400, "30s", "true, 10 a second, 15 at once"),
+        ("webhook", "batch", 400, "30s", "true, 10 per second, burst 15"),
     ):
         name = f"audit-{plugin}"
-        group.add(f"{name}-version", str, f"Version of events. Default and only one: {_version(NameOptions())}.")
-        group.add(f"{name}-mode", str, f"{', '.join(MODES)}: whether answers wait. Default {mode}.")
-        group.add(f"{name}-batch-buffer-size", values.integer, "Events that wait for a batch. Default 10000.")
-        group.add(f"{name}-batch-max-size", values.integer, f"Most events of a batch. Default {size}.")
-        group.add(f"{name}-batch-max-wait", values.duration, f"Longest wait of a batch. Default {wait}.")
+        group.add(
+            f"{name}-version", str, f"API version of events. Default and only supported: {_version(NameOptions())}."
+        )
+        group.add(f"{name}-mode", str, f"Delivery mode: {', '.join(MODES)}. Default {mode}.")
+        group.add(f"{name}-batch-buffer-size", values.integer, "Number of buffered events. Default 10000.")
+        group.add(f"{name}-batch-max-size", values.integer, f"Maximum number of events per batch. Default {size}.")
+        group.add(
+            f"{name}-batch-max-wait",
+            values.duration,
+            f"Maximum time before an incomplete batch is sent. Default {wait}.",
+        )
         group.add(f"{name}-batch-throttle-enable", values.boolean, f"Limit the rate of batches. Default {rate}.")
-        group.add(f"{name}-batch-throttle-qps", values.number, "Batches a second.")
-        group.add(f"{name}-batch-throttle-burst", values.integer, "Batches at once.")
-        group.add(f"{name}-truncate-enabled", values.boolean, "Shorten events and split batches that are too large.")
-        group.add(f"{name}-truncate-max-batch-size", values.integer, "Bytes of a batch. Default 10485760.")
-        group.add(f"{name}-truncate-max-event-size", values.integer, "Bytes of an event. Default 102400.")
+        group.add(f"{name}-batch-throttle-qps", values.number, "Maximum average number of batches per second.")
+        group.add(f"{name}-batch-throttle-burst", values.integer, "Maximum burst of batches.")
+        group.add(f"{name}-truncate-enabled", values.boolean, "Truncate events and split batches that are too large.")
+        group.add(
+            f"{name}-truncate-max-batch-size", values.integer, "Maximum size of a batch in bytes. Default 10485760."
+        )
+        group.add(
+            f"{name}-truncate-max-event-size", values.integer, "Maximum size of an event in bytes. Default 102400."
+        )
 
 
 def check(options: AuditOptions) -> Iterator[str]:
@@ -144,8 +154,8 @@ def _check_backend(options: AuditOptions, plugin: str) -> Iterator[str]:
             text = f"must be greater than max event size ({event})"
             yield f"invalid audit truncate {plugin} max batch size {batch}, {text}"
     version = getattr(options, f"audit_{plugin}_version")
-    if version not in ("", known := _version(options)):
-        yield f'invalid group version, allowed versions are ["{known}"]'
+    if version not in ("", supported := _version(options)):
+        yield f'invalid group version, allowed versions are ["{supported}"]'
 
 
 def _version(options: NameOptions) -> str:

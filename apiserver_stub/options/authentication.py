@@ -1,4 +1,4 @@
-"""Who asks."""
+"""Command-line options for authentication."""
 
 from __future__ import annotations
 
@@ -33,28 +33,36 @@ class AuthenticationOptions:
 
 def declare(group: Group) -> None:
     group.add(
-        "anonymous-auth", values.boolean, "Let requests without credentials in as system:anonymous. Default true."
+        "anonymous-auth", values.boolean, "Authenticate requests without credentials as system:anonymous. Default true."
     )
-    group.add("client-ca-file", Path, "Authorities whose client certificates are accepted.")
-    group.add("token-auth-file", Path, "CSV file: token, user name, uid, groups.")
+    group.add("client-ca-file", Path, "CA bundle for client certificates.")
+    group.add("token-auth-file", Path, "CSV file with static tokens: token, user name, uid, groups.")
     group.add(
-        "enable-bootstrap-token-auth", values.boolean, "Accept the tokens of bootstrap secrets in the system namespace."
+        "enable-bootstrap-token-auth",
+        values.boolean,
+        "Accept bootstrap tokens, which are Secrets in the system namespace.",
     )
-    group.add("authentication-config", Path, f"File of JWT authenticators; needs the feature gate {CONFIG_GATE}.")
-    group.add("authentication-token-webhook-config-file", Path, "Connection file of the service that knows tokens.")
+    group.add(
+        "authentication-config",
+        Path,
+        f"AuthenticationConfiguration file with JWT authenticators; requires feature gate {CONFIG_GATE}.",
+    )
+    group.add("authentication-token-webhook-config-file", Path, "Kubeconfig file of the token authentication webhook.")
     group.add(
         "authentication-token-webhook-cache-ttl",
         values.duration,
-        "How long answers of that service are remembered. Default 2m.",
+        "Time for which responses of the webhook are cached. Default 2m.",
         dest="authentication_token_webhook_cache_ttl_seconds",
     )
-    group.add("authentication-token-webhook-version", str, "TokenReview version sent to it: v1beta1 (default) or v1.")
-    group.add("requestheader-client-ca-file", Path, "Authorities of proxies that name users in headers.")
+    group.add(
+        "authentication-token-webhook-version", str, "TokenReview version sent to the webhook: v1beta1 (default) or v1."
+    )
+    group.add("requestheader-client-ca-file", Path, "CA bundle for client certificates of authenticating proxies.")
     for name, text in (
-        ("allowed-names", "Common names of such proxies; empty means any that the authorities know."),
-        ("username-headers", "Headers that name the user, such as X-Remote-User."),
-        ("group-headers", "Headers that name groups, such as X-Remote-Group."),
-        ("extra-headers-prefix", "Beginnings of headers with more about the user, such as X-Remote-Extra-."),
+        ("allowed-names", "Accepted common names of proxy certificates; empty means any."),
+        ("username-headers", "Headers with the user name, such as X-Remote-User."),
+        ("group-headers", "Headers with groups, such as X-Remote-Group."),
+        ("extra-headers-prefix", "Prefixes of headers with extra user information, such as X-Remote-Extra-."),
     ):
         group.add(f"requestheader-{name}", values.strings, text, action=Extend)
 

@@ -36,7 +36,7 @@ class AuthorizationOptions:
 
     @property
     def authorization_mode(self) -> tuple[str, ...]:
-        """The modes in order; none where a file says who decides, and without either everything is allowed."""
+        """Authorization modes in order; empty with ``--authorization-config``, and ``AlwaysAllow`` by default."""
         if self.authorization_config is not None:
             return ()
         return self.authorization_mode_given or (_EVERYTHING,)
@@ -60,25 +60,25 @@ def declare(group: Group) -> None:
     group.add(
         "authorization-mode",
         values.strings,
-        f"In order: {', '.join(MODES)}. Default without --authorization-config: {_EVERYTHING}, for everybody with "
-        f"credentials; {_ADVICE} lets nodes and roles decide.",
+        f"Ordered authorizers: {', '.join(MODES)}. Default without --authorization-config: {_EVERYTHING}, for any "
+        f"authenticated user; recommended: {_ADVICE}.",
         dest="authorization_mode_given",
         action=Extend,
     )
-    group.add("authorization-config", Path, f"File of authorizers in order; needs the feature gate {CONFIG_GATE}.")
-    group.add("authorization-policy-file", Path, "Policy file of mode ABAC: a JSON object a line.")
-    group.add("authorization-webhook-config-file", Path, "Connection file of the service of mode Webhook.")
+    group.add("authorization-config", Path, f"AuthorizationConfiguration file; requires feature gate {CONFIG_GATE}.")
+    group.add("authorization-policy-file", Path, "Policy file of mode ABAC, one JSON object per line.")
+    group.add("authorization-webhook-config-file", Path, "Kubeconfig file of the webhook of mode Webhook.")
     group.add(
         "authorization-webhook-version",
         str,
-        "SubjectAccessReview version sent to it: v1beta1 (default) or v1.",
+        "SubjectAccessReview version sent to the webhook: v1beta1 (default) or v1.",
         dest="authorization_webhook_version_given",
     )
     for name, default in (("authorized", "5m"), ("unauthorized", "30s")):
         group.add(
             f"authorization-webhook-cache-{name}-ttl",
             values.duration,
-            f"How long its answers are remembered when they are {name}; 0 asks each time. Default {default}.",
+            f"Time for which {name} responses of the webhook are cached; 0 disables this. Default {default}.",
             dest=f"authorization_webhook_{name}_ttl_given",
         )
 
@@ -90,13 +90,13 @@ def check(options: AuthorizationOptions) -> Iterator[str]:
     for mode in modes:
         if mode not in MODES:
             yield f'authorization-mode "{mode}" is not a valid mode'
-    for mode, what, name in (
+    for mode, kind, name in (
         ("ABAC", "policy", "authorization_policy_file"),
         ("Webhook", "config", "authorization_webhook_config_file"),
     ):
         given = getattr(options, name) is not None
         if mode in modes and not given:
-            yield f"authorization-mode {mode}'s authorization {what} file not passed"
+            yield f"authorization-mode {mode}'s authorization {kind} file not passed"
         elif given and mode not in modes:
             yield f"cannot specify --{name.replace('_', '-')} without mode {mode}"
     if len(set(modes)) != len(modes):
@@ -112,4 +112,4 @@ def check(options: AuthorizationOptions) -> Iterator[str]:
 
 def warnings(options: AuthorizationOptions) -> Iterator[str]:
     if _EVERYTHING in options.authorization_mode:
-        yield f"Everybody with credentials may do everything; to let nodes and roles decide, start with {_ADVICE}"
+        yield f"All authenticated users have full access; to authorize nodes and roles, start with {_ADVICE}"

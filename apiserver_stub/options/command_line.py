@@ -1,4 +1,4 @@
-"""The whole command line: every group of options, checked together."""
+"""Complete command line: all groups of options, and checks of their combinations."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _GROUPS: tuple[Any, ...] = (
     logs,
     names,
 )
-"""Modules with ``TITLE``, ``declare`` and, with rules, ``check`` and ``warnings``; as ``--help`` lists them."""
+"""Modules with ``TITLE``, ``declare`` and optionally ``check`` and ``warnings``, in the order of ``--help``."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,13 @@ class Options(
     MetricOptions,
     LogOptions,
 ):
-    """The options that work, typed: the fields of all groups side by side."""
+    """Parsed options: the fields of all groups."""
 
     @property
     def certificates(self) -> Path:
-        """The directory of the generated serving certificate.
+        """Directory of the generated serving certificate.
 
-        Servers of one machine that keep their data apart must not overwrite one another's.
+        Servers on the same host that have separate data directories must not overwrite each other's certificate.
         """
         if self.cert_dir is not None:
             return self.cert_dir
@@ -109,9 +109,9 @@ class Options(
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """Return the options of a command line.
+    """Parse and validate the command line *arguments*.
 
-    :raises OptionsError: an unknown option, a bad value, a forbidden combination; all of them together.
+    :raises OptionsError: options, values or their combinations are invalid; contains all errors.
     """
     problems: list[str] = []
     parser = Parser(problems)
@@ -126,9 +126,9 @@ def parse(arguments: Sequence[str]) -> Options:
 
 
 def parse_identity(arguments: Sequence[str]) -> Identity:
-    """Return the names of a command line, the default ones if they cannot be parsed.
+    """Return the identity that the command line *arguments* configure, the default identity if they are invalid.
 
-    They must be set before :func:`parse`, which imports the admission plugins.
+    It must be set before :func:`parse`, which imports the admission plugins.
     """
     parser = Parser([], exits=False)
     names.declare(parser.group(names.TITLE))
@@ -142,12 +142,12 @@ def parse_identity(arguments: Sequence[str]) -> Identity:
 
 
 def check(options: Options) -> list[str]:
-    """Return what is wrong with the values and their combination."""
+    """Return the errors in the values of *options* and their combination."""
     found = [problem for module in _GROUPS if hasattr(module, "check") for problem in module.check(options)]
     found += _check_combinations(options)
     key = options.identity.group("flowcontrol.apiserver") + "/v1"
-    switched_off = options.runtime_config.get(key) in ("false", "False", "FALSE", "f", "F", "0")
-    if options.enable_priority_and_fairness and switched_off:
+    disabled = options.runtime_config.get(key) in ("false", "False", "FALSE", "f", "F", "0")
+    if options.enable_priority_and_fairness and disabled:
         found.append(f"--runtime-config={key}=false conflicts with --enable-priority-and-fairness=true")
     return found
 
@@ -186,7 +186,7 @@ def _check_address_family(options: Options) -> Iterator[str]:
 
 
 def warnings(options: Options) -> list[str]:
-    """Return what is accepted and should be known."""
+    """Return warnings about valid but problematic values."""
     found = [warning for module in _GROUPS if hasattr(module, "warnings") for warning in module.warnings(options)]
     if "AlwaysAllow" in options.authorization_mode and options.anonymous_auth:
         found.append("AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false.")

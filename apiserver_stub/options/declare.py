@@ -1,4 +1,4 @@
-"""How a group declares its options: one call each."""
+"""Declaration of the options of a group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLACEHOLDERS: dict[Callable[[str], Any], str] = {
 
 
 class Group:
-    """A titled group of options, as ``--help`` shows it."""
+    """Titled group of options in ``--help``."""
 
     def __init__(self, group: argparse._ArgumentGroup) -> None:
         self._group = group
@@ -35,10 +35,10 @@ class Group:
     ) -> None:
         """Declare ``--name``.
 
-        :param kind: turns the text into the value, or raises ``argparse.ArgumentTypeError``.
-        :param text: one line for people; ``argparse.SUPPRESS`` hides the option.
-        :param dest: the field of the group's class, when it is not the name with underscores.
-        :param action: what becomes of several; the last wins without one.
+        :param kind: parses the value, or raises ``argparse.ArgumentTypeError``.
+        :param text: help text; ``argparse.SUPPRESS`` hides the option.
+        :param dest: field of the group's class if it is not the name with underscores.
+        :param action: combines repeated options; by default the last one takes effect.
         """
         names = [f"-{short}", f"--{name}"] if short else [f"--{name}"]
         optional: dict[str, Any] = {"nargs": "?", "const": True} if kind is values.boolean else {}
@@ -50,11 +50,11 @@ class Group:
 
 
 BAD_VALUE = "invalid argument "
-"""What the complaint about a value begins with."""
+"""Prefix of errors about values."""
 
 
 def _reader(kind: Callable[[str], Any], names: str) -> Callable[[str], Any]:
-    """Return *kind* with complaints that tell the value and the option."""
+    """Return *kind* with the value and the option added to its errors."""
 
     def read(text: str) -> Any:
         try:
@@ -66,19 +66,19 @@ def _reader(kind: Callable[[str], Any], names: str) -> Callable[[str], Any]:
 
 
 def _placeholder(kind: Callable[[str], Any]) -> str:
-    """Return what stands for the value of an option in ``--help``."""
+    """Return the placeholder for the value of an option in ``--help``."""
     return _PLACEHOLDERS.get(kind, "VALUE")
 
 
 class Merge(argparse.Action):
-    """Pairs of an option that is given several times add up."""
+    """Merge the mappings of a repeated option."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         setattr(namespace, self.dest, {**getattr(namespace, self.dest, {}), **values})
 
 
 class Extend(argparse.Action):
-    """Values of an option that is given several times follow one another."""
+    """Concatenate the values of a repeated option."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         setattr(namespace, self.dest, (*getattr(namespace, self.dest, ()), *values))

@@ -1,4 +1,4 @@
-"""What is switched on."""
+"""Command-line options for features, API versions, profiling and tracing."""
 
 from __future__ import annotations
 
@@ -19,36 +19,40 @@ TITLE = "Features"
 
 @dataclass(frozen=True)
 class FeatureOptions(NameOptions):
-    """Names belong to it: which groups may be switched depends on them."""
+    """Feature options; the names of API groups in ``--runtime-config`` depend on the name options."""
 
     profiling: bool = True
     contention_profiling: bool = False
     debug_socket_path: Path | None = None
     tracing_config_file: Path | None = None
     reported_version: str = ""
-    """What ``/version`` tells, when it is not the release whose behaviour is kept."""
+    """Version that ``/version`` reports instead of the default."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     runtime_config: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def gates(self) -> FeatureGates:
-        """The state of every feature gate.
+        """State of all feature gates.
 
-        :raises GateError: the settings make no sense; parsing has refused them.
+        :raises GateError: the settings are invalid, which :func:`check` reports.
         """
         return feature_gates.build_gates(self.feature_gates)
 
 
 def declare(group: Group) -> None:
     group.add("profiling", values.boolean, "Serve profiles at /debug/pprof/. Default true.")
-    group.add("contention-profiling", values.boolean, "Profile what holds up the event loop, at /debug/pprof/block.")
-    group.add("debug-socket-path", Path, "Unix socket with profiles for whoever may open it, --profiling or not.")
-    group.add("tracing-config-file", Path, "Where spans of requests go, and how many.")
-    group.add("feature-gates", values.switches, "NAME=true|false, comma separated.", action=Merge)
+    group.add(
+        "contention-profiling", values.boolean, "Profile operations that block the event loop, at /debug/pprof/block."
+    )
+    group.add(
+        "debug-socket-path", Path, "Unix socket that serves unauthenticated profiling, independent of --profiling."
+    )
+    group.add("tracing-config-file", Path, "TracingConfiguration file: OTLP endpoint and sampling rate.")
+    group.add("feature-gates", values.switches, "Feature gates: NAME=true|false, comma separated.", action=Merge)
     group.add(
         "runtime-config",
         runtime_config.parse_runtime_config,
-        "What is served: api/all, api/ga, api/beta, api/alpha, GROUP/VERSION, each =true or =false.",
+        "API versions to serve: api/all, api/ga, api/beta, api/alpha or GROUP/VERSION, each =true or =false.",
         action=Merge,
     )
 

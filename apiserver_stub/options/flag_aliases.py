@@ -1,4 +1,4 @@
-"""Names by which the field's own start scripts call options of this server."""
+"""Aliases of options: the flag names of kube-apiserver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_STORE = (
     "servers-overrides",
 )
 _OF_AGENTS = ("certificate-authority", "client-certificate", "client-key", "preferred-address-types", "timeout")
-_SPELLINGS = {
+_ALIASES = {
     "azure-container-registry-config": "cloudvendor-container-registry-config",
     "cloud-provider-gce-l7lb-src-cidrs": "cloud-provider-cloudvendor-l7lb-src-cidrs",
     "kubernetes-service-node-port": "platform-service-node-port",
@@ -27,11 +27,11 @@ _SPELLINGS = {
 }
 
 
-def respelled(arguments: Sequence[str]) -> list[str]:
-    """Return *arguments* with this server's own names for its options."""
-    return [_respell(argument) if argument.startswith("--") else argument for argument in arguments]
+def resolve_aliases(arguments: Sequence[str]) -> list[str]:
+    """Return *arguments* with aliases replaced by the names of this server's options."""
+    return [_resolve_alias(argument) if argument.startswith("--") else argument for argument in arguments]
 
 
-def _respell(argument: str) -> str:
+def _resolve_alias(argument: str) -> str:
     name, equals, value = argument[2:].partition("=")
-    return f"--{_SPELLINGS.get(name, name)}{equals}{value}"
+    return f"--{_ALIASES.get(name, name)}{equals}{value}"

@@ -1,4 +1,4 @@
-"""How much at a time, how long, and how the server ends."""
+"""Command-line options for concurrency limits, timeouts and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Group
 
-TITLE = "Limits and life"
+TITLE = "Limits and shutdown"
 
 
 @dataclass(frozen=True)
@@ -26,55 +26,59 @@ class LimitOptions:
 
 
 def declare(group: Group) -> None:
-    group.add("max-requests-inflight", values.integer, "Reads at a time; without fairness 0 is no limit. Default 400.")
+    group.add(
+        "max-requests-inflight",
+        values.integer,
+        "Concurrent non-mutating requests; 0 is unlimited without priority and fairness. Default 400.",
+    )
     group.add(
         "max-mutating-requests-inflight",
         values.integer,
-        "Writes at a time; without fairness 0 is no limit. Default 200.",
+        "Concurrent mutating requests; 0 is unlimited without priority and fairness. Default 200.",
     )
     group.add(
         "enable-priority-and-fairness",
         values.boolean,
-        "Share both limits, summed, among levels and callers, and let requests wait for their turn. Default true.",
+        "Divide the sum of both limits among priority levels, with fair queuing of requests. Default true.",
     )
     group.add(
         "max-connection-bytes-per-sec",
         values.integer,
-        "Bytes a second that a watch or stream may send; 0 is no limit. Default 0.",
+        "Bytes per second that a watch or stream may send; 0 is unlimited. Default 0.",
     )
     group.add(
         "request-timeout",
         values.duration,
-        "Longest request that is no watch. Default 1m0s.",
+        "Timeout of requests other than watches. Default 1m0s.",
         "request_timeout_seconds",
     )
     group.add(
         "min-request-timeout",
         values.integer,
-        "Shortest time in seconds of a watch that names none. Default 1800.",
+        "Minimum duration in seconds of watches without a timeout. Default 1800.",
         "min_request_timeout_seconds",
     )
     group.add(
         "livez-grace-period",
         values.duration,
-        "How long /livez takes an unfinished start for a good one. Default 0s.",
+        "Time for which /livez ignores an incomplete startup. Default 0s.",
         "livez_grace_seconds",
     )
     group.add(
         "shutdown-delay-duration",
         values.duration,
-        "How long requests are still served after /readyz has failed. Default 0s.",
+        "Time for which requests are still served after /readyz starts to fail at shutdown. Default 0s.",
         "shutdown_delay_seconds",
     )
     group.add(
         "shutdown-send-retry-after",
         values.boolean,
-        "Answer 429 while requests under way end, instead of closing the port. Default false.",
+        "Reject new requests with 429 while requests in flight complete, instead of closing the port. Default false.",
     )
     group.add(
         "shutdown-watch-termination-grace-period",
         values.duration,
-        "How long watches get to end at a stop. Default 0s: they are not waited for.",
+        "Time that watches have to end at shutdown. Default 0s: they are closed immediately.",
         "shutdown_watch_grace_seconds",
     )
 

@@ -1,4 +1,4 @@
-"""What is logged."""
+"""Command-line options for logging."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ class LogOptions:
 
 def declare(group: Group) -> None:
     group.add("v", _verbosity, f"Log verbosity, 0 to {MAX_VERBOSITY}.", "verbosity", short="v")
-    group.add("vmodule", str, "Verbosity by file: pattern=N, comma separated.")
-    group.add("log-flush-frequency", values.duration, "Longest wait of a log line.", "log_flush_frequency_seconds")
+    group.add("vmodule", str, "Log verbosity per file: pattern=N, comma separated.")
+    group.add(
+        "log-flush-frequency", values.duration, "Maximum time between log flushes.", "log_flush_frequency_seconds"
+    )
     group.add("logging-format", _text_format, argparse.SUPPRESS)
 
 

@@ -1,4 +1,4 @@
-"""What ``/metrics`` shows."""
+"""Command-line options for metrics."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class MetricOptions:
     show_hidden_metrics_for_version: str = ""
 
     def metric_choice(self) -> Choice:
-        """Return what the page shows; reads the manifest, and one that is no good is told and left out."""
+        """Return the selection of metrics; reads the manifest, and logs and ignores an invalid one."""
         manifest: Mapping[str, str] = {}
         if self.allow_metric_labels_manifest is not None:
             try:
                 manifest = _read_manifest(self.allow_metric_labels_manifest)
             except (OSError, ValueError) as error:
-                _log.error("Metric label manifest is not used", extra={"err": error})
+                _log.error("Failed to read metric label manifest, ignoring it", extra={"err": error})
         allowed = {}
         for key, text in {**manifest, **self.allow_metric_labels}.items():
             if match := _KEY.fullmatch(key):
@@ -52,15 +52,17 @@ def declare(group: Group) -> None:
     group.add(
         "allow-metric-labels",
         parse_pairs,
-        "METRIC,LABEL=VALUE,VALUE...: the values that a label may show; others are shown as unexpected.",
+        "METRIC,LABEL=VALUE,VALUE...: allowed values of a label; other values are reported as unexpected.",
         action=Merge,
     )
-    group.add("allow-metric-labels-manifest", Path, "YAML file of the same; the option wins.")
-    group.add("disabled-metrics", values.strings, "Names of metrics that are not shown.", action=Extend)
+    group.add(
+        "allow-metric-labels-manifest", Path, "YAML file with the same content; --allow-metric-labels takes precedence."
+    )
+    group.add("disabled-metrics", values.strings, "Names of metrics to disable.", action=Extend)
     group.add(
         "show-hidden-metrics-for-version",
         str,
-        f"Show metrics that are on their way out; the one value is {PREVIOUS_VERSION}.",
+        f"Show metrics that were hidden since this version; only {PREVIOUS_VERSION} is supported.",
     )
 
 
@@ -76,7 +78,7 @@ def check(options: MetricOptions) -> Iterator[str]:
 
 
 def parse_pairs(text: str) -> dict[str, str]:
-    """Return pairs ``key=value``; where there are several, each that holds a comma stands in double quotes."""
+    """Parse ``key=value`` pairs; if there are several, a pair that contains a comma must be double-quoted."""
     pairs = [text.strip('"')] if text.count("=") == 1 else next(csv.reader([text]), [])
     found = {}
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""The names by which this deployment is known on the wire; the agent takes the same options."""
+"""Command-line options for the names of this deployment in the API; the agent has the same options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NameOptions:
 
     @property
     def identity(self) -> Identity:
-        """What has to be in force before anything of the server is built."""
+        """Names of this deployment; must be set before any component of the server is created."""
         return Identity(
             api_domain=self.api_domain,
             label_domain=self.label_domain,
@@ -38,8 +38,8 @@ def declare(group: Group) -> None:
     group.add("api-domain", str, f"Domain part of API groups. Default {_USUAL.api_domain}.")
     group.add("label-domain", str, f"Domain of labels and annotations. Default {_USUAL.label_domain}.")
     group.add("media-domain", str, f"Name in media types. Default {_USUAL.media_domain}.")
-    group.add("platform-dir", str, f"Name in file system paths. Default {_USUAL.platform_dir}.")
-    group.add("system-namespace", str, f"Namespace of the system's objects. Default {_USUAL.system_namespace}.")
+    group.add("platform-dir", str, f"Directory name in file system paths. Default {_USUAL.platform_dir}.")
+    group.add("system-namespace", str, f"Namespace of system objects. Default {_USUAL.system_namespace}.")
     group.add("node-lease-namespace", str, f"Namespace of node leases. Default {_USUAL.node_lease_namespace}.")
 
 

@@ -1,4 +1,4 @@
-"""How this server reaches the agents of nodes."""
+"""Command-line options for connections to node agents and for egress."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ def declare(group: Group) -> None:
     group.add(
         "nodeagent-certificate-authority",
         Path,
-        "CA file that the certificates of agents must be signed by. Default: they are not verified.",
+        "CA bundle for the serving certificates of agents. Default: they are not verified.",
     )
     group.add(
         "nodeagent-client-certificate",
         Path,
-        "Client certificate shown to agents. Default: one of an authority that this server made, in --data-dir "
-        "certs/nodeagent-client-ca.crt.",
+        "Client certificate presented to agents. Default: generated, and signed by the generated CA "
+        "certs/nodeagent-client-ca.crt in --data-dir.",
     )
-    group.add("nodeagent-client-key", Path, "Key of that certificate.")
+    group.add("nodeagent-client-key", Path, "Private key of --nodeagent-client-certificate.")
     group.add(
         "nodeagent-preferred-address-types",
         values.strings,
-        f"Types of node addresses, the best first. Default {','.join(_TYPES)}.",
+        f"Types of node addresses in order of preference. Default {','.join(_TYPES)}.",
         action=Extend,
     )
     group.add(
         "nodeagent-timeout",
         values.duration,
-        "How long a connection to an agent may take to come about. Default 5s; 0 is no limit.",
+        "Timeout for connecting to an agent. Default 5s; 0 is unlimited.",
         "nodeagent_timeout_seconds",
     )
     group.add(
         "egress-selector-config-file",
         Path,
-        "EgressSelectorConfiguration: the way to nodes, pods and services, direct or through an HTTP CONNECT proxy.",
+        "EgressSelectorConfiguration file: direct connections or an HTTP CONNECT proxy for nodes, pods and services.",
     )
 
 
 def check(options: NodeAgentOptions) -> Iterator[str]:
     if (options.nodeagent_client_certificate is None) != (options.nodeagent_client_key is None):
-        yield "--nodeagent-client-certificate and --nodeagent-client-key go together"
+        yield "--nodeagent-client-certificate and --nodeagent-client-key must be specified together"
     if options.nodeagent_timeout_seconds < 0:
         yield "--nodeagent-timeout must not be negative"
     if not options.nodeagent_preferred_address_types:
-        yield "--nodeagent-preferred-address-types must name at least one type"
+        yield "--nodeagent-preferred-address-types must contain at least one type"

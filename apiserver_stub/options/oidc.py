@@ -1,4 +1,4 @@
-"""Tokens of an OpenID Connect provider."""
+"""Command-line options for OpenID Connect tokens."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ class OidcOptions:
 
     @property
     def oidc_configured(self) -> bool:
-        """Whether any of these options was given a value of its own."""
+        """True if any of these options differs from its default."""
         names = [item.name for item in fields(OidcOptions)]
         return any(getattr(self, name) != getattr(OidcOptions(), name) for name in names)
 
 
 def declare(group: Group) -> None:
-    group.add("oidc-issuer-url", str, "Issuer of the tokens; https only.")
-    group.add("oidc-client-id", str, "Audience that tokens must be for.")
-    group.add("oidc-ca-file", Path, "Authorities of the issuer's certificate. Default: those of the system.")
-    group.add("oidc-username-claim", str, "Claim that names the user. Default sub.")
+    group.add("oidc-issuer-url", str, "URL of the token issuer; https only.")
+    group.add("oidc-client-id", str, "Client ID; required audience of tokens.")
+    group.add("oidc-ca-file", Path, "CA bundle for the issuer's serving certificate. Default: the CAs of the system.")
+    group.add("oidc-username-claim", str, "Claim with the user name. Default sub.")
     group.add(
-        "oidc-username-prefix", str, "Prefix of user names; - is none. Default: ISSUER# unless the claim is email."
+        "oidc-username-prefix", str, "Prefix of user names; - disables it. Default: ISSUER# unless the claim is email."
     )
-    group.add("oidc-groups-claim", str, "Claim with the groups: text or a list of texts.")
-    group.add("oidc-groups-prefix", str, "Prefix of groups.")
-    group.add("oidc-required-claim", _pair, "KEY=VALUE that a token must claim; repeatable.", action=Merge)
+    group.add("oidc-groups-claim", str, "Claim with the groups: a string or a list of strings.")
+    group.add("oidc-groups-prefix", str, "Prefix of group names.")
+    group.add("oidc-required-claim", _pair, "KEY=VALUE that must be a claim of the token; repeatable.", action=Merge)
     group.add(
         "oidc-signing-algs",
         values.strings,
-        f"Algorithms: {', '.join(SIGNING_ALGORITHMS)}. Default RS256.",
+        f"Accepted signing algorithms: {', '.join(SIGNING_ALGORITHMS)}. Default RS256.",
         action=Extend,
     )
 

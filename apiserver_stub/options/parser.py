@@ -1,4 +1,4 @@
-"""argparse, with every complaint collected instead of the first one fatal."""
+"""Command-line parser that collects all errors instead of exiting at the first one."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from apiserver_stub.options.declare import BAD_VALUE, Group
-from apiserver_stub.options.flag_aliases import respelled
+from apiserver_stub.options.flag_aliases import resolve_aliases
 
-_VERSION_HELP = "Print the version and exit; =raw prints it alone, =vX.Y.Z-TEXT sets the one that is reported."
+_VERSION_HELP = "Print the version and exit; =raw prints only the version, =vX.Y.Z-TEXT sets the reported version."
 
 
 _EPILOG = (
-    "No option is needed: certificates and an administrator's kubeconfig are made at the first start, and what to type "
-    "next is printed. DURATION is a number with its unit, such as 90s, 5m or 1h30m; an option of true or false given "
-    "alone is true."
+    "No option is required: certificates and an administrator's kubeconfig are generated at the first start, and the "
+    "next command to run is printed. DURATION is a number with a unit, such as 90s, 5m or 1h30m. A boolean option "
+    "without a value is true."
 )
 _WIDTH, _NAMES_WIDTH = 100, 30
 
 
 class OptionsError(Exception):
-    """The command line is wrong; :attr:`problems` holds a message each."""
+    """The command line is invalid; :attr:`problems` contains one message per error."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -32,7 +32,7 @@ class OptionsError(Exception):
 
 
 class Parser:
-    """The command line; complaints go into *problems*."""
+    """Parser of the command line; appends errors to *problems*."""
 
     def __init__(self, problems: list[str], *, exits: bool = True) -> None:
         """Ignore ``--help`` and ``--version`` unless *exits*."""
@@ -40,7 +40,7 @@ class Parser:
         self._parser = _Collecting(
             prog="nodeagent-apiserver",
             usage="nodeagent-apiserver [--OPTION=VALUE ...]",
-            description="A light API server for one node or a few: durable, and the same on the wire.",
+            description="A lightweight Kubernetes API server for one or a few nodes, with durable storage.",
             epilog=_EPILOG,
             formatter_class=_Wide,
             allow_abbrev=False,
@@ -55,8 +55,8 @@ class Parser:
         return Group(self._parser.add_argument_group(title))
 
     def parse(self, arguments: Sequence[str]) -> dict[str, Any]:
-        """Return the values that were given, by field."""
-        found, rest = self._parser.parse_known_args(respelled(arguments))
+        """Return the specified values by field."""
+        found, rest = self._parser.parse_known_args(resolve_aliases(arguments))
         self._problems += [_unknown(argument) for argument in rest]
         return vars(found)
 
@@ -65,12 +65,12 @@ class _Collecting(argparse.ArgumentParser):
     problems: list[str]
 
     def error(self, message: str) -> NoReturn:
-        _, _, rest = message.partition(": ")  # before it the option, which complaints about values name themselves
+        _, _, rest = message.partition(": ")  # The prefix names the option, which errors about values contain too.
         raise OptionsError([*self.problems, rest if rest.startswith(BAD_VALUE) else message])
 
 
 class _Wide(argparse.HelpFormatter):
-    """As wide as is good to read, whatever the terminal, and without breaks inside words with a dash."""
+    """Help formatter with a limited line width and without line breaks at hyphens."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=_NAMES_WIDTH, width=min(_WIDTH, shutil.get_terminal_size().columns))

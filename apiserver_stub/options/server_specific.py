@@ -1,4 +1,4 @@
-"""What only this server has."""
+"""Command-line options that kube-apiserver does not have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = "nodeagent-apiserver"
 
 
 def _default_data_dir() -> Path:
-    """Return where the machine keeps state of services, for everyone but root where a user does."""
+    """Return the state directory of system services for root, the user's state directory otherwise."""
     if os.geteuid() == 0:
         return Path("/var/lib") / _NAME
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / _NAME
@@ -37,30 +37,30 @@ class ServerOptions:
 
     @property
     def authorities(self) -> Path:
-        """The directory of what this server made to be known and believed by, which others keep copies of."""
+        """Directory of the generated CAs and keys, on which clients rely."""
         return self.data_dir / "certs"
 
 
 def declare(group: Group) -> None:
-    text = "Database, keys and kubeconfig files. Default /var/lib/nodeagent-apiserver, for users other than root "
+    text = "Database, keys and kubeconfig files. Default for root /var/lib/nodeagent-apiserver, for other users "
     group.add("data-dir", Path, text + "~/.local/state/nodeagent-apiserver.", dest="data_dir_given")
-    group.add("node-name", str, "Node whose identity the written node kubeconfig has. Default: the host name.")
+    group.add("node-name", str, "Name of the node for which a node kubeconfig is generated. Default: the host name.")
     group.add(
         "bind-pods-to-single-node",
         values.boolean,
-        "Give a pod without a node to the one ready node, as long as there is exactly one. Default true.",
+        "Bind pending pods to the only ready node while there is exactly one. Default true.",
     )
-    group.add("serve-page", values.boolean, "Show browsers a page of nodes, pods and events at /. Default true.")
+    group.add("serve-page", values.boolean, "Serve a page with nodes, pods and events at /. Default true.")
     group.add(
         "sign-node-certificates",
         values.boolean,
-        "Approve and sign certificates that nodes ask for themselves, with the authority that this server made; those "
-        "of clients only where --client-ca-file holds it. Default true.",
+        "Approve and sign the certificate requests of nodes with the generated CA; client certificates only if "
+        "--client-ca-file contains this CA. Default true.",
     )
     group.add(
         "node-certificate-duration",
         values.duration,
-        "Life of such certificates where the request names none. Default 8760h.",
+        "Validity of node certificates whose request specifies none. Default 8760h.",
         dest="node_certificate_seconds",
     )
 

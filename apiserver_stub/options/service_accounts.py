@@ -1,4 +1,4 @@
-"""Tokens of service accounts."""
+"""Command-line options for service account tokens."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _SHORTEST_SECONDS, _LONGEST_SECONDS = 3600, 1 << 32
 @dataclass(frozen=True)
 class ServiceAccountOptions:
     api_audiences: tuple[str, ...] = ()
-    """Empty means the issuers."""
+    """Audiences of this API; empty means the issuers."""
     service_account_issuer: tuple[str, ...] = ("https://kubernetes.default.svc",)
-    """The first issues tokens, all are believed."""
+    """Trusted issuers; the first one issues tokens."""
     service_account_jwks_uri: str = ""
-    """Where the issuer document says that the keys are; empty means at this server."""
+    """JWKS URI in the discovery document; empty means this server."""
     service_account_key_file: tuple[Path, ...] = ()
     service_account_signing_key_file: Path | None = None
-    """``None`` means a key that this server makes for itself."""
+    """``None`` means a generated key."""
     service_account_lookup: bool = True
     service_account_max_token_expiration_seconds: float = 0
     service_account_extend_token_expiration: bool = True
@@ -34,26 +34,30 @@ class ServiceAccountOptions:
 
 def declare(group: Group) -> None:
     group.add("api-audiences", values.strings, "Audiences of this API. Default: the issuers.", action=Extend)
-    group.add("service-account-issuer", _one, "Issuer of tokens; of several the first issues.", action=Extend)
-    group.add("service-account-jwks-uri", str, "Where the issuer document says that the keys are. Default: here.")
+    group.add(
+        "service-account-issuer", _one, "Token issuer; repeatable, and the first one issues tokens.", action=Extend
+    )
+    group.add("service-account-jwks-uri", str, "JWKS URI in the discovery document. Default: this server.")
     group.add(
         "service-account-key-file",
         _one_path,
-        "PEM keys that verify tokens; repeatable. Default: --tls-private-key-file and the key that signs.",
+        "PEM keys that verify tokens; repeatable. Default: --tls-private-key-file and the signing key.",
         action=Extend,
     )
-    group.add("service-account-signing-key-file", Path, "PEM key that signs tokens. Default: one of this server's own.")
-    group.add("service-account-lookup", values.boolean, "Tokens of secrets must still be stored there. Default true.")
+    group.add("service-account-signing-key-file", Path, "PEM key that signs tokens. Default: a generated key.")
+    group.add(
+        "service-account-lookup", values.boolean, "Require that the Secrets of legacy tokens exist. Default true."
+    )
     group.add(
         "service-account-max-token-expiration",
         values.duration,
-        "Longest validity of tokens. Default: no limit.",
+        "Maximum validity of tokens. Default: unlimited.",
         dest="service_account_max_token_expiration_seconds",
     )
     group.add(
         "service-account-extend-token-expiration",
         values.boolean,
-        "Tokens that node agents put into pods stay good for a year. Default true.",
+        "Extend the validity of tokens projected into pods to one year. Default true.",
     )
 
 
@@ -105,7 +109,7 @@ def _url_problem(text: str) -> str:
     if text.startswith(":"):
         return f'parse "{text}": missing protocol scheme'
     try:
-        urlsplit(text).port  # noqa: B018 - raises when it is no number
+        urlsplit(text).port  # noqa: B018 - raises for an invalid number
     except ValueError as error:
         return f'parse "{text}": {error}'
     return ""

@@ -1,4 +1,4 @@
-"""Services: the addresses and ports they may have, and how this server tells where it is itself."""
+"""Command-line options for Service addresses and ports, and for the ``kubernetes`` Service."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ServiceOptions:
 
     @property
     def service_networks(self) -> tuple[Network, ...]:
-        """The ranges of cluster addresses, the primary one first."""
+        """Service CIDRs, the primary one first."""
         return tuple(ip_network(text, strict=False) for text in (self.service_cluster_ip_range or _USUAL).split(","))
 
 
@@ -39,29 +39,31 @@ def declare(group: Group) -> None:
     group.add(
         "service-cluster-ip-range",
         str,
-        f"CIDR of the addresses of services, or one of each family, comma separated. Default {_USUAL}.",
+        f"CIDR of Service cluster IPs, or one CIDR per IP family, comma separated. Default {_USUAL}.",
     )
-    group.add("service-node-port-range", _ports, "N1-N2, both inclusive, or N1+SIZE: node ports. Default 30000-32767.")
+    group.add(
+        "service-node-port-range", _ports, "Node ports of Services: N1-N2, inclusive, or N1+SIZE. Default 30000-32767."
+    )
     group.add(
         "platform-service-node-port",
         values.integer,
-        "Node port of this server's own service, which is then of type NodePort. Default 0: of type ClusterIP.",
+        "Node port of the kubernetes Service, which is then of type NodePort. Default 0: type ClusterIP.",
     )
     group.add(
         "endpoint-reconciler-type",
         str,
-        "How this server keeps itself among the endpoints of its service: lease, master-count (itself alone) or none.",
+        "Endpoint reconciler of the kubernetes Service: lease (default), master-count (only this server) or none.",
     )
     group.add(
         "cloud-provider-cloudvendor-l7lb-src-cidrs",
         values.strings,
-        "CIDRs for the firewall of a cloud; checked, and without effect, as no cloud is asked from here.",
+        "CIDRs for the firewall of a cloud; validated, but without effect.",
         action=Extend,
     )
     group.add(
         "cloudvendor-container-registry-config",
         Path,
-        "Registry configuration of a cloud; must be readable, and is without effect, as no image is pulled from here.",
+        "Registry configuration of a cloud; must be readable, but has no effect.",
     )
 
 
@@ -96,7 +98,7 @@ def warnings(options: ServiceOptions) -> Iterator[str]:
     if options.cloudvendor_container_registry_config is not None:
         yield "--cloudvendor-container-registry-config has no effect on this server: it pulls no images"
     if options.endpoint_reconciler_type == "master-count":
-        yield "--endpoint-reconciler-type=master-count is deprecated; several servers need lease"
+        yield "--endpoint-reconciler-type=master-count is deprecated; several servers require lease"
 
 
 def _check_ranges(options: ServiceOptions) -> Iterator[str]:

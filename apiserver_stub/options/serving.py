@@ -1,4 +1,4 @@
-"""Where the server listens."""
+"""Command-line options for the secure port."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ _MOST_STREAMS = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class ServingOptions:
-    bind_address: str = "0.0.0.0"  # noqa: S104 - as document 2 has it; what is started here names its own
+    bind_address: str = "0.0.0.0"  # noqa: S104 - upstream's default
     advertise_address: str = ""
     secure_port: int = 6443
-    """0 takes a free port."""
+    """0 selects a free port."""
     external_hostname: str = ""
     permit_address_sharing: bool = False
     permit_port_sharing: bool = False
     cors_allowed_origins: tuple[str, ...] = ()
     strict_transport_security_directives: tuple[str, ...] = ()
     http2_max_streams_per_connection: int = 0
-    """0 and less: HTTP/1.1 alone."""
+    """0 or less: only HTTP/1.1."""
     goaway_chance: float = 0.0
 
 
 def declare(group: Group) -> None:
-    group.add("bind-address", _address_or_blank, "IP address of the secure port. Default 0.0.0.0: all.")
-    group.add("secure-port", values.integer, "HTTPS port; 0 takes a free one. Default 6443.")
+    group.add("bind-address", _address_or_blank, "IP address of the secure port. Default 0.0.0.0: all interfaces.")
+    group.add("secure-port", values.integer, "HTTPS port; 0 selects a free port. Default 6443.")
     group.add(
         "advertise-address",
         _address_or_blank,
-        "Address that clients are told. Default: the bind address, or that of the interface that leads out.",
+        "Address advertised to clients. Default: the bind address, or that of the default route's interface.",
     )
-    group.add("external-hostname", str, "Host name that the generated certificate names as well.")
+    group.add("external-hostname", str, "Additional host name of the generated certificate.")
     group.add("permit-address-sharing", values.boolean, "Bind with SO_REUSEADDR.")
     group.add("permit-port-sharing", values.boolean, "Bind with SO_REUSEPORT.")
     group.add(
         "cors-allowed-origins",
         values.strings,
-        "Regular expressions for the origins of pages that may call, pinned to the host: //app[.]example(:|$).",
+        "Regular expressions for allowed CORS origins, pinned to the host: //app[.]example(:|$).",
         action=Extend,
     )
     group.add(
@@ -58,14 +58,14 @@ def declare(group: Group) -> None:
     group.add(
         "http2-max-streams-per-connection",
         values.integer,
-        "Offer HTTP/2 and serve so many requests of one connection at a time. Default 0: HTTP/1.1 alone, which is "
-        "faster here and lacks nothing.",
+        "Enable HTTP/2 with this number of concurrent requests per connection. Default 0: only HTTP/1.1, which is "
+        "faster.",
     )
     group.add(
         "goaway-chance",
         values.number,
-        "Part of the requests over HTTP/2, at most 0.02, with whose answer clients are told to connect anew, so that "
-        "a load balancer spreads them; 0.001 is a good start. Not for a single server. Default 0.",
+        "Probability that an HTTP/2 response closes the connection with GOAWAY, at most 0.02, so that clients are "
+        "rebalanced; 0.001 is a reasonable value. Not for a single server. Default 0.",
     )
 
 
@@ -75,13 +75,13 @@ def _address_or_blank(text: str) -> str:
 
 def check(options: ServingOptions) -> Iterator[str]:
     if not 0 <= options.secure_port <= 65535:
-        yield f"--secure-port {options.secure_port} must be between 1 and 65535, inclusive (0 takes a free port)"
+        yield f"--secure-port {options.secure_port} must be between 1 and 65535, inclusive (0 selects a free port)"
     if not 0 <= options.goaway_chance <= _MOST_GOAWAY_CHANCE:
         yield f"--goaway-chance can not be less than 0 or greater than {_MOST_GOAWAY_CHANCE}"
     elif options.goaway_chance and options.http2_max_streams_per_connection <= 0:
         yield (
-            "--goaway-chance acts on HTTP/2, which this server speaks with --http2-max-streams-per-connection; "
-            "give that a number above 0, or leave this out"
+            "--goaway-chance requires HTTP/2; set --http2-max-streams-per-connection to a number above 0, or omit "
+            "--goaway-chance"
         )
     if options.http2_max_streams_per_connection > _MOST_STREAMS:
         yield f"--http2-max-streams-per-connection must not be greater than {_MOST_STREAMS}"

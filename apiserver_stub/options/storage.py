@@ -1,4 +1,4 @@
-"""What is kept, and how long."""
+"""Command-line options for the storage backend, encryption at rest and event TTL."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _OVERRIDE_FORM = (
 class StorageOptions:
     storage_backend: str = ""
     store_servers: tuple[str, ...] = ()
-    """URLs; without any the store is a file in the data directory."""
+    """URLs; if empty, the store is a file in the data directory."""
     store_servers_overrides: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Collection → URLs of the servers that keep it."""
+    """Collection → URLs of its servers."""
     store_prefix: str = "/registry"
     store_cafile: Path | None = None
     store_certfile: Path | None = None
@@ -49,13 +49,13 @@ class StorageOptions:
     watch_cache_sizes: Mapping[str, int] = field(default_factory=dict)
 
     def caches(self, resource: str, group: str) -> bool:
-        """Return whether lists of a kind are answered as from a watch cache: all at once from resourceVersion 0."""
+        """Return whether *resource* has a watch cache, so that lists with ``resourceVersion=0`` ignore the limit."""
         name = f"{resource}.{group}" if group else resource
         return self.watch_cache and bool(self.watch_cache_sizes.get(name, int(resource != "events")))
 
 
 def declare(group: Group) -> None:
-    group.add("storage-backend", str, "store3, also called etcd3: the protocol of --store-servers. Default store3.")
+    group.add("storage-backend", str, "Protocol of --store-servers: store3, also named etcd3. Default store3.")
     group.add(
         "store-servers",
         values.strings,
@@ -65,58 +65,60 @@ def declare(group: Group) -> None:
     group.add(
         "store-servers-overrides",
         _overrides,
-        "GROUP/RESOURCE#URL[;URL...]: other servers for a resource, comma separated; the core group is empty.",
+        "GROUP/RESOURCE#URL[;URL...]: servers of single resources, comma separated; the core group is empty.",
         action=Merge,
     )
-    group.add("store-prefix", str, "What all keys start with. Default /registry.")
-    group.add("store-cafile", Path, "Certificate authority of the servers.")
-    group.add("store-certfile", Path, "Certificate that the servers are shown.")
-    group.add("store-keyfile", Path, "Key of --store-certfile.")
+    group.add("store-prefix", str, "Prefix of all keys. Default /registry.")
+    group.add("store-cafile", Path, "CA bundle for the certificates of the servers.")
+    group.add("store-certfile", Path, "Client certificate presented to the servers.")
+    group.add("store-keyfile", Path, "Private key of --store-certfile.")
     for name, default, text in (
-        ("store-compaction-interval", "5m0s", "Time after which history is forgotten; 0 leaves it to others"),
-        ("store-count-metric-poll-period", "1m0s", "Time between two counts of the objects; 0 counts none"),
-        ("store-db-metric-poll-interval", "30s", "Time between two looks at the size of the database; 0 looks never"),
-        ("store-healthcheck-timeout", "2s", "Time that the store may take to answer a health check"),
-        ("store-readycheck-timeout", "2s", "Time that the store may take to answer a readiness check"),
+        ("store-compaction-interval", "5m0s", "Interval of compaction; 0 disables it"),
+        ("store-count-metric-poll-period", "1m0s", "Interval of object counts for metrics; 0 disables them"),
+        ("store-db-metric-poll-interval", "30s", "Interval of database size metrics; 0 disables them"),
+        ("store-healthcheck-timeout", "2s", "Timeout of health checks of the store"),
+        ("store-readycheck-timeout", "2s", "Timeout of readiness checks of the store"),
     ):
         group.add(name, values.duration, f"{text}. Default {default}.", f"{name.replace('-', '_')}_seconds")
     group.add(
         "storage-media-type",
         str,
-        f"What objects are stored as: {', '.join(_media_types())}. Default: protobuf on servers, JSON in the file.",
+        f"Media type of stored objects: {', '.join(_media_types())}. Default: protobuf on servers, JSON in the file.",
     )
-    group.add("encryption-provider-config", Path, "File that says which resources are encrypted, and with which keys.")
+    group.add("encryption-provider-config", Path, "EncryptionConfiguration file: encrypted resources and their keys.")
     group.add(
         "encryption-provider-config-automatic-reload",
         values.boolean,
-        "Take over changes of that file while running; a health check then tells whether the keys work. Default false.",
+        "Reload --encryption-provider-config when it changes, and add a health check of its keys. Default false.",
     )
     group.add(
         "lease-reuse-duration-seconds",
         values.integer,
-        "Seconds for which new events share one lease of the servers. Default 60; 0 shares none.",
+        "Seconds for which new events share one lease of the servers. Default 60; 0 disables sharing.",
     )
     group.add(
         "event-ttl",
         values.whole_seconds,
-        "Life of events. Default 1h0m0s; 0 keeps them.",
+        "TTL of events. Default 1h0m0s; 0 means no expiration.",
         "event_ttl_seconds",
     )
     group.add(
         "enable-garbage-collector",
         values.boolean,
-        "Delete objects with their owners, and honour the propagation policy. Default true.",
+        "Delete dependents with their owners, and support propagation policies. Default true.",
     )
-    group.add("delete-collection-workers", values.integer, "Deletions side by side in a collection. Default 1.")
+    group.add(
+        "delete-collection-workers", values.integer, "Concurrent deletions per deletecollection request. Default 1."
+    )
     group.add(
         "watch-cache",
         values.boolean,
-        "Answer lists from resourceVersion 0 whole, whatever their limit, as a cache does. Default true.",
+        "Return complete lists for resourceVersion=0, regardless of the limit, like a watch cache. Default true.",
     )
     group.add(
         "watch-cache-sizes",
         _sizes,
-        "RESOURCE[.GROUP]#N, comma separated: 0 is no cache for that kind, any other number a cache.",
+        "RESOURCE[.GROUP]#N, comma separated: 0 disables the watch cache of a resource, other values enable it.",
         action=Merge,
     )
 
@@ -125,18 +127,18 @@ def check(options: StorageOptions) -> Iterator[str]:
     if options.storage_backend and options.storage_backend not in _BACKENDS:
         yield "--storage-backend invalid, allowed values: store3. If not specified, it will default to 'store3'"
     if options.storage_backend and not options.store_servers:
-        yield "--store-servers must be specified with --storage-backend; without both the store is a file"
+        yield "--store-servers must be specified with --storage-backend; without both, the store is a file"
     for url in options.store_servers:
         if not _is_server(url):
-            yield f'--store-servers "{url}" is no URL of a server, as scheme://host:port'
+            yield f'--store-servers "{url}" is not a valid server URL: expected scheme://host:port'
     if (options.store_certfile is None) != (options.store_keyfile is None):
-        yield "--store-certfile and --store-keyfile go together"
+        yield "--store-certfile and --store-keyfile must be specified together"
     everything = [*options.store_servers, *(url for urls in options.store_servers_overrides.values() for url in urls)]
     for name in ("cafile", "certfile", "keyfile"):
         if getattr(options, f"store_{name}") is None:
             continue
         if not any(urlsplit(url).scheme in ("https", "unixs") for url in everything):
-            yield f"--store-{name} has no effect without a server whose URL says https"
+            yield f"--store-{name} has no effect without a server with an https URL"
     if not options.store_prefix.strip("/"):
         yield "--store-prefix must not be empty"
     for name in (
@@ -164,9 +166,9 @@ def _media_types() -> tuple[str, ...]:
 def warnings(options: StorageOptions) -> Iterator[str]:
     if not options.store_servers and not options.store_servers_overrides:
         if options.store_prefix != StorageOptions.store_prefix:
-            yield "--store-prefix names no place in the store, which is a file: it only binds what is sealed there"
+            yield "--store-prefix only affects encryption at rest without --store-servers: a file has no key prefix"
         if options.lease_reuse_duration_seconds != StorageOptions.lease_reuse_duration_seconds:
-            yield "--lease-reuse-duration-seconds has no effect without --store-servers: a file knows no leases"
+            yield "--lease-reuse-duration-seconds has no effect without --store-servers: a file has no leases"
     for name, size in options.watch_cache_sizes.items():
         if size:
             yield f"Dropping watch-cache-size for {name} - watchCache size is now dynamic"

@@ -1,4 +1,4 @@
-"""Certificates and ciphers of the secure port."""
+"""Command-line options for TLS on the secure port."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class TlsOptions:
 
 
 def declare(group: Group) -> None:
-    group.add("tls-cert-file", Path, "Certificate, followed by its chain. Default: generated in --cert-dir.")
-    group.add("tls-private-key-file", Path, "Key of --tls-cert-file.")
+    group.add("tls-cert-file", Path, "Serving certificate, followed by its chain. Default: generated in --cert-dir.")
+    group.add("tls-private-key-file", Path, "Private key of --tls-cert-file.")
     group.add(
         "cert-dir",
         Path,
@@ -39,7 +39,7 @@ def declare(group: Group) -> None:
     group.add(
         "tls-sni-cert-key",
         _named_pair,
-        "CERTIFICATE,KEY[:NAME,NAME...]: for clients that ask for one of these names; may be given several times.",
+        "CERTIFICATE,KEY[:NAME,NAME...]: serving certificate for these server names; repeatable.",
         action=Extend,
     )
     group.add("tls-min-version", str, "VersionTLS10, VersionTLS11, VersionTLS12 (default) or VersionTLS13.")
@@ -48,7 +48,7 @@ def declare(group: Group) -> None:
 
 def check(options: TlsOptions) -> Iterator[str]:
     if (options.tls_cert_file is None) != (options.tls_private_key_file is None):
-        yield "missing filename for serving cert: --tls-cert-file and --tls-private-key-file go together"
+        yield "missing filename for serving cert: --tls-cert-file and --tls-private-key-file must be specified together"
     try:
         parse_min_version(options.tls_min_version)
         openssl_ciphers(options.tls_cipher_suites)
@@ -57,7 +57,7 @@ def check(options: TlsOptions) -> Iterator[str]:
     http2 = getattr(options, "http2_max_streams_per_connection", 0) > 0
     chosen = options.tls_cipher_suites if options.tls_min_version != "VersionTLS13" else ()
     if http2 and chosen and not any(name in _SUITES_OF_HTTP2 for name in chosen):
-        yield f"HTTP/2 needs one of {' and '.join(_SUITES_OF_HTTP2)} among --tls-cipher-suites"
+        yield f"HTTP/2 requires one of {' and '.join(_SUITES_OF_HTTP2)} among --tls-cipher-suites"
 
 
 def _named_pair(text: str) -> tuple[NamedPair, ...]:

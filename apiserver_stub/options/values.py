@@ -1,4 +1,4 @@
-"""What the values of options may look like; complaints are those that users of such servers know."""
+"""Parsers of option values; errors have the wording of kube-apiserver."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def address(text: str) -> str:
 
 
 def duration(text: str) -> float:
-    """Return seconds."""
+    """Return the duration in seconds."""
     try:
         return parse_duration(text).seconds
     except ValueError:
@@ -49,12 +49,12 @@ def whole_seconds(text: str) -> int:
 
 
 def strings(text: str) -> tuple[str, ...]:
-    """Return the parts between commas."""
+    """Return the items of a comma-separated list."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def switches(text: str) -> dict[str, bool]:
-    """Return ``NAME=true|false`` pairs."""
+    """Parse comma-separated ``NAME=true|false`` pairs."""
     settings = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = item.partition("=")

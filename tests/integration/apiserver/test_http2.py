@@ -298,14 +298,14 @@ def test_goaway_chance_out_of_range_is_rejected(chance: str) -> None:
 
 @pytest.mark.row("opt.goaway-chance")
 def test_goaway_chance_without_http_2_is_rejected() -> None:
-    with pytest.raises(OptionsError, match="--goaway-chance acts on HTTP/2, which this server speaks with"):
+    with pytest.raises(OptionsError, match="--goaway-chance requires HTTP/2; set --http2-max-streams-per-connection"):
         parse(["--goaway-chance=0.01"])
     assert parse(["--goaway-chance=0"]).goaway_chance == 0
 
 
 def test_cipher_suites_must_include_those_of_http_2() -> None:
     http2, suite = "--http2-max-streams-per-connection=10", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
-    with pytest.raises(OptionsError, match="HTTP/2 needs one of TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 and"):
+    with pytest.raises(OptionsError, match="HTTP/2 requires one of TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 and"):
         parse([http2, f"--tls-cipher-suites={suite}"])
     parse([f"--tls-cipher-suites={suite}"])
     parse([http2, f"--tls-cipher-suites={suite},TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"])

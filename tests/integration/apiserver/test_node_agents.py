@@ -406,7 +406,7 @@ def test_service_and_pod_proxies_forward_requests(tmp_path_factory: pytest.TempP
     [
         ("--nodeagent-certificate-authority=/nope", "open /nope: no such file or directory"),
         ("--egress-selector-config-file=/nope", "failed to read egress selector config"),
-        ("--nodeagent-client-key=/nope", "go together"),
+        ("--nodeagent-client-key=/nope", "must be specified together"),
     ],
 )
 @pytest.mark.row("opt.nodeagent-certificate-authority", "opt.egress-selector-config-file", "opt.nodeagent-client-key")

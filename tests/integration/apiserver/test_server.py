@@ -185,7 +185,7 @@ def test_invalid_options_prevent_start(tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
     assert result.returncode == 2
-    assert "--goaway-chance acts on HTTP/2, which this server speaks with" in result.stderr
+    assert "--goaway-chance requires HTTP/2; set --http2-max-streams-per-connection" in result.stderr
     assert "unknown flag: --bogus" in result.stderr
 
 

@@ -62,7 +62,7 @@ def test_proxy_client_certificate_requires_its_key(given: str, missing: str) -> 
     with pytest.raises(OptionsError) as error:
         parse([f"--proxy-client-{given}-file=x"])
 
-    assert error.value.problems == [f"--proxy-client-{given}-file needs --proxy-client-{missing}-file"]
+    assert error.value.problems == [f"--proxy-client-{given}-file requires --proxy-client-{missing}-file"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_invalid_value_is_named_in_the_error(argument: str, message: str) -> Non
 
 def test_insecure_options_cause_warnings() -> None:
     everything = [
-        "Everybody with credentials may do everything; to let nodes and roles decide, start with "
+        "All authenticated users have full access; to authorize nodes and roles, start with "
         "--authorization-mode=Node,RBAC",
         "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false.",
     ]
