@@ -1,12 +1,12 @@
-"""Priority and fairness: requests go to levels with seats of their own, and within a level callers take turns.
+"""API Priority and Fairness: priority levels with concurrency limits, and fair queuing of flows within a level.
 
-A level lends the part of its seats that it may and does not need to those that need more; every ten seconds it is
-settled anew, by what each could have used (:mod:`apiserver_stub.flowcontrol.seat_borrowing`).
+Priority levels lend unused seats to levels that need more than their nominal seats; the concurrency limits are adjusted
+every ten seconds to the seat demand (:mod:`apiserver_stub.flowcontrol.seat_borrowing`).
 
-The levels and the rules that sort are those that every server of the ecosystem starts with (spec:
-opt.enable-priority-and-fairness).
+Priority levels and flow schemas are the default configuration of kube-apiserver (spec:
+opt.enable-priority-and-fairness); they cannot be configured by objects.
 
-Custom, since no package implements it.
+No package implements this.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ SCHEMA_HEADER, LEVEL_HEADER = "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf
 
 
 class Rejected(Exception):
-    """There is no place for a request: too many wait, or it waited too long."""
+    """The request was rejected: its queue is full, or it timed out in the queue."""
 
     retry_seconds = 1
-    """When its caller should come back."""
+    """Value of the ``Retry-After`` header of the response."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _LevelSettings:
     shares: int
     lendable_percent: int = 0
     queues: int = 0
@@ -54,13 +54,13 @@ class _Kind:
 
 
 _LEVELS = {
-    "system": _Kind(30, 33, 64, 6),
-    "node-high": _Kind(40, 25, 64, 6),
-    "leader-election": _Kind(10, 0, 16, 4),
-    "workload-high": _Kind(40, 50, 128, 6),
-    "workload-low": _Kind(100, 90, 128, 6),
-    "global-default": _Kind(20, 50, 128, 6),
-    "catch-all": _Kind(5),
+    "system": _LevelSettings(30, 33, 64, 6),
+    "node-high": _LevelSettings(40, 25, 64, 6),
+    "leader-election": _LevelSettings(10, 0, 16, 4),
+    "workload-high": _LevelSettings(40, 50, 128, 6),
+    "workload-low": _LevelSettings(100, 90, 128, 6),
+    "global-default": _LevelSettings(20, 50, 128, 6),
+    "catch-all": _LevelSettings(5),
 }
 
 Test = Callable[[User, RequestInfo], bool]
@@ -68,7 +68,7 @@ Test = Callable[[User, RequestInfo], bool]
 
 @dataclass(frozen=True, slots=True)
 class FlowSchema:
-    """A rule that sorts: by what it tells requests apart, and where they go."""
+    """Rule that assigns matching requests to a priority level and distinguishes their flows."""
 
     name: str
     level: str
@@ -83,7 +83,7 @@ def _schemas() -> tuple[FlowSchema, ...]:
     accounts = f"system:serviceaccounts:{system}"
     managers = ("system:kube-controller-manager", "system:kube-scheduler")
 
-    def asks(info: RequestInfo, *resources: tuple[str, str]) -> bool:
+    def targets_any(info: RequestInfo, *resources: tuple[str, str]) -> bool:
         return (info.group, info.resource) in resources
 
     leases = (coordination, "leases")
@@ -101,7 +101,7 @@ def _schemas() -> tuple[FlowSchema, ...]:
             lambda user, info: (
                 (user.name in managers or accounts in user.groups)
                 and info.verb in ("get", "create", "update")
-                and asks(info, leases)
+                and targets_any(info, leases)
             ),
             False,
         ),
@@ -111,7 +111,7 @@ def _schemas() -> tuple[FlowSchema, ...]:
             lambda user, info: (
                 user.name in ("system:kube-controller-manager", f"system:serviceaccount:{system}:endpoint-controller")
                 and info.verb in ("get", "create", "update")
-                and asks(info, ("", "endpoints"))
+                and targets_any(info, ("", "endpoints"))
             ),
             False,
         ),
@@ -121,14 +121,14 @@ def _schemas() -> tuple[FlowSchema, ...]:
             lambda user, info: (
                 accounts in user.groups
                 and info.verb in ("get", "create", "update")
-                and asks(info, ("", "endpoints"), ("", "configmaps"), leases)
+                and targets_any(info, ("", "endpoints"), ("", "configmaps"), leases)
             ),
             False,
         ),
         (
             "system-node-high",
             "node-high",
-            lambda user, info: "system:nodes" in user.groups and asks(info, ("", "nodes"), leases),
+            lambda user, info: "system:nodes" in user.groups and targets_any(info, ("", "nodes"), leases),
             False,
         ),
         ("system-nodes", "system", lambda user, info: "system:nodes" in user.groups, False),
@@ -151,12 +151,13 @@ def _schemas() -> tuple[FlowSchema, ...]:
 
 
 class PriorityLevel:
-    """Seats, and queues for those who find none; :attr:`executing` requests hold one each.
+    """Priority level: seats for executing requests, and queues of waiting requests.
 
-    :attr:`seats` are its own, :attr:`limit` of them are there now, fewer or more than that.
+    :attr:`seats` is the nominal number of seats, :attr:`limit` the current concurrency limit, which may be lower or
+    higher because of borrowing. Each of the :attr:`executing` requests occupies one seat.
     """
 
-    def __init__(self, name: str, kind: _Kind, total: int, wait_seconds: float) -> None:
+    def __init__(self, name: str, kind: _LevelSettings, total: int, wait_seconds: float) -> None:
         self.name, self._kind = name, kind
         self.seats = self.limit = math.ceil(total * kind.shares / _SHARES)
         self.least = self.seats - round(self.seats * kind.lendable_percent / 100)
@@ -168,21 +169,21 @@ class PriorityLevel:
         self._wait_seconds = wait_seconds
         self._queues: list[deque[asyncio.Future[None]]] = [deque() for _ in range(kind.queues)]
         self._turns: deque[int] = deque()
-        """The queues in which somebody waits, in the order of their turns."""
+        """Indexes of the non-empty queues, in round-robin order."""
 
     def try_enter(self) -> bool:
-        """Take a seat if one is free and nobody waits for it."""
+        """Acquire a seat if one is free and no request waits; return whether it was acquired."""
         if self.executing >= self.limit or self.waiting:
             return False
         self.executing += 1
-        self._note()
+        self._record_demand()
         return True
 
-    def _note(self) -> None:
+    def _record_demand(self) -> None:
         self.demand.note(self.executing + self.waiting, time.monotonic())
 
     async def enter(self, flow: str) -> None:
-        """Wait in a queue for a seat; flows that share no queue cannot hold each other up.
+        """Wait in a queue for a seat; flows in different queues do not delay each other.
 
         :raises Rejected: ``queue-full``, ``time-out`` or, on a level without queues, ``concurrency-limit``.
         """
@@ -199,16 +200,16 @@ class PriorityLevel:
             self._turns.append(index)
         queue.append(seat)
         self.waiting += 1
-        self._note()
+        self._record_demand()
         try:
             async with asyncio.timeout(self._wait_seconds):
                 await seat
         except (TimeoutError, asyncio.CancelledError) as error:
-            if seat.done() and not seat.cancelled():  # the seat came with the end of the wait: pass it on
+            if seat.done() and not seat.cancelled():  # The seat was assigned concurrently with the timeout.
                 self.leave()
             elif seat in queue:
                 self.waiting -= 1
-                self._note()
+                self._record_demand()
                 queue.remove(seat)
                 if not queue:
                     self._turns.remove(index)
@@ -217,18 +218,18 @@ class PriorityLevel:
             raise
 
     def leave(self) -> None:
-        """Give the seat back, to the queue whose turn it is."""
+        """Release a seat, which is assigned to the next queue."""
         self.executing -= 1
-        self._call_in()
-        self._note()
+        self._assign_seats()
+        self._record_demand()
 
     def settle(self, limit: int) -> None:
-        """Have *limit* seats from now on; those in use stay so until they are given back."""
+        """Set the concurrency limit to *limit*; seats above a lower limit stay occupied until they are released."""
         self.limit = limit
-        self._call_in()
+        self._assign_seats()
 
-    def _call_in(self) -> None:
-        """Give free seats to those who wait."""
+    def _assign_seats(self) -> None:
+        """Assign free seats to waiting requests."""
         while self._turns and self.executing < self.limit:
             index = self._turns.popleft()
             queue = self._queues[index]
@@ -242,9 +243,10 @@ class PriorityLevel:
 
 
 class PriorityAndFairness:
-    """Sorts requests and lets them in.
+    """Classification and admission of requests.
 
-    :param total: seats of all levels together.
+    :param total: total number of seats of all priority levels.
+    :param wait_seconds: maximum time of a request in a queue.
     """
 
     def __init__(self, total: int, wait_seconds: float) -> None:
@@ -252,16 +254,16 @@ class PriorityAndFairness:
         self.levels = {name: PriorityLevel(name, kind, total, wait_seconds) for name, kind in _LEVELS.items()}
         self._cache: dict[tuple[object, ...], FlowSchema] = {}
         self.dispatched: Counter[tuple[str, str]] = Counter()
-        """Schema and level → requests that were let in, and how many of them are over."""
+        """Flow schema and priority level → number of admitted requests; :attr:`finished` counts completed requests."""
         self.finished: Counter[tuple[str, str]] = Counter()
         self.rejected: Counter[tuple[str, str, str]] = Counter()
         self.waiting: Counter[tuple[str, str, str]] = Counter()
-        """Schema, level and kind (``mutating`` or ``readOnly``) → requests that wait now."""
+        """Flow schema, priority level and kind (``mutating`` or ``readOnly``) → number of waiting requests."""
         self.waits: dict[tuple[str, str, str], Buckets] = {}
-        """Schema, level and whether they were let in (``true`` or ``false``) → how long requests waited in a queue."""
+        """Flow schema, priority level and admission (``true`` or ``false``) → durations of waits in a queue."""
 
     def sort(self, user: User, info: RequestInfo) -> FlowSchema:
-        """Return the first rule that a request fits."""
+        """Return the first flow schema that matches a request."""
         key = (user.name, user.groups, info.verb, info.group, info.resource, "" if info.is_resource else info.path)
         schema = self._cache.get(key)
         if schema is None:
@@ -272,9 +274,9 @@ class PriorityAndFairness:
         return schema
 
     async def enter(self, schema: FlowSchema, user: User, info: RequestInfo) -> PriorityLevel | None:
-        """Return the level whose seat the request now holds, ``None`` when it needs none; it ends with :meth:`leave`.
+        """Acquire a seat and return its priority level, ``None`` for exempt requests; :meth:`leave` releases the seat.
 
-        :raises Rejected: there is no place for it.
+        :raises Rejected: the request is rejected.
         """
         level = self.levels.get(schema.level)
         if level is not None and not level.try_enter():
@@ -283,7 +285,7 @@ class PriorityAndFairness:
         return level
 
     def leave(self, schema: FlowSchema, level: PriorityLevel | None) -> None:
-        """End what :meth:`enter` began."""
+        """Release the seat that :meth:`enter` acquired, and count the request as finished."""
         self.finished[schema.name, schema.level] += 1
         if level is not None:
             level.leave()
@@ -299,39 +301,39 @@ class PriorityAndFairness:
             error.retry_seconds = level.retry_after.record_rejection(time.monotonic())
             self.rejected[schema.name, schema.level, str(error)] += 1
             if str(error) == _TIME_OUT:
-                self._waited(schema, "false", started)
+                self._observe_wait(schema, "false", started)
             raise
         except asyncio.CancelledError:
             self.rejected[schema.name, schema.level, "cancelled"] += 1
             raise
         finally:
             self.waiting[kind] -= 1
-        self._waited(schema, "true", started)
+        self._observe_wait(schema, "true", started)
 
-    def _waited(self, schema: FlowSchema, execute: str, started: float) -> None:
+    def _observe_wait(self, schema: FlowSchema, execute: str, started: float) -> None:
         buckets = self.waits.setdefault((schema.name, schema.level, execute), Buckets(_WAITS))
         buckets.observe(time.monotonic() - started)
 
-    async def keep_lending(self, clock: Clock) -> None:
-        """Settle who has how many seats, until cancelled."""
+    async def run_seat_borrowing(self, clock: Clock) -> None:
+        """Adjust the concurrency limits periodically until cancelled."""
         while True:
             await clock.sleep(LENDING_SECONDS)
             self.settle(time.monotonic())
 
     def settle(self, now: float) -> None:
-        """Share the seats of all levels out anew, by what was asked of each since the last time."""
+        """Adjust the concurrency limits of all levels to their seat demand since the last call."""
         levels = list(self.levels.values())
-        wishes = []
+        targets = []
         for level in levels:
             level.demand.close(now)
             least = max(level.least, min(level.seats, level.demand.highest))
-            wishes.append(SeatTarget(least, level.most, max(least, level.demand.smoothed)))
-        for level, limit in zip(levels, allocate_seats(sum(level.seats for level in levels), wishes), strict=True):
+            targets.append(SeatTarget(least, level.most, max(least, level.demand.smoothed)))
+        for level, limit in zip(levels, allocate_seats(sum(level.seats for level in levels), targets), strict=True):
             level.settle(limit)
 
 
 def _deal(flow: str, queues: int, hand: int) -> list[int]:
-    """Return *hand* different numbers below *queues*, always the same for *flow*."""
+    """Return *hand* distinct queue indexes below *queues* (shuffle sharding); deterministic per *flow*."""
     value = int.from_bytes(hashlib.blake2b(flow.encode(), digest_size=16).digest())
     left, found = list(range(queues)), []
     for _ in range(hand):

@@ -1,4 +1,4 @@
-"""How many seats each of several levels has now: what one does not need goes to those that need more. Pure."""
+"""Seat borrowing between priority levels: seat demand and allocation of concurrency limits. No I/O."""
 
 from __future__ import annotations
 
@@ -7,69 +7,69 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _DECAY = 0.977
-"""Per period: a demand that is gone counts half after five minutes."""
+"""Decay of the smoothed demand per period; its half-life is five minutes."""
 _LEAST_TARGET = 0.001
-_ROUNDS = 60
+_ITERATIONS = 60
 
 
 class SeatDemand:
-    """How many seats a level could have used, over one period after the other.
+    """Seat demand of a priority level: occupied and requested seats, per adjustment period.
 
-    :attr:`highest` and :attr:`smoothed` are those of the last period that was closed; what is smoothed follows the
-    usual demand (average and standard deviation over time) up at once and down slowly.
+    :attr:`highest` and :attr:`smoothed` are values of the last completed period. The smoothed demand follows the
+    envelope (time-weighted average plus standard deviation) immediately upwards and slowly downwards.
     """
 
-    __slots__ = ("_begun", "_most", "_now", "_since", "_squares", "_sum", "highest", "smoothed")
+    __slots__ = ("_current", "_most", "_since", "_squares", "_started", "_sum", "highest", "smoothed")
 
-    def __init__(self, moment: float) -> None:
+    def __init__(self, now: float) -> None:
         self.highest, self.smoothed = 0, 0.0
-        self._now, self._most = 0, 0
-        self._begun = self._since = moment
+        self._current, self._most = 0, 0
+        self._started = self._since = now
         self._sum = self._squares = 0.0
 
-    def note(self, seats: int, moment: float) -> None:
-        """From *moment* on, *seats* could be used."""
-        passed, before = moment - self._since, self._now
+    def note(self, seats: int, now: float) -> None:
+        """Record a demand of *seats* from *now* on."""
+        passed, before = now - self._since, self._current
         self._sum += before * passed
         self._squares += before * before * passed
-        self._since, self._now = moment, seats
+        self._since, self._current = now, seats
         self._most = max(self._most, seats)
 
-    def close(self, moment: float) -> None:
-        """End the period and begin the next."""
-        self.note(self._now, moment)
+    def close(self, now: float) -> None:
+        """Complete the period and start the next one."""
+        self.note(self._current, now)
         self.highest = self._most
-        if (length := moment - self._begun) > 0:
+        if (length := now - self._started) > 0:
             average = self._sum / length
             deviation = math.sqrt(max(0.0, self._squares / length - average * average))
-            usual = average + deviation
-            self.smoothed = max(usual, _DECAY * self.smoothed + (1 - _DECAY) * usual)
-        self._begun, self._most = moment, self._now
+            envelope = average + deviation
+            self.smoothed = max(envelope, _DECAY * self.smoothed + (1 - _DECAY) * envelope)
+        self._started, self._most = now, self._current
         self._sum = self._squares = 0.0
 
 
 class SeatTarget(NamedTuple):
-    """What a level must have, may have and would like to have."""
+    """Minimum, maximum and target number of seats of a priority level."""
 
     least: float
     most: float
     target: float
 
 
-def allocate_seats(seats: int, wishes: Sequence[SeatTarget]) -> list[int]:
-    """Return how many of *seats* each gets: the same part or multiple of its target, within its bounds.
+def allocate_seats(seats: int, levels: Sequence[SeatTarget]) -> list[int]:
+    """Divide *seats* proportionally to the targets of *levels*, within their bounds; return the seats per level.
 
-    The sum of what all must have is not over *seats*, and that of what they may have not under it.
+    The sum of the minimums must not exceed *seats*, and the sum of the maximums must not be less.
     """
 
-    def given(part: float) -> list[float]:
-        return [min(wish.most, max(wish.least, part * max(wish.target, _LEAST_TARGET))) for wish in wishes]
+    def allocation(part: float) -> list[float]:
+        return [min(level.most, max(level.least, part * max(level.target, _LEAST_TARGET))) for level in levels]
 
-    low, high = 0.0, max(wish.most / max(wish.target, _LEAST_TARGET) for wish in wishes)
-    for _ in range(_ROUNDS):
+    low, high = 0.0, max(level.most / max(level.target, _LEAST_TARGET) for level in levels)
+    for _ in range(_ITERATIONS):
         middle = (low + high) / 2
-        if sum(given(middle)) < seats:
+        if sum(allocation(middle)) < seats:
             low = middle
         else:
             high = middle
-    return [round(share) for share in given(high)]
+    return [round(share) for share in allocation(high)]

@@ -202,7 +202,7 @@ async def start(options: Options) -> RunningServer:
         tasks.start(certificates.keep_current(), "certificates")
         flow_control = _flow_control(options)
         if flow_control is not None:
-            tasks.start(flow_control.keep_lending(SystemClock()), "flow-control")
+            tasks.start(flow_control.run_seat_borrowing(SystemClock()), "flow-control")
         start_monitor(options, monitor, (item.storage for item in registry if "list" in item.verbs), tasks)
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:
             tasks.start(run_key_reloader(options.encryption_provider_config, storage), "keys")
