@@ -1,1 +1,1 @@
-"""Group versions that other servers serve: found by their API services, checked, listed, and passed on to."""
+"""API aggregation: availability, discovery and proxying of group versions that extension API servers serve."""

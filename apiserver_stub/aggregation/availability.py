@@ -1,4 +1,4 @@
-"""Watches over API services: which of them are available, and what their group versions hold."""
+"""APIService availability controller: check extension API servers and read their discovery documents."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _PASSED: Condition = ("True", "Passed", "all checks passed")
 
 
 class Availability:
-    """Keeps the condition ``Available`` of every API service and the table of remote group versions.
+    """Controller of the ``Available`` condition of API services and of the table of remote group versions.
 
-    Each remote one is checked when it, its service or the endpoints change, and every thirty seconds; one that fails
-    is tried again after growing pauses.
+    Remote API services are checked when they, their Services or endpoints change, and every thirty seconds. Failures
+    are retried with exponential backoff.
     """
 
     def __init__(self, store: Store, registry: Registry, remotes: Remotes, extensions: ExtensionClient) -> None:
@@ -51,10 +51,10 @@ class Availability:
         resource = registry.find(group, "v1", "apiservices")
         self._collection = resource.storage if resource is not None else ""
         self._checks: dict[GroupVersion, _Check] = {}
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> None:
-        """Follow the API services until cancelled."""
+        """Watch the API services until cancelled."""
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(TaskOwner("api-service-checks"))
             while self._collection:
@@ -63,16 +63,16 @@ class Availability:
                     positions |= log_ends(self._store, SERVICES, ENDPOINTS)
                 late = None
                 try:
-                    await self._look(tasks)
+                    await self._sync(tasks)
                 except (StoreUnavailable, StoreRefused) as error:
                     late = RESYNC_SECONDS
-                    _log.warning("Conditions of API services were not written", extra={"err": error})
+                    _log.warning("Failed to update APIService status", extra={"err": error})
                 if bool(self._remotes.table) != (SERVICES in positions):
                     continue
                 await changed_since(self._store, positions, timeout_seconds=late)
                 await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _look(self, tasks: TaskOwner) -> None:
+    async def _sync(self, tasks: TaskOwner) -> None:
         table: dict[GroupVersion, Remote] = {}
         for record in self._store.collection(self._collection).select():
             obj: Object = objects.decode(record.data)
@@ -80,7 +80,7 @@ class Availability:
             if remote is not None:
                 table[remote.group, remote.version] = remote
             elif is_local(obj) and reason_of(obj) != "Local":
-                await self.tell(record.key, None)
+                await self.write_condition(record.key, None)
         for key in [key for key in self._checks if key not in table]:
             self._checks.pop(key).stop()
             self._remotes.discovered.pop(key, None)
@@ -89,19 +89,19 @@ class Availability:
             if check is None:
                 check = self._checks[key] = _Check(self, remote)
                 check.task = tasks.start(check.run(), f"check-{remote.name}")
-            table[key] = check.look(remote, self._surroundings(remote))
+            table[key] = check.update(remote, self._service_state(remote))
         self._remotes.table = table
 
-    def _surroundings(self, remote: Remote) -> tuple[object, ...]:
+    def _service_state(self, remote: Remote) -> tuple[object, ...]:
         key, store = objects.key_of(remote.namespace, remote.service), self._store
         records = (store.collection(SERVICES).get(key), store.collection(ENDPOINTS).get(key))
         return tuple(None if record is None else record.data for record in records)
 
-    async def examine(self, remote: Remote) -> Condition:
-        """Return what is to be said of *remote*."""
+    async def check(self, remote: Remote) -> Condition:
+        """Check *remote* and return its ``Available`` condition."""
         if (problem := missing(self._store, remote)) is not None:
             return problem
-        async with self._places:
+        async with self._slots:
             attempts = [asyncio.ensure_future(self._extensions.check(remote)) for _ in range(_ATTEMPTS)]
             try:
                 for attempt in asyncio.as_completed(attempts):
@@ -119,7 +119,7 @@ class Availability:
         return problem
 
     def mark(self, remote: Remote, condition: Condition) -> Remote:
-        """Let requests see it before anybody can read it, and return *remote* as it is then."""
+        """Apply *condition* to the table, before it is written to the store; return the updated *remote*."""
         status, reason, _ = condition
         key, marked = (remote.group, remote.version), replace(remote, available=status == "True")
         if remote.available and not marked.available:
@@ -128,8 +128,8 @@ class Availability:
             self._remotes.table = {**self._remotes.table, key: marked}
         return marked
 
-    async def tell(self, name: str, condition: Condition | None) -> None:
-        """Write the condition of an API service, for a local one that it is that, unless it says so already."""
+    async def write_condition(self, name: str, condition: Condition | None) -> None:
+        """Write *condition*, ``None`` for a local API service, to the status of an API service if it differs."""
 
         def decide(current: Record | None) -> Outcome:
             obj: Object | None = None if current is None else objects.decode(current.data)
@@ -142,17 +142,17 @@ class Availability:
             await self._store.update(self._collection, name, decide)
 
     async def discover(self, remote: Remote, *, reachable: bool) -> None:
-        """Learn what *remote* holds; what cannot be read leaves what was known, marked as stale."""
+        """Read the discovery document of *remote*; on failure, keep the previous resources and mark them as stale."""
         key = remote.group, remote.version
-        known = self._remotes.discovered.get(key, NOTHING)
-        found = Discovered(known.resources, False, known.openapi_url)
+        previous = self._remotes.discovered.get(key, NOTHING)
+        found = Discovered(previous.resources, False, previous.openapi_url)
         if reachable:
             try:
-                async with self._places:
+                async with self._slots:
                     resources = resources_of(await self._extensions.read(remote, remote.path))
                     found = Discovered(resources, True, await self._openapi_url(remote))
             except (ExtensionRequestError, ValueError) as error:
-                _log.warning("Cannot read discovery", extra={"apiService": remote.name, "err": error})
+                _log.warning("Failed to read discovery of APIService", extra={"apiService": remote.name, "err": error})
         if key in self._checks:
             self._remotes.discovered[key] = found
 
@@ -160,24 +160,24 @@ class Availability:
         try:
             return openapi_url(await self._extensions.read(remote, "/openapi/v3"), remote.path)
         except ExtensionRequestError:
-            return ""  # not every extension API server has it
+            return ""  # Extension API servers need not support OpenAPI v3.
 
 
 class _Check:
-    """The life of one remote API service."""
+    """Periodic check of a remote API service."""
 
     def __init__(self, owner: Availability, remote: Remote) -> None:
         self._owner, self._remote = owner, remote
         self._seen: object = None
         self._changed = asyncio.Event()
-        self._verdict: bool | None = None
+        self._available: bool | None = None
         self.task: asyncio.Task[None] | None = None
 
-    def look(self, stored: Remote, surroundings: object) -> Remote:
-        """Return *stored* as available as the last check found it; check again if something is not what it was."""
-        seen = (stored.service, stored.namespace, stored.port, stored.ca_bundle, stored.insecure, surroundings)
-        found = stored if self._verdict is None else replace(stored, available=self._verdict)
-        if seen != self._seen or found != stored:  # or somebody else has written the condition
+    def update(self, stored: Remote, service_state: object) -> Remote:
+        """Return *stored* with the availability of the last check; trigger a check if a relevant field changed."""
+        seen = (stored.service, stored.namespace, stored.port, stored.ca_bundle, stored.insecure, service_state)
+        found = stored if self._available is None else replace(stored, available=self._available)
+        if seen != self._seen or found != stored:  # The latter if another client wrote the condition.
             self._changed.set()
         self._seen = seen
         if found != self._remote:
@@ -189,20 +189,20 @@ class _Check:
             self.task.cancel()
 
     async def run(self) -> None:
-        """Check, now and again, until cancelled."""
+        """Check periodically and after changes until cancelled."""
         pauses = Backoff(_FIRST_RETRY_SECONDS, RESYNC_SECONDS)
         while True:
             self._changed.clear()
             remote, pause = self._remote, RESYNC_SECONDS
-            condition = await self._owner.examine(remote)
+            condition = await self._owner.check(remote)
             if remote is not self._remote:
-                continue  # it is another one by now
+                continue  # Changed during the check.
             self._remote = remote = self._owner.mark(remote, condition)
-            self._verdict = remote.available
+            self._available = remote.available
             try:
-                await self._owner.tell(remote.name, condition)
+                await self._owner.write_condition(remote.name, condition)
             except (StoreUnavailable, StoreRefused) as error:
-                _log.warning("The condition of an API service was not written", extra={"err": error})
+                _log.warning("Failed to update APIService status", extra={"err": error})
                 pause = pauses.next()
             await self._owner.discover(remote, reachable=condition == _PASSED)
             if condition[1] == "FailedDiscoveryCheck":
@@ -217,7 +217,7 @@ class _Check:
 
 
 def missing(store: Store, remote: Remote) -> Condition | None:
-    """Return what lacks before *remote* can be asked at all."""
+    """Return the failed condition if the Service or endpoints of *remote* are missing, ``None`` otherwise."""
     where = f'service/{remote.service} in "{remote.namespace}"'
     service = find(store, SERVICES, remote.namespace, remote.service)
     if service is None:
@@ -238,7 +238,7 @@ def missing(store: Store, remote: Remote) -> Condition | None:
 
 
 def with_condition(obj: Object, condition: Condition | None) -> Object:
-    """Return *obj* saying that; the time of the last transition is that of the last other status."""
+    """Return *obj* with *condition*; the transition time is kept if the status is unchanged."""
     (new,) = local_status()["conditions"] if condition is None else [available(*condition)]
     conditions = list(dig(obj, ("status", "conditions")) or ())
     index = next((i for i, item in enumerate(conditions) if item.get("type") == new["type"]), None)
@@ -252,6 +252,6 @@ def with_condition(obj: Object, condition: Condition | None) -> Object:
 
 
 def reason_of(obj: Object) -> str:
-    """Return the reason that the condition ``Available`` gives, empty when there is none."""
+    """Return the reason of the condition ``Available``, empty if there is none."""
     conditions = dig(obj, ("status", "conditions")) or ()
     return next((item.get("reason") or "" for item in conditions if item.get("type") == "Available"), "")

@@ -1,4 +1,4 @@
-"""Discovery documents of extension API servers, turned into what the one document of all groups lists (pure)."""
+"""Conversion of discovery documents of extension API servers to aggregated discovery. No I/O."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _COPIED = ("shortNames", "categories")
 def resources_of(document: Any) -> list[Object]:
     """Return the resources of an ``APIResourceList``, each with its subresources.
 
-    :raises ValueError: it is none.
+    :raises ValueError: *document* is not a valid ``APIResourceList``.
     """
     if not isinstance(document, dict) or document.get("kind") != "APIResourceList":
-        raise ValueError("the answer is no APIResourceList")
+        raise ValueError("response is not an APIResourceList")
     entries = document.get("resources") or []
     if not isinstance(entries, list):
-        raise ValueError("the resources of the APIResourceList are no list")  # noqa: TRY004 - it came from elsewhere
+        raise ValueError("resources of the APIResourceList are not a list")  # noqa: TRY004 - untrusted input
     found: dict[str, Object] = {}
     for entry in entries:
-        given = entry.get("name") if isinstance(entry, dict) else None
-        if not given or not isinstance(given, str):
-            raise ValueError("a resource of the APIResourceList has no name")
-        name, _, subresource = given.partition("/")
+        full_name = entry.get("name") if isinstance(entry, dict) else None
+        if not full_name or not isinstance(full_name, str):
+            raise ValueError("resource of the APIResourceList has no name")
+        name, _, subresource = full_name.partition("/")
         scope = "Namespaced" if entry.get("namespaced") else "Cluster"
         parent = found.setdefault(name, {"resource": name, "scope": scope, "singularResource": "", "verbs": []})
         if subresource:
@@ -32,12 +32,12 @@ def resources_of(document: Any) -> list[Object]:
             parent.setdefault("responseKind", {"group": "", "version": "", "kind": ""})
             continue
         parent |= _common(entry) | {"singularResource": entry.get("singularName") or "", "scope": scope}
-        parent |= {member: entry[member] for member in _COPIED if entry.get(member)}
+        parent |= {name: entry[name] for name in _COPIED if entry.get(name)}
     return list(found.values())
 
 
 def openapi_url(index: Any, path: str) -> str:
-    """Return where an OpenAPI index says the document of *path* (``/apis/<group>/<version>``) is, empty if nowhere."""
+    """Return the URL of the document of *path* (``/apis/GROUP/VERSION``) in the OpenAPI *index*, empty if missing."""
     paths = index.get("paths") if isinstance(index, dict) else None
     entry = paths.get(path.strip("/")) if isinstance(paths, dict) else None
     url = entry.get("serverRelativeURL") if isinstance(entry, dict) else None

@@ -1,4 +1,4 @@
-"""What this server itself asks of extension API servers: whether they live, and what they serve."""
+"""Client for extension API servers: health checks and discovery documents."""
 
 from __future__ import annotations
 
@@ -24,58 +24,58 @@ _SELF = User("system:kube-aggregator", groups=("system:masters",))
 
 
 class ExtensionRequestError(Exception):
-    """There was no good answer; the text says why."""
+    """The request failed or the response is invalid; the message contains the reason."""
 
 
 class ExtensionClient:
-    """Client of the services of API services.
+    """Client for the Services of API services.
 
-    :param by_endpoint: connect to endpoints in place of cluster IPs (spec: opt.enable-aggregator-routing).
+    :param by_endpoint: connect to endpoints instead of cluster IPs (spec: opt.enable-aggregator-routing).
     """
 
     def __init__(self, store: Store, agents: NodeAgents, pair: ClientPair, *, by_endpoint: bool) -> None:
         self._store, self._agents, self._pair = store, agents, pair
         self._by_endpoint = by_endpoint
 
-    async def place_of(self, remote: Remote, *, verify: bool = True) -> Endpoint:
-        """Return where the service of *remote* is now.
+    async def endpoint_of(self, remote: Remote, *, verify: bool = True) -> Endpoint:
+        """Resolve the Service of *remote* to an endpoint.
 
-        :raises Unresolved: it leads nowhere.
-        :raises OSError: no TLS context can be made for it.
-        :raises ValueError: its CA bundle is none.
+        :raises Unresolved: the Service cannot be resolved.
+        :raises OSError: the TLS context cannot be created.
+        :raises ValueError: the CA bundle is invalid.
         """
         host, port = resolve(self._store, remote.namespace, remote.service, remote.port, by_endpoint=self._by_endpoint)
         context = await self._pair.context(remote.ca_bundle, verify=verify and not remote.insecure)
         return Endpoint(host, port, context, remote.server_name)
 
     async def check(self, remote: Remote) -> None:
-        """Return when *remote* answers for its group version; whoever it is: that is found out with each request.
+        """Check that *remote* serves its group version; its certificate is not verified here, but for each request.
 
-        :raises ExtensionRequestError: it does not, within five seconds.
+        :raises ExtensionRequestError: there is no successful response within five seconds.
         """
         await self._get(remote, remote.path, verify=False)
 
     async def read(self, remote: Remote, path: str) -> Any:
-        """Return the JSON document that *remote* has at *path*.
+        """Return the JSON document of *remote* at *path*.
 
-        :raises ExtensionRequestError: there is none.
+        :raises ExtensionRequestError: the request failed or the response is not valid JSON.
         """
         data = await self._get(remote, path)
         try:
             return msgspec.json.decode(data)
         except (ValueError, RecursionError) as error:
-            raise ExtensionRequestError(f"{path}: the answer is no JSON: {error}") from error
+            raise ExtensionRequestError(f"{path}: invalid JSON response: {error}") from error
 
     async def _get(self, remote: Remote, path: str, *, verify: bool = True) -> bytes:
         url = path
         fields: Mapping[str, str] = {"Accept": "application/json"}
         try:
             async with asyncio.timeout(SECONDS):
-                place = await self.place_of(remote, verify=verify)
-                url = place.origin + path
+                endpoint = await self.endpoint_of(remote, verify=verify)
+                url = endpoint.origin + path
                 headers = [*fields.items(), *headers_of(_SELF)]
                 async with (
-                    self._agents.session(place) as session,
+                    self._agents.session(endpoint) as session,
                     session.get(url, headers=headers, allow_redirects=False) as response,
                 ):
                     if not 200 <= response.status < 300:
@@ -94,5 +94,5 @@ class ExtensionClient:
         except (ApiError, aiohttp.ClientError, OSError, ValueError) as error:
             raise ExtensionRequestError(f'failing or missing response from {url}: Get "{url}": {error}') from error
         if len(data) > _MAX_BYTES:
-            raise ExtensionRequestError(f"{url} answered more than {_MAX_BYTES} bytes")
+            raise ExtensionRequestError(f"{url}: response exceeds {_MAX_BYTES} bytes")
         return data

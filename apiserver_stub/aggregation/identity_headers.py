@@ -1,4 +1,4 @@
-"""How an extension API server is told for whom this server calls (pure)."""
+"""Headers that identify the user of a proxied request to an extension API server. No I/O."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from urllib.parse import quote
 from apiserver_stub.apimachinery.request import User
 
 _SAFE = "!#$&'*+-.^_`|~"
-"""What the name of a header may hold besides letters and digits; the percent sign marks what it may not."""
+"""Characters other than letters and digits that are valid in header names; others are percent-encoded."""
 _FORBIDDEN = ("\r", "\n", "\0")
 
 
 def headers_of(user: User) -> Iterator[tuple[str, str]]:
-    """Yield the headers that vouch for *user*.
+    """Yield the headers that identify *user*.
 
-    :raises ValueError: a name of theirs would break out of its header.
+    :raises ValueError: a name contains a line break, which would allow header injection.
     """
     yield "X-Remote-User", _value(user.name)
     for group in user.groups:
@@ -27,5 +27,5 @@ def headers_of(user: User) -> Iterator[tuple[str, str]]:
 
 def _value(text: str) -> str:
     if any(mark in text for mark in _FORBIDDEN):
-        raise ValueError("the name of a user, group or extra holds a line break")
+        raise ValueError("name of a user, group or extra contains a line break")
     return text

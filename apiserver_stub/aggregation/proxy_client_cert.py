@@ -1,4 +1,4 @@
-"""The certificate that this server shows to extension API servers and admission webhooks (spec: opt.proxy-client-*)."""
+"""Client certificate for extension API servers and admission webhooks (spec: opt.proxy-client-*)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ _MOST_CONTEXTS = 100
 
 
 class ClientPair(ReloadingFiles):
-    """Makes the TLS contexts of connections to services; without files they show no certificate. Reads the disk.
+    """Factory of TLS contexts for connections to Services; without files, no client certificate is presented.
 
-    :raises TlsError: the files are no good.
+    Reads files.
+
+    :raises TlsError: the files are invalid.
     """
 
     def __init__(self, certificate: Path | None, key: Path | None) -> None:
@@ -25,21 +27,22 @@ class ClientPair(ReloadingFiles):
         self._contexts: dict[tuple[str, bool], ssl.SSLContext] = {}
         try:
             self._build("", verify=False)
-        except OSError as error:  # covers ssl.SSLError
+        except OSError as error:  # Includes ssl.SSLError.
             named = next((path for path in (certificate, key) if path is not None and not path.is_file()), None)
             problem = f"open {named}: no such file or directory" if named else f"{certificate}, {key}: {error}"
             raise TlsError(problem) from error
 
     async def context(self, bundle: str, *, verify: bool = True) -> ssl.SSLContext:
-        """Return a context that trusts *bundle* (base64 as in objects; empty: the system), or anybody.
+        """Return a context that trusts *bundle* (base64 as in objects; empty: the system's CAs), or any server.
 
-        :raises ValueError: the bundle holds no certificates.
-        :raises OSError: that, or the files cannot be read any more.
+        :param verify: false to skip certificate verification.
+        :raises ValueError: the bundle is not valid base64 or contains no certificates.
+        :raises OSError: the bundle is invalid, or the files cannot be read.
         """
         found = self._contexts.get((bundle, verify))
         if found is None:
             found = await asyncio.to_thread(self._build, bundle, verify=verify)
-            if len(self._contexts) >= _MOST_CONTEXTS:  # bundles of objects that are gone
+            if len(self._contexts) >= _MOST_CONTEXTS:  # Bounds the bundles of deleted objects.
                 self._contexts.clear()
             self._contexts[bundle, verify] = found
         return found
@@ -56,5 +59,7 @@ class ClientPair(ReloadingFiles):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if self._certificate is not None:
-            context.load_cert_chain(self._certificate, self._key, password=str)  # an encrypted key fails, not asks
+            context.load_cert_chain(
+                self._certificate, self._key, password=str
+            )  # An encrypted key fails instead of prompting.
         return context

@@ -1,4 +1,4 @@
-"""Which group versions other servers serve, and in which order all of them are listed."""
+"""Remote group versions, and the order of all group versions in discovery."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STAGES = {None: 2, "beta": 1, "alpha": 0}
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """An API service that names a service."""
+    """Remote API service, with a reference to a Service."""
 
     name: str
     group: str
@@ -34,7 +34,7 @@ class Remote:
 
     @property
     def server_name(self) -> str:
-        """What the certificate of the service names."""
+        """Expected DNS name in the serving certificate."""
         return f"{self.service}.{self.namespace}.svc"
 
     @property
@@ -44,13 +44,13 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What is known of the resources of a remote group version."""
+    """Cached discovery of a remote group version."""
 
     resources: Sequence[Object] = ()
-    """As the one document of all groups lists them."""
+    """Resources in the format of aggregated discovery."""
     fresh: bool = False
     openapi_url: str = ""
-    """Where its OpenAPI document is; empty when it has none."""
+    """URL of the OpenAPI document; empty if there is none."""
 
 
 NOTHING = Discovered()
@@ -58,15 +58,15 @@ NOTHING = Discovered()
 
 @dataclass(slots=True)
 class Remotes:
-    """The remote group versions at this time; written by the controller, read by requests."""
+    """Current remote group versions; written by the controller, read by requests."""
 
     table: dict[GroupVersion, Remote] = field(default_factory=dict)
     discovered: dict[GroupVersion, Discovered] = field(default_factory=dict)
     losses: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """API service and reason → how often it was available no more."""
+    """API service and reason → number of transitions to unavailable."""
 
     def find(self, info: RequestInfo) -> Remote | None:
-        """Return who serves a request: for a resource, or a discovery or OpenAPI document of one group version."""
+        """Return the API service of a request for a resource, or for discovery or OpenAPI of one group version."""
         if info.is_resource:
             return self.table.get((info.group, info.version))
         parts = info.path.strip("/").split("/")
@@ -75,12 +75,12 @@ class Remotes:
         return self.table.get((parts[1], parts[2])) if len(parts) == 3 and parts[0] == "apis" else None
 
     def merged(self, local: Sequence[GroupVersion]) -> Sequence[GroupVersion]:
-        """Return *local* and remote group versions in the order in which clients prefer them."""
+        """Return *local* and remote group versions in order of client preference."""
         return merge(local, self.table) if self.table else local
 
 
 def remote_of(obj: Object) -> Remote | None:
-    """Return what the API service *obj* stands for, ``None`` when it is served here."""
+    """Return the remote API service *obj*, ``None`` if this server serves it."""
     spec = obj.get("spec") or {}
     service = spec.get("service")
     if service is None or (spec.get("group") or "") in api_services.kept_here():
@@ -102,28 +102,28 @@ def remote_of(obj: Object) -> Remote | None:
 
 
 def merge(local: Iterable[GroupVersion], table: Mapping[GroupVersion, Remote]) -> list[GroupVersion]:
-    """Return all group versions: groups by their priority, then as *local* has them, then by name."""
+    """Return all group versions: groups by priority, then in the order of *local*, then by name."""
     ranks: dict[GroupVersion, tuple[int, int]] = {}
-    places: dict[str, tuple[int, str]] = {}
+    positions: dict[str, tuple[int, str]] = {}
     for group, version in local:
         group_order, version_order = api_services.order(group, version)
         ranks[group, version] = -group_order, -version_order
-        places.setdefault(group, (len(places), ""))
-    after = len(places)
+        positions.setdefault(group, (len(positions), ""))
+    after = len(positions)
     for (group, version), remote in table.items():
         ranks[group, version] = remote.group_priority, remote.version_priority
-        places.setdefault(group, (after, group))
+        positions.setdefault(group, (after, group))
     best: dict[str, int] = {}
     for (group, _), (priority, _) in ranks.items():
         best[group] = max(best.get(group, 0), priority)
     return sorted(
         ranks,
-        key=lambda item: (-best[item[0]], places[item[0]], -ranks[item][1], _youth(item[1])),
+        key=lambda item: (-best[item[0]], positions[item[0]], -ranks[item][1], _version_order(item[1])),
     )
 
 
-def _youth(version: str) -> tuple[int, int, int, str]:
-    """Return by what versions of the same priority are sorted: v2, v1, v2beta1, v1alpha2, then other names."""
+def _version_order(version: str) -> tuple[int, int, int, str]:
+    """Return the sort key of versions with the same priority: v2, v1, v2beta1, v1alpha2, then other names."""
     match = _VERSION.fullmatch(version)
     if match is None:
         return 1, 0, 0, version

@@ -1,4 +1,4 @@
-"""Where the service of an API service is reached: its cluster IP, or one of its endpoints."""
+"""Resolver of the Service of an API service to its cluster IP or one of its endpoints."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _WITH_ADDRESS = ("ClusterIP", "LoadBalancer", "NodePort")
 
 
 class Unresolved(Exception):
-    """The service leads nowhere."""
+    """The Service cannot be resolved to an address."""
 
 
 def resolve(store: Store, namespace: str, name: str, port: int, *, by_endpoint: bool) -> tuple[str, int]:
     """Return the address and port to connect to (spec: opt.enable-aggregator-routing).
 
-    :param by_endpoint: choose an endpoint at random instead of leaving that to who balances the cluster IP.
-    :raises Unresolved: there is no such service or port, or nothing behind it.
+    :param by_endpoint: select a random endpoint instead of relying on the load balancing of the cluster IP.
+    :raises Unresolved: the Service or port does not exist, or has no endpoints.
     """
     spec = (find(store, SERVICES, namespace, name) or {}).get("spec")
     if spec is None:
@@ -39,22 +39,22 @@ def resolve(store: Store, namespace: str, name: str, port: int, *, by_endpoint: 
     found = endpoints_of(find(store, ENDPOINTS, namespace, name) or {}, port_name)
     if not found:
         raise Unresolved(f'no endpoints available for service "{name}"')
-    return random.choice(found)  # noqa: S311 - any of them will do
+    return random.choice(found)  # noqa: S311 - not security-relevant
 
 
 def find(store: Store, collection: str, namespace: str, name: str) -> Object | None:
-    """Return a stored object, ``None`` when there is none."""
+    """Return a stored object, ``None`` if it does not exist."""
     record = store.collection(collection).get(key_of(namespace, name))
     return None if record is None else decode(record.data)
 
 
 def name_of_port(spec: Object, port: int) -> str | None:
-    """Return what a service calls its port *port*, ``None`` when it has none such."""
+    """Return the name of the Service port *port*, ``None`` if the Service has no such port."""
     return next((item.get("name") or "" for item in spec.get("ports") or () if item.get("port") == port), None)
 
 
 def endpoints_of(endpoints: Object, port_name: str) -> list[tuple[str, int]]:
-    """Return the ready addresses that serve the port called *port_name*."""
+    """Return the ready addresses of the port named *port_name*."""
     return [
         (address["ip"], port["port"])
         for subset in endpoints.get("subsets") or ()

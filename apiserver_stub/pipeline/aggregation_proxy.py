@@ -72,7 +72,7 @@ class AggregationProxy:
         if not remote.available:
             raise _unavailable("service unavailable")
         try:
-            endpoint = await self._extensions.place_of(remote)
+            endpoint = await self._extensions.endpoint_of(remote)
             caller = list(headers_of(request.user))
         except Unresolved as error:
             _log.error("Failed to resolve service of APIService", extra={"apiService": remote.name, "err": error})
