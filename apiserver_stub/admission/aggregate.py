@@ -6,6 +6,6 @@ from collections.abc import Sequence
 
 
 def aggregate(messages: Sequence[str]) -> str:
-    """Return the distinct *messages* as one: a single message as it is, several in brackets."""
+    """Return the distinct *messages* as one: a single message unchanged, several in brackets."""
     distinct = list(dict.fromkeys(messages))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

@@ -18,27 +18,27 @@ _Chain = tuple[tuple[AdmissionPlugin, ...], tuple[AdmissionPlugin, ...]]
 
 
 class AdmissionChain:
-    """The enabled plugins; those that handle a kind of request are looked up once."""
+    """The enabled plugins, with a cache of those that handle each kind of request."""
 
     def __init__(self, plugins: Sequence[AdmissionPlugin] = ()) -> None:
         self.plugins = list(plugins)
         self._chains: dict[tuple[Resource, str, str], _Chain] = {}
 
     async def admit(self, call: AdmissionRequest) -> None:
-        """Let plugins mutate the object, a second time if a webhook changed it and asks for reinvocation.
+        """Call the mutating plugins, and call them again if a webhook changed the object (reinvocation).
 
         :raises ApiError: a plugin rejects the request.
         """
-        changing = self._chain(call)[0]
-        for plugin in changing:
+        mutating = self._chain(call)[0]
+        for plugin in mutating:
             await plugin.admit(call)
         if call.reinvoke:
             call.reinvoking = True
-            for plugin in changing:
+            for plugin in mutating:
                 await plugin.admit(call)
 
     async def validate(self, call: AdmissionRequest) -> None:
-        """Let plugins validate the mutated object.
+        """Call the validating plugins on the mutated object.
 
         :raises ApiError: a plugin rejects the request.
         """
@@ -54,7 +54,7 @@ class AdmissionChain:
         await self.validate(call)
 
     async def connect(self, request: Request, resource: Resource) -> None:
-        """Admit a connection (exec, attach, portforward, proxy); logs are only read.
+        """Admit a connection (exec, attach, portforward, proxy); other subresources are not checked.
 
         :raises ApiError: a plugin rejects the request.
         """

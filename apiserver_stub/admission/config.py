@@ -1,4 +1,4 @@
-"""``--admission-control-config-file``: one file that names or holds the configuration of each plugin."""
+"""Admission configuration (``--admission-control-config-file``): settings per plugin, inline or in separate files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VERSIONS = ("v1", "v1alpha1")
 
 
 class AdmissionError(Exception):
-    """The configuration of admission is no good; every problem is a line of the message."""
+    """Invalid admission configuration; the message has one line per problem."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(f"failed to apply admission: {problem}" for problem in problems))
@@ -24,24 +24,24 @@ class AdmissionError(Exception):
 def load(path: Path | None) -> dict[str, Object]:
     """Return the configuration of each plugin that has one.
 
-    :raises AdmissionError: a file cannot be read or is none such; all problems together.
+    :raises AdmissionError: a file cannot be read or is invalid; with all problems.
     """
     if path is None:
         return {}
-    found = _read(path)
+    document = _read(path)
     group = identity.current().group("apiserver.config")
     allowed = {f"{group}/{version}" for version in _VERSIONS}
-    if found.get("kind") != KIND or found.get("apiVersion") not in allowed:
-        kind, version = found.get("kind"), found.get("apiVersion")
+    if document.get("kind") != KIND or document.get("apiVersion") not in allowed:
+        kind, version = document.get("kind"), document.get("apiVersion")
         if not kind:
             raise AdmissionError(f"failed to read plugin config: Object 'Kind' is missing in '{path}'")
         raise AdmissionError(
             f'failed to read plugin config: "{path}": no kind "{kind}" is registered for version "{version}", '
-            f"want {KIND} of {group}/{_VERSIONS[0]}"
+            f"expected {KIND} of {group}/{_VERSIONS[0]}"
         )
     problems: list[str] = []
     configs: dict[str, Object] = {}
-    plugins = found.get("plugins") or []
+    plugins = document.get("plugins") or []
     if not isinstance(plugins, list):
         raise AdmissionError(f'failed to read plugin config: "{path}": plugins must be a list')
     for index, item in enumerate(plugins):
@@ -50,14 +50,14 @@ def load(path: Path | None) -> dict[str, Object]:
             problems.append(f"{where}.name: Required value")
             continue
         problems += [f'{where}: unknown field "{name}"' for name in item if name not in _ITEM]
-        inside, beside = item.get("configuration"), item.get("path")
-        if inside is not None and not isinstance(inside, dict):
+        inline, file_path = item.get("configuration"), item.get("path")
+        if inline is not None and not isinstance(inline, dict):
             problems.append(f"{where}.configuration: must be an object")
-        elif inside is not None:
-            configs[item["name"]] = inside
-        elif beside:
+        elif inline is not None:
+            configs[item["name"]] = inline
+        elif file_path:
             try:
-                configs[item["name"]] = _read(path.parent / str(beside))
+                configs[item["name"]] = _read(path.parent / str(file_path))
             except AdmissionError as error:
                 problems += error.problems
     if problems:
@@ -70,7 +70,7 @@ _ITEM = ("name", "path", "configuration")
 
 def _read(path: Path) -> Object:
     try:
-        found = yamlsafe.load(path.read_bytes())
+        document = yamlsafe.load(path.read_bytes())
     except OSError as error:
         raise AdmissionError(
             f'failed to read plugin config: unable to read admission control configuration from "{path}" '
@@ -78,22 +78,22 @@ def _read(path: Path) -> Object:
         ) from error
     except yamlsafe.YamlError as error:
         raise AdmissionError(f'failed to read plugin config: "{path}": {error}') from error
-    if not isinstance(found, dict):
-        raise AdmissionError(f'failed to read plugin config: "{path}": is not an object')
-    return found
+    if not isinstance(document, dict):
+        raise AdmissionError(f'failed to read plugin config: "{path}": must be an object')
+    return document
 
 
 def check_kind(config: Object, group: str, kind: str, versions: tuple[str, ...]) -> Iterator[str]:
-    """Yield what is wrong with the head of a plugin's configuration; *group* is a full name."""
+    """Yield an error unless *config* has *kind* and one of *versions*; *group* is the full name of the API group."""
     given = (config.get("apiVersion"), config.get("kind"))
     if given[1] != kind or given[0] not in [f"{group}/{version}" for version in versions]:
-        yield f'no kind "{given[1]}" is registered for version "{given[0]}", want {kind} of {group}/{versions[0]}'
+        yield f'no kind "{given[1]}" is registered for version "{given[0]}", expected {kind} of {group}/{versions[0]}'
 
 
 def unknown_members(given: Any, shape: Any, path: str = "") -> Iterator[str]:
-    """Yield the members of *given* that *shape* does not know, and those of another type.
+    """Yield an error for each field of *given* that *shape* lacks, and for each value of another type.
 
-    A shape is a value of the type that is meant: an object by its members, a list by one item, ``{"*": item}`` a map.
+    A shape is an example value: an object with its fields, a list with one item, or ``{"*": item}`` for a map.
     """
     if given is None:
         return
@@ -103,11 +103,11 @@ def unknown_members(given: Any, shape: Any, path: str = "") -> Iterator[str]:
             return
         for name, value in given.items():
             inner = shape.get(name, shape.get("*", _UNKNOWN))
-            place = f"{path}.{name}" if path else name
+            field_path = f"{path}.{name}" if path else name
             if inner is _UNKNOWN:
-                yield f'unknown field "{place}"'
+                yield f'unknown field "{field_path}"'
             else:
-                yield from unknown_members(value, inner, place)
+                yield from unknown_members(value, inner, field_path)
     elif isinstance(shape, list):
         if not isinstance(given, list):
             yield f"{path}: must be a list"
@@ -115,8 +115,8 @@ def unknown_members(given: Any, shape: Any, path: str = "") -> Iterator[str]:
         for index, value in enumerate(given):
             yield from unknown_members(value, shape[0], f"{path}[{index}]")
     elif isinstance(shape, bool) != isinstance(given, bool) or not isinstance(given, type(shape)):
-        wanted = {str: "text", int: "a whole number", bool: "true or false"}[type(shape)]
-        yield f"{path}: must be {wanted}"
+        expected = {str: "a string", int: "an integer", bool: "a boolean"}[type(shape)]
+        yield f"{path}: must be {expected}"
 
 
 _UNKNOWN = object()

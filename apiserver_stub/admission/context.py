@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DefaultTolerations:
-    """Seconds for which pods without a matching toleration tolerate an unhealthy node."""
+    """Seconds for which pods tolerate an unhealthy node unless their spec has a toleration for it."""
 
     not_ready_seconds: int
     unreachable_seconds: int
@@ -38,7 +38,7 @@ class AdmissionContext:
     store: Store
     """The storage of the server. Plugins read from :attr:`lister` unless they need revisions or updates."""
     lister: Lister
-    """Stored objects, decoded and shared by all plugins; they must not be modified."""
+    """Reader of stored objects. They are decoded, shared by all plugins and must not be modified."""
     registry: Registry
     """The resources that the server serves, with their strategies and storage."""
     authorize: Decide
@@ -52,6 +52,6 @@ class AdmissionContext:
     start_task: Callable[[Coroutine[Any, Any, None], str], object]
     """Run a coroutine, with a name for logs, in the background until the server stops, which cancels it."""
     resources: AsyncExitStack
-    """Cleanup when the server stops: enter context managers or push callbacks. It precedes the end of tasks."""
+    """Cleanup on shutdown, before tasks are cancelled: enter context managers or push callbacks."""
     provide_namespace: Callable[[str], Awaitable[None]]
-    """Create the namespace of that name with its default objects; an existing one is left as it is."""
+    """Create the namespace of that name with its default objects; an existing one is left unchanged."""

@@ -24,14 +24,17 @@ class Lister:
         return [objects.decode(record.data) for record in self.store.collection("core/pods").view(f"{namespace}/")]
 
     def every(self, collection: str, namespace: str = "") -> list[Object]:
-        """Return all objects, or those of a namespace; for collections that seldom change, as they are cached."""
-        found = self.store.collection(collection)
-        kept = self._lists.get((collection, namespace))
-        if kept is None or kept[0] != found.end:
-            records = found.select(f"{namespace}/" if namespace else "")
-            kept = found.end, [objects.decode(record.data) for record in records]
-            self._lists[collection, namespace] = kept
-        return kept[1]
+        """Return all objects, or those of a namespace.
+
+        The list is cached until the collection changes, so this is for collections that seldom change.
+        """
+        stored = self.store.collection(collection)
+        cached = self._lists.get((collection, namespace))
+        if cached is None or cached[0] != stored.end:
+            records = stored.select(f"{namespace}/" if namespace else "")
+            cached = stored.end, [objects.decode(record.data) for record in records]
+            self._lists[collection, namespace] = cached
+        return cached[1]
 
     def namespace(self, name: str) -> Object:
         """Return a namespace, or an empty object if it is missing."""

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class AdmissionPlugin:
-    """One plugin: it declares which requests it handles, may mutate the new object and may reject the request.
+    """An admission plugin: declares the requests that it handles, mutates new objects and rejects requests.
 
-    A plugin that is enabled and disabled by name declares ``name``, ``order`` and ``enabled_by_default``.
+    A plugin that can be enabled and disabled by name declares ``name``, ``order`` and ``enabled_by_default``.
     """
 
     name: ClassVar[str] = ""
@@ -27,15 +27,18 @@ class AdmissionPlugin:
     Bundled plugins have the multiples of 100 from 100 to 3600, in upstream's order.
     """
     enabled_by_default: ClassVar[bool]
-    """Enabled unless ``--disable-admission-plugins`` names the plugin."""
+    """Default state: enabled unless ``--disable-admission-plugins`` names the plugin."""
     feature_gate: ClassVar[str] = ""
-    """The feature gate that has to be enabled for the plugin to be created; empty without one."""
+    """Feature gate that must be enabled if the plugin is; empty if there is none."""
     deprecated: ClassVar[bool] = False
-    """Log a warning when the plugin is enabled explicitly."""
+    """Deprecation: a warning is logged when the plugin is enabled explicitly."""
     resources: Collection[str] | None = None
-    """``plural.group`` or ``plural.group/subresource``, ``plural`` in the core group; ``None`` for all resources."""
+    """Handled resources: ``plural.group`` or ``plural.group/subresource``; ``None`` for all resources.
+
+    A resource of the core group is its ``plural`` only.
+    """
     operations: Collection[str] = ("CREATE", "UPDATE")
-    """Of ``CREATE``, ``UPDATE``, ``DELETE`` and ``CONNECT``."""
+    """Handled operations, of ``CREATE``, ``UPDATE``, ``DELETE`` and ``CONNECT``."""
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
@@ -61,7 +64,7 @@ class AdmissionPlugin:
         """
 
     async def validate(self, call: AdmissionRequest) -> None:
-        """Validate the object after the kind's own validation; it must not be modified any more.
+        """Validate the object after the kind's own validation; it must not be modified.
 
         :raises ApiError: the request is rejected.
         """

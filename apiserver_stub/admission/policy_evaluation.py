@@ -19,7 +19,7 @@ _ANNOTATION_BYTES = 10 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An expression that is not true of a request, or that has no value."""
+    """A validation that is false, or an expression whose evaluation failed."""
 
     message: str
     reason: str = "Invalid"
@@ -33,7 +33,7 @@ class Policy:
     def __init__(self, obj: Object) -> None:
         """Compile the expressions of *obj*.
 
-        :raises CelError: one does not compile; a stored policy has none such.
+        :raises CelError: an expression does not compile; stored policies are validated, so theirs do.
         """
         spec = obj.get("spec") or {}
         self.name: str = obj["metadata"]["name"]
@@ -56,7 +56,7 @@ class Policy:
 
 
 class Evaluation:
-    """The values that the expressions of a policy have for one request and one parameter object."""
+    """Evaluation of a policy for one request and one parameter object."""
 
     def __init__(self, policy: Policy, data: dict[str, Any]) -> None:
         self._policy, self._data = policy, data
@@ -64,9 +64,9 @@ class Evaluation:
         self._errors: dict[str, CelError] = {}
 
     def applies(self) -> bool:
-        """Return whether all match conditions hold; one that does not outweighs those without a value.
+        """Return whether all match conditions hold; a false one takes precedence over errors in others.
 
-        :raises CelError: one has no value.
+        :raises CelError: the evaluation of a condition failed and no other one is false.
         """
         errors = []
         for condition in self._policy.conditions:
@@ -74,31 +74,31 @@ class Evaluation:
                 if condition.evaluate(self._data) is not True:
                     return False
             except CelError as error:
-                errors.append(_without_value(condition, error))
+                errors.append(_evaluation_error(condition, error))
         if errors:
             raise CelError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
         return True
 
     def failures(self) -> Iterator[Failure]:
-        """Yield a failure for each validation that does not hold."""
+        """Yield a failure for each validation that is false, or that cannot be evaluated if the policy fails closed."""
         for index, (item, expression, message) in enumerate(self._policy.validations):
             try:
                 if self._value(expression) is True:
                     continue
             except CelError as error:
                 if self._policy.fails_closed:
-                    yield Failure(_without_value(expression, error), index=index)
+                    yield Failure(_evaluation_error(expression, error), index=index)
                 continue
             yield Failure(self._message(item, message), item.get("reason") or "Invalid", index)
 
     def annotations(self) -> Iterator[tuple[str, str] | Failure]:
-        """Yield the key and value of each audit annotation, or a failure in place of one that has no value."""
+        """Yield the key and value of each audit annotation, or a failure if it cannot be evaluated."""
         for key, expression in self._policy.annotations:
             try:
                 value = self._value(expression)
             except CelError as error:
                 if self._policy.fails_closed:
-                    yield Failure(_without_value(expression, error))
+                    yield Failure(_evaluation_error(expression, error))
                 continue
             if isinstance(value, str) and (text := value.strip()):
                 yield key, text.encode()[:_ANNOTATION_BYTES].decode(errors="ignore")
@@ -137,5 +137,5 @@ class Evaluation:
             self._errors[name] = error
 
 
-def _without_value(expression: Expression, error: CelError) -> str:
+def _evaluation_error(expression: Expression, error: CelError) -> str:
     return f"expression '{expression.text}' resulted in error: {error}"

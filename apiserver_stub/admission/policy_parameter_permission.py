@@ -18,7 +18,7 @@ _SUPERUSERS = "system:masters"
 
 
 class PolicyParameterPermission(AdmissionPlugin):
-    """Requires that a user who refers to parameters may read them; always on."""
+    """Require permission to read parameters from users who refer to them; always enabled."""
 
     name = "PolicyParameterPermission"
     resources = (qualified(_POLICIES, _GROUP), qualified(_BINDINGS, _GROUP))
@@ -41,9 +41,9 @@ class PolicyParameterPermission(AdmissionPlugin):
         user = call.request.user
         group, version, resource = self._resource(kind)
         if not (await self._decide(user, RequestInfo("get", "", group, version, resource, "", "*", "*")))[0]:
-            detail = f'user {_shown(user)} must have "get" permission on all objects of the referenced paramKind '
+            detail = f'user {_formatted(user)} must have "get" permission on all objects of the referenced paramKind '
             detail += f"(kind={kind.get('kind') or ''}, apiVersion={kind.get('apiVersion') or ''})"
-            raise _refused(call, "paramKind", detail)
+            raise _forbidden(call, "paramKind", detail)
 
     async def _validate_binding(self, call: AdmissionRequest) -> None:
         spec, before = call.obj.get("spec") or {}, dig(call.old, ("spec",)) or {}
@@ -58,22 +58,22 @@ class PolicyParameterPermission(AdmissionPlugin):
         info = RequestInfo(verb, "", group, version, resource, "", reference.get("namespace") or "", name)
         if not (await self._decide(user, info))[0]:
             # Upstream swaps the verb and the user.
-            detail = f'user {verb} does not have "{_shown(user)}" permission on the object referenced by paramRef'
-            raise _refused(call, "paramRef", detail)
+            detail = f'user {verb} does not have "{_formatted(user)}" permission on the object referenced by paramRef'
+            raise _forbidden(call, "paramRef", detail)
 
     def _resource(self, kind: Object) -> tuple[str, str, str]:
-        """Return group, version and resource of *kind*; any resource for one that is not served."""
+        """Return group, version and resource of *kind*; ``*`` as the resource if the kind is not served."""
         group, _, version = str(kind.get("apiVersion") or "").rpartition("/")
-        wanted = (group, version, kind.get("kind"))
-        found = (item.plural for item in self._registry if (item.group, item.version, item.kind) == wanted)
-        return group, version, next(found, "*")
+        requested = (group, version, kind.get("kind"))
+        plurals = (item.plural for item in self._registry if (item.group, item.version, item.kind) == requested)
+        return group, version, next(plurals, "*")
 
 
-def _refused(call: AdmissionRequest, field: str, detail: str) -> ApiError:
+def _forbidden(call: AdmissionRequest, field: str, detail: str) -> ApiError:
     resource, name = call.resource, call.obj["metadata"].get("name") or ""
     return invalid(resource.group, resource.kind, name, [forbidden_value(f"spec.{field}", detail)])
 
 
-def _shown(user: User) -> str:
+def _formatted(user: User) -> str:
     extra = " ".join(f"{key}:[{' '.join(values)}]" for key, values in sorted(user.extra.items()))
     return f"&{{{user.name} {user.uid} [{' '.join(user.groups)}] map[{extra}]}}"

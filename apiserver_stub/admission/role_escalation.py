@@ -1,4 +1,4 @@
-"""Nobody gives away by roles and bindings what they do not have, unless they may ``escalate`` or ``bind``."""
+"""RBAC escalation check: users grant only permissions they hold, unless authorized to ``escalate`` or ``bind``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from apiserver_stub.authz.rules import EVERYTHING, Rule, missing, quoted, read_r
 from apiserver_stub.verbs.admission import AdmissionRequest
 
 _PLURALS = {"Role": "roles", "ClusterRole": "clusterroles"}
-_CLEANED_UP = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
+_GC_FIELDS = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
 
 
 class RoleEscalation(AdmissionPlugin):
-    """Compares what a role or binding would give with what its author has."""
+    """Compare the permissions that a role or binding grants with those of the user who writes it."""
 
     name = "RoleEscalation"
 
@@ -27,14 +27,14 @@ class RoleEscalation(AdmissionPlugin):
         self.resources = {_label(storage) for storage in (ROLES, CLUSTER_ROLES, BINDINGS, CLUSTER_BINDINGS)}
 
     async def validate(self, call: AdmissionRequest) -> None:
-        """Refuse what would give more than its author has; nothing changes the object any more.
+        """Reject grants of permissions that the user does not hold; runs on the final object.
 
-        :raises ApiError: 403, it does; 404, the role of a binding is not there.
+        :raises ApiError: 403, a permission is not held; 404, the role of a binding does not exist.
         """
         if SUPERUSERS in call.request.user.groups:
             return
-        if call.old is not None and _settled(call.obj) == _settled(call.old):
-            return  # garbage collectors may finish their work on any of them
+        if call.old is not None and _without_gc_fields(call.obj) == _without_gc_fields(call.old):
+            return  # The garbage collector updates these fields without holding the granted permissions.
         if call.resource.kind in _PLURALS:
             await self._check_role(call)
         else:
@@ -42,22 +42,22 @@ class RoleEscalation(AdmissionPlugin):
 
     async def _check_role(self, call: AdmissionRequest) -> None:
         info, plural, user = call.request.info, call.resource.plural, call.request.user
-        if await self._may(user, RequestInfo("escalate", "", GROUP, "*", plural, "", info.namespace, info.name)):
+        if await self._is_allowed(user, RequestInfo("escalate", "", GROUP, "*", plural, "", info.namespace, info.name)):
             return
         if problem := self._not_held(user, info.namespace, read_rules(call.obj)):
             raise forbidden(GROUP, plural, call.name, problem)
-        gathers = any(dig(role, ("aggregationRule", "clusterRoleSelectors")) for role in (call.obj, call.old))
-        if gathers and self._not_held(user, info.namespace, EVERYTHING):
+        aggregates = any(dig(role, ("aggregationRule", "clusterRoleSelectors")) for role in (call.obj, call.old))
+        if aggregates and self._not_held(user, info.namespace, EVERYTHING):
             text = "must have cluster-admin privileges to use the aggregationRule"
             raise forbidden(GROUP, plural, call.name, text)
 
     async def _check_binding(self, call: AdmissionRequest) -> None:
         user, namespace, role = call.request.user, call.request.info.namespace, call.obj.get("roleRef") or {}
-        group, kind, name = (role.get(member) or "" for member in ("apiGroup", "kind", "name"))
+        group, kind, name = (role.get(field) or "" for field in ("apiGroup", "kind", "name"))
         plural = _PLURALS.get(kind)
         if plural is None:
-            return  # refused by the rules of the kind already
-        if await self._may(user, RequestInfo("bind", "", group, "*", plural, "", namespace, name)):
+            return  # Rejected by the validation of the kind.
+        if await self._is_allowed(user, RequestInfo("bind", "", group, "*", plural, "", namespace, name)):
             return
         try:
             rules = self._rbac.rules_of_role(kind, name, namespace)
@@ -66,11 +66,11 @@ class RoleEscalation(AdmissionPlugin):
         if problem := self._not_held(user, namespace, rules):
             raise forbidden(GROUP, call.resource.plural, call.name, problem)
 
-    async def _may(self, user: User, info: RequestInfo) -> bool:
+    async def _is_allowed(self, user: User, info: RequestInfo) -> bool:
         return (await self._authorizer.authorize(user, info)).allowed
 
     def _not_held(self, user: User, namespace: str, rules: Iterable[Rule]) -> str:
-        """Return what *user* would give away without having it."""
+        """Return an error text that lists the *rules* that *user* does not hold; empty if all are held."""
         held, errors = self._rbac.held(user, namespace)
         lacking = missing(held, rules)
         if not lacking:
@@ -80,8 +80,8 @@ class RoleEscalation(AdmissionPlugin):
         text += f"currently held:\n{lines}"
         if not errors:
             return text
-        missed = dict.fromkeys(f'{error.plural}.{GROUP} "{error.name}" not found' for error in errors)
-        return f"{text}; resolution errors: [{', '.join(missed)}]"
+        unresolved = dict.fromkeys(f'{error.plural}.{GROUP} "{error.name}" not found' for error in errors)
+        return f"{text}; resolution errors: [{', '.join(unresolved)}]"
 
 
 def _label(storage: str) -> str:
@@ -89,5 +89,5 @@ def _label(storage: str) -> str:
     return f"{plural}.{group}"
 
 
-def _settled(obj: Object) -> Object:
-    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name not in _CLEANED_UP}}
+def _without_gc_fields(obj: Object) -> Object:
+    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name not in _GC_FIELDS}}

@@ -12,7 +12,7 @@ _REQUESTS = qualified("certificatesigningrequests", _GROUP)
 
 
 class SigningRequestIdentity(AdmissionPlugin):
-    """Set user name, groups, UID and extra of a signing request, whatever the body has."""
+    """Set user name, groups, UID and extra of a signing request, overriding those of the request body."""
 
     name = "SigningRequestIdentity"
     resources = (_REQUESTS,)

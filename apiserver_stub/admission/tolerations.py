@@ -1,4 +1,4 @@
-"""Tolerations: coverage and merging of lists. No I/O."""
+"""Tolerations: coverage, merging and extended resources. No I/O."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ _NATIVE = f"{identity.current().label_domain}/"
 
 
 def is_extended(name: str) -> bool:
-    """Return whether *name* is a resource that somebody's plugin provides."""
+    """Return whether *name* is an extended resource: qualified by a domain other than the native one."""
     domain, slash, _ = name.partition("/")
     return bool(slash) and not name.startswith("requests.") and not f"{domain}/".endswith(_NATIVE)
 
 
 def merged(first: Sequence[Object], second: Sequence[Object]) -> list[Object]:
-    """Return both lists as one in which no toleration is part of another."""
+    """Merge both lists, without the tolerations that another one covers."""
     every = [*first, *second]
-    found: list[Object] = []
+    result: list[Object] = []
     for index, item in enumerate(every):
-        if any(covers(other, item) for other in found):
+        if any(covers(other, item) for other in result):
             continue
         if any(other != item and covers(other, item) for other in every[index + 1 :]):
             continue
-        found.append(item)
-    return found
+        result.append(item)
+    return result
 
 
 def covers(wide: Object, narrow: Object) -> bool:
-    """Return whether *wide* tolerates all that *narrow* does."""
+    """Return whether *wide* tolerates every taint that *narrow* tolerates."""
     if wide == narrow:
         return True
     operator = wide.get("operator") or "Equal"
@@ -40,9 +40,9 @@ def covers(wide: Object, narrow: Object) -> bool:
     effect = wide.get("effect") or ""
     if effect and effect != (narrow.get("effect") or ""):
         return False
-    seconds, wanted = wide.get("tolerationSeconds"), narrow.get("tolerationSeconds")
-    if effect == "NoExecute" and seconds is not None and (wanted is None or wanted > seconds):
+    wide_seconds, narrow_seconds = wide.get("tolerationSeconds"), narrow.get("tolerationSeconds")
+    if effect == "NoExecute" and wide_seconds is not None and (narrow_seconds is None or narrow_seconds > wide_seconds):
         return False
-    if operator == "Equal":  # As upstream, an unset operator of the narrow one is not the same as Equal here.
+    if operator == "Equal":  # As upstream, an unset operator of *narrow* is not Equal here.
         return narrow.get("operator") == "Equal" and (narrow.get("value") or "") == (wide.get("value") or "")
     return operator == "Exists"

@@ -1,4 +1,4 @@
-"""AlwaysPullImages admission plugin: require that images are pulled at every start of a container."""
+"""AlwaysPullImages admission plugin: set and require the image pull policy ``Always``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from apiserver_stub.verbs.admission import AdmissionRequest
 
 
 class AlwaysPullImages(AdmissionPlugin):
-    """Require that images are pulled at every start of a container (spec: admission.AlwaysPullImages).
+    """Set and require the image pull policy ``Always`` (spec: admission.AlwaysPullImages).
 
-    A user without access to an image cannot run it from the node's cache.
+    Users without access to a private image cannot run it from the node's image store.
     """
 
     name = "AlwaysPullImages"
@@ -33,7 +33,7 @@ class AlwaysPullImages(AdmissionPlugin):
 
 
 def _unchanged(call: AdmissionRequest, container: dict[str, object]) -> bool:
-    """Return whether an update leaves the image as it was: such a container is left alone."""
+    """Return whether an update does not change the image; such containers are skipped."""
     if call.operation != "UPDATE" or not call.old:
         return False
     before = [item.get("image") for _, item in containers(call.old["spec"]) if item.get("name") == container["name"]]

@@ -1,4 +1,4 @@
-"""CertificateApproval admission plugin."""
+"""CertificateApproval admission plugin: require the permission ``approve`` on the signer of an approved request."""
 
 from __future__ import annotations
 

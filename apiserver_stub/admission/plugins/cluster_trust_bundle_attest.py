@@ -33,12 +33,14 @@ class ClusterTrustBundleAttest(SignerPermission):
 
     async def validate(self, call: AdmissionRequest) -> None:
         signer = signer_of(call.obj)
-        if not signer or (call.operation == "UPDATE" and _settled(call.obj) == _settled(call.old or {})):
+        if not signer or (
+            call.operation == "UPDATE" and _without_gc_fields(call.obj) == _without_gc_fields(call.old or {})
+        ):
             return
         if not await self.may_use(call.request.user, signer):
             raise call.refuse(f'user not permitted to attest for signerName "{signer}"')
 
 
-def _settled(obj: Object) -> Object:
+def _without_gc_fields(obj: Object) -> Object:
     metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name not in _GC_FIELDS}
     return {**obj, "metadata": metadata}

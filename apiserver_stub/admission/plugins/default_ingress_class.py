@@ -36,9 +36,9 @@ class DefaultIngressClass(AdmissionPlugin):
         spec = call.obj["spec"] = call.obj.get("spec") or {}
         if spec.get("ingressClassName") is not None or _OLD_CLASS in annotations_of(call.obj):
             return
-        every = self._lister.every(f"{_GROUP}/ingressclasses")
-        defaults = [item for item in every if annotations_of(item).get(_DEFAULT_CLASS) == "true"]
+        classes = self._lister.every(f"{_GROUP}/ingressclasses")
+        defaults = [item for item in classes if annotations_of(item).get(_DEFAULT_CLASS) == "true"]
         if defaults:
             defaults.sort(key=lambda item: str(item["metadata"]["name"]))
-            newest = max(defaults, key=lambda item: str(item["metadata"]["creationTimestamp"]))
-            spec["ingressClassName"] = newest["metadata"]["name"]
+            latest = max(defaults, key=lambda item: str(item["metadata"]["creationTimestamp"]))
+            spec["ingressClassName"] = latest["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""DefaultStorageClass admission plugin: set the newest default storage class of new claims without a class."""
+"""DefaultStorageClass admission plugin: set the latest default storage class of new claims without a class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OLD_CLASS = f"volume.beta.{_LABEL_DOMAIN}/storage-class"
 
 
 class DefaultStorageClass(AdmissionPlugin):
-    """Set the newest default storage class of new claims without a class (spec: admission.DefaultStorageClass)."""
+    """Set the latest default storage class of new claims without a class (spec: admission.DefaultStorageClass)."""
 
     name = "DefaultStorageClass"
     order = 2100
@@ -39,9 +39,9 @@ class DefaultStorageClass(AdmissionPlugin):
             return
         if defaults := [item for item in self._lister.every(_CLASSES) if _is_default(item)]:
             defaults.sort(key=lambda item: str(item["metadata"]["name"]))
-            newest = max(defaults, key=lambda item: str(item["metadata"]["creationTimestamp"]))
-            spec["storageClassName"] = newest["metadata"]["name"]
+            latest = max(defaults, key=lambda item: str(item["metadata"]["creationTimestamp"]))
+            spec["storageClassName"] = latest["metadata"]["name"]
 
 
-def _is_default(found: Object) -> bool:
-    return any(annotations_of(found).get(name) == "true" for name in _DEFAULT_CLASS)
+def _is_default(storage_class: Object) -> bool:
+    return any(annotations_of(storage_class).get(name) == "true" for name in _DEFAULT_CLASS)

@@ -23,7 +23,7 @@ _LIMIT = {"type": "", "qps": 0, "burst": 0, "cacheSize": 0}
 class EventRateLimit(AdmissionPlugin):
     """Limit the rate of events per server, namespace, user or source (spec: admission.EventRateLimit).
 
-    As upstream, only events of the core group count.
+    As upstream, only events of the core group are limited.
     """
 
     name = "EventRateLimit"
@@ -58,7 +58,7 @@ class EventRateLimit(AdmissionPlugin):
 
 
 class _Limit:
-    """The token buckets of one type."""
+    """The token buckets of one limit type, by key."""
 
     def __init__(self, item: Object, clock: Clock) -> None:
         self.type: str = item["type"]
@@ -75,9 +75,9 @@ class _Limit:
                 return call.request.user.name
             case _:
                 event = call.obj
-                source, about = event.get("source") or {}, event.get("involvedObject") or {}
+                source, involved = event.get("source") or {}, event.get("involvedObject") or {}
                 parts = [source.get(name) or "" for name in ("component", "host")]
-                parts += [about.get(name) or "" for name in ("kind", "namespace", "name", "uid", "apiVersion")]
+                parts += [involved.get(name) or "" for name in ("kind", "namespace", "name", "uid", "apiVersion")]
                 return "".join(str(part) for part in parts)
 
 
@@ -86,20 +86,20 @@ def _problems(config: Object) -> Iterator[str]:
         yield "limits: Invalid value: []eventratelimit.Limit(nil): must not be empty"
         return
     yield from check_kind(config, identity.current().group("eventratelimit.admission"), "Configuration", ("v1alpha1",))
-    wrong = list(unknown_members(config, {**HEAD, "limits": [_LIMIT]}))
-    yield from wrong
+    errors = list(unknown_members(config, {**HEAD, "limits": [_LIMIT]}))
+    yield from errors
     limits: list[dict[str, Any]] = config.get("limits") or []
-    if wrong:
+    if errors:
         return
     if not limits:
         yield "limits: Invalid value: []eventratelimit.Limit(nil): must not be empty"
     for index, item in enumerate(limits):
-        place = f"limits[{index}]"
+        path = f"limits[{index}]"
         if item.get("type") not in _TYPES:
-            cause = not_supported(f"{place}.type", item.get("type") or "", _TYPES)
+            cause = not_supported(f"{path}.type", item.get("type") or "", _TYPES)
             yield f"{cause.field}: {cause.message}"
         for name in ("burst", "qps"):
             if item.get(name, 0) <= 0:
-                yield f"{place}.{name}: Invalid value: {item.get(name, 0)}: must be positive"
+                yield f"{path}.{name}: Invalid value: {item.get(name, 0)}: must be positive"
         if item.get("cacheSize", 0) < 0:
-            yield f"{place}.cacheSize: Invalid value: {item['cacheSize']}: must not be negative"
+            yield f"{path}.cacheSize: Invalid value: {item['cacheSize']}: must not be negative"

@@ -1,4 +1,4 @@
-"""ExtendedResourceToleration admission plugin."""
+"""ExtendedResourceToleration admission plugin: tolerate the taints of nodes with requested extended resources."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ class ExtendedResourceToleration(AdmissionPlugin):
 
     async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"]
-        wanted = {
+        requested = {
             name
             for _, container in containers(spec, "initContainers", "containers")
             for name in (container.get("resources") or {}).get("requests") or ()
             if is_extended(name)
         }
-        more: list[Object] = [{"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in sorted(wanted)]
-        if more:
-            given = list(spec.get("tolerations") or ())
-            known = [(item.get("key"), item.get("operator"), item.get("effect")) for item in given]
-            spec["tolerations"] = given + [
-                item for item in more if (item["key"], item["operator"], item["effect"]) not in known
+        added: list[Object] = [
+            {"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in sorted(requested)
+        ]
+        if added:
+            tolerations = list(spec.get("tolerations") or ())
+            present = [(item.get("key"), item.get("operator"), item.get("effect")) for item in tolerations]
+            spec["tolerations"] = tolerations + [
+                item for item in added if (item["key"], item["operator"], item["effect"]) not in present
             ]

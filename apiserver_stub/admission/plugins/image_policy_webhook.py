@@ -1,4 +1,4 @@
-"""ImagePolicyWebhook admission plugin: ask a webhook which images pods may run, and cache its decisions."""
+"""ImagePolicyWebhook admission plugin: check the images of pods by a webhook, and cache its decisions."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ _GROUP = identity.current().group("imagepolicy")
 _ANNOTATION_DOMAIN = f".image-policy.{identity.current().api_domain}/"
 _AUDIT = f"imagepolicywebhook.image-policy.{identity.current().api_domain}/"
 _FAILED_OPEN = f"alpha.image-policy.{identity.current().api_domain}/failed-open"
-_REMEMBERED = 1024
+_CACHE_SIZE = 1024
 _SHAPE = {"imagePolicy": {"kubeConfigFile": "", "allowTTL": 0, "denyTTL": 0, "retryBackoff": 0, "defaultAllow": True}}
 _LIMITS = {"allowTTL": (1, 1800), "denyTTL": (1, 1800), "retryBackoff": (1, 300_000)}
-"""Seconds, seconds and milliseconds; -1 remembers nothing, 0 is the default."""
+"""Bounds in seconds, seconds and milliseconds; -1 disables caching, 0 selects the default."""
 
 
-def read_config(config: Object, folder: Path) -> tuple[Path, Object]:
-    """Return the path of the kubeconfig, relative to *folder*, and the settings of *config*.
+def read_config(config: Object, directory: Path) -> tuple[Path, Object]:
+    """Return the path of the kubeconfig, relative to *directory*, and the settings of *config*.
 
     :raises AdmissionError: *config* is invalid or missing.
     """
     if problems := list(_problems(config)):
         raise AdmissionError(*(f"ImagePolicyWebhook: {problem}" for problem in problems))
     settings = config["imagePolicy"]
-    return folder / settings["kubeConfigFile"], settings
+    return directory / settings["kubeConfigFile"], settings
 
 
 class ImagePolicyWebhook(AdmissionPlugin):
-    """Ask a webhook which images pods may run, and cache its decisions (spec: admission.ImagePolicyWebhook)."""
+    """Check the images of pods by a webhook, and cache its decisions (spec: admission.ImagePolicyWebhook)."""
 
     name = "ImagePolicyWebhook"
     order = 1200
@@ -59,11 +59,12 @@ class ImagePolicyWebhook(AdmissionPlugin):
         self._allowed_by_default = bool(settings.get("defaultAllow"))
         self._allow_seconds = _seconds(settings.get("allowTTL"), 300)
         self._deny_seconds = _seconds(settings.get("denyTTL"), 30)
-        self._statuses: TLRUCache[bytes, Object] = TLRUCache(_REMEMBERED, self._expiry, timer=clock.now)
+        self._statuses: TLRUCache[bytes, Object] = TLRUCache(_CACHE_SIZE, self._expiry, timer=clock.now)
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        from apiserver_stub.webhook import Webhook  # Imports aiohttp, which listing the plugins does not need.
+        # Deferred: imports aiohttp, which the discovery of plugins does not need.
+        from apiserver_stub.webhook import Webhook
 
         path, settings = read_config(context.config, context.config_dir)
         pause = settings.get("retryBackoff") or 0
@@ -78,13 +79,13 @@ class ImagePolicyWebhook(AdmissionPlugin):
         if call.operation == "UPDATE" and _images(spec) == _images((call.old or {}).get("spec") or {}):
             return
         given = annotations_of(call.obj)
-        asked: Object = {
+        review: Object = {
             "containers": [{"image": image} for image in _images(spec)],
             "namespace": call.namespace,
         }
-        if about := {key: value for key, value in given.items() if _ANNOTATION_DOMAIN in key}:
-            asked["annotations"] = about
-        status = await self._ask(call, asked)
+        if annotations := {key: value for key, value in given.items() if _ANNOTATION_DOMAIN in key}:
+            review["annotations"] = annotations
+        status = await self._review(call, review)
         for key, value in (status.get("auditAnnotations") or {}).items():
             call.request.annotations[f"{_AUDIT}{key}"] = str(value)
         if not status.get("allowed"):
@@ -92,18 +93,18 @@ class ImagePolicyWebhook(AdmissionPlugin):
             text = f"image policy webhook backend denied one or more images: {reason}"
             raise call.refuse(text if reason else "one or more images rejected by webhook backend")
 
-    async def _ask(self, call: AdmissionRequest, asked: Object) -> Object:
+    async def _review(self, call: AdmissionRequest, review: Object) -> Object:
         from apiserver_stub.webhook import WebhookError
 
-        key = objects.encode(asked)
-        if (known := self._statuses.get(key)) is not None:
-            return known
-        body = {"kind": "ImageReview", "apiVersion": f"{_GROUP}/v1alpha1", "metadata": {}, "spec": asked}
+        key = objects.encode(review)
+        if (cached := self._statuses.get(key)) is not None:
+            return cached
+        body = {"kind": "ImageReview", "apiVersion": f"{_GROUP}/v1alpha1", "metadata": {}, "spec": review}
         try:
-            answer: Any = await self._service.post(body)
-            status = answer.get("status") if isinstance(answer, dict) else None
+            response: Any = await self._service.post(body)
+            status = response.get("status") if isinstance(response, dict) else None
             if not isinstance(status, dict):
-                raise WebhookError("the answer has no status")
+                raise WebhookError("the response has no status")
         except WebhookError as error:
             if not self._allowed_by_default:
                 raise call.refuse(str(error)) from error
@@ -128,10 +129,10 @@ def _problems(config: Object) -> Iterator[str]:
     if not config:
         yield "no config specified"
         return
-    wrong = list(unknown_members(config, _SHAPE))
-    yield from wrong
+    errors = list(unknown_members(config, _SHAPE))
+    yield from errors
     settings = config.get("imagePolicy") or {}
-    if wrong:
+    if errors:
         return
     if not settings.get("kubeConfigFile"):
         yield "imagePolicy.kubeConfigFile: Required value"

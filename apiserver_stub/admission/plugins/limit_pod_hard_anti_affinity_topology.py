@@ -18,8 +18,8 @@ class LimitPodHardAntiAffinityTopology(AdmissionPlugin):
     resources = ("pods",)
 
     async def validate(self, call: AdmissionRequest) -> None:
-        apart = (call.obj["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
-        for term in apart.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+        anti_affinity = (call.obj["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
+        for term in anti_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
             key = term.get("topologyKey") or ""
             if key != _HOSTNAME:
                 text = f"affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} "

@@ -49,7 +49,7 @@ class LimitRanger(AdmissionPlugin):
                 raise call.refuse(aggregate(problems))
 
     def _limits(self, call: AdmissionRequest) -> list[list[Object]]:
-        """Return the items of every limit range of the namespace."""
+        """Return the limits of each limit range in the namespace."""
         return [
             (found.get("spec") or {}).get("limits") or []
             for found in self._lister.every("core/limitranges", call.namespace)
@@ -57,17 +57,17 @@ class LimitRanger(AdmissionPlugin):
 
 
 def _fill(pod: Object, limits: list[Object]) -> None:
-    """Give containers without requests or limits the defaults, and note that in an annotation."""
-    requests: dict[str, str] = {}
-    tops: dict[str, str] = {}
+    """Set default requests and limits of containers without them, and record the changes in an annotation."""
+    default_requests: dict[str, str] = {}
+    default_limits: dict[str, str] = {}
     for item in limits:
         if item.get("type") == "Container":
-            requests |= item.get("defaultRequest") or {}
-            tops |= item.get("default") or {}
+            default_requests |= item.get("defaultRequest") or {}
+            default_limits |= item.get("default") or {}
     notes = []
     for kind, word in _KINDS.items():
         for container in pod["spec"].get(kind) or ():
-            for member, defaults in (("requests", requests), ("limits", tops)):
+            for member, defaults in (("requests", default_requests), ("limits", default_limits)):
                 resources = container["resources"] = container.get("resources") or {}
                 given = resources.get(member) or {}
                 missing = sorted(defaults.keys() - given.keys())

@@ -1,4 +1,4 @@
-"""MutatingAdmissionWebhook admission plugin: call mutating webhooks, one after the other."""
+"""MutatingAdmissionWebhook admission plugin: call mutating webhooks in sequence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MUTATION = identity.current().group("mutation.webhook.admission")
 
 
 class MutatingAdmissionWebhook(WebhookPlugin):
-    """Call mutating webhooks, one after the other (spec: admission.MutatingAdmissionWebhook)."""
+    """Call mutating webhooks in sequence (spec: admission.MutatingAdmissionWebhook)."""
 
     name = "MutatingAdmissionWebhook"
     order = 3200
@@ -44,10 +44,10 @@ class MutatingAdmissionWebhook(WebhookPlugin):
                 again = hook.spec.get("reinvocationPolicy") == "IfNeeded"
                 if not again or call.seen.get(hook.key) in (None, objects.encode(call.new)):
                     continue
-            answer = await self.ask(call, hook, seen_as, may_patch=True)
-            if answer is None:
+            response = await self.invoke(call, hook, seen_as, may_patch=True)
+            if response is None:
                 continue
-            changed = answer.patch is not None and call.new is not None and self._apply(call, hook, seen_as, answer)
+            changed = response.patch is not None and call.new is not None and self._apply(call, hook, seen_as, response)
             if changed and not call.reinvoking:
                 call.reinvoke = True
             call.seen[hook.key] = objects.encode(call.new)
@@ -55,23 +55,23 @@ class MutatingAdmissionWebhook(WebhookPlugin):
             turn = 1 if call.reinvoking else 0
             call.request.annotations[f"{_MUTATION}/round_{turn}_index_{index}"] = objects.encode(note).decode()
 
-    def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, answer: AdmissionResponse) -> bool:
-        # Imported here, as listing the plugins does not need the schemas.
+    def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, response: AdmissionResponse) -> bool:
+        # Deferred: imports the schemas, which the discovery of plugins does not need.
         from apiserver_stub.schema.field_validation import Misfit
         from apiserver_stub.verbs.writing import check_types
 
         new = call.obj
         before = objects.encode(new)
         try:
-            result: Any = apply_json_patch(_copy(in_version(new, seen_as) or {}), answer.patch)
+            result: Any = apply_json_patch(_copy(in_version(new, seen_as) or {}), response.patch)
             if not isinstance(result, dict):
-                raise internal(f'webhook "{hook.name}" made something else of the object')
+                raise internal(f'the patch of webhook "{hook.name}" does not result in an object')
             if seen_as is not call.resource and call.resource.convert is not None:
                 result = call.resource.convert(result)
             result["kind"], result["apiVersion"] = new["kind"], new["apiVersion"]
             check_types(result)
         except (ApiError, Misfit) as error:
-            raise internal(f'the patch of webhook "{hook.name}" cannot be applied: {error}') from error
+            raise internal(f'failed to apply the patch of webhook "{hook.name}": {error}') from error
         if not call.subresource:
             call.resource.strategy.default(result)
         new.clear()

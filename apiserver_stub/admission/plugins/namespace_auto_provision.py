@@ -23,7 +23,7 @@ class NamespaceAutoProvision(AdmissionPlugin):
     operations = ("CREATE",)
 
     def __init__(self, store: Store, provide: Callable[[str], Awaitable[None]]) -> None:
-        """*provide* creates the namespace of the passed name."""
+        """Create the plugin; *provide* creates the namespace with the passed name."""
         self._store, self._provide = store, provide
 
     @classmethod

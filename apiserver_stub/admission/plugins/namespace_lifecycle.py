@@ -1,4 +1,4 @@
-"""NamespaceLifecycle admission plugin."""
+"""NamespaceLifecycle admission plugin: protect missing, terminating and system namespaces."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from nodeagent.base import identity
 
 _PROTECTED = frozenset(["default", identity.current().system_namespace, "kube-public"])
 _NAMESPACES = "core/namespaces"
-_TELLS_OF_RIGHTS = (identity.current().group("authorization"), "localsubjectaccessreviews")
-"""Whoever asks what others may would learn here whether the namespace is there."""
+_ACCESS_REVIEWS = (identity.current().group("authorization"), "localsubjectaccessreviews")
+"""Exempt resource: an error would disclose to any author of a review whether the namespace exists."""
 
 
 class NamespaceLifecycle(AdmissionPlugin):
@@ -39,7 +39,7 @@ class NamespaceLifecycle(AdmissionPlugin):
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
         if operation == "CREATE":
-            return resource.namespaced and (resource.group, resource.plural) != _TELLS_OF_RIGHTS
+            return resource.namespaced and (resource.group, resource.plural) != _ACCESS_REVIEWS
         return operation == "DELETE" and (resource.group, resource.plural) == ("", "namespaces")
 
     async def admit(self, call: AdmissionRequest) -> None:

@@ -31,7 +31,7 @@ _ALLOWED = frozenset(
         f"node.{_NAMES.label_domain}/instance-type",
     ]
 )
-"""Labels under our domains that a node agent may set on its node."""
+"""Labels in the reserved domains that a node agent may set on its node."""
 
 
 class NodeRestriction(AdmissionPlugin):
@@ -196,13 +196,13 @@ def _check_claim(call: AdmissionRequest, node: str) -> None:
         raise call.refuse("may only update PVC status")
     if call.operation != "UPDATE":
         raise call.refuse(f'unexpected operation "{call.operation}"')
-    if _beyond_growth(call.obj) != _beyond_growth(call.old or {}):
+    if _without_resize_fields(call.obj) != _without_resize_fields(call.old or {}):
         text = "is not allowed to update fields other than status.capacity and status.conditions"
         raise call.refuse(f'node "{node}" {text}')
 
 
-def _beyond_growth(claim: Object) -> Object:
-    """Return what a node agent that resizes a volume leaves alone."""
+def _without_resize_fields(claim: Object) -> Object:
+    """Return *claim* without the fields that a node agent may update while it resizes the volume."""
     metadata = {**claim["metadata"]}
     for name in ("resourceVersion", "managedFields"):
         metadata.pop(name, None)
@@ -213,12 +213,12 @@ def _beyond_growth(claim: Object) -> Object:
 
 
 def _forbidden_labels(new: dict[str, str], old: dict[str, str]) -> list[str]:
-    """Return the labels that differ and that a node agent may not choose."""
+    """Return the changed labels that a node agent must not set."""
     changed = {key for key in {*new, *old} if new.get(key) != old.get(key)}
-    return sorted(key for key in changed if not _may_choose(key))
+    return sorted(key for key in changed if not _may_set(key))
 
 
-def _may_choose(key: str) -> bool:
+def _may_set(key: str) -> bool:
     domain = key.partition("/")[0] if "/" in key else ""
     if _within(domain, (_RESTRICTED,)):
         return False

@@ -40,11 +40,11 @@ class OwnerReferencesPermissionEnforcement(AdmissionPlugin):
             return
         user, info, resource = call.request.user, call.request.info, call.resource
         if call.operation != "CREATE":
-            asked = RequestInfo(
+            attributes = RequestInfo(
                 "delete", "", resource.group, resource.version, resource.plural, call.subresource, info.namespace,
                 call.name,
             )  # fmt: skip
-            allowed, reason = await self._authorize(user, asked)
+            allowed, reason = await self._authorize(user, attributes)
             if not allowed:
                 raise call.refuse(f"cannot set an ownerRef on a resource you can't delete: {reason}, <nil>")
         blocked_before = {item.get("uid") for item in old if item.get("blockOwnerDeletion")}
@@ -56,11 +56,11 @@ class OwnerReferencesPermissionEnforcement(AdmissionPlugin):
         for item in blocking:
             await self._check_owner(call, item)
 
-    async def _check_owner(self, call: AdmissionRequest, item: Object) -> None:
-        api_version, kind = str(item.get("apiVersion") or ""), str(item.get("kind") or "")
+    async def _check_owner(self, call: AdmissionRequest, reference: Object) -> None:
+        api_version, kind = str(reference.get("apiVersion") or ""), str(reference.get("kind") or "")
         group, _, version = api_version.rpartition("/")
         owner = next(
-            (found for found in self._registry if (found.group, found.version, found.kind) == (group, version, kind)),
+            (item for item in self._registry if (item.group, item.version, item.kind) == (group, version, kind)),
             None,
         )
         if owner is None:
@@ -68,15 +68,22 @@ class OwnerReferencesPermissionEnforcement(AdmissionPlugin):
             text += f'{api_version} Kind {kind}: no matches for kind "{kind}" in version "{api_version}"'
             raise call.refuse(text)
         namespace = call.namespace if owner.namespaced else ""
-        asked = RequestInfo(
-            "update", "", owner.group, owner.version, owner.plural, "finalizers", namespace, str(item.get("name") or "")
+        attributes = RequestInfo(
+            "update",
+            "",
+            owner.group,
+            owner.version,
+            owner.plural,
+            "finalizers",
+            namespace,
+            str(reference.get("name") or ""),
         )
-        allowed, reason = await self._authorize(call.request.user, asked)
+        allowed, reason = await self._authorize(call.request.user, attributes)
         if not allowed:
             text = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on"
             raise call.refuse(f"{text}: {reason}, <nil>")
 
 
 def _owners(obj: Object) -> list[Object]:
-    found: list[Object] = (obj.get("metadata") or {}).get("ownerReferences") or []
-    return found
+    owners: list[Object] = (obj.get("metadata") or {}).get("ownerReferences") or []
+    return owners

@@ -1,4 +1,4 @@
-"""PersistentVolumeClaimResize admission plugin."""
+"""PersistentVolumeClaimResize admission plugin: reject expansion that the storage class does not allow."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _OLD_CLASS = f"volume.beta.{_LABEL_DOMAIN}/storage-class"
 
 
 class PersistentVolumeClaimResize(AdmissionPlugin):
-    """Reject growth of claims whose storage class does not allow expansion.
+    """Reject expansion of claims whose storage class does not allow it.
 
-    Claims that are not bound are rejected earlier, by the validation of the kind.
+    The validation of the kind rejects the expansion of unbound claims earlier.
 
     spec: admission.PersistentVolumeClaimResize
     """

@@ -10,11 +10,11 @@ from nodeagent.base import identity
 
 _LABEL_DOMAIN = identity.current().label_domain
 _PROVISIONED_BY = f"pv.{_LABEL_DOMAIN}/provisioned-by"
-_PLACES = (
+_TOPOLOGY_LABELS = (
     (f"topology.{_LABEL_DOMAIN}/zone", f"topology.{_LABEL_DOMAIN}/region"),
     (f"failure-domain.beta.{_LABEL_DOMAIN}/zone", f"failure-domain.beta.{_LABEL_DOMAIN}/region"),
 )
-_ZONES_BETWEEN = "__"
+_ZONE_SEPARATOR = "__"
 _CLOUDS = (
     ("gcePersistentDisk", "pdName", "GCE PD volume", "GCE cloud provider for PD"),
     ("azureDisk", "diskName", "AzureDisk volume", "Azure cloud provider for AzureDisk"),
@@ -25,7 +25,7 @@ _CLOUDS = (
 class PersistentVolumeLabel(AdmissionPlugin):
     """Restrict provisioned volumes to their zone and region (spec: admission.PersistentVolumeLabel).
 
-    Volumes of cloud providers are rejected as upstream does without a cloud provider.
+    Volumes of cloud providers are rejected, as upstream does if no cloud provider is configured.
     """
 
     name = "PersistentVolumeLabel"
@@ -38,27 +38,28 @@ class PersistentVolumeLabel(AdmissionPlugin):
     async def admit(self, call: AdmissionRequest) -> None:
         volume = call.obj
         spec = volume["spec"] = volume.get("spec") or {}
-        known = labels_of(volume)
-        for zone, region in _PLACES:
-            if _PROVISIONED_BY in annotations_of(volume) and zone in known and region in known:
-                _require(spec, {zone: known[zone], region: known[region]})
+        labels = labels_of(volume)
+        for zone, region in _TOPOLOGY_LABELS:
+            if _PROVISIONED_BY in annotations_of(volume) and zone in labels and region in labels:
+                _require(spec, {zone: labels[zone], region: labels[region]})
                 return
-        for member, where, what, needs in _CLOUDS:
-            if source := spec.get(member):
-                raise call.refuse(f"error querying {what} {source.get(where, '')}: unable to build {needs}")
+        for source_name, id_field, what, needs in _CLOUDS:
+            if source := spec.get(source_name):
+                raise call.refuse(f"error querying {what} {source.get(id_field, '')}: unable to build {needs}")
 
 
-def _require(spec: Object, places: dict[str, str]) -> None:
+def _require(spec: Object, topology: dict[str, str]) -> None:
     affinity = spec["nodeAffinity"] = dict(spec.get("nodeAffinity") or {})
     required = affinity["required"] = dict(affinity.get("required") or {})
-    wanted = [
-        {"key": key, "operator": "In", "values": sorted(value.split(_ZONES_BETWEEN))} for key, value in places.items()
+    requirements = [
+        {"key": key, "operator": "In", "values": sorted(value.split(_ZONE_SEPARATOR))}
+        for key, value in topology.items()
     ]
     terms = []
     for term in required.get("nodeSelectorTerms") or [{}]:
         expressions = list(term.get("matchExpressions") or ())
-        given = {item.get("key") for item in expressions}
-        if given.isdisjoint(places):
-            expressions += wanted
+        keys = {item.get("key") for item in expressions}
+        if keys.isdisjoint(topology):
+            expressions += requirements
         terms.append({**term, "matchExpressions": expressions})
     required["nodeSelectorTerms"] = terms

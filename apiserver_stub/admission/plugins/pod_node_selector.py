@@ -54,22 +54,22 @@ class PodNodeSelector(AdmissionPlugin):
         return cls(context.lister, context.config)
 
     async def admit(self, call: AdmissionRequest) -> None:
-        wanted, spec = self._wanted(call), call.obj["spec"]
+        default, spec = self._default(call), call.obj["spec"]
         given = spec.get("nodeSelector") or {}
-        self._check_conflict(call, wanted, given)
-        if wanted:
-            spec["nodeSelector"] = {**wanted, **given}
+        self._check_conflict(call, default, given)
+        if default:
+            spec["nodeSelector"] = {**default, **given}
 
     async def validate(self, call: AdmissionRequest) -> None:
         given = call.obj["spec"].get("nodeSelector") or {}
-        self._check_conflict(call, self._wanted(call), given)
+        self._check_conflict(call, self._default(call), given)
         allowed = self._selectors.get(call.namespace)
         if allowed and not given.items() <= allowed.items():
             raise call.refuse("pod node label selector labels conflict with its namespace whitelist")
 
-    def _wanted(self, call: AdmissionRequest) -> Mapping[str, str]:
-        given = annotations_of(self._lister.namespace(call.namespace))
-        texts = [given[name] for name in _SELECTORS if name in given]
+    def _default(self, call: AdmissionRequest) -> Mapping[str, str]:
+        annotations = annotations_of(self._lister.namespace(call.namespace))
+        texts = [annotations[name] for name in _SELECTORS if name in annotations]
         if not texts:
             return self._selectors.get(_CLUSTER, {})
         try:
@@ -78,20 +78,20 @@ class PodNodeSelector(AdmissionPlugin):
             raise internal(str(error)) from error
 
     @staticmethod
-    def _check_conflict(call: AdmissionRequest, wanted: Mapping[str, str], given: Mapping[str, str]) -> None:
-        if any(given.get(name, value) != value for name, value in wanted.items()):
+    def _check_conflict(call: AdmissionRequest, default: Mapping[str, str], given: Mapping[str, str]) -> None:
+        if any(given.get(name, value) != value for name, value in default.items()):
             raise call.refuse("pod node label selector conflicts with its namespace node label selector")
 
 
 def read_selector(text: str) -> dict[str, str]:
-    """Return ``a=b,c=d`` as labels.
+    """Return the labels of a selector in the form ``a=b,c=d``.
 
-    :raises ValueError: *text* is nothing such.
+    :raises ValueError: *text* is not in this form.
     """
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for part in filter(None, (item.strip() for item in text.split(","))):
         key, equals, value = part.partition("=")
         if not equals or not key.strip() or "=" in value.strip():
             raise ValueError(f"invalid selector: [{text}]")
-        found[key.strip()] = value.strip()
-    return found
+        labels[key.strip()] = value.strip()
+    return labels

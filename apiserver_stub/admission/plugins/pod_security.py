@@ -1,4 +1,4 @@
-"""PodSecurity admission plugin: enforce, audit and warn by the Pod Security Standards of the namespace."""
+"""PodSecurity admission plugin: enforce, audit and warn against the Pod Security Standards of the namespace."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _SHAPE = {
     "defaults": {name: "" for mode in MODES for name in (mode, f"{mode}-version")},
     "exemptions": {"usernames": [""], "runtimeClasses": [""], "namespaces": [""]},
 }
-_MOST_PODS = 3000
+_MAX_PODS = 3000
 
 
 class PodSecurity(AdmissionPlugin):
-    """Enforce, audit and warn by the Pod Security Standards of the namespace (spec: admission.PodSecurity)."""
+    """Enforce, audit and warn against the Pod Security Standards of the namespace (spec: admission.PodSecurity)."""
 
     name = "PodSecurity"
     order = 1300
@@ -104,8 +104,8 @@ class PodSecurity(AdmissionPlugin):
     def _check_namespace(self, call: AdmissionRequest) -> None:
         new = labels_of(call.obj)
         policy, causes = read_policy(new, self._defaults)
-        before, known = read_policy(labels_of(call.old or {}), self._defaults)
-        if causes and (call.operation == "CREATE" or causes != known):
+        before, previous = read_policy(labels_of(call.old or {}), self._defaults)
+        if causes and (call.operation == "CREATE" or causes != previous):
             name = call.obj["metadata"].get("name") or ""
             raise invalid("", "Namespace", name, causes)
         if call.operation == "CREATE" or policy["enforce"] != before["enforce"]:
@@ -128,25 +128,24 @@ class PodSecurity(AdmissionPlugin):
             )
 
     def _violations(self, namespace: str, level: Level) -> Iterator[str]:
-        """Yield a warning for each way in which pods that are there violate a stricter level."""
+        """Yield warnings about existing pods that violate a stricter level, one for each set of violated checks."""
         pods = self._lister.pods(namespace)
         pods = [pod for pod in pods if pod["spec"].get("runtimeClassName") not in self._classes]
         names: dict[str, list[str]] = {}
-        for pod in pods[:_MOST_PODS]:
-            if found := ", ".join(finding.reason for finding in level.findings(pod)):
-                names.setdefault(found, []).append(pod["metadata"]["name"])
-        if len(pods) > _MOST_PODS:
+        for pod in pods[:_MAX_PODS]:
+            if reasons := ", ".join(finding.reason for finding in level.findings(pod)):
+                names.setdefault(reasons, []).append(pod["metadata"]["name"])
+        if len(pods) > _MAX_PODS:
             yield (
-                f"new PodSecurity enforce level only checked against the first {_MOST_PODS} of {len(pods)} "
-                "existing pods"
+                f"new PodSecurity enforce level only checked against the first {_MAX_PODS} of {len(pods)} existing pods"
             )
         if names:
             yield f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{level}"'
         texts = []
-        for found, pods_found in names.items():
-            others = len(pods_found) - 1
+        for reasons, pod_names in names.items():
+            others = len(pod_names) - 1
             more = f" (and {others} other {'pod' if others == 1 else 'pods'})" if others else ""
-            texts.append(f"{min(pods_found)}{more}: {found}")
+            texts.append(f"{min(pod_names)}{more}: {reasons}")
         yield from sorted(texts)
 
 
@@ -157,7 +156,7 @@ def _is_stricter(new: Level, old: Level) -> bool:
 
 
 def _images(pod: Object) -> list[tuple[str, str]]:
-    """Return what of a pod may change and matters: containers and their images."""
+    """Return the containers of *pod* with their images, the only checked fields that updates can change."""
     return [
         (container.get("name", ""), container.get("image", "")) for _, container in containers(pod.get("spec") or {})
     ]
@@ -168,9 +167,9 @@ def _problems(config: Object) -> Iterator[str]:
         return
     group = identity.current().group("pod-security.admission.config")
     yield from check_kind(config, group, "PodSecurityConfiguration", ("v1", "v1beta1", "v1alpha1"))
-    wrong = list(unknown_members(config, _SHAPE))
-    yield from wrong
-    if wrong:
+    errors = list(unknown_members(config, _SHAPE))
+    yield from errors
+    if errors:
         return
     for name, value in (config.get("defaults") or {}).items():
         problem = version_problem(value) if name.endswith("-version") else level_problem(value)

@@ -1,4 +1,4 @@
-"""PodTolerationRestriction admission plugin."""
+"""PodTolerationRestriction admission plugin: add the tolerations of the namespace to its pods and restrict theirs."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class PodTolerationRestriction(AdmissionPlugin):
         spec = call.obj["spec"]
         tolerations = spec.get("tolerations") or []
         if call.operation == "CREATE":
-            own = self._of_namespace(call, _DEFAULT_TOLERATIONS)
-            tolerations = merged(self._default if own is None else own, tolerations)
+            defaults = self._of_namespace(call, _DEFAULT_TOLERATIONS)
+            tolerations = merged(self._default if defaults is None else defaults, tolerations)
         if qos_class(spec) != "BestEffort":
             tolerations = merged(tolerations, [{"key": _MEMORY_PRESSURE, "operator": "Exists", "effect": "NoSchedule"}])
         if tolerations:

@@ -1,4 +1,4 @@
-"""Priority admission plugin: resolve priority classes of pods and allow one default class."""
+"""Priority admission plugin: resolve the priority classes of pods and reject a second default class."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PREEMPTS = "PreemptLowerPriority"
 
 
 class Priority(AdmissionPlugin):
-    """Resolve priority classes of pods and allow one default class (spec: admission.Priority)."""
+    """Resolve the priority classes of pods and reject a second default class (spec: admission.Priority)."""
 
     name = "Priority"
     order = 1500
@@ -49,9 +49,9 @@ class Priority(AdmissionPlugin):
         if given is not None and given != value and not mirror:
             text = f"the integer value of priority ({given}) must not be provided in pod spec; priority admission "
             raise call.refuse(f"{text}controller computed {value} from the given PriorityClass name")
-        wanted = spec.get("preemptionPolicy")
-        if wanted is not None and wanted != policy and not mirror:
-            text = f"the string value of PreemptionPolicy ({wanted}) must not be provided in pod spec; priority "
+        given_policy = spec.get("preemptionPolicy")
+        if given_policy is not None and given_policy != policy and not mirror:
+            text = f"the string value of PreemptionPolicy ({given_policy}) must not be provided in pod spec; priority "
             raise call.refuse(f"{text}admission controller computed {policy} from the given PriorityClass name")
         spec["priority"], spec["preemptionPolicy"] = value, policy
 
@@ -75,6 +75,6 @@ class Priority(AdmissionPlugin):
         return found
 
     def _default(self) -> Object:
-        """Return the default class; of several the lowest, of none an empty object."""
+        """Return the default class with the lowest value, or an empty object if there is none."""
         defaults = [item for item in self._lister.every(_CLASSES) if item.get("globalDefault")]
         return min(defaults, key=lambda item: int(item.get("value", 0))) if defaults else {}

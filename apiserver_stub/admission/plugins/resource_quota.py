@@ -79,41 +79,41 @@ class ResourceQuota(AdmissionPlugin):
         quotas = self.usage_tracker.quotas(call.namespace)
         if not quotas and not limited:
             return
-        matching = [quota for quota in quotas if self._speaks_about(quota, label, call.obj)]
-        wanted = usage(label, call.obj)
+        matching = [quota for quota in quotas if self._applies_to(quota, label, call.obj)]
+        requested = usage(label, call.obj)
         if call.operation == "UPDATE" and call.old:
             before = usage(label, call.old)
-            wanted = {name: amount - before.get(name, Quantity()) for name, amount in wanted.items()}
-        wanted = {name: amount for name, amount in wanted.items() if amount > Quantity()}
+            requested = {name: amount - before.get(name, Quantity()) for name, amount in requested.items()}
+        requested = {name: amount for name, amount in requested.items() if amount > Quantity()}
         for quota in matching:
             names = concerned(label, _hard(quota))
             if label == PODS and (problem := not_given(call.obj, names)):
                 raise call.refuse(f"failed quota: {quota['metadata']['name']}: {problem}")
-        if not wanted:
+        if not requested:
             return
-        self._check_covered(call, label, wanted, quotas, matching)
-        for quota in matching:  # all of them first: a refusal should leave none charged
-            self._charged(call, quota, wanted)
+        self._check_covered(call, label, requested, quotas, matching)
+        for quota in matching:  # Check all first, so that a rejected request is charged to none.
+            self._charged(call, quota, requested)
         if not call.dry_run:
             for quota in matching:
-                await self._charge(call, quota, wanted)
+                await self._charge(call, quota, requested)
 
     @staticmethod
-    def _speaks_about(quota: Object, label: str, obj: Object) -> bool:
+    def _applies_to(quota: Object, label: str, obj: Object) -> bool:
         return bool(concerned(label, _hard(quota))) and all(
             in_scope(label, obj, expression) for expression in scopes(quota)
         )
 
-    async def _charge(self, call: AdmissionRequest, quota: Object, wanted: Amounts) -> None:
+    async def _charge(self, call: AdmissionRequest, quota: Object, requested: Amounts) -> None:
         name = quota["metadata"]["name"]
-        amounts, reserved = dict(wanted), False
+        amounts, reserved = dict(requested), False
 
         def decide(current: Record | None) -> Outcome:
             nonlocal reserved
             if current is None:
                 raise LookupError(name)
             charged = self._charged(call, objects.decode(current.data), amounts)
-            if not reserved:  # at once: a count made before the object is stored would miss it
+            if not reserved:  # A recount before the object is stored would not include it.
                 self.usage_tracker.reserve(quota, amounts)
                 call.request.afterwards.append(lambda: self.usage_tracker.free(quota, amounts))
                 reserved = True
@@ -122,45 +122,50 @@ class ResourceQuota(AdmissionPlugin):
         try:
             await self.usage_tracker.store.update(COLLECTION, objects.key_of(call.namespace, name), decide)
         except LookupError:
-            return  # deleted meanwhile: no limit any more
+            return  # The quota has been deleted.
 
-    def _charged(self, call: AdmissionRequest, quota: Object, wanted: Amounts) -> Object:
-        """Return *quota* with *wanted* counted in.
+    def _charged(self, call: AdmissionRequest, quota: Object, requested: Amounts) -> Object:
+        """Return *quota* with *requested* added to its usage.
 
-        :raises ApiError: 403, that is more than there is.
+        :raises ApiError: 403, the quota would be exceeded.
         """
         hard = resource_lists.read(_hard(quota))
         status = quota.get("status") or {}
-        asked = {name: amount for name, amount in wanted.items() if name in hard}
+        limited = {name: amount for name, amount in requested.items() if name in hard}
         used = resource_lists.read(status.get("used"))
-        exceeded = _exceeded(hard, used, asked)
+        exceeded = _exceeded(hard, used, limited)
         if exceeded or used.keys() != hard.keys() or status.get("hard") != _hard(quota):
-            used = self.usage_tracker.count(quota, without=wanted)  # what was kept may be out of date
-            exceeded = _exceeded(hard, used, asked)
+            used = self.usage_tracker.count(quota, without=requested)  # The stored usage may be outdated.
+            exceeded = _exceeded(hard, used, limited)
         if exceeded:
             name = quota["metadata"]["name"]
             raise call.refuse(
-                f"exceeded quota: {name}, requested: {resource_lists.shown(asked, exceeded)}, "
+                f"exceeded quota: {name}, requested: {resource_lists.shown(limited, exceeded)}, "
                 f"used: {resource_lists.shown(used, exceeded)}, limited: {resource_lists.shown(hard, exceeded)}"
             )
-        resource_lists.add(used, asked)
+        resource_lists.add(used, limited)
         return {**quota, "status": {"hard": _hard(quota), "used": resource_lists.write(used)}}
 
     def _check_covered(
-        self, call: AdmissionRequest, label: str, wanted: Amounts, quotas: list[Object], matching: list[Object]
+        self, call: AdmissionRequest, label: str, requested: Amounts, quotas: list[Object], matching: list[Object]
     ) -> None:
-        """Refuse the use of what the configuration lets be used only under a quota."""
+        """Reject the use of resources that the configuration limits and no quota covers.
+
+        :raises ApiError: 403, a resource or scope is not covered.
+        """
         covered = {name for quota in matching for name in _hard(quota)}
         limited = self._limited.get(label) or []
         names = {
-            name for item in limited for name in wanted for part in item.get("matchContains") or () if part in name
+            name for item in limited for name in requested for part in item.get("matchContains") or () if part in name
         }
         if missing := sorted(names - covered):
             raise call.refuse(f"insufficient quota to consume: {','.join(missing)}")
-        held = {expression["scopeName"] for quota in quotas for expression in _matching(label, call.obj, scopes(quota))}
+        covered_scopes = {
+            expression["scopeName"] for quota in quotas for expression in _matching(label, call.obj, scopes(quota))
+        }
         for item in limited:
             for expression in _matching(label, call.obj, item.get("matchScopes") or []):
-                if expression["scopeName"] not in held:
+                if expression["scopeName"] not in covered_scopes:
                     values = " ".join(expression.get("values") or ())
                     text = f"{expression['scopeName']} {expression.get('operator', '')} [{values}]"
                     raise call.refuse(f"insufficient quota to match these scopes: [{{{text}}}]")
@@ -170,8 +175,8 @@ def _hard(quota: Object) -> dict[str, str]:
     return (quota.get("spec") or {}).get("hard") or {}
 
 
-def _exceeded(hard: Amounts, used: Amounts, asked: Amounts) -> list[str]:
-    return [name for name, amount in asked.items() if used.get(name, Quantity()) + amount > hard[name]]
+def _exceeded(hard: Amounts, used: Amounts, limited: Amounts) -> list[str]:
+    return [name for name, amount in limited.items() if used.get(name, Quantity()) + amount > hard[name]]
 
 
 def _matching(label: str, obj: Object, expressions: list[Object]) -> Iterator[Object]:

@@ -35,21 +35,21 @@ class RuntimeClass(AdmissionPlugin):
 
     async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"]
-        found = self._class_of(call)
-        overhead = (found.get("overhead") or {}).get("podFixed")
+        runtime_class = self._class_of(call)
+        overhead = (runtime_class.get("overhead") or {}).get("podFixed")
         if overhead:
             if spec.get("overhead") and resource_lists.read(spec["overhead"]) != resource_lists.read(overhead):
                 raise call.refuse(_OTHER_OVERHEAD)
             spec["overhead"] = dict(overhead)
-        scheduling = found.get("scheduling") or {}
-        if wanted := scheduling.get("nodeSelector"):
+        scheduling = runtime_class.get("scheduling") or {}
+        if selector := scheduling.get("nodeSelector"):
             given = dict(spec.get("nodeSelector") or {})
-            for key, value in sorted(wanted.items()):
+            for key, value in sorted(selector.items()):
                 if given.setdefault(key, value) != value:
                     text = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
                     raise call.refuse(f"{text}pod.spec.nodeSelector[{key}] = {given[key]}")
             spec["nodeSelector"] = given
-        if found.get("scheduling") is not None:
+        if runtime_class.get("scheduling") is not None:
             tolerations = merged(spec.get("tolerations") or (), scheduling.get("tolerations") or ())
             if tolerations:
                 spec["tolerations"] = tolerations

@@ -39,18 +39,17 @@ class ServiceAccount(AdmissionPlugin):
         new = call.obj
         if call.operation != "CREATE" or call.subresource:
             return
-        if MIRROR_ANNOTATION in annotations_of(
-            new
-        ):  # Static pods run as they are; an error precedes those in the object.
+        if MIRROR_ANNOTATION in annotations_of(new):
+            # Mirror pods are not mutated; their errors precede those of the validation of the kind.
             await self.validate(call)
             return
         spec = new["spec"]
         name = spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or "default"
         account = self._account(call, name)
-        wanted = spec.get("automountServiceAccountToken")
-        if wanted is None:
-            wanted = account.get("automountServiceAccountToken", True)
-        if wanted:
+        automount = spec.get("automountServiceAccountToken")
+        if automount is None:
+            automount = account.get("automountServiceAccountToken", True)
+        if automount:
             mount_token(spec)
         if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
             spec["imagePullSecrets"] = [{"name": item.get("name") or ""} for item in account["imagePullSecrets"]]
@@ -90,18 +89,18 @@ class ServiceAccount(AdmissionPlugin):
 
 
 def mount_token(spec: Object) -> None:
-    """Mount the token of the account into every container that has nothing at its place."""
-    found = [
+    """Mount the service account token into every container without a mount at :data:`TOKEN_PATH`."""
+    unmounted = [
         container
         for kind in ("initContainers", "containers")
         for container in spec.get(kind) or ()
         if isinstance(container, dict)
         and not any(mount.get("mountPath") == TOKEN_PATH for mount in container.get("volumeMounts") or ())
     ]
-    if not found:
+    if not unmounted:
         return
     volume = f"kube-api-access-{objects.name_suffix()}"
-    for container in found:
+    for container in unmounted:
         mounts = container["volumeMounts"] = container.get("volumeMounts") or []
         mounts.append({"name": volume, "readOnly": True, "mountPath": TOKEN_PATH})
     field = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
@@ -122,7 +121,7 @@ def mount_token(spec: Object) -> None:
 
 
 def _not_mountable(spec: Object, account: Object, *, only_ephemeral: bool) -> Iterator[str]:
-    """Yield what is wrong with the secrets of a pod whose account names those it may use."""
+    """Yield an error for each secret of the pod that its service account does not allow."""
     mountable = {item.get("name") for item in account.get("secrets") or ()}
     owner = account["metadata"]["name"]
     ending = f"is not allowed because service account {owner} does not reference that"
@@ -142,8 +141,8 @@ def _not_mountable(spec: Object, account: Object, *, only_ephemeral: bool) -> It
                 ),
                 None,
             )
-            place = f"envVar {variable}" if variable else "envFrom"
-            yield f'{who} with {place} referencing secret.secretName="{name}" {ending} secret'
+            reference = f"envVar {variable}" if variable else "envFrom"
+            yield f'{who} with {reference} referencing secret.secretName="{name}" {ending} secret'
     if not only_ephemeral:
         pullable = {item.get("name") for item in account.get("imagePullSecrets") or ()}
         for index, item in enumerate(spec.get("imagePullSecrets") or ()):

@@ -10,7 +10,7 @@ from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.listers import Lister, labels_of
 from apiserver_stub.admission.policy_evaluation import Evaluation, Failure, Policy
 from apiserver_stub.admission.webhooks.conditions import condition_data
-from apiserver_stub.admission.webhooks.matching import matched_as, namespace_matches, never_asked, object_matches
+from apiserver_stub.admission.webhooks.matching import is_exempt, matched_as, namespace_matches, object_matches
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object
@@ -29,7 +29,7 @@ _CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413, "Unaut
 class ValidatingAdmissionPolicy(AdmissionPlugin):
     """Apply admission policies through their bindings (spec: admission.ValidatingAdmissionPolicy).
 
-    Without the feature gate of the same name, or without its API served, there are no policies.
+    No policies apply unless the feature gate of the same name is enabled and the API is served.
     """
 
     name = "ValidatingAdmissionPolicy"
@@ -47,7 +47,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         return cls(context.lister, context.registry, context.authorize)
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
-        return self._served and not never_asked(resource)
+        return self._served and not is_exempt(resource)
 
     async def validate(self, call: AdmissionRequest) -> None:
         policies = self._current()
@@ -57,22 +57,22 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         warnings, annotations = [*request.warnings], {**request.annotations}
         while True:
             with authorizer.during():
-                refusals = self._refusals(policies.values(), call)
+                denials = self._denials(policies.values(), call)
             if not await authorizer.settle():
                 break
             request.warnings[:] = warnings
             request.annotations.clear()
             request.annotations.update(annotations)
-        for text, failure in refusals:
+        for text, failure in denials:
             error = call.refuse(text)
             error.code, error.reason = _CODES.get(failure.reason, 422), failure.reason
             error.details = {**(error.details or {}), "causes": [{"message": text}]}
             raise error
 
-    def _refusals(self, policies: Iterable[Policy], call: AdmissionRequest) -> list[tuple[str, Failure]]:
-        """Return what is to be refused; warn and annotate the request otherwise."""
+    def _denials(self, policies: Iterable[Policy], call: AdmissionRequest) -> list[tuple[str, Failure]]:
+        """Return the failures that deny the request; add warnings and audit annotations for the others."""
         namespace = self._lister.namespace(call.namespace) if call.resource.namespaced else {}
-        refusals: list[tuple[str, Failure]] = []
+        denials: list[tuple[str, Failure]] = []
         for policy in policies:
             if (seen_as := self._match(policy.match, call, namespace)) is None:
                 continue
@@ -82,10 +82,10 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
                 if spec.get("policyName") == policy.name and self._binding_matches(
                     spec.get("matchResources"), call, namespace
                 ):
-                    refusals += self._apply(policy, binding, call, seen_as, namespace, annotations)
+                    denials += self._apply(policy, binding, call, seen_as, namespace, annotations)
             for key, values in annotations.items():
                 call.request.annotations[f"{policy.name}/{key}"] = ", ".join(dict.fromkeys(values))
-        return refusals
+        return denials
 
     def _apply(
         self,
@@ -96,7 +96,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         namespace: Object,
         annotations: dict[str, list[str]],
     ) -> Iterator[tuple[str, Failure]]:
-        """Yield what is to be refused; warn and add to *annotations* otherwise."""
+        """Yield the failures that deny the request; add warnings, and audit annotations to *annotations*."""
         spec, name = binding["spec"], binding["metadata"]["name"]
         actions = spec.get("validationActions") or ()
         denied = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{name}' denied request"
@@ -113,16 +113,16 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
                 note = {"message": failure.message, "policy": policy.name, "binding": name}
                 note |= {"expressionIndex": failure.index, "validationActions": list(actions)}
                 call.request.annotations.setdefault(_AUDIT, objects.encode([note]).decode())
-        for found in (item for evaluation in evaluations for item in evaluation.annotations()):
-            if isinstance(found, Failure):  # denies whatever the binding's actions are
-                yield f"{denied}: {found.message}", found
+        for result in (item for evaluation in evaluations for item in evaluation.annotations()):
+            if isinstance(result, Failure):  # Denies the request regardless of the binding's actions.
+                yield f"{denied}: {result.message}", result
             else:
-                annotations.setdefault(found[0], []).append(found[1])
+                annotations.setdefault(result[0], []).append(result[1])
 
     def _evaluations(
         self, policy: Policy, spec: Object, call: AdmissionRequest, data: dict[str, Any]
     ) -> tuple[list[Evaluation], list[Failure]]:
-        """Return an evaluation for each parameter object for which *policy* applies, and why it cannot be told."""
+        """Return an evaluation for each parameter object for which *policy* applies, and failures to determine that."""
         evaluations, failures = [], []
         parameters = self._params(policy.param_kind, spec.get("paramRef"), call)
         if not parameters and (spec.get("paramRef") or {}).get("parameterNotFoundAction") != "Allow":
@@ -138,7 +138,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         return evaluations, failures
 
     def _params(self, kind: Object, reference: Object | None, call: AdmissionRequest) -> list[Object | None]:
-        """Return the parameter objects; a policy or binding that names none is evaluated once, without."""
+        """Return the parameter objects, or ``None`` as the only one if the policy or the binding has no reference."""
         if not kind or not reference:
             return [None]
         group, _, version = str(kind.get("apiVersion") or "").rpartition("/")
@@ -160,15 +160,15 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         return [item for item in self._lister.every(resource.storage, namespace) if selector.matches(labels_of(item))]
 
     def _match(self, match: Object, call: AdmissionRequest, namespace: Object) -> Resource | None:
-        """Return the resource as which *match* is about the request, ``None`` when it is not."""
-        how = match.get("matchPolicy") or ""
+        """Return the resource as which *match* matches the request, or ``None``."""
+        policy = match.get("matchPolicy") or ""
         if not namespace_matches(read_selector(match.get("namespaceSelector")), call, namespace):
             return None
         if not object_matches(read_selector(match.get("objectSelector")), call):
             return None
-        if matched_as(match.get("excludeResourceRules") or (), how, call, self._registry) is not None:
+        if matched_as(match.get("excludeResourceRules") or (), policy, call, self._registry) is not None:
             return None
-        return matched_as(match.get("resourceRules") or (), how, call, self._registry)
+        return matched_as(match.get("resourceRules") or (), policy, call, self._registry)
 
     def _binding_matches(self, match: Object | None, call: AdmissionRequest, namespace: Object) -> bool:
         if not match:
@@ -179,7 +179,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         return self._match({**match, "resourceRules": every}, call, namespace) is not None
 
     def _current(self) -> dict[str, Policy]:
-        found = self._lister.every(_POLICIES)
-        if found is not self._policies[0]:
-            self._policies = found, {item["metadata"]["name"]: Policy(item) for item in found}
+        stored = self._lister.every(_POLICIES)
+        if stored is not self._policies[0]:
+            self._policies = stored, {item["metadata"]["name"]: Policy(item) for item in stored}
         return self._policies[1]

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionWebhook admission plugin: call validating webhooks, concurrently."""
+"""ValidatingAdmissionWebhook admission plugin: call validating webhooks concurrently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FAILED_OPEN = identity.current().group("failed-open.validation.webhook.admissio
 
 
 class ValidatingAdmissionWebhook(WebhookPlugin):
-    """Call validating webhooks, concurrently (spec: admission.ValidatingAdmissionWebhook)."""
+    """Call validating webhooks concurrently (spec: admission.ValidatingAdmissionWebhook)."""
 
     name = "ValidatingAdmissionWebhook"
     order = 3400
@@ -34,8 +34,8 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
         if not self.current():
             return
         matching = await self.matching(call)
-        asked = (self.ask(call, hook, seen_as, may_patch=False) for hook, seen_as in matching)
-        results = await asyncio.gather(*asked, return_exceptions=True)
+        calls = (self.invoke(call, hook, seen_as, may_patch=False) for hook, seen_as in matching)
+        results = await asyncio.gather(*calls, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result

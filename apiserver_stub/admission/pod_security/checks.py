@@ -1,4 +1,4 @@
-"""The pod security standards: what a pod must not do at each level, check by check. Pure."""
+"""Checks of the Pod Security Standards, by level and version. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodeagent.base import identity
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why a check fails: in a few words, and for this pod in particular."""
+    """A violation of a check: a short reason, and details of the pod."""
 
     reason: str
     detail: str = ""
@@ -23,7 +23,7 @@ class Finding:
 
 
 Check = Callable[[Object, Object], Finding | None]
-"""Takes metadata and spec of a pod and returns why it is not good, or nothing."""
+"""Check of a pod's metadata and spec; returns the violation, or ``None``."""
 
 _CAPABILITIES = frozenset(
     [
@@ -76,8 +76,8 @@ def capabilities(metadata: Object, spec: Object) -> Finding | None:
     added = {name: _capabilities(container, "add") - _CAPABILITIES for name, container in _containers(spec)}
     if not (bad := [name for name, found in added.items() if found]):
         return None
-    what = _quoted(sorted(set().union(*added.values())))
-    detail = f"{_who(bad)} must not include {what} in securityContext.capabilities.add"
+    names = _quoted(sorted(set().union(*added.values())))
+    detail = f"{_named(bad)} must not include {names} in securityContext.capabilities.add"
     return Finding("non-default capabilities", detail)
 
 
@@ -100,12 +100,12 @@ def host_ports(metadata: Object, spec: Object) -> Finding | None:
         return None
     ports = sorted({port for ports in found.values() for port in ports})
     use = "uses" if len(bad) == 1 else "use"
-    return Finding("hostPort", f"{_who(bad)} {use} {_plural('hostPort', len(ports))} {', '.join(ports)}")
+    return Finding("hostPort", f"{_named(bad)} {use} {_plural('hostPort', len(ports))} {', '.join(ports)}")
 
 
 def privileged(metadata: Object, spec: Object) -> Finding | None:
     bad = [name for name, container in _containers(spec) if _context(container).get("privileged")]
-    return Finding("privileged", f"{_who(bad)} must not set securityContext.privileged=true") if bad else None
+    return Finding("privileged", f"{_named(bad)} must not set securityContext.privileged=true") if bad else None
 
 
 def proc_mount(metadata: Object, spec: Object) -> Finding | None:
@@ -113,13 +113,13 @@ def proc_mount(metadata: Object, spec: Object) -> Finding | None:
     bad = [name for name, value in found.items() if value not in (None, "Default")]
     if not bad:
         return None
-    what = _quoted(sorted({str(found[name]) for name in bad}))
-    return Finding("procMount", f"{_who(bad)} must not set securityContext.procMount to {what}")
+    values = _quoted(sorted({str(found[name]) for name in bad}))
+    return Finding("procMount", f"{_named(bad)} must not set securityContext.procMount to {values}")
 
 
 def selinux(metadata: Object, spec: Object) -> Finding | None:
     types: set[str] = set()
-    words: dict[str, bool] = {}
+    fields: dict[str, bool] = {}
 
     def is_bad(context: Object) -> bool:
         chosen = context.get("seLinuxOptions")
@@ -129,19 +129,19 @@ def selinux(metadata: Object, spec: Object) -> Finding | None:
         if kind not in _SELINUX_TYPES:
             types.add(kind)
         named = [word for word in ("user", "role") if chosen.get(word)]
-        words.update(dict.fromkeys(named, True))
+        fields.update(dict.fromkeys(named, True))
         return bool(named) or kind not in _SELINUX_TYPES
 
     setters = _setters(spec, is_bad)
     if not setters:
         return None
     data = [f"{_plural('type', len(types))} {_quoted(sorted(types))}"] if types else []
-    data += [f"{word} may not be set" for word in ("user", "role") if word in words]
+    data += [f"{word} may not be set" for word in ("user", "role") if word in fields]
     return Finding("seLinuxOptions", f"{setters} set forbidden securityContext.seLinuxOptions: {'; '.join(data)}")
 
 
 def seccomp_annotations(metadata: Object, spec: Object) -> Finding | None:
-    """Check the annotations that came before the field; for versions below 1.19."""
+    """Check the annotations that preceded the field ``seccompProfile``; for versions before 1.19."""
     given = metadata.get("annotations") or {}
     keys = [_SECCOMP_POD, *(f"{_SECCOMP_CONTAINER}{name}" for name, _ in _containers(spec))]
     bad = sorted(
@@ -195,7 +195,7 @@ def privilege_escalation(metadata: Object, spec: Object) -> Finding | None:
         for name, container in _containers(spec)
         if _context(container).get("allowPrivilegeEscalation") is not False
     ]
-    detail = f"{_who(bad)} must set securityContext.allowPrivilegeEscalation=false"
+    detail = f"{_named(bad)} must set securityContext.allowPrivilegeEscalation=false"
     return Finding("allowPrivilegeEscalation != false", detail) if bad else None
 
 
@@ -205,10 +205,10 @@ def dropped_capabilities(metadata: Object, spec: Object) -> Finding | None:
     adding = [name for name, found in added.items() if found]
     details = []
     if keeping:
-        details.append(f'{_who(keeping)} must set securityContext.capabilities.drop=["ALL"]')
+        details.append(f'{_named(keeping)} must set securityContext.capabilities.drop=["ALL"]')
     if adding:
-        what = _quoted(sorted(set().union(*added.values())))
-        details.append(f"{_who(adding)} must not include {what} in securityContext.capabilities.add")
+        names = _quoted(sorted(set().union(*added.values())))
+        details.append(f"{_named(adding)} must not include {names} in securityContext.capabilities.add")
     return Finding("unrestricted capabilities", "; ".join(details)) if details else None
 
 
@@ -235,7 +235,7 @@ def non_root(metadata: Object, spec: Object) -> Finding | None:
     if dig(spec, ("securityContext", "runAsNonRoot")):
         return None
     bad = [name for name, container in _containers(spec) if _context(container).get("runAsNonRoot") is None]
-    text = f"pod or {_who(bad)} must set securityContext.runAsNonRoot=true"
+    text = f"pod or {_named(bad)} must set securityContext.runAsNonRoot=true"
     return Finding("runAsNonRoot != true", text) if bad else None
 
 
@@ -251,12 +251,12 @@ def seccomp_restricted(metadata: Object, spec: Object) -> Finding | None:
     if dig(spec, ("securityContext", "seccompProfile")) is not None:
         return None
     bad = [name for name, container in _containers(spec) if _context(container).get("seccompProfile") is None]
-    text = f'pod or {_who(bad)} must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
+    text = f'pod or {_named(bad)} must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
     return Finding("seccompProfile", text) if bad else None
 
 
 def not_windows(check: Check) -> Check:
-    """Return *check* for pods of other systems: on Windows its fields cannot be set."""
+    """Return *check* without Windows pods, whose specs cannot set the checked fields."""
 
     def checked(metadata: Object, spec: Object) -> Finding | None:
         return None if dig(spec, ("os", "name")) == "windows" else check(metadata, spec)
@@ -265,7 +265,7 @@ def not_windows(check: Check) -> Check:
 
 
 Versions = tuple[tuple[int, Check], ...]
-"""Checks by the first minor version that they hold for."""
+"""Checks with the first minor version to which each applies, in ascending order."""
 
 BASELINE: dict[str, Versions] = {
     "appArmorProfile": ((0, app_armor),),
@@ -293,7 +293,7 @@ REPLACES = {
     "restrictedVolumes": "hostPathVolumes",
     "seccompProfile_restricted": "seccompProfile_baseline",
 }
-"""Restricted checks that say all that a baseline check would."""
+"""Restricted checks with the baseline check that each includes and replaces."""
 
 
 def _containers(spec: Object) -> Iterator[tuple[str, Object]]:
@@ -311,14 +311,14 @@ def _capabilities(container: Object, member: str) -> set[str]:
 
 
 def _setters(spec: Object, is_bad: Callable[[Object], bool]) -> str:
-    """Return whose security context is bad: ``pod and container "a"``; empty when nobody's is."""
+    """Return the objects with a bad security context, as in ``pod and container "a"``; empty if there are none."""
     setters = ["pod"] if is_bad(spec.get("securityContext") or {}) else []
     if bad := [name for name, container in _containers(spec) if is_bad(_context(container))]:
-        setters.append(_who(bad))
+        setters.append(_named(bad))
     return " and ".join(setters)
 
 
-def _who(names: list[str]) -> str:
+def _named(names: list[str]) -> str:
     return f"{_plural('container', len(names))} {_quoted(names)}"
 
 

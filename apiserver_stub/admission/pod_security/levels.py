@@ -1,4 +1,4 @@
-"""Levels and versions of the standards, and the policy that the labels of a namespace make of them. Pure."""
+"""Levels and versions of the Pod Security Standards, and the policy in a namespace's labels. No I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODES: tuple[Mode, ...] = ("enforce", "audit", "warn")
 LEVELS = ("privileged", "baseline", "restricted")
 LATEST = "latest"
 _VERSION = re.compile(r"v1\.(0|[1-9][0-9]{0,8})")
-_NEWEST = 1 << 31
+_LATEST_MINOR = 1 << 31
 _PREFIX = f"pod-security.{identity.current().label_domain}/"
 _LEVEL_RULE = f"must be one of {', '.join(LEVELS)}"
 _VERSION_RULE = 'must be "latest" or "v1.x"'
@@ -26,7 +26,7 @@ _VERSION_RULE = 'must be "latest" or "v1.x"'
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level as of a version."""
+    """A level of the standards at a version."""
 
     name: str = "privileged"
     version: str = LATEST
@@ -39,19 +39,19 @@ class Level:
         return self.name == "privileged"
 
     def findings(self, pod: Object) -> list[Finding]:
-        """Return why *pod* does not keep to this level."""
+        """Return the violations of this level by *pod*."""
         if self.is_privileged:
             return []
         metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-        found = (check(metadata, spec) for check in _checks(self.name, _minor(self.version)))
-        return [finding for finding in found if finding is not None]
+        findings = (check(metadata, spec) for check in _checks(self.name, _minor(self.version)))
+        return [finding for finding in findings if finding is not None]
 
 
 Policy = Mapping[Mode, Level]
 
 
 def label(mode: Mode, *, version: bool = False) -> str:
-    """Return the label of a namespace that sets level or version of *mode*."""
+    """Return the namespace label that sets the level, or the version, of *mode*."""
     return f"{_PREFIX}{mode}-version" if version else f"{_PREFIX}{mode}"
 
 
@@ -68,9 +68,10 @@ def version_problem(text: str) -> str:
 
 
 def read_policy(labels: Mapping[str, str], defaults: Policy) -> tuple[dict[Mode, Level], list[Cause]]:
-    """Return the policy of a namespace with *labels*, and what is wrong with them.
+    """Return the policy of a namespace with *labels*, and the errors in these labels.
 
-    A bad level counts as the strictest one where it is enforced, a bad version as the latest.
+    An invalid level is replaced by ``restricted`` for enforce and by ``privileged`` for the other modes, an invalid
+    version by the latest one.
     """
     policy: dict[Mode, Level] = {}
     causes = []
@@ -92,7 +93,7 @@ def read_policy(labels: Mapping[str, str], defaults: Policy) -> tuple[dict[Mode,
     enforced = labels.get(label("enforce"), "")
     if label("warn") not in labels and enforced in LEVELS[LEVELS.index(policy["warn"].name) + 1 :]:
         version = policy["warn" if label("warn", version=True) in labels else "enforce"].version
-        policy["warn"] = Level(enforced, version)  # who is held to more than is warned about should hear of it
+        policy["warn"] = Level(enforced, version)  # Warn about violations of the enforced level, too.
     return policy, causes
 
 
@@ -104,8 +105,8 @@ def _checks(name: str, minor: int) -> list[Check]:
             if _as_of(versions, minor) is not None:
                 chosen.pop(REPLACES.get(check, ""), None)
         chosen |= RESTRICTED
-    found = (_as_of(versions, minor) for versions in chosen.values())
-    return [check for check in found if check is not None]
+    current = (_as_of(versions, minor) for versions in chosen.values())
+    return [check for check in current if check is not None]
 
 
 def _as_of(versions: Versions, minor: int) -> Check | None:
@@ -114,4 +115,4 @@ def _as_of(versions: Versions, minor: int) -> Check | None:
 
 def _minor(version: str) -> int:
     match = _VERSION.fullmatch(version)
-    return int(match[1]) if match else _NEWEST
+    return int(match[1]) if match else _LATEST_MINOR

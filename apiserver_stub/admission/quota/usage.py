@@ -1,4 +1,4 @@
-"""What objects use of the resources that quotas limit, and which quotas speak about them. Pure."""
+"""Quota usage of objects, and the limits and scopes that apply to them. No I/O."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from nodeagent.base.quantity import Quantity
 ONE = Quantity(1)
 PODS, SERVICES, CLAIMS = "pods", "services", "persistentvolumeclaims"
 COUNTED = frozenset([PODS, SERVICES, CLAIMS, "configmaps", "secrets", "resourcequotas", "replicationcontrollers"])
-"""Kinds of the core group whose number has a name of its own."""
+"""Resources of the core group that can be limited by plural, in addition to ``count/``."""
 MEASURED = frozenset([PODS, SERVICES, CLAIMS])
-"""Kinds whose objects differ in what they use; of all others only the number counts."""
+"""Resources whose usage depends on the fields of each object; usage of all others is the object count."""
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
-_MUST_BE_GIVEN = frozenset(["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"])
+_REQUIRED = frozenset(["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"])
 _POD_NAMES = frozenset([PODS, *_COMPUTE, *(f"{side}.{name}" for side in ("requests", "limits") for name in _COMPUTE)])
 _SERVICE_NAMES = frozenset([SERVICES, "services.nodeports", "services.loadbalancers"])
 _CLASS = f".storageclass.{identity.current().group('storage')}/"
@@ -27,27 +27,30 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 def usage(label: str, obj: Object) -> Amounts:
-    """Return what *obj* of the resource *label* (``plural.group``) uses."""
-    found: Amounts = {f"count/{label}": ONE}
+    """Return the quota usage of *obj*, an object of the resource *label* (``plural.group``)."""
+    result: Amounts = {f"count/{label}": ONE}
     if label == PODS:
         if dig(obj, ("status", "phase")) not in _FINISHED:
-            found |= _of_pod(obj.get("spec") or {})
+            result |= _of_pod(obj.get("spec") or {})
     elif label == SERVICES:
-        found |= _of_service(obj.get("spec") or {})
+        result |= _of_service(obj.get("spec") or {})
     elif label == CLAIMS:
-        found |= _of_claim(obj.get("spec") or {})
+        result |= _of_claim(obj.get("spec") or {})
     elif label in COUNTED:
-        found[label] = ONE
-    return found
+        result[label] = ONE
+    return result
 
 
 def concerned(label: str, names: Iterable[str]) -> set[str]:
-    """Return which of the limited *names* objects of *label* may use."""
+    """Return the limited *names* that apply to objects of *label*."""
     return {name for name in names if _concerns(label, name)}
 
 
 def not_given(pod: Object, names: Collection[str]) -> str:
-    """Return what containers have to ask for as it is limited, and do not: ``limits.cpu for: a,b``."""
+    """Return an error if containers lack a request or limit that a quota requires, else an empty text.
+
+    Example: ``must specify limits.cpu for: a,b``.
+    """
     missing: dict[str, list[str]] = {}
     spec = pod.get("spec") or {}
     for kind in ("containers", "initContainers"):
@@ -55,7 +58,7 @@ def not_given(pod: Object, names: Collection[str]) -> str:
             given = _compute(
                 resource_lists.of_container(container, "requests"), resource_lists.of_container(container, "limits")
             )
-            for name in _MUST_BE_GIVEN.intersection(names) - given.keys():
+            for name in _REQUIRED.intersection(names) - given.keys():
                 missing.setdefault(name, []).append(container.get("name", ""))
     texts = [f"{name} for: {','.join(sorted(set(missing[name])))}" for name in sorted(missing)]
     return f"must specify {'; '.join(texts)}" if texts else ""
@@ -69,15 +72,15 @@ def scopes(quota: Object) -> list[Object]:
 
 
 def in_scope(label: str, obj: Object, expression: Object) -> bool:
-    """Return whether *obj* is what the scope is about; only pods have scopes."""
+    """Return whether the scope *expression* matches *obj*; only pods have scopes."""
     if label != PODS:
         return False
     spec = obj.get("spec") or {}
     match expression.get("scopeName"):
         case "Terminating":
-            return _ends(spec)
+            return _has_deadline(spec)
         case "NotTerminating":
-            return not _ends(spec)
+            return not _has_deadline(spec)
         case "BestEffort":
             return qos_class(spec) == "BestEffort"
         case "NotBestEffort":
@@ -148,7 +151,7 @@ def _of_claim(spec: Object) -> Amounts:
     return found
 
 
-def _ends(spec: Object) -> bool:
+def _has_deadline(spec: Object) -> bool:
     seconds = spec.get("activeDeadlineSeconds")
     return seconds is not None and seconds >= 0
 

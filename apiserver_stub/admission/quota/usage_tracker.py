@@ -1,4 +1,4 @@
-"""Quota usage tracker: usage of stored objects, and reservations for objects that are being stored."""
+"""Quota usage tracker: usage of stored objects, and reservations for objects that are not stored yet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STEP = 200
 
 @dataclass(slots=True)
 class _Measured:
-    """The usage of one stored object, so that it is not decoded for every count."""
+    """Cached usage of one stored object: avoids decoding the object for every count."""
 
     revision: int
     usage: Amounts
@@ -36,7 +36,7 @@ class QuotaUsageTracker:
     def __init__(self, store: Store, registry: Registry) -> None:
         self.store = store
         self.on_freed: Callable[[str], None] | None = None
-        """Called with the key of a quota when a reservation ends, as a count made before is then too high."""
+        """Callback with the key of a quota whose reservation is released: an earlier count can now be too high."""
         self._measured: dict[tuple[str, str], _Measured] = {}
         self._reserved: dict[tuple[str, str], list[Amounts]] = {}
         self._tracked: dict[str, Resource] = {}
@@ -47,7 +47,7 @@ class QuotaUsageTracker:
 
     @property
     def collections(self) -> list[str]:
-        """Return the collections whose objects may be limited."""
+        """Return the collections whose objects quotas can limit."""
         return sorted({resource.storage for resource in self._tracked.values()})
 
     def tracks(self, label: str) -> bool:
@@ -58,7 +58,7 @@ class QuotaUsageTracker:
         return [objects.decode(record.data) for record in self.store.collection(COLLECTION).select(f"{namespace}/")]
 
     def count(self, quota: Object, *, without: Amounts | None = None) -> Amounts:
-        """Return what is used of each limited name: by stored objects, and by others on their way than *without*."""
+        """Return the usage of each limited name: stored objects and reservations, except the reservation *without*."""
         metadata = quota["metadata"]
         namespace, hard = metadata["namespace"], (quota.get("spec") or {}).get("hard") or {}
         total: Amounts = {name: Quantity() for name in hard}
@@ -76,7 +76,7 @@ class QuotaUsageTracker:
         self._reserved.setdefault(_key(quota), []).append(amounts)
 
     def free(self, quota: Object, amounts: Amounts) -> None:
-        """End a reservation: what it was made for is stored by now, or will never be."""
+        """Release a reservation: its object has been stored, or the request failed."""
         reserved = self._reserved[_key(quota)]
         reserved[:] = [item for item in reserved if item is not amounts]
         if not reserved:
@@ -85,15 +85,15 @@ class QuotaUsageTracker:
             self.on_freed(objects.key_of(*_key(quota)))
 
     def drop(self, collection: str, key: str) -> None:
-        """Drop what is cached about an object that is deleted."""
+        """Evict a deleted object from the cache."""
         self._measured.pop((collection, key), None)
 
     def drop_all(self) -> None:
-        """Drop everything that is cached about objects."""
+        """Clear the cache."""
         self._measured.clear()
 
     async def read_ahead(self, namespace: str) -> None:
-        """Read the objects of *namespace* whose usage is not known yet, in steps that let others run."""
+        """Fill the cache for *namespace*, yielding to other tasks periodically."""
         for label in MEASURED & self._tracked.keys():
             resource = self._tracked[label]
             for number, record in enumerate(self.store.collection(resource.storage).select(f"{namespace}/"), 1):
@@ -102,7 +102,7 @@ class QuotaUsageTracker:
                     await asyncio.sleep(0)
 
     async def recount(self, key: str) -> None:
-        """Write what is used of the quota at *key* into its status."""
+        """Write the current usage into the status of the quota at *key*; a missing quota is ignored."""
 
         def decide(current: Record | None) -> Outcome:
             if current is None:
@@ -117,7 +117,7 @@ class QuotaUsageTracker:
         try:
             await self.store.update(COLLECTION, key, decide)
         except LookupError:
-            return  # deleted meanwhile
+            return  # Deleted since the recount was requested.
 
     def _add_stored(
         self,
@@ -129,16 +129,16 @@ class QuotaUsageTracker:
         expressions: list[Object],
     ) -> None:
         records = self.store.collection(resource.storage).view(f"{namespace}/")
-        wanted = set(names)
+        limited = set(names)
         if label not in MEASURED and expressions:
             return  # Only pods have scopes.
-        if label not in MEASURED or (wanted <= {f"count/{label}"} and not expressions):
-            resource_lists.add(total, {name: Quantity(len(records)) for name in wanted})
+        if label not in MEASURED or (limited <= {f"count/{label}"} and not expressions):
+            resource_lists.add(total, {name: Quantity(len(records)) for name in limited})
             return
         for record in records:
             measured = self._measure(label, resource, record)
             if all(self._in_scope(measured, label, resource, record, expression) for expression in expressions):
-                resource_lists.add(total, {name: measured.usage[name] for name in wanted if name in measured.usage})
+                resource_lists.add(total, {name: measured.usage[name] for name in limited if name in measured.usage})
 
     def _measure(self, label: str, resource: Resource, record: Record) -> _Measured:
         measured = self._measured.get((resource.storage, record.key))
@@ -150,10 +150,10 @@ class QuotaUsageTracker:
     @staticmethod
     def _in_scope(measured: _Measured, label: str, resource: Resource, record: Record, expression: Object) -> bool:
         text = repr(expression)
-        found = measured.in_scope.get(text)
-        if found is None:
-            found = measured.in_scope[text] = in_scope(label, resource.read(record), expression)
-        return found
+        result = measured.in_scope.get(text)
+        if result is None:
+            result = measured.in_scope[text] = in_scope(label, resource.read(record), expression)
+        return result
 
 
 def _key(quota: Object) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.webhook import WebhookError, exchange
 
-_MAX_ANSWER_BYTES = 8 << 20
+_MAX_RESPONSE_BYTES = 8 << 20
 
 
 class WebhookClient:
@@ -32,45 +32,45 @@ class WebhookClient:
     async def post(self, config: Object, body: Any, timeout_seconds: float) -> Object:
         """Send *body* to the webhook of *config* (a ``clientConfig``) and return the response.
 
-        :raises WebhookCallError: the webhook does not respond in time, or not with a JSON object.
+        :raises WebhookCallError: the webhook does not respond within *timeout_seconds*, or its response is invalid.
         """
         url, server_name = self._address(config)
         context = await self._context(config.get("caBundle") or "")
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), trust_env=False)
-        shown = f'Post "{config.get("url") or url}?timeout={timeout_seconds:g}s"'
+        attempt = f'Post "{config.get("url") or url}?timeout={timeout_seconds:g}s"'
         try:
-            answer = await exchange(
+            response = await exchange(
                 self._session,
                 url,
                 msgspec.json.encode(body),
                 seconds=timeout_seconds,
                 context=context,
                 server_name=server_name,
-                max_bytes=_MAX_ANSWER_BYTES,
+                max_bytes=_MAX_RESPONSE_BYTES,
             )
-            if answer.status != 200:
-                raise WebhookCallError(f"the server answered {answer.status}")
-            found = answer.document()
+            if response.status != 200:
+                raise WebhookCallError(f"unexpected HTTP status {response.status}")
+            document = response.document()
         except TimeoutError:
-            raise WebhookCallError(f"{shown}: context deadline exceeded") from None
+            raise WebhookCallError(f"{attempt}: context deadline exceeded") from None
         except (WebhookError, WebhookCallError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise WebhookCallError(f"{shown}: {error}") from error
-        if not isinstance(found, dict):
-            raise WebhookCallError(f"{shown}: the answer is no object")
-        return found
+            raise WebhookCallError(f"{attempt}: {error}") from error
+        if not isinstance(document, dict):
+            raise WebhookCallError(f"{attempt}: the response is not a JSON object")
+        return document
 
     def _address(self, config: Object) -> tuple[str, str | None]:
-        """Return the URL to call, and the name that the certificate must have when it is another than the URL's."""
+        """Return the URL, and the server name to verify if it differs from the host of the URL."""
         if url := config.get("url"):
             return url, None
         service = config.get("service") or {}
         name, namespace = service.get("name") or "", service.get("namespace") or ""
         port = service.get("port") or 443
-        found = self._lister.find("core/services", name, namespace)
-        if found is None:
+        stored = self._lister.find("core/services", name, namespace)
+        if stored is None:
             raise WebhookCallError(f'service "{name}" not found')
-        host = self._host_of(found, name, namespace)
+        host = self._host_of(stored, name, namespace)
         target = f"[{host}]" if ":" in host else host
         path = service.get("path") or "/"
         return f"https://{target}:{port}{path}", f"{name}.{namespace}.svc"

@@ -1,4 +1,4 @@
-"""Match conditions of webhooks and policies: their variables. No I/O."""
+"""Variables of the match conditions of webhooks and policies. No I/O."""
 
 from __future__ import annotations
 

@@ -13,13 +13,13 @@ from apiserver_stub.admission.listers import Lister
 if TYPE_CHECKING:
     from apiserver_stub.admission.webhooks.client import WebhookClient
 from apiserver_stub.admission.webhooks.conditions import condition_data, in_version
-from apiserver_stub.admission.webhooks.matching import matched_as, namespace_matches, never_asked, object_matches
+from apiserver_stub.admission.webhooks.matching import is_exempt, matched_as, namespace_matches, object_matches
 from apiserver_stub.admission.webhooks.review import (
     VERSIONS,
     AdmissionResponse,
     WebhookCallError,
     denial,
-    read_answer,
+    read_response,
     request_body,
 )
 from apiserver_stub.apimachinery import objects
@@ -71,27 +71,27 @@ class WebhookPlugin(AdmissionPlugin):
         self._hooks: list[Hook] = []
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
-        return not never_asked(resource)
+        return not is_exempt(resource)
 
     async def matching(self, call: AdmissionRequest) -> list[tuple[Hook, Resource]]:
         """Return the webhooks to call, and the version in which each receives the request.
 
-        :raises ApiError: a condition has no value and the webhook must not be skipped.
+        :raises ApiError: a match condition cannot be evaluated and the failure policy is ``Fail``.
         """
         authorizer = Authorizer(call.request.user, self._decide)
         while True:
-            found: list[tuple[Hook, Resource]] = []
+            result: list[tuple[Hook, Resource]] = []
             failure: ApiError | None = None
             with authorizer.during():
                 try:
-                    found = list(self._matching(call))
+                    result = list(self._matching(call))
                 except ApiError as error:
                     failure = error
             if await authorizer.settle():
                 continue
             if failure is not None:
                 raise failure
-            return found
+            return result
 
     def _matching(self, call: AdmissionRequest) -> Iterator[tuple[Hook, Resource]]:
         hooks = self.current()
@@ -106,12 +106,12 @@ class WebhookPlugin(AdmissionPlugin):
             if object_matches(hook.objects, call) and self._conditions_hold(hook, call, seen_as):
                 yield hook, seen_as
 
-    async def ask(
+    async def invoke(
         self, call: AdmissionRequest, hook: Hook, seen_as: Resource, *, may_patch: bool
     ) -> AdmissionResponse | None:
-        """Return the response of *hook*, or ``None`` if the call failed and its failure policy is ``Ignore``.
+        """Call *hook* and return its response, or ``None`` if the call failed and the failure policy is ``Ignore``.
 
-        :raises ApiError: it rejects the request, or the call failed and its failure policy is ``Fail``.
+        :raises ApiError: the webhook denied the request, or the call failed and the failure policy is ``Fail``.
         """
         spec = hook.spec
         if call.dry_run and spec.get("sideEffects") not in _SAFE:
@@ -119,27 +119,29 @@ class WebhookPlugin(AdmissionPlugin):
         version = next((item for item in spec.get("admissionReviewVersions") or () if item in VERSIONS), VERSIONS[0])
         body = request_body(call, seen_as, version, in_version(call.new, seen_as), in_version(call.old, seen_as))
         try:
-            found = await self._client.post(spec.get("clientConfig") or {}, body, spec.get("timeoutSeconds") or 10)
-            answer = read_answer(found, version, body["request"]["uid"], may_patch=may_patch)
+            review = await self._client.post(spec.get("clientConfig") or {}, body, spec.get("timeoutSeconds") or 10)
+            response = read_response(review, version, body["request"]["uid"], may_patch=may_patch)
         except WebhookCallError as error:
             self.on_failure(hook, call, f"failed to call webhook: {error}")
             return None
-        for key, value in answer.annotations.items():
+        for key, value in response.annotations.items():
             call.request.annotations[f"{hook.name}/{key}"] = value
-        call.request.warnings.extend(answer.warnings)
-        if not answer.allowed:
-            raise denial(hook.name, answer.status)
-        return answer
+        call.request.warnings.extend(response.warnings)
+        if not response.allowed:
+            raise denial(hook.name, response.status)
+        return response
 
     def on_failure(self, hook: Hook, call: AdmissionRequest, problem: str) -> None:
         """Apply the failure policy after a failed call.
 
         :raises ApiError: the failure policy is ``Fail``.
         """
-        text = f'failed calling webhook "{hook.name}": {problem}'
-        _log.warning("Webhook failed", extra={"webhook": hook.name, "err": problem})
-        if hook.spec.get("failurePolicy") != "Ignore":
-            raise internal(text)
+        fields = {"webhook": hook.name, "err": problem}
+        if hook.spec.get("failurePolicy") == "Ignore":
+            _log.warning("Failed calling webhook, failing open", extra=fields)
+            return
+        _log.warning("Failed calling webhook, failing closed", extra=fields)
+        raise internal(f'failed calling webhook "{hook.name}": {problem}')
 
     def _conditions_hold(self, hook: Hook, call: AdmissionRequest, seen_as: Resource) -> bool:
         if not hook.conditions:
@@ -156,8 +158,8 @@ class WebhookPlugin(AdmissionPlugin):
         """Return the webhooks of all configurations."""
         end = self._collection.end
         if end != self._seen_end:
-            found = (objects.decode(record.data) for record in self._collection.select())
-            self._hooks, self._seen_end = [hook for item in found for hook in _hooks_of(item)], end
+            configurations = (objects.decode(record.data) for record in self._collection.select())
+            self._hooks, self._seen_end = [hook for item in configurations for hook in _hooks_of(item)], end
         return self._hooks
 
 

@@ -1,4 +1,4 @@
-"""Which requests a webhook or a policy is about: rules, selectors, conditions. Pure."""
+"""Matching of requests against the rules and selectors of webhooks and policies. No I/O."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from apiserver_stub.verbs.admission import AdmissionRequest
 from nodeagent.base import identity
 from nodeagent.base.selectors import LabelSelector
 
-_OWN_GROUP = identity.current().group("admissionregistration")
-_OWN = frozenset(
+_GROUP = identity.current().group("admissionregistration")
+_CONFIGURATIONS = frozenset(
     [
         "mutatingwebhookconfigurations",
         "validatingwebhookconfigurations",
@@ -22,17 +22,17 @@ _OWN = frozenset(
 )
 
 
-def never_asked(resource: Resource) -> bool:
-    """Return whether webhooks have no say: about themselves, so that a bad one can be taken away."""
-    return resource.group == _OWN_GROUP and resource.plural in _OWN
+def is_exempt(resource: Resource) -> bool:
+    """Return whether *resource* is exempt: webhook and policy configurations, so that a broken one can be deleted."""
+    return resource.group == _GROUP and resource.plural in _CONFIGURATIONS
 
 
 def matched_as(
     rules: Iterable[Object], match_policy: str, call: AdmissionRequest, registry: Registry
 ) -> Resource | None:
-    """Return the resource as which *rules* match the request, ``None`` when they do not.
+    """Return the resource as which *rules* match the request, or ``None``.
 
-    With policy ``Equivalent`` that may be another version of the same objects.
+    With the match policy ``Equivalent`` this can be another version of the requested resource.
     """
     rules = list(rules)
     if any(_rule_matches(rule, call, call.resource) for rule in rules):
@@ -46,14 +46,14 @@ def matched_as(
 
 
 def namespace_matches(selector: LabelSelector, call: AdmissionRequest, namespace: Object) -> bool:
-    """Return whether the namespace of the request is chosen; what is in none always is."""
+    """Return whether *selector* matches the request's namespace; cluster-scoped objects always match."""
     if (call.resource.group, call.resource.plural) == ("", "namespaces"):
         return selector.matches(labels_of(call.obj or call.old or {}))
     return not call.resource.namespaced or selector.matches(labels_of(namespace))
 
 
 def object_matches(selector: LabelSelector, call: AdmissionRequest) -> bool:
-    """Return whether the object is chosen, as it was or as it will be."""
+    """Return whether *selector* matches the new or the old object."""
     if not selector:
         return True
     return any(selector.matches(labels_of(obj)) for obj in (call.new, call.old) if obj is not None)
@@ -76,8 +76,8 @@ def _among(given: Iterable[str] | None, value: str) -> bool:
     return any(item in ("*", value) for item in given or ())
 
 
-def _resource_matches(wanted: str, plural: str, subresource: str) -> bool:
-    resource, slash, part = wanted.partition("/")
+def _resource_matches(pattern: str, plural: str, subresource: str) -> bool:
+    resource, slash, part = pattern.partition("/")
     if resource not in ("*", plural):
         return False
     if not slash:

@@ -38,7 +38,7 @@ class AdmissionResponse:
 def request_body(
     call: AdmissionRequest, resource: Resource, version: str, new: Object | None, old: Object | None
 ) -> Object:
-    """Return the review of *call*, whose objects are *new* and *old* in the version of *resource*."""
+    """Return the AdmissionReview of *call*; *new* and *old* are its objects in the version of *resource*."""
     user = call.request.user
     request: Object = {
         "uid": objects.new_uid(),
@@ -67,7 +67,7 @@ def request_body(
     return {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
 
 
-def read_answer(body: Object, version: str, uid: str, *, may_patch: bool) -> AdmissionResponse:
+def read_response(body: Object, version: str, uid: str, *, may_patch: bool) -> AdmissionResponse:
     """Return the decision of the webhook.
 
     :raises WebhookCallError: the response is invalid.
@@ -85,9 +85,9 @@ def read_answer(body: Object, version: str, uid: str, *, may_patch: bool) -> Adm
             raise WebhookCallError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
     patch, patch_type = response.get("patch"), response.get("patchType")
     if patch and not may_patch:
-        raise WebhookCallError("webhook response contains a patch, and this webhook may not change anything")
+        raise WebhookCallError("validating webhook may not return response.patch")
     try:
-        answer = AdmissionResponse(
+        result = AdmissionResponse(
             bool(response.get("allowed")),
             dict(response.get("status") or {}),
             annotations={str(key): str(value) for key, value in (response.get("auditAnnotations") or {}).items()},
@@ -98,13 +98,13 @@ def read_answer(body: Object, version: str, uid: str, *, may_patch: bool) -> Adm
                 raise WebhookCallError(
                     f'webhook returned response.patch but not response.patchType, got "{patch_type}"'
                 )
-            found = msgspec.json.decode(gobase64.decode(patch))
-            if not isinstance(found, list):
-                raise WebhookCallError("webhook returned a patch that is no list")
-            answer.patch = found
+            decoded = msgspec.json.decode(gobase64.decode(patch))
+            if not isinstance(decoded, list):
+                raise WebhookCallError("webhook returned a patch that is not a list")
+            result.patch = decoded
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise WebhookCallError(f"received invalid webhook response: {error}") from error
-    return answer
+    return result
 
 
 def denial(webhook: str, status: Object) -> ApiError:
