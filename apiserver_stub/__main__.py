@@ -1,4 +1,4 @@
-"""``python -m apiserver_stub``, also installed as ``nodeagent-apiserver``."""
+"""Entry point of ``nodeagent-apiserver`` and ``python -m apiserver_stub``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SWITCH_SECONDS = 0.0005
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the server until a signal; returns 0, 2 for a wrong command line, 1 when it cannot start."""
+    """Run the server until a signal; return 0, 2 for an invalid command line, or 1 if the server fails to start."""
     if missing := missing_extra(_NAME, "apiserver"):
         sys.stderr.write(f"{missing}\n")
         return EXIT_USAGE
@@ -54,22 +54,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"Error: {error}\n")
         return EXIT_USAGE
     _allow_connections()
-    sys.setswitchinterval(_SWITCH_SECONDS)  # the store's thread gets its turn between two requests
+    sys.setswitchinterval(_SWITCH_SECONDS)  # Bounds the delay of the storage thread by the event loop.
     with logs:
         return uvloop.run(_serve(options))
 
 
 def _allow_connections() -> None:
-    """Take as many open files as this process may have, as each connection is one."""
+    """Raise the limit on open files to its maximum: each connection is an open file."""
     import resource
 
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 
 
 async def _serve(options: Options) -> int:
-    gc.disable()  # a start is importing for the most part, which leaves nothing to collect
+    gc.disable()  # Startup mostly imports modules, which leaves no garbage.
     from apiserver_stub.admission.config import AdmissionError
     from apiserver_stub.audit.policy import AuditError
     from apiserver_stub.nodes.egress import EgressError
@@ -86,7 +86,7 @@ async def _serve(options: Options) -> int:
 
     manager = ServiceManager()
     for warning in warnings(options):
-        _log.warning(warning)
+        _log.warning(warning)  # wording: ok
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -109,7 +109,7 @@ async def _serve(options: Options) -> int:
         TracingError,
         PluginError,
     ) as error:
-        _log.error("Cannot start", extra={"err": error})
+        _log.error("Failed to start server", extra={"err": error})
         return EXIT_FAILED
     finally:
         gc.enable()
@@ -117,15 +117,15 @@ async def _serve(options: Options) -> int:
     gc.freeze()
     command = f"export KUBECONFIG={shlex.quote(str(running.kubeconfig.absolute()))}"
     sys.stdout.write(
-        f"Serving on {running.url}\nTo use it as its administrator, with kubectl or any client:\n  {command}\n"
+        f"Serving on {running.url}\nTo use the server as administrator, with kubectl or another client:\n  {command}\n"
     )
     sys.stdout.flush()
     serving = f"Serving on {running.url}"
     manager.ready(serving)
     async with TaskOwner("service manager") as tasks:
-        tasks.start(manager.run_watchdog(lambda: serving, SystemClock()), "signs of life")
+        tasks.start(manager.run_watchdog(lambda: serving, SystemClock()), "watchdog")
         await stop.wait()
-        _log.info("Stopping")
+        _log.info("Shutting down")
         manager.stopping()
         await running.stop()
     with contextlib.suppress(OSError):
@@ -134,7 +134,7 @@ async def _serve(options: Options) -> int:
 
 
 class _Stop:
-    """The first signal stops in order, the second at once."""
+    """Signal handler: the first signal starts a graceful shutdown, the second exits immediately."""
 
     def __init__(self, event: asyncio.Event) -> None:
         self._event = event

@@ -1,4 +1,4 @@
-"""The feature gates of the API server with stage and default of the described release (spec: gate.*)."""
+"""Feature gates of the API server, with their stages and defaults (spec: gate.*)."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ GATES_IN_USE = frozenset(
         "WatchList",
     }
 )
-"""Gates that something here reads; every other one belongs to another program or to what this server does not have."""
+"""Gates with an effect in this server; all others belong to other components or to features that it lacks."""
 
 ALIASES = {
     "DisableKubeletCloudCredentialProviders": "DisableNodeAgentCloudCredentialProviders",
@@ -236,7 +236,7 @@ ALIASES = {
     "RotateKubeletServerCertificate": "RotateNodeAgentServerCertificate",
     "RuntimeClassInImageCriAPI": "RuntimeClassInImageCriApi",
 }
-"""Other spelling of a gate → ours."""
+"""Canonical names of gates by alternative name."""
 
 KNOWN: tuple[FeatureGate, ...] = (
     *(FeatureGate(name, Stage.ALPHA, False) for name in _ALPHA),
@@ -252,7 +252,7 @@ KNOWN: tuple[FeatureGate, ...] = (
 def build_gates(settings: Mapping[str, bool]) -> FeatureGates:
     """Return the state of all gates under *settings*.
 
-    :raises GateError: a gate is unknown, a locked one would change, or one needs another that is off.
+    :raises GateError: a gate is unknown, a locked gate would change, or a gate requires another one that is disabled.
     """
     gates = FeatureGates(KNOWN, settings, ALIASES)
     if gates.enabled("UnknownVersionInteroperabilityProxy") and not gates.enabled("StorageVersionAPI"):
@@ -261,27 +261,27 @@ def build_gates(settings: Mapping[str, bool]) -> FeatureGates:
     return gates
 
 
-def complaints(settings: Mapping[str, bool]) -> list[str]:
-    """Return what is wrong with *settings*, as the command line says it."""
+def validation_errors(settings: Mapping[str, bool]) -> list[str]:
+    """Return the errors in *settings*, in the wording of command-line errors."""
     try:
         build_gates(settings)
     except GateError as error:
-        return [_complaint(problem) for problem in error.problems]
+        return [_error_text(problem) for problem in error.problems]
     return []
 
 
 def idle(settings: Mapping[str, bool]) -> list[str]:
-    """Return a sentence for each gate that *settings* move and nothing here reads."""
-    usual = {gate.name: gate.default for gate in KNOWN}
+    """Return a warning for each gate that *settings* change from its default without effect in this server."""
+    defaults = {gate.name: gate.default for gate in KNOWN}
     named = {ALIASES.get(name, name): value for name, value in settings.items()}
     return [
-        f"feature gate {name} is known and switches nothing in this server"
+        f"feature gate {name} has no effect in this server"
         for name, value in named.items()
-        if name not in GATES_IN_USE and usual.get(name, value) is not value
+        if name not in GATES_IN_USE and defaults.get(name, value) is not value
     ]
 
 
-def _complaint(problem: GateProblem) -> str:
+def _error_text(problem: GateProblem) -> str:
     if "unrecognized" in problem.rule:
         setting = f"{problem.name}={str(problem.value).lower()}"
         hint = problem.rule.partition(";")[2]

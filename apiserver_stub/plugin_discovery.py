@@ -1,4 +1,4 @@
-"""Discovery of admission plugins: bundled modules, and classes that plugins of other distributions provide."""
+"""Discovery of admission plugins: bundled modules, and classes that third-party plugins provide."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _DECLARED = (("name", str), ("order", int), ("enabled_by_default", bool))
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredPlugins:
-    """The available plugins, and the errors of those that are not."""
+    """The available plugins, and the errors of those that could not be loaded."""
 
     plugins: Mapping[str, type[AdmissionPlugin]]
-    """By name, in the order in which they are called."""
+    """Plugins by name, in the order in which they are called."""
     errors: tuple[str, ...] = ()
 
     @property
@@ -38,8 +38,8 @@ class DiscoveredPlugins:
 
 @functools.cache
 def discover_plugins() -> DiscoveredPlugins:
-    """Return all plugins. The first call imports them; the names of :mod:`nodeagent.base.identity` must be set."""
-    from apiserver_stub.admission import plugins as bundled  # Names are part of constants of these modules.
+    """Return all plugins. The first call imports them; :mod:`nodeagent.base.identity` must be configured before."""
+    from apiserver_stub.admission import plugins as bundled  # Constants of these modules contain configured names.
 
     errors: list[str] = []
     found = [(plugin, plugin.__module__) for plugin in bundled_plugins(bundled)]

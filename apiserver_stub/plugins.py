@@ -1,4 +1,4 @@
-"""Plugins of other distributions, found by their entry points."""
+"""Loading of third-party plugins by their entry points."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PluginError(ValueError):
 def load_plugins() -> pluggy.PluginManager:
     """Return the plugins of the entry point group :data:`GROUP`.
 
-    :raises PluginError: a plugin cannot be imported or does not implement the hooks; with all problems.
+    :raises PluginError: a plugin cannot be imported or does not implement the hooks correctly; with all problems.
     """
     manager = pluggy.PluginManager(GROUP)
     manager.add_hookspecs(hookspecs)
@@ -29,7 +29,7 @@ def load_plugins() -> pluggy.PluginManager:
     for entry_point in entry_points(group=GROUP):
         try:
             manager.register(entry_point.load(), entry_point.name)
-        except Exception as error:  # Code of others may raise anything.
+        except Exception as error:  # Third-party code can raise any exception.
             origin = entry_point.dist.name if entry_point.dist is not None else entry_point.value
             problems.append(f"plugin {entry_point.name} of {origin}: {type(error).__name__}: {error}")
     try:
@@ -42,17 +42,17 @@ def load_plugins() -> pluggy.PluginManager:
 
 
 def call(manager: pluggy.PluginManager, hook: str, **arguments: Any) -> list[tuple[str, Any]]:
-    """Return the results of *hook* with the names of their plugins, in the order of the names.
+    """Return the results of *hook* with the names of their plugins, sorted by name.
 
     :raises PluginError: an implementation raises an error.
     """
-    found = []
+    results = []
     for implementation in sorted(getattr(manager.hook, hook).get_hookimpls(), key=lambda item: item.plugin_name):
         given = {name: arguments[name] for name in implementation.argnames}
         try:
-            found.append((implementation.plugin_name, implementation.function(**given)))
-        except Exception as error:  # Code of others may raise anything.
+            results.append((implementation.plugin_name, implementation.function(**given)))
+        except Exception as error:  # Third-party code can raise any exception.
             raise PluginError(
                 f"plugin {implementation.plugin_name}: {hook}: {type(error).__name__}: {error}"
             ) from error
-    return found
+    return results

@@ -1,6 +1,6 @@
-"""Services that this server asks over HTTP: a connection file says where they are and who we are to them.
+"""HTTP client of webhooks, configured by a kubeconfig with the URL and the client credentials.
 
-Redirects are not followed, answers are bounded, and every attempt has a deadline.
+Redirects are not followed, the size of responses is limited, and every attempt has a timeout.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ _log = logging.getLogger(__name__)
 ATTEMPTS = 5
 ATTEMPT_SECONDS = 30.0
 _FIRST_PAUSE_SECONDS, _FACTOR, _JITTER = 0.5, 1.5, 0.2
-_LONGEST_WISH_SECONDS = 30.0
-_MAX_ANSWER_BYTES = 3 << 20
+_MAX_RETRY_AFTER_SECONDS = 30.0
+_MAX_RESPONSE_BYTES = 3 << 20
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json, */*"}
 
 
 class WebhookError(Exception):
-    """The service did not answer usefully."""
+    """The request to the webhook failed, or its response is invalid."""
 
 
 class _Transient(WebhookError):
+    """A failure that is retried, after *pause_seconds* if the service requested that."""
+
     def __init__(self, message: str, pause_seconds: float | None = None) -> None:
         super().__init__(message)
         self.pause_seconds = pause_seconds
@@ -43,21 +45,21 @@ class _Transient(WebhookError):
 
 @dataclass(frozen=True, slots=True)
 class WebhookResponse:
-    """What a service sent back, whatever its code."""
+    """A response, of any status code."""
 
     status: int
     data: bytes
     retry_after: str
 
     def document(self) -> Any:
-        """Return the content.
+        """Return the decoded body.
 
-        :raises WebhookError: it is no JSON.
+        :raises WebhookError: the body is not valid JSON.
         """
         try:
             return msgspec.json.decode(self.data)
         except (ValueError, RecursionError) as error:
-            raise WebhookError(f"answered no JSON: {error}") from error
+            raise WebhookError(f"invalid JSON response: {error}") from error
 
 
 async def exchange(
@@ -69,14 +71,14 @@ async def exchange(
     context: ssl.SSLContext | None = None,
     server_name: str | None = None,
     authorization: str = "",
-    max_bytes: int = _MAX_ANSWER_BYTES,
+    max_bytes: int = _MAX_RESPONSE_BYTES,
 ) -> WebhookResponse:
-    """Post JSON once, telling the service how long it has.
+    """Post JSON once, with the timeout as the query parameter ``timeout``.
 
-    :param context: whom to trust; ``None`` for plain HTTP.
-    :param server_name: what the certificate must name when that is not the host of *url*.
-    :raises WebhookError: the answer has more than *max_bytes*.
-    :raises TimeoutError: it was not complete after *seconds*.
+    :param context: TLS context that verifies the server; ``None`` for plain HTTP.
+    :param server_name: name to verify in the certificate; the host of *url* by default.
+    :raises WebhookError: the response has more than *max_bytes*.
+    :raises TimeoutError: the response is not complete after *seconds*.
     :raises aiohttp.ClientError: the connection failed.
     """
     headers = _HEADERS | {"Authorization": authorization} if authorization else _HEADERS
@@ -96,13 +98,13 @@ async def exchange(
         async for piece in response.content.iter_any():
             size += len(piece)
             if size > max_bytes:
-                raise WebhookError(f"answered more than {max_bytes} bytes")
+                raise WebhookError(f"response exceeds {max_bytes} bytes")
             pieces.append(piece)
         return WebhookResponse(response.status, b"".join(pieces), response.headers.get("Retry-After", ""))
 
 
 class Poster(Protocol):
-    """Client of a webhook that posts reviews."""
+    """Client that posts reviews to a webhook."""
 
     async def post(self, body: Any) -> Any:
         """Post *body* and return the decoded response.
@@ -113,11 +115,11 @@ class Poster(Protocol):
 
 
 class Webhook:
-    """Posts JSON to the service of one connection file; close it in the end, or use it as a context manager.
+    """Client that posts JSON to the service of a kubeconfig; an async context manager.
 
-    Files of certificates and tokens are looked at before each attempt, so changed ones count from there on.
+    Changed certificate and token files are reloaded before each attempt.
 
-    :param retry_all: whether any failure is tried again, and not only what may pass.
+    :param retry_all: retry after any failure, not only after transient ones.
     """
 
     def __init__(
@@ -130,12 +132,12 @@ class Webhook:
         first_pause_seconds: float = _FIRST_PAUSE_SECONDS,
         retry_all: bool = False,
     ) -> None:
-        """Read the file.
+        """Read the kubeconfig at *path*.
 
-        :raises KubeconfigError: it cannot be used.
+        :raises KubeconfigError: the kubeconfig or a file that it names is invalid.
         """
         self._config: Kubeconfig = kubeconfig.load(path)
-        self._stamps = file_signatures(self._config.files())
+        self._signatures = file_signatures(self._config.files())
         self._context = self._config.ssl_context()
         self._clock, self._attempts, self._attempt_seconds = clock or SystemClock(), attempts, attempt_seconds
         self._first_pause_seconds, self._retry_all = first_pause_seconds, retry_all
@@ -153,16 +155,16 @@ class Webhook:
             self._session = None
 
     async def post(self, body: Any) -> Any:
-        """Return the decoded answer to *body*.
+        """Post *body* and return the decoded response.
 
-        :raises WebhookError: no attempt brought a usable answer.
+        :raises WebhookError: all attempts failed, or the response is invalid.
         """
         return (await self.send(msgspec.json.encode(body) + b"\n")).document()
 
     async def send(self, data: bytes) -> WebhookResponse:
-        """Return the answer to *data*, which is JSON; what may pass is tried again after growing pauses.
+        """Post *data*, which is JSON, and return the response; transient failures are retried with exponential backoff.
 
-        :raises WebhookError: no attempt succeeded.
+        :raises WebhookError: all attempts failed.
         """
         pauses = Backoff(self._first_pause_seconds, inf, factor=_FACTOR, jitter=_JITTER)
         for attempt in range(1, self._attempts + 1):
@@ -171,25 +173,27 @@ class Webhook:
             except WebhookError as error:
                 if not isinstance(error, _Transient) and not self._retry_all:
                     raise
-                _log.info("Webhook did not answer", extra={"server": self._config.server, "err": error})
+                _log.info("Webhook request failed", extra={"server": self._config.server, "err": error})
                 if attempt == self._attempts:
                     raise
-                pause, wish = pauses.next(), error.pause_seconds if isinstance(error, _Transient) else None
-                await self._clock.sleep(pause if wish is None else wish)
+                pause, retry_after = pauses.next(), error.pause_seconds if isinstance(error, _Transient) else None
+                await self._clock.sleep(pause if retry_after is None else retry_after)
         raise AssertionError("unreachable")
 
     def _credentials(self) -> str:
-        """Take up changed certificate files and return the ``Authorization``; reads the disk.
+        """Reload changed certificate files and return the ``Authorization`` header. Reads the disk.
 
-        :raises KubeconfigError: the token file cannot be used. Certificate files that cannot leave all as it was.
+        Invalid certificate files are logged, and the previous ones remain in use.
+
+        :raises KubeconfigError: the token file cannot be read.
         """
-        found = file_signatures(self._config.files())
-        if found != self._stamps:
-            self._stamps = found
+        signatures = file_signatures(self._config.files())
+        if signatures != self._signatures:
+            self._signatures = signatures
             try:
                 self._context = self._config.ssl_context()
             except KubeconfigError as error:
-                _log.error("Changed certificate files are not taken up", extra={"err": error})
+                _log.error("Failed to reload certificate files, keeping the previous ones", extra={"err": error})
         return self._config.authorization()
 
     async def _send_once(self, data: bytes) -> WebhookResponse:
@@ -197,7 +201,7 @@ class Webhook:
             authorization = await asyncio.to_thread(self._credentials)
             if self._session is None:
                 self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), trust_env=False)
-            answer = await exchange(
+            response = await exchange(
                 self._session,
                 self._config.server,
                 data,
@@ -206,17 +210,16 @@ class Webhook:
                 server_name=self._config.tls_server_name,
                 authorization=authorization,
             )
-        except aiohttp.ClientSSLError as error:  # the same certificate would come again
+        except aiohttp.ClientSSLError as error:  # A retry would receive the same certificate.
             raise WebhookError(f"{type(error).__name__}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _Transient(f"{type(error).__name__}: {error}") from error
         except KubeconfigError as error:
             raise WebhookError(str(error)) from error
-        if 200 <= answer.status < 300:
-            return answer
-        if answer.status >= 500 or answer.status == 429 or answer.retry_after:
-            wish = answer.retry_after
-            raise _Transient(
-                f"answered {answer.status}", min(float(wish), _LONGEST_WISH_SECONDS) if wish.isdecimal() else None
-            )
-        raise WebhookError(f"answered {answer.status}")
+        if 200 <= response.status < 300:
+            return response
+        problem, retry_after = f"unexpected HTTP status {response.status}", response.retry_after
+        if response.status >= 500 or response.status == 429 or retry_after:
+            pause = min(float(retry_after), _MAX_RETRY_AFTER_SECONDS) if retry_after.isdecimal() else None
+            raise _Transient(problem, pause)
+        raise WebhookError(problem)

@@ -170,7 +170,7 @@ def _check_combinations(options: Options) -> Iterator[str]:
 
 
 def _is_enabled(options: Options, gate: str) -> bool:
-    return not feature_gates.complaints(options.feature_gates) and options.gates.enabled(gate)
+    return not feature_gates.validation_errors(options.feature_gates) and options.gates.enabled(gate)
 
 
 def _check_address_family(options: Options) -> Iterator[str]:

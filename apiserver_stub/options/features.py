@@ -58,11 +58,11 @@ def declare(group: Group) -> None:
 
 
 def check(options: FeatureOptions) -> Iterator[str]:
-    yield from feature_gates.complaints(options.feature_gates)
+    yield from feature_gates.validation_errors(options.feature_gates)
     yield from runtime_config.complaints(options.runtime_config, options.identity)
 
 
 def warnings(options: FeatureOptions) -> Iterator[str]:
-    if not feature_gates.complaints(options.feature_gates):
+    if not feature_gates.validation_errors(options.feature_gates):
         yield from options.gates.warnings()
         yield from feature_gates.idle(options.feature_gates)

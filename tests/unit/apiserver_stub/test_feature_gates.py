@@ -84,14 +84,14 @@ def test_invalid_gates_are_rejected(argument: str, message: str) -> None:
 
 def test_locked_gate_cannot_be_disabled() -> None:
     for name in ("APIPriorityAndFairness", "KMSv2", "RemoveSelfLink"):
-        assert f"cannot set feature gate {name} to false" in feature_gates.complaints({name: False})[0]
+        assert f"cannot set feature gate {name} to false" in feature_gates.validation_errors({name: False})[0]
 
 
 def test_gate_without_effect_is_reported() -> None:
     reported = warnings(parse(["--feature-gates=NodeSwap=true,AppArmor=true,WatchList=true,AllBeta=true"]))
 
-    assert [text for text in reported if "switches nothing" in text] == [
-        "feature gate NodeSwap is known and switches nothing in this server"
+    assert [text for text in reported if "has no effect" in text] == [
+        "feature gate NodeSwap has no effect in this server"
     ]
 
 
