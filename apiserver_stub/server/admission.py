@@ -53,12 +53,12 @@ async def build_admission(
     pair: ClientPair,
     more: Sequence[AdmissionPlugin] = (),
 ) -> AdmissionChain:
-    """Return the chain of the enabled plugins, after those that are always enabled and *more*.
+    """Return the admission chain: the plugins that are always enabled, *more*, then the enabled plugins.
 
     Resources of plugins are closed with *stack*; their controllers run in *tasks*. Webhooks are called with the client
     certificate of *pair*.
 
-    :raises AdmissionError: the configuration of plugins is invalid, or one cannot be created; all problems together.
+    :raises AdmissionError: the configuration is invalid, or a plugin cannot be created; with all problems.
     """
     config_file = options.admission_control_config_file
     configs = await asyncio.to_thread(load, config_file)
@@ -100,9 +100,9 @@ async def create_plugins(
     configs: Mapping[str, Object],
     gates: FeatureGates,
 ) -> list[AdmissionPlugin]:
-    """Create a plugin of each class, each with its own configuration of *configs*.
+    """Create a plugin of each class with its configuration in *configs*.
 
-    :raises AdmissionError: a feature gate is disabled, or a plugin cannot be created; all problems together.
+    :raises AdmissionError: a feature gate is disabled, or a plugin cannot be created; with all problems.
     """
     plugins: list[AdmissionPlugin] = []
     problems: list[str] = []
@@ -127,7 +127,7 @@ async def create_plugins(
 
 
 def _start_controller(plugin: AdmissionPlugin, store: Store, tasks: TaskOwner) -> None:
-    """Start the controller that maintains later what *plugin* sets on new objects, if there is one."""
+    """Start the controller that complements *plugin* after admission, if there is one."""
     match plugin:
         case ResourceQuota():
             tasks.start(run_quota_controller(store, plugin.usage_tracker), "quotas")

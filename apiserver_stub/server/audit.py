@@ -1,4 +1,4 @@
-"""Makes what the options ask for."""
+"""Construction of the audit policy and backends."""
 
 from __future__ import annotations
 
@@ -16,28 +16,27 @@ from nodeagent.base.aio import SystemClock
 
 
 async def build_audit(options: Options) -> Audit | None:
-    """Return the audit that *options* describe, ``None`` without a policy or without a destination.
+    """Return the configured audit, or ``None`` without a policy or without a backend.
 
-    :raises AuditError: a file is no good.
+    :raises AuditError: the policy or the configuration of a backend is invalid.
     """
     if options.audit_policy_file is None:
         return None
     policy = await asyncio.to_thread(load_policy, options.audit_policy_file)
-    destinations = await asyncio.to_thread(_destinations, options)
-    if not destinations:
+    sinks = await asyncio.to_thread(_sinks, options)
+    if not sinks:
         return None
     errors: Counter[str] = Counter()
     clock = SystemClock()
-    wait = options.request_timeout_seconds
+    wait_seconds = options.request_timeout_seconds
     backends = [
-        Backend(destination, options.audit_delivery(destination.plugin, wait_seconds=wait), errors, clock)
-        for destination in destinations
+        Backend(sink, options.audit_delivery(sink.plugin, wait_seconds=wait_seconds), errors, clock) for sink in sinks
     ]
     return Audit(policy, backends, errors)
 
 
-def _destinations(options: Options) -> list[AuditSink]:
-    found: list[AuditSink] = []
+def _sinks(options: Options) -> list[AuditSink]:
+    result: list[AuditSink] = []
     if options.audit_log_path:
         rotation = Rotation(
             options.audit_log_maxsize,
@@ -46,8 +45,8 @@ def _destinations(options: Options) -> list[AuditSink]:
             options.audit_log_compress,
         )
         legacy = options.audit_log_format == LEGACY
-        found.append(LogFile(options.audit_log_path, legacy=legacy, rotation=rotation))
+        result.append(LogFile(options.audit_log_path, legacy=legacy, rotation=rotation))
     if options.audit_webhook_config_file is not None:
         backoff = options.audit_webhook_initial_backoff
-        found.append(Webhook(options.audit_webhook_config_file, backoff, SystemClock()))
-    return found
+        result.append(Webhook(options.audit_webhook_config_file, backoff, SystemClock()))
+    return result

@@ -1,4 +1,4 @@
-"""Creation of the configured authenticators, once at startup."""
+"""Construction of the configured authenticators, once at startup."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from nodeagent.base.tls import TlsError
 
 
 class AuthenticationError(ValueError):
-    """A file that an option of authentication names is no good."""
+    """Invalid file of an authentication option."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authentication:
-    """Who finds callers, who issues tokens to service accounts, and the bundles behind certificates."""
+    """The request authenticator, the issuer of service account tokens, and the CA bundles for client certificates."""
 
     authenticator: Authenticator
     service_accounts: ServiceAccountTokens
@@ -48,21 +48,21 @@ class Authentication:
 async def build_authentication(
     options: Options, store: Store, own_tokens: Path, stack: AsyncExitStack
 ) -> Authentication:
-    """Return what *options* ask for; what it needs while it works is closed with *stack*.
+    """Return the configured authentication; its tasks and clients are closed with *stack*.
 
-    :param own_tokens: the file of tokens that this server made for the admin and the node.
-    :raises AuthenticationError: a file is no good; every problem on a line of its own.
+    :param own_tokens: the file with the tokens that this server generated for the administrator and the node.
+    :raises AuthenticationError: a file is invalid; the message can have several lines, one per problem.
     """
     tasks = await stack.enter_async_context(TaskOwner("authentication"))
     try:
         client_authorities = await _authorities(options.client_ca_file, "client-ca-bundle", tasks)
         proxy_authorities = await _authorities(options.requestheader_client_ca_file, "request-header", tasks)
         service_accounts = await asyncio.to_thread(_service_accounts, options, store)
-        methods = await _token_methods(options, store, own_tokens, service_accounts, tasks, stack)
+        authenticators = await _token_authenticators(options, store, own_tokens, service_accounts, tasks, stack)
     except (TlsError, KeyFileError, TokenFileError, JwtConfigError, KubeconfigError, ssl.SSLError) as error:
         raise AuthenticationError(str(error)) from error
     authenticator = Authenticator(
-        Tokens(methods, service_accounts.api_audiences),
+        Tokens(authenticators, service_accounts.api_audiences),
         anonymous=options.anonymous_auth and "AlwaysAllow" not in options.authorization_mode,
         certificates=ClientCertificates(client_authorities) if client_authorities else None,
         headers=RequestHeaders(
@@ -113,13 +113,14 @@ def _service_accounts(options: Options, store: Store) -> ServiceAccountTokens:
 
 
 def _serving_key(path: Path | None) -> list[PublicKey]:
+    """Return the public keys in the serving key file; an unusable file is reported by its other users."""
     try:
         return load_public_keys(path) if path is not None else []
     except KeyFileError:
         return []
 
 
-async def _token_methods(
+async def _token_authenticators(
     options: Options,
     store: Store,
     own_tokens: Path,
@@ -128,23 +129,23 @@ async def _token_methods(
     stack: AsyncExitStack,
 ) -> list[TokenAuthenticator]:
     audiences = service_accounts.api_audiences
-    methods: list[TokenAuthenticator] = []
+    authenticators: list[TokenAuthenticator] = []
     for path in (options.token_auth_file, own_tokens):
         if path is not None:
-            methods.append(ApiAudienceAuthenticator(await asyncio.to_thread(TokenFile, path), audiences))
+            authenticators.append(ApiAudienceAuthenticator(await asyncio.to_thread(TokenFile, path), audiences))
     legacy = LegacyTokens(store, service_accounts.keys, lookup=options.service_account_lookup, gates=options.gates)
-    methods += [ApiAudienceAuthenticator(legacy, audiences), service_accounts]
+    authenticators += [ApiAudienceAuthenticator(legacy, audiences), service_accounts]
     if options.enable_bootstrap_token_auth:
-        methods.append(ApiAudienceAuthenticator(BootstrapTokens(store), audiences))
+        authenticators.append(ApiAudienceAuthenticator(BootstrapTokens(store), audiences))
     config = await asyncio.to_thread(issuer_of, options)
     if config is not None:
         oidc = OidcTokens(config, await asyncio.to_thread(HttpsFetcher, config.authority), tasks)
         oidc.start()
-        methods.append(ApiAudienceAuthenticator(oidc, audiences))
+        authenticators.append(ApiAudienceAuthenticator(oidc, audiences))
     if options.authentication_token_webhook_config_file is not None:
         webhook = await asyncio.to_thread(Webhook, options.authentication_token_webhook_config_file)
         service = await stack.enter_async_context(webhook)
-        methods.append(
+        authenticators.append(
             WebhookTokens(
                 service,
                 audiences,
@@ -153,11 +154,11 @@ async def _token_methods(
                 ttl_seconds=options.authentication_token_webhook_cache_ttl_seconds,
             )
         )
-    return methods
+    return authenticators
 
 
 def issuer_of(options: Options) -> JwtConfig | None:
-    """Return the configured issuer of JSON web tokens, ``None`` without one. Reads the disk.
+    """Return the configured issuer of JSON Web Tokens, or ``None``. Reads the disk.
 
     :raises JwtConfigError: a file is invalid.
     """

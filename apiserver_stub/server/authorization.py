@@ -1,4 +1,4 @@
-"""Creation of the configured authorizers, once at startup."""
+"""Construction of the configured authorizers, once at startup."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from nodeagent.base.tls import TlsError
 
 
 class AuthorizationError(ValueError):
-    """A file that an option of authorization names is no good."""
+    """Invalid file of an authorization option."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authorization:
-    """Who decides, and the roles by which it is told who gives away too much."""
+    """The chain of authorizers, and the RBAC roles for the escalation check."""
 
     chain: Chain
     rbac: Rbac
 
 
 async def build_authorization(options: Options, store: Store, stack: AsyncExitStack) -> Authorization:
-    """Return what *options* ask for; what it needs while it works is closed with *stack*.
+    """Return the configured authorization; its tasks and clients are closed with *stack*.
 
-    :raises AuthorizationError: a file is no good; every problem on a line of its own.
+    :raises AuthorizationError: a file is invalid; the message can have several lines, one per problem.
     """
     tasks = await stack.enter_async_context(TaskOwner("authorization"))
     rbac = Rbac(store)

@@ -11,17 +11,17 @@ from nodeagent.base.tls import write_private
 
 
 def generate_tokens(path: Path, node: str) -> Path:
-    """Return the file with the tokens of the administrator and of *node*, generated if they are missing.
+    """Return the token file of the administrator and of *node*, and generate missing tokens.
 
     :raises OSError: the file cannot be read or written.
     """
     lines = path.read_text().splitlines() if path.exists() else []
     identities = [line.partition(",")[2] for line in lines]
-    wanted = ['admin,admin,"system:masters"', f'system:node:{node},node,"system:nodes"']
-    if identities != wanted:
+    expected = ['admin,admin,"system:masters"', f'system:node:{node},node,"system:nodes"']
+    if identities != expected:
         admin = lines[0].partition(",")[0] if lines else secrets.token_urlsafe(32)
         tokens = (admin, secrets.token_urlsafe(32))
-        text = "".join(f"{token},{identity}\n" for token, identity in zip(tokens, wanted, strict=True))
+        text = "".join(f"{token},{identity}\n" for token, identity in zip(tokens, expected, strict=True))
         write_private(path, text.encode())
     return path
 

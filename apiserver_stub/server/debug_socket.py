@@ -1,4 +1,4 @@
-"""Profiles on a Unix socket, without authentication (spec: opt.debug-socket-path)."""
+"""Profiling endpoints on a Unix socket, without authentication (spec: opt.debug-socket-path)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OWNER_ONLY = 0o600
 
 
 async def serve(profiles: Profiles, path: Path, stack: AsyncExitStack) -> None:
-    """Serve profiles at *path* until *stack* closes; an unusable path is logged."""
+    """Serve profiles on the socket *path* until *stack* closes; failure to open the socket is only logged."""
 
     endpoint = Profiling(profiles)
 
@@ -53,4 +53,4 @@ async def serve(profiles: Profiles, path: Path, stack: AsyncExitStack) -> None:
         await web.UnixSite(runner, path).start()
         await asyncio.to_thread(path.chmod, _OWNER_ONLY)
     except OSError as error:
-        _log.error("Debug socket is not served", extra={"path": str(path), "err": error})
+        _log.error("Failed to serve debug socket", extra={"path": str(path), "err": error})

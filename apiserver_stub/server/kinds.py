@@ -28,7 +28,7 @@ def kind_settings(options: Options) -> KindSettings:
 def build_registry(options: Options, plugins: PluginManager | None = None) -> Registry:
     """Return the resources that ``--runtime-config`` enables, in the order of their group versions.
 
-    :raises PluginError: a kind of a plugin has the name or the storage of another one.
+    :raises PluginError: a kind of a plugin has the name or the storage keys of another one.
     """
     settings = kind_settings(options)
     every = bundled_resources(settings)
@@ -41,7 +41,7 @@ def build_registry(options: Options, plugins: PluginManager | None = None) -> Re
 def _plugin_resources(plugins: PluginManager, settings: KindSettings, bundled: Sequence[Resource]) -> list[Resource]:
     names = {(item.group, item.version, item.plural) for item in bundled}
     directories = {item.storage_key or item.plural: item.storage for item in bundled}
-    found: list[Resource] = []
+    added: list[Resource] = []
     problems = []
     for plugin, resources in call(plugins, "nodeagent_apiserver_kinds", settings=settings):
         for item in resources or ():
@@ -53,23 +53,13 @@ def _plugin_resources(plugins: PluginManager, settings: KindSettings, bundled: S
             if name in names:
                 problems.append(f"plugin {plugin}: {resource.plural} of {resource.api_version} is already served")
             elif directories.setdefault(resource.storage_key, resource.storage) != resource.storage:
-                problems.append(f"plugin {plugin}: {resource.plural} of {resource.api_version} has the keys of another")
+                text = f"{resource.plural} of {resource.api_version} uses the storage keys of another resource"
+                problems.append(f"plugin {plugin}: {text}")
             else:
                 names.add(name)
-                found.append(resource)
+                added.append(resource)
                 if resource.definition is not None:
                     apiproto.add_kind(resource.api_version, resource.kind, resource.definition)
     if problems:
         raise PluginError("\n".join(problems))
-    return found
-
-
-def _declaration_error(resource: object) -> str:
-    if not isinstance(resource, Resource):
-        return f"not an apiserver_stub.kinds.registry.Resource: {resource!r}"
-    name = f"{resource.plural} of {resource.api_version}"
-    if not is_version(resource.version):
-        return f"{name}: the version must have the form v1, v1beta1 or v1alpha1"
-    if unknown := [item.name for item in resource.subresources if item.name != "status"]:
-        return f"{name}: only the subresource status is supported, not {', '.join(unknown)}"
-    return ""
+    return added

@@ -48,7 +48,7 @@ from nodeagent.base.profiling.profiles import Profiles
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The request handler, and what the shutdown waits for."""
+    """The request handler, with the limits and metrics that a graceful shutdown waits for."""
 
     handler: RequestHandler
     limits: Limits
@@ -81,8 +81,8 @@ async def build_pipeline(
 ) -> Pipeline:
     """Return the pipeline for *options*.
 
-    :param address: returns the ``host:port`` of this server, once it listens.
-    :param fill_namespace: creates the objects that every namespace has.
+    :param address: return the ``host:port`` of this server; empty until it listens.
+    :param fill_namespace: create the default objects of a namespace.
     """
     gates = options.gates
     requests, started = RequestMetrics(), time.time()

@@ -1,4 +1,4 @@
-"""The certificate by which the server is known: given or generated, and exchanged when its files change."""
+"""Serving certificate: configured or generated, and reloaded when its files change."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 
 _NAME = "nodeagent-apiserver"
 _WEAK = ":@SECLEVEL=0"
-"""Lets the library offer what was asked for by name although it finds it too weak."""
+"""OpenSSL security level that permits the weak cipher suites that the configuration names."""
 
 
 class Certificates(ReloadingFiles):
-    """The files of the serving certificate and the TLS context made from them.
+    """The files of the serving certificate and the TLS context built from them.
 
-    :param host: the address that clients are told, which a generated certificate names.
-    :raises TlsError: the files are no good.
+    :param host: the advertised address, which a generated certificate includes.
+    :raises TlsError: a file is invalid.
     """
 
     def __init__(self, options: Options, host: str) -> None:
@@ -55,25 +55,25 @@ class Certificates(ReloadingFiles):
         self.context = self._build()
 
     def own_authority(self) -> KeyPair | None:
-        """Return the authority that this server made, ``None`` when its certificate was given. Reads the disk."""
+        """Return the generated CA, or ``None`` if the serving certificate is configured. Reads the disk."""
         directory = self._options.authorities
         return _own_authority(directory) if self.authority == directory / "ca.crt" else None
 
-    def believes_own_clients(self) -> bool:
-        """Return whether clients are believed that the own authority vouches for. Reads the disk."""
+    def trusts_own_clients(self) -> bool:
+        """Return whether the client CA bundle contains the generated CA. Reads the disk."""
         bundle = self._options.client_ca_file
         return bundle is not None and self.authority.read_bytes().strip() in bundle.read_bytes()
 
     def _apply(self) -> None:
-        self._build()  # first aside: loading half a pair would spoil the context in use
+        self._build()  # Test load: a mismatched key would break the context in use.
         self.context.load_cert_chain(self._certificate, self._key)
         for path in self._authorities:
             self.context.load_verify_locations(path)
 
     def named(self) -> NamedCertificates:
-        """Return the pairs that are for names of their own; all else is with them as with this one. Reads the disk.
+        """Return the SNI certificates, with the same TLS settings as this certificate. Reads the disk.
 
-        :raises TlsError: a pair is no good.
+        :raises TlsError: a certificate or key is invalid.
         """
         options = self._options
         address = "" if options.bind_address in EVERYWHERE else options.bind_address
@@ -86,7 +86,7 @@ class Certificates(ReloadingFiles):
         options = self._options
         context = server_context(certificate, key, min_version=options.tls_min_version)
         for path, label in self._authorities.items():
-            CaBundle(path, label)  # for what it says about a bundle that is no good
+            CaBundle(path, label)  # Raises a more specific error if the bundle is invalid.
             context.load_verify_locations(path)
         if self._authorities:
             request_certificates(context)
@@ -97,24 +97,25 @@ class Certificates(ReloadingFiles):
 
 
 def choose_ciphers(context: ssl.SSLContext, names: Sequence[str]) -> list[str]:
-    """Let *context* offer the suites *names* for TLS 1.2 and older, and return those that this machine's library lacks.
+    """Set the cipher suites *names* for TLS 1.2 and older, and return those that the TLS library does not support.
 
-    Suites of TLS 1.3 are always on. When nothing is left of those asked for, older versions find no common suite.
+    Suites of TLS 1.3 are always enabled. If *names* has suites of older versions and the library supports none of them,
+    these versions are disabled.
     """
-    known = {**PREFERRED_CIPHERS, **INSECURE_CIPHERS}
-    asked = [name for name in names if name in known]
-    if not asked:
+    ciphers = {**PREFERRED_CIPHERS, **INSECURE_CIPHERS}
+    requested = [name for name in names if name in ciphers]
+    if not requested:
         return []
-    lacking = [name for name in asked if not _offered(known[name])]
-    chosen = [known[name] for name in asked if name not in lacking]
-    weak = _WEAK if any(name in INSECURE_CIPHERS for name in asked) else ""
+    unsupported = [name for name in requested if not _offered(ciphers[name])]
+    chosen = [ciphers[name] for name in requested if name not in unsupported]
+    weak = _WEAK if any(name in INSECURE_CIPHERS for name in requested) else ""
     if chosen:
         context.set_ciphers(":".join(dict.fromkeys(chosen)) + weak)
     else:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-    for name in lacking:
-        _log.warning("Cipher suite is not offered by the TLS library here", extra={"suite": name})
-    return lacking
+    for name in unsupported:
+        _log.warning("Cipher suite not supported by the TLS library", extra={"suite": name})
+    return unsupported
 
 
 def _offered(cipher: str) -> bool:
@@ -126,20 +127,21 @@ def _offered(cipher: str) -> bool:
 
 
 def _generate(options: Options, host: str, certificate: Path, key: Path) -> Path:
-    """See to it that the pair is there, and return the file of the authority that vouches for it.
+    """Generate the certificate and key unless valid ones exist, and return the file of the issuing CA.
 
-    A pair that others put there is used as it is; one that was made here is made anew when it no longer fits.
+    A certificate that this server did not generate is used unchanged; a generated one is replaced if its issuer or its
+    names no longer match.
 
-    :raises TlsError: it cannot be written.
+    :raises TlsError: the files cannot be written.
     """
-    found = _read_pair(certificate, key)
-    if found and not _made_here(found):
-        _log.info("Serves with a certificate that others put there", extra={"certificate": str(certificate)})
+    existing = _read_pair(certificate, key)
+    if existing and not _is_generated(existing):
+        _log.info("Using existing serving certificate", extra={"certificate": str(certificate)})
         return certificate
     authority = _own_authority(options.authorities)
     names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1"]
     names += {host, options.bind_address, options.external_hostname} - {*names, *EVERYWHERE}
-    if authority.certificate not in found or not covers(found, names):
+    if authority.certificate not in existing or not covers(existing, names):
         pair = issue(authority, _NAME, names=names, server=True)
         try:
             write_private(key, pair.key)
@@ -153,7 +155,7 @@ def _generate(options: Options, host: str, certificate: Path, key: Path) -> Path
 
 
 def _read_pair(certificate: Path, key: Path) -> bytes:
-    """Return the certificates of the pair, nothing unless both files can be read."""
+    """Return the content of the certificate file; empty unless both files can be read."""
     try:
         key.read_bytes()
         return certificate.read_bytes()
@@ -161,7 +163,7 @@ def _read_pair(certificate: Path, key: Path) -> bytes:
         return b""
 
 
-def _made_here(certificate: bytes) -> bool:
+def _is_generated(certificate: bytes) -> bool:
     try:
         return _NAME in names_of(certificate)
     except ValueError:
@@ -169,7 +171,7 @@ def _made_here(certificate: bytes) -> bool:
 
 
 def _own_authority(directory: Path) -> KeyPair:
-    """Return the authority in *directory*, made at the first start."""
+    """Return the CA in *directory*; it is generated at the first start."""
     certificate, key = directory / "ca.crt", directory / "ca.key"
     if certificate.exists() and key.exists():
         return KeyPair(certificate.read_bytes(), key.read_bytes())

@@ -1,4 +1,4 @@
-"""Startup: storage, controllers, request pipeline and listener; then the files for clients."""
+"""Startup of storage, controllers, request pipeline and listener, then of the files for clients."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that serves requests, and its end."""
+    """A running server and its graceful shutdown."""
 
     options: Options
     url: str
@@ -94,11 +94,11 @@ class RunningServer:
     resources: AsyncExitStack
 
     async def stop(self) -> None:
-        """Fail ``/readyz`` for the shutdown delay, finish requests in flight, end watches, and close the store."""
+        """Fail ``/readyz`` for the shutdown delay, finish requests in flight, terminate watches and close the store."""
         lifecycle, options = self.lifecycle, self.options
         if not lifecycle.terminating:
             lifecycle.terminating = True
-            with contextlib.suppress(StoreUnavailable):  # Logged by the store; the endpoint stays behind.
+            with contextlib.suppress(StoreUnavailable):  # Logged by the store; the endpoint is not removed.
                 await self.kubernetes_service.withdraw()
             await asyncio.sleep(options.shutdown_delay_seconds)
             if not options.shutdown_send_retry_after:
@@ -106,22 +106,22 @@ class RunningServer:
             lifecycle.draining = True
             await self.limits.drained()
             lifecycle.stopping.set()
-            await self._watches_ended()
+            await self._wait_for_watches()
         await self.resources.aclose()
 
-    async def _watches_ended(self) -> None:
-        """Return when all watches have ended, at the latest after their grace period."""
+    async def _wait_for_watches(self) -> None:
+        """Wait until all watches have terminated, at most for their grace period."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.options.shutdown_watch_grace_seconds):
-                while self.metrics.watches:  # noqa: ASYNC110 - counted on every watch, awaited once
+                while self.metrics.watches:  # noqa: ASYNC110 - the count changes often and is awaited only once
                     await asyncio.sleep(_POLL_SECONDS)
 
 
 async def start(options: Options) -> RunningServer:
-    """Start the server and return when it serves requests.
+    """Start the server and return once it is ready.
 
     :raises PluginError: a plugin cannot be loaded, or what it provides is invalid.
-    :raises StoreUnavailable: the database cannot be opened, or its servers do not answer.
+    :raises StoreUnavailable: the database cannot be opened, or its servers do not respond.
     :raises EncryptionError: the configuration of encryption at rest is invalid.
     :raises TlsError: a certificate file is invalid.
     :raises EgressError: the egress selector configuration is invalid.
@@ -225,7 +225,7 @@ async def start(options: Options) -> RunningServer:
         if options.sign_node_certificates:
             authority = await asyncio.to_thread(certificates.own_authority)
             if authority is not None:
-                signs_clients = await asyncio.to_thread(certificates.believes_own_clients)
+                signs_clients = await asyncio.to_thread(certificates.trusts_own_clients)
                 life = timedelta(seconds=options.node_certificate_seconds)
                 signing = run_node_csr_signer(store, authorization.chain, authority, life, signs_clients=signs_clients)
                 tasks.start(signing, "node-certificates")
@@ -309,7 +309,7 @@ async def start(options: Options) -> RunningServer:
 
 
 def node_agent_settings(options: Options) -> NodeAgentSettings:
-    """Return the settings of connections to node agents."""
+    """Return the settings for connections to node agents."""
     return NodeAgentSettings(
         address_types=options.nodeagent_preferred_address_types,
         timeout_seconds=options.nodeagent_timeout_seconds,
@@ -367,7 +367,7 @@ def _write_ready(path: Path, running: RunningServer) -> None:
 
 
 def advertised_address(options: Options) -> str:
-    """Return the address for clients: the configured one, the bound one, or that of the default route's interface."""
+    """Return the advertised address: the configured one, the bind address, or that of the default route's interface."""
     for address in (options.advertise_address, options.bind_address):
         if address not in EVERYWHERE:
             return address

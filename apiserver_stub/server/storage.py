@@ -34,7 +34,7 @@ RELOAD_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Store that is not open yet, with its encryption and metrics."""
+    """A store that is not open yet, with its encryption and metrics."""
 
     store: Store
     encryption: Encryption
@@ -42,22 +42,22 @@ class Storage:
 
 
 async def build_storage(options: Options, resources: Iterable[Resource]) -> Storage:
-    """Return the configured storage; the store is opened by the caller.
+    """Return the configured storage; the caller opens the store.
 
     :raises EncryptionError: the encryption configuration is invalid.
     :raises StoreUnavailable: a TLS file of the backend cannot be read.
     """
     layout = Layout.of(options.store_prefix, resources)
     path = options.encryption_provider_config
-    sealing = Encryption(await asyncio.to_thread(encryption.load_config, path) if path is not None else None)
+    at_rest = Encryption(await asyncio.to_thread(encryption.load_config, path) if path is not None else None)
     calls = StoreRequestMetrics()
     try:
-        return Storage(_build(options, layout, sealing, calls), sealing, calls)
+        return Storage(_build(options, layout, at_rest, calls), at_rest, calls)
     except OSError as error:
         raise StoreUnavailable(str(error)) from error
 
 
-def _build(options: Options, layout: Layout, sealing: Encryption, calls: StoreRequestMetrics) -> Store:
+def _build(options: Options, layout: Layout, at_rest: Encryption, calls: StoreRequestMetrics) -> Store:
     overrides: dict[str, tuple[str, ...]] = {
         name: urls for name, urls in options.store_servers_overrides.items() if name in layout.collections
     }
@@ -65,15 +65,15 @@ def _build(options: Options, layout: Layout, sealing: Encryption, calls: StoreRe
         overrides[_RANGES] = overrides[_SERVICES]  # Allocations are stored with the Services.
     main: Store
     if options.store_servers:
-        main = _etcd(options, layout.without(overrides), layout, options.store_servers, sealing, calls)
+        main = _etcd(options, layout.without(overrides), layout, options.store_servers, at_rest, calls)
     else:
-        codec = StorageCodec(layout, sealing, options.storage_media_type or media.JSON)
+        codec = StorageCodec(layout, at_rest, options.storage_media_type or media.JSON)
         interval = options.store_compaction_interval_seconds
         main = SqliteStore(options.data_dir / "store.db", codec=codec, compaction_seconds=interval)
     if not overrides:
         return main
     stores = {
-        name: _etcd(options, layout.only([name]), layout, urls, sealing, calls, root=layout.directory(name))
+        name: _etcd(options, layout.only([name]), layout, urls, at_rest, calls, root=layout.directory(name))
         for name, urls in overrides.items()
     }
     return CompositeStore(main, stores)
@@ -81,10 +81,10 @@ def _build(options: Options, layout: Layout, sealing: Encryption, calls: StoreRe
 
 def _etcd(
     options: Options,
-    kept: Layout,
+    stored: Layout,
     layout: Layout,
     urls: tuple[str, ...],
-    sealing: Encryption,
+    at_rest: Encryption,
     calls: StoreRequestMetrics,
     *,
     root: str = "",
@@ -95,8 +95,8 @@ def _etcd(
     files = TlsFiles(options.store_cafile, options.store_certfile, options.store_keyfile)
     return EtcdStore(
         EtcdClient(urls, files, observe=calls.count),
-        kept,
-        StorageCodec(layout, sealing, options.storage_media_type or media.PROTOBUF),
+        stored,
+        StorageCodec(layout, at_rest, options.storage_media_type or media.PROTOBUF),
         root=root,
         reuse_seconds=options.lease_reuse_duration_seconds,
         compaction_seconds=options.store_compaction_interval_seconds,
@@ -104,7 +104,7 @@ def _etcd(
 
 
 async def run_key_reloader(path: Path, storage: Storage) -> None:
-    """Reload the encryption configuration whenever it changes; an invalid one leaves the current keys active."""
+    """Reload the encryption configuration whenever it changes; an invalid one is logged and not applied."""
     content = await asyncio.to_thread(_content, path)
     while True:
         await asyncio.sleep(RELOAD_SECONDS)
@@ -138,14 +138,14 @@ def _content(path: Path) -> bytes:
 
 def health_checks(options: Options, storage: Storage) -> dict[str, Check]:
     """Return the health checks of store and encryption keys, by name."""
-    found = {name: Check(probe, _seconds_for(options, name)) for name, probe in storage.store.probes().items()}
+    checks = {name: Check(probe, _seconds_for(options, name)) for name, probe in storage.store.probes().items()}
     if options.encryption_provider_config_automatic_reload:
 
         async def check_keys(seconds: float) -> str:
             return await asyncio.to_thread(storage.encryption.check)
 
-        found["kms-providers"] = Check(check_keys, options.store_healthcheck_timeout_seconds)
-    return found
+        checks["kms-providers"] = Check(check_keys, options.store_healthcheck_timeout_seconds)
+    return checks
 
 
 def _seconds_for(options: Options, name: str) -> float:
