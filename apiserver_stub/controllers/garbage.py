@@ -19,7 +19,7 @@ from apiserver_stub.controllers.ownership_graph import Location, Node, Ownership
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs.delete import FOREGROUND, ORPHAN, remove
-from apiserver_stub.verbs.reserving import give_back
+from apiserver_stub.verbs.reserving import release
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class GarbageCollector:
         removed = await self._change(location, uid, change, removes=True)
         resource = self._resources[location[0]]
         if removed is not None and resource.strategy.reserves:
-            await give_back(self._context.store, resource, removed)
+            await release(self._context.store, resource, removed)
 
     async def _change(
         self, location: Location, uid: str, change: Callable[[Object], None], *, removes: bool = False

@@ -1,1 +1,1 @@
-"""One module a verb: a request becomes store operations and an answer."""
+"""Verbs of resources: each turns a request into store operations and a reply."""

@@ -1,4 +1,4 @@
-"""Admission requests: what the verbs pass to admission."""
+"""Admission requests, which the verbs pass to admission plugins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 @dataclass(slots=True)
 class AdmissionRequest:
-    """The operation, objects and options that admission plugins decide about."""
+    """Attributes of a request for admission plugins: operation, objects and options."""
 
     operation: Operation
     request: Request
@@ -30,11 +30,11 @@ class AdmissionRequest:
     """Options of a deletion."""
     dry_run: bool = False
     reinvoking: bool = False
-    """This is the second call of the plugins, after a webhook changed the object."""
+    """``True`` in the second call of the plugins, after a webhook changed the object."""
     reinvoke: bool = False
-    """Set by a plugin whose change the other plugins must see."""
+    """Set by a plugin that changed the object in a way that requires a second call of the other plugins."""
     seen: dict[str, bytes] = field(default_factory=dict)
-    """The object as each webhook returned it, by the name of the webhook."""
+    """Encoded object that each webhook returned, by the name of the webhook."""
 
     @property
     def subresource(self) -> str:
@@ -50,7 +50,7 @@ class AdmissionRequest:
         return self.new if self.new is not None else {}
 
     def refuse(self, message: str) -> ApiError:
-        """Return the 403 with *message*."""
+        """Return the 403 error with *message*."""
         name = self.name
         if not name:
             metadata = self.obj.get("metadata") or {}

@@ -28,10 +28,10 @@ class Configuration:
 
     obj: Object
     repeats: tuple[yamlsafe.Repeat, ...]
-    """Fields that are set twice; the last value counts."""
+    """Fields that are set twice; the last value takes effect."""
 
     def convert(self, merged: Object) -> None:
-        """Convert the values of *merged*, which has those of the configuration, to the types of its kind.
+        """Convert the values of *merged*, which include those of the configuration, to the types of its kind.
 
         :raises ApiError: 500, a value cannot be converted.
         """
@@ -60,7 +60,7 @@ class Configuration:
 def read_configuration(request: Request, resource: Resource, shape: Shape) -> Configuration:
     """Return the valid configuration in the body of *request*.
 
-    :raises ApiError: 400 or 500, the body is no configuration of this kind.
+    :raises ApiError: 400 or 500, the body is not a valid configuration of this kind.
     """
     configuration = _decode(request)
     config = configuration.obj
@@ -77,7 +77,7 @@ def read_configuration(request: Request, resource: Resource, shape: Shape) -> Co
 def _decode(request: Request) -> Configuration:
     """Return the first document of the body.
 
-    :raises ApiError: 400, the body is no YAML, or the document no object.
+    :raises ApiError: 400, the body is not valid YAML, or the document is not an object.
     """
     repeats: list[yamlsafe.Repeat] = []
     try:
@@ -92,7 +92,7 @@ def _decode(request: Request) -> Configuration:
 
 
 def _with_integers(value: Any) -> Any:
-    """Return *value* with integers for numbers like ``1e3``; they are floating-point numbers from 2⁶³ on."""
+    """Return *value* with integral numbers like ``1e3`` as integers, and numbers from 2⁶³ on as floats."""
     if isinstance(value, dict):
         return {name: _with_integers(content) for name, content in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Server-side apply: PATCH with a configuration whose fields the client owns from then on."""
+"""Server-side apply: PATCH with a configuration, whose fields the field manager then owns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 async def apply(context: VerbContext, request: Request, resource: Resource) -> Reply:
-    """Apply the configuration in the body: 200 with the object, or 201 if it is created."""
+    """Apply the configuration in the body; the reply is 200, or 201 if the object was created."""
     if not request.query.get("fieldManager"):
         text = "Required value: is required for apply patch"
         raise invalid_options("PatchOptions", [("FieldValueRequired", text, "fieldManager")])
@@ -73,7 +73,7 @@ async def apply(context: VerbContext, request: Request, resource: Resource) -> R
 
 
 def _require_same_object(request: Request, resource: Resource, metadata: Object) -> None:
-    """Require that *metadata* names the object of the URL.
+    """Check that *metadata* has the namespace and name of the URL.
 
     :raises ApiError: 400, it does not.
     """

@@ -1,4 +1,4 @@
-"""Dependencies of the verbs: the store, admission, and the settings that change what a verb does."""
+"""Dependencies of the verbs: store, admission and settings."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 
 class Admission(Protocol):
-    """Decision about a request beyond the rules of its kind."""
+    """The chain of admission plugins."""
 
     async def admit(self, call: AdmissionRequest) -> None:
-        """Run the mutating plugins on the object of *call*, before the rules of its kind.
+        """Run the mutating plugins on the object of *call*, before it is validated.
 
-        :raises ApiError: a plugin refuses the request.
+        :raises ApiError: a plugin rejects the request.
         """
 
     async def validate(self, call: AdmissionRequest) -> None:
-        """Run the validating plugins, after the rules of the kind.
+        """Run the validating plugins, after the object was validated.
 
-        :raises ApiError: a plugin refuses the request.
+        :raises ApiError: a plugin rejects the request.
         """
 
     async def check(self, call: AdmissionRequest) -> None:
         """Run the mutating and then the validating plugins.
 
-        :raises ApiError: a plugin refuses the request.
+        :raises ApiError: a plugin rejects the request.
         """
 
 
@@ -39,16 +39,16 @@ class VerbSettings:
     """Settings of the verbs."""
 
     event_ttl_seconds: int = 3600
-    """Lifetime of events; 0 keeps them."""
+    """Lifetime of events; 0 for unlimited."""
     delete_collection_workers: int = 1
     collects_garbage: bool = True
-    """A garbage collector acts on the finalizers of foreground and orphaning deletions."""
+    """``True`` if a garbage collector processes the finalizers of foreground and orphaning deletions."""
     min_watch_seconds: int = 1800
-    """Shortest duration of a watch for which the client requests none."""
+    """Minimum duration of a watch if the client requests no timeout."""
     watch_lists: bool = False
-    """Watches may send the list first (feature gate ``WatchList``)."""
+    """``True`` if watches may start with the current objects (feature gate ``WatchList``)."""
     is_cached: Callable[[str, str], bool] = lambda plural, group: True
-    """Returns whether lists of *plural* in *group* are served as from a watch cache."""
+    """Return whether lists of *plural* in *group* behave as served from a watch cache."""
 
 
 @dataclass(frozen=True, slots=True)

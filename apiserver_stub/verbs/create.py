@@ -1,4 +1,4 @@
-"""POST: a new object."""
+"""POST: create an object."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAME_ATTEMPTS = 8
 
 
 async def create(context: VerbContext, request: Request, resource: Resource) -> Reply:
-    """Store the object of the body and answer 201 with it."""
+    """Store the object in the body; the reply is 201 with the stored object."""
     check_options(request, "CreateOptions")
     obj = read_object(request, resource.kind, resource.api_version)
     metadata = obj["metadata"]
@@ -61,4 +61,4 @@ async def create(context: VerbContext, request: Request, resource: Resource) -> 
                 error.details = {**(error.details or {}), "retryAfterSeconds": 1}
                 raise
         metadata["name"] = generate_name(metadata)
-        resource.strategy.prepare_create(obj)  # what it derives from the name
+        resource.strategy.prepare_create(obj)  # Fields that are derived from the name.

@@ -1,4 +1,4 @@
-"""DELETE: one object or a collection, at once or after a grace period."""
+"""DELETE of one object or a collection, immediately or after a grace period."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apiserver_stub.schema.field_validation import Misfit, check
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs import lists
 from apiserver_stub.verbs.admission import AdmissionRequest
-from apiserver_stub.verbs.reserving import give_back
+from apiserver_stub.verbs.reserving import release
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.writing import DryRun, invalid_options
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from apiserver_stub.verbs.context import VerbContext
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
-"""Finalizers by which an object waits until the garbage collector has seen to its dependents."""
-_TOLD_OTHERWISE = ("dryRun", "orphanDependents")
-"""Options that admission sees as a list and as a policy."""
+"""Finalizers that keep an object until the garbage collector has processed its dependents."""
+_CONVERTED_OPTIONS = ("dryRun", "orphanDependents")
+"""Options with another form for admission: ``dryRun`` is a list, ``orphanDependents`` a propagation policy."""
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
 async def delete(context: VerbContext, request: Request, resource: Resource) -> Reply:
-    """Delete the object and answer with it or with a Status, as the kind has it.
+    """Delete the object; the reply is the object if it is still there or its kind returns it, otherwise a Status.
 
-    The code is 202 for who forbids to orphan its dependents and has to wait.
+    The code is 202 if ``orphanDependents`` is false and the object is not deleted yet, otherwise 200.
     """
     options = read_options(request)
     info = request.info
@@ -44,9 +44,9 @@ async def delete(context: VerbContext, request: Request, resource: Resource) -> 
         _, removed = await remove(context, resource, key, info.name, options)
     except DryRun as dry_run:
         removed = dry_run.obj
-    stays = _stays(resource, removed)
-    code = 202 if stays and options["orphanDependents"] is False else 200
-    if resource.returns_deleted or stays:
+    pending = _is_pending(resource, removed)
+    code = 202 if pending and options["orphanDependents"] is False else 200
+    if resource.returns_deleted or pending:
         return Reply(code, obj=removed)
     details = details_of(resource.group, resource.plural, info.name)
     details["uid"] = removed["metadata"]["uid"]
@@ -54,7 +54,7 @@ async def delete(context: VerbContext, request: Request, resource: Resource) -> 
 
 
 async def delete_collection(context: VerbContext, request: Request, resource: Resource) -> Reply:
-    """Delete what the selectors choose and answer with the list as it was before."""
+    """Delete the selected objects and return the list of them as it was before."""
     options = read_options(request)
     await lists.catch_up(context, request, resource)
     page = lists.select(context, request, resource)
@@ -68,10 +68,10 @@ async def delete_collection(context: VerbContext, request: Request, resource: Re
 async def _remove_all(
     context: VerbContext, request: Request, resource: Resource, records: list[Record], options: Object
 ) -> None:
-    left = iter(records)
+    remaining = iter(records)
 
     async def work() -> None:
-        for record in left:
+        for record in remaining:
             name = record.key.rpartition("/")[2]
             try:
                 await _admit(context, request, resource, record.key, name, options)
@@ -92,63 +92,64 @@ async def _admit(
 ) -> None:
     record = context.store.collection(resource.storage).get(key)
     old = resource.read(record) if record is not None else None
-    given = {member: value for member, value in options.items() if value and member not in _TOLD_OTHERWISE}
+    passed = {name: value for name, value in options.items() if value and name not in _CONVERTED_OPTIONS}
     if options["dryRun"]:
-        given["dryRun"] = ["All"]
-    call = AdmissionRequest("DELETE", request, resource, None, old, name, given, dry_run=options["dryRun"])
+        passed["dryRun"] = ["All"]
+    call = AdmissionRequest("DELETE", request, resource, None, old, name, passed, dry_run=options["dryRun"])
     await context.admission.check(call)
 
 
 async def remove(
     context: VerbContext, resource: Resource, key: str, name: str, options: Object
 ) -> tuple[Record | None, Object]:
-    """Delete the object at *key* by the rules of its kind; returns its record and its last or lingering state.
+    """Delete the object at *key* as its kind requires; return its record and its last or pending state.
 
-    :raises ApiError: 404, or 409 when a precondition does not hold.
+    :raises ApiError: 404, there is no such object; 409, a precondition is not met.
+    :raises DryRun: the options request a dry run.
     """
     strategy = resource.strategy
     outcome_object: Object = {}
-    gone = False
+    deletes = False
 
     def decide(current: Record | None) -> Outcome:
-        nonlocal outcome_object, gone
-        gone = False
+        nonlocal outcome_object, deletes
+        deletes = False
         if current is None:
             raise not_found(resource.group, resource.plural, name)
         obj = outcome_object = resource.read(current)
         metadata = obj["metadata"]
         check_preconditions(resource, options, metadata)
         before = objects.encode(obj)
-        grace = _begin_grace(strategy, obj, options["gracePeriodSeconds"])
+        grace = _start_grace_period(strategy, obj, options["gracePeriodSeconds"])
         if grace is None:
             return Keep()
         _set_finalizers(context, resource, metadata, options)
-        waits = bool(metadata.get("finalizers")) or strategy.lingers(obj)
-        if waits and not grace and not strategy.graceful:
-            _mark(metadata)
-        gone = not waits and not grace
-        if not gone:
+        pending = bool(metadata.get("finalizers")) or strategy.lingers(obj)
+        if pending and not grace and not strategy.graceful:
+            _set_deletion_time(metadata)
+        deletes = not pending and not grace
+        if not deletes:
             strategy.prepare_delete(obj)
             if objects.encode(obj) == before:
                 return Keep()
         if options["dryRun"]:
             raise DryRun(obj)
         data = objects.encode_for_store(obj)
-        return Remove(data) if gone else Put(data, context.ttl_of(resource))
+        return Remove(data) if deletes else Put(data, context.ttl_of(resource))
 
     record = await context.store.update(resource.storage, key, decide)
-    if gone and strategy.reserves:
-        await give_back(context.store, resource, outcome_object)
+    if deletes and strategy.reserves:
+        await release(context.store, resource, outcome_object)
     outcome_object["metadata"]["resourceVersion"] = str(record.revision)
     return record, outcome_object
 
 
-def _begin_grace(strategy: Strategy, obj: Object, requested: int | None) -> int | None:
-    """Set the end of the grace period in the metadata of *obj* and return its length in seconds.
+def _start_grace_period(strategy: Strategy, obj: Object, requested: int | None) -> int | None:
+    """Set the deletion timestamp of *obj* and return its grace period in seconds.
 
     An object that is being deleted keeps its grace period, unless a shorter one is requested.
 
-    :returns: ``None`` where the deletion is pending and stays as it is.
+    :returns: ``None`` if the deletion is pending and does not change.
     """
     metadata = obj["metadata"]
     if "deletionTimestamp" in metadata:
@@ -157,43 +158,43 @@ def _begin_grace(strategy: Strategy, obj: Object, requested: int | None) -> int 
         if requested is None or requested >= pending:
             return None
         grace, change = requested, timedelta(seconds=requested - pending)
-        ends = (objects.parse_time(metadata["deletionTimestamp"]) or datetime.now(UTC)) + change
+        deletion_time = (objects.parse_time(metadata["deletionTimestamp"]) or datetime.now(UTC)) + change
     elif strategy.graceful:
         grace = strategy.grace_seconds(obj, requested)
-        ends = datetime.now(UTC) + timedelta(seconds=grace)
-        _count(metadata)
+        deletion_time = datetime.now(UTC) + timedelta(seconds=grace)
+        _increment_generation(metadata)
     else:
         return 0
-    metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"] = objects.format_time(ends), grace
+    metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"] = objects.format_time(deletion_time), grace
     return grace
 
 
-def _mark(metadata: Object) -> None:
-    """Set the time of deletion of an object without a grace period."""
+def _set_deletion_time(metadata: Object) -> None:
+    """Set the deletion timestamp of an object without a grace period."""
     now = objects.now()
     if "deletionTimestamp" not in metadata:
-        _count(metadata)
+        _increment_generation(metadata)
     if metadata.get("deletionTimestamp", now) >= now:
         metadata["deletionTimestamp"] = now
     metadata["deletionGracePeriodSeconds"] = 0
 
 
-def _count(metadata: Object) -> None:
-    """Count the deletion as a change."""
+def _increment_generation(metadata: Object) -> None:
+    """Increment the generation, as deletion changes the desired state."""
     if metadata.get("generation"):
         metadata["generation"] += 1
 
 
 def _set_finalizers(context: VerbContext, resource: Resource, metadata: Object, options: Object) -> None:
-    """Set the finalizers of the garbage collector by the policy of a deletion, or by the finalizers themselves."""
+    """Set the garbage collector's finalizers by the propagation policy, by default that of the present finalizers."""
     if resource.ttl or not context.settings.collects_garbage:
         return
     before: list[str] = metadata.get("finalizers") or []
-    wanted = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}.get(options["propagationPolicy"] or "")
-    if wanted is None:
-        wanted = next((name for name in before if name in (FOREGROUND, ORPHAN)), "")
+    finalizer = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}.get(options["propagationPolicy"] or "")
+    if finalizer is None:
+        finalizer = next((name for name in before if name in (FOREGROUND, ORPHAN)), "")
     kept = [name for name in before if name not in (FOREGROUND, ORPHAN)]
-    after = [*kept, wanted] if wanted else kept
+    after = [*kept, finalizer] if finalizer else kept
     if set(after) == set(before):
         return
     if after:
@@ -203,9 +204,9 @@ def _set_finalizers(context: VerbContext, resource: Resource, metadata: Object, 
 
 
 def read_options(request: Request) -> Object:
-    """Return the options of a deletion: the body, or without one the query.
+    """Return the options of a deletion from the body or, if that is empty, from the query.
 
-    :raises ApiError: 400, 422 or 500, they make no sense.
+    :raises ApiError: 400, 422 or 500, the options are invalid.
     """
     options: Object = {}
     if request.body:
@@ -246,9 +247,9 @@ def read_options(request: Request) -> Object:
 
 
 def validate_options(options: Object, dry_run: Sequence[str]) -> None:
-    """Require that *options* of a deletion are valid.
+    """Validate the *options* of a deletion.
 
-    :raises ApiError: 422.
+    :raises ApiError: 422, an option is invalid.
     """
     wrong = []
     if dry_run and any(value != "All" for value in dry_run):
@@ -267,21 +268,24 @@ def validate_options(options: Object, dry_run: Sequence[str]) -> None:
 
 
 def check_preconditions(resource: Resource, options: Object, metadata: Object) -> None:
-    """Raise a 409 unless the preconditions in *options* hold for an object with that *metadata*."""
+    """Check the preconditions in *options* against the *metadata* of an object.
+
+    :raises ApiError: 409, a precondition is not met.
+    """
     for name, text, ending in (
         ("uid", "UID", "The object might have been deleted and then recreated"),
         ("resourceVersion", "ResourceVersion", "The object might have been modified"),
     ):
-        wanted = options["preconditions"].get(name)
-        if wanted is not None and wanted != metadata[name]:
+        expected = options["preconditions"].get(name)
+        if expected is not None and expected != metadata[name]:
             message = (
-                f"the {text} in the precondition ({wanted}) does not match the {text} in record "
+                f"the {text} in the precondition ({expected}) does not match the {text} in record "
                 f"({metadata[name]}). {ending}"
             )
             raise conflict(resource.group if resource.group_in_errors else "", resource.kind, metadata["name"], message)
 
 
-def _stays(resource: Resource, obj: Object) -> bool:
+def _is_pending(resource: Resource, obj: Object) -> bool:
     metadata = obj["metadata"]
-    held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
-    return bool(held) or resource.strategy.lingers(obj)
+    is_held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    return bool(is_held) or resource.strategy.lingers(obj)

@@ -1,4 +1,4 @@
-"""The field manager of a request, and the entries in ``metadata.managedFields`` after its write."""
+"""Field managers of write requests, and the entries in ``metadata.managedFields`` after a write."""
 
 from __future__ import annotations
 
@@ -31,88 +31,103 @@ _flat: dict[tuple[Resource, tuple[str | tuple[str, ...] | None, ...]], msgspec.R
 
 
 def writer(request: Request, resource: Resource, operation: str = UPDATE) -> ManagedFieldsEntry:
-    """Return the entry for the sender of *request*, still without fields."""
+    """Return the entry for the field manager of *request*, without fields."""
     name = request.query.get("fieldManager") or _from_agent(request.headers.get("User-Agent", ""))
     return ManagedFieldsEntry(name, operation, resource.api_version, request.info.subresource, objects.now(), {})
 
 
 def track_create(request: Request, resource: Resource, obj: Object) -> None:
-    """Record that the sender owns what is set in the new *obj*."""
+    """Record the field manager as the owner of the fields that are set in the new *obj*."""
     kind = kind_of(resource, "")
     if kind is None:
         return
-    who = writer(request, resource)
+    sender = writer(request, resource)
     if not request.dry_run and (fields := _fields_of_flat(kind, resource, obj)) is not None:
         if fields == _NOTHING:
             return
-        head = {"manager": who.manager, "operation": who.operation, "apiVersion": who.api_version, "time": who.time}
-        obj["metadata"]["managedFields"] = [{**head, "fieldsType": "FieldsV1", "fieldsV1": fields}]
+        entry = {
+            "manager": sender.manager,
+            "operation": sender.operation,
+            "apiVersion": sender.api_version,
+            "time": sender.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": fields,
+        }
+        obj["metadata"]["managedFields"] = [entry]
         return
     entries = managed_fields.current(obj, kind.blank, writable=True)
-    _put_updated(kind, kind.blank, obj, entries, who)
+    _put_updated(kind, kind.blank, obj, entries, sender)
 
 
 def _fields_of_flat(kind: Kind, resource: Resource, obj: Object) -> msgspec.Raw | None:
-    """Return what the creator of *obj* owns, as JSON, if the object is flat: nothing in it is owned in parts.
+    """Return the fields that the creator of *obj* owns, as JSON, if *obj* is flat: no field in it is owned in parts.
 
-    Events come by the thousand and in few forms, so this is remembered by the names that are set.
+    ``None`` for other objects. Events are numerous and set few different combinations of fields, so the result is
+    cached per combination.
     """
     metadata = obj["metadata"]
     if "managedFields" in metadata or "ownerReferences" in metadata or "finalizers" in metadata:
         return None
-    parted = _parted(resource)
-    if not parted.isdisjoint(obj) and any(obj.get(name) for name in parted):
+    composite = _composite_fields(resource)
+    if not composite.isdisjoint(obj) and any(obj.get(name) for name in composite):
         return None
     blank = kind.blank
-    names = tuple([name for name, value in obj.items() if value or name not in blank or value != blank[name]])
-    form = (names, *metadata, None, *(metadata.get("labels") or ()), None, *(metadata.get("annotations") or ()))
-    known = _flat.get((resource, form))
-    if known is None:
+    set_fields = tuple([name for name, value in obj.items() if value or name not in blank or value != blank[name]])
+    field_names = (
+        set_fields,
+        *metadata,
+        None,
+        *(metadata.get("labels") or ()),
+        None,
+        *(metadata.get("annotations") or ()),
+    )
+    cached = _flat.get((resource, field_names))
+    if cached is None:
         if len(_flat) >= _FLAT_LIMIT:
             _flat.clear()
         entry = field_ownership.before_first_apply(kind, obj)
-        known = _flat[resource, form] = msgspec.Raw(objects.encode(field_sets.encode(entry.fields)))
-    return known
+        cached = _flat[resource, field_names] = msgspec.Raw(objects.encode(field_sets.encode(entry.fields)))
+    return cached
 
 
 @lru_cache(maxsize=256)
-def _parted(resource: Resource) -> frozenset[str]:
-    """Return the members of *resource* whose parts may have different owners, metadata aside."""
+def _composite_fields(resource: Resource) -> frozenset[str]:
+    """Return the top-level fields of *resource*, except metadata, whose parts may have different owners."""
     shape = shapes.of(resource.api_version, resource.kind)
     members = shape.members.items() if shape is not None else ()
     return frozenset(name for name, member in members if not member.leaf and name != "metadata")
 
 
 def track_update(request: Request, resource: Resource, new: Object, old: Object) -> None:
-    """Record that the sender owns what differs between *old* and *new*."""
+    """Record the field manager as the owner of the differences between *old* and *new*."""
     subresource = request.info.subresource
     kind = kind_of(resource, subresource)
     if kind is None:
         return
     entries = managed_fields.current(new, old, writable=not subresource)
-    if not entries:  # Managers are recorded from the creation on, or from the first apply.
+    if not entries:  # Managers are tracked since the creation of an object, or since the first apply.
         put(new, [])
         return
     _put_updated(kind, old, new, entries, writer(request, resource))
 
 
 def _put_updated(
-    kind: Kind, old: Object, new: Object, entries: list[ManagedFieldsEntry], who: ManagedFieldsEntry
+    kind: Kind, old: Object, new: Object, entries: list[ManagedFieldsEntry], sender: ManagedFieldsEntry
 ) -> None:
-    """Write the entries after *who* replaced *old* by *new* into *new*; none if items of lists lack their keys."""
+    """Write the entries after *sender* replaced *old* by *new* into *new*; none if list items lack their keys."""
     try:
-        put(new, field_ownership.updated(kind, old, new, entries, who))
+        put(new, field_ownership.updated(kind, old, new, entries, sender))
     except InvalidElement:
         put(new, [])
 
 
 def track_action(request: Request, resource: Resource, obj: Object) -> None:
-    """Record that the sender owns the fields of *obj*, which a subresource of *resource* does not store."""
+    """Record the field manager as the owner of *obj*, which a subresource of *resource* does not store."""
     shape = shapes.of(obj["apiVersion"], obj["kind"])
     if shape is not None:
         kind = Kind(shape, obj["apiVersion"], {}, {"metadata": {}, **shape.blank()}, {})
-        who = replace(writer(request, resource), api_version=obj["apiVersion"])
-        put(obj, field_ownership.updated(kind, kind.blank, obj, [], who))
+        sender = replace(writer(request, resource), api_version=obj["apiVersion"])
+        put(obj, field_ownership.updated(kind, kind.blank, obj, [], sender))
 
 
 def put(obj: Object, entries: list[ManagedFieldsEntry]) -> None:
@@ -126,45 +141,45 @@ def put(obj: Object, entries: list[ManagedFieldsEntry]) -> None:
 def apply_to(
     request: Request, resource: Resource, kind: Kind, live: Object, config: Object, *, force: bool
 ) -> tuple[Object, list[ManagedFieldsEntry]]:
-    """Return *live* with *config* applied by the sender, and the entries after that.
+    """Return *live* with *config* applied by the field manager, and the resulting entries.
 
     :raises ApiError: 409, other managers own fields that would change; 500, items of lists of *live* lack their keys.
     """
-    who = writer(request, resource, APPLY)
+    sender = writer(request, resource, APPLY)
     entries = managed_fields.current(live, live, writable=True)
     try:
         if not entries and live is not kind.blank:
             entries = [field_ownership.before_first_apply(kind, live)]
-        merged, entries = field_ownership.applied(kind, live, config, entries, who, force=force)
+        merged, entries = field_ownership.applied(kind, live, config, entries, sender, force=force)
     except Conflicts as conflicts:
-        allowed = last_applied.undisputed(kind.shape, live) if who.manager == last_applied.MANAGER else None
+        allowed = last_applied.undisputed(kind.shape, live) if sender.manager == last_applied.MANAGER else None
         left = conflicts.without(allowed) if allowed is not None else conflicts
         if left is not None:
             raise left.error() from conflicts
-        merged, entries = field_ownership.applied(kind, live, config, entries, who, force=True)
+        merged, entries = field_ownership.applied(kind, live, config, entries, sender, force=True)
     except InvalidElement as error:
         identity, problems = identity_of(live), summary(validate(live, kind.shape, repeats=True))
         if entries:
             raise ApiError(500, "", f"failed to create typed live object ({identity}): {problems}") from error
         text = f"failed to convert new object ({identity}) to smd typed: {problems}"
         raise ApiError(500, "", f"failed to create manager for existing fields: {text}") from error
-    if who.manager == last_applied.MANAGER:
+    if sender.manager == last_applied.MANAGER:
         last_applied.refresh(merged, config)
     return merged, entries
 
 
 @lru_cache(maxsize=256)
 def kind_of(resource: Resource, subresource: str) -> Kind | None:
-    """Return what ownership must know about *resource* as seen through *subresource*."""
+    """Return the ownership properties of *resource* as written through *subresource*; ``None`` without a schema."""
     shape = shapes.of(resource.api_version, resource.kind)
     if shape is None:
         return None
     blank: Object = {"metadata": {}, **shape.blank()}
-    usual: tuple[str, ...] = ()
+    default: tuple[str, ...] = ()
     if resource.subresource("status") is not None:
-        usual = ("spec",) if subresource == "status" else ("status",)
+        default = ("spec",) if subresource == "status" else ("status",)
     reset: FieldSet = {}
-    for path in resource.reset_fields.get(subresource, usual):
+    for path in resource.reset_fields.get(subresource, default):
         fields = LEAF
         for name in reversed(path.split(".")):
             fields = {f"f:{name}": fields}

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 async def get(context: VerbContext, request: Request, resource: Resource) -> Reply:
-    """Answer with the object; it is never older than the revision asked for, nor than the newest if none is."""
+    """Return the object, not older than the requested revision, or than the request if it names no revision."""
     info, store = request.info, context.store
     cached = context.settings.is_cached(resource.plural, resource.group)
-    wanted = requested_version(asked := request.query.get("resourceVersion"), cached=cached)
-    if wanted > store.revision_of(resource.storage) or not asked:
-        await store.catch_up(resource.storage, wanted)
-        if wanted > (newest := store.revision_of(resource.storage)):
-            raise too_large_version(wanted, newest, cached=cached)
+    revision = requested_version(version := request.query.get("resourceVersion"), cached=cached)
+    if revision > store.revision_of(resource.storage) or not version:
+        await store.catch_up(resource.storage, revision)
+        if revision > (latest := store.revision_of(resource.storage)):
+            raise too_large_version(revision, latest, cached=cached)
     collection, key = store.collection(resource.storage), resource.key(info.namespace, info.name)
     record = collection.get(key)
     if record is None:

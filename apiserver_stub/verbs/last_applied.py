@@ -1,4 +1,4 @@
-"""The annotation of client-side ``kubectl apply``: migration to server-side apply, and back. No I/O."""
+"""Migration from client-side ``kubectl apply`` to server-side apply and back, by the annotation of kubectl. No I/O."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from apiserver_stub.validation.metadata import ANNOTATIONS_LIMIT_BYTES
 from nodeagent.base import identity
 
 MANAGER = "kubectl"
-"""Field manager whose applies keep the annotation up to date."""
+"""Field manager for which an apply updates the annotation."""
 _ANNOTATION = identity.current().label("last-applied-configuration", "kubectl")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def undisputed(shape: Shape, live: Object) -> FieldSet | None:
-    """Return the fields in the annotation of *live* that still have these values; applying them is no conflict.
+    """Return the fields in the annotation of *live* that still have these values; to apply them is not a conflict.
 
-    ``None`` without an annotation that is valid for the API version of *live*.
+    ``None`` if *live* has no annotation that is valid for its API version.
     """
     text = (live["metadata"].get("annotations") or {}).get(_ANNOTATION)
     try:
@@ -41,7 +41,7 @@ def undisputed(shape: Shape, live: Object) -> FieldSet | None:
 
 
 def refresh(obj: Object, config: Object) -> None:
-    """Set the annotation of *obj*, if it has one, to the applied *config*."""
+    """Set the annotation of *obj*, if present, to the applied *config*; remove it if it gets too large."""
     annotations = obj["metadata"].get("annotations")
     if not annotations or not annotations.get(_ANNOTATION):
         return

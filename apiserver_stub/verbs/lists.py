@@ -1,4 +1,4 @@
-"""GET of a collection: selectors, pages and revisions."""
+"""GET of a collection, with selectors, paging and resource versions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.verbs.context import VerbContext
 
-_NUMBERS = 1 << 63
-"""Store revisions are smaller."""
+_REVISION_LIMIT = 1 << 63
+"""Exclusive upper limit of store revisions."""
 _TOKEN_VERSION = identity.current().group("meta") + "/v1"
 _CONTINUE_TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -43,7 +43,7 @@ _LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
 
 
 class _Token(msgspec.Struct):
-    """A continue token, decoded."""
+    """A decoded continue token."""
 
     v: str = ""
     rv: int = 0
@@ -55,7 +55,7 @@ _decode_token = msgspec.json.Decoder(_Token).decode
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Both selectors of a request, as a test of records."""
+    """Label selector, field selector, namespace and name of a request, to match records with."""
 
     labels: LabelSelector
     fields: FieldSelector
@@ -66,29 +66,29 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether only namespace and name decide."""
+        """``True`` if there are no selectors; namespace and name may still restrict the records."""
         return not self.labels and not self.fields
 
     def matches_object(self, obj: Object) -> bool:
-        """Return whether a decoded object of this resource is selected."""
+        """Return whether the decoded object *obj* of this resource is selected."""
         return self.labels.matches(obj["metadata"].get("labels")) and self.fields.matches(
             lambda label: self.resource.field_value(obj, label)
         )
 
     def matches(self, record: Record) -> bool:
-        """Return whether *record* is selected; most of those that are not are told by their bytes alone."""
+        """Return whether *record* is selected; most that are not are rejected by their bytes, without decoding."""
         data = record.data
         return all(needle in data for needle in self._needles) and self.matches_object(self.resource.read(record))
 
     def covers_key(self, key: str) -> bool:
-        """Return whether the namespace and the pinned name, if any, fit *key*."""
+        """Return whether *key* is in the selected namespace and has the selected name, if any."""
         if self.namespace and not key.startswith(self.namespace + "/"):
             return False
         return self.name is None or key.rpartition("/")[2] == self.name
 
 
 async def list_objects(context: VerbContext, request: Request, resource: Resource) -> Reply:
-    """Answer with one page."""
+    """Return one page of the collection."""
     await catch_up(context, request, resource)
     return Reply(200, page=select(context, request, resource))
 
@@ -96,7 +96,7 @@ async def list_objects(context: VerbContext, request: Request, resource: Resourc
 def selection(request: Request, resource: Resource) -> Selection:
     """Return the selectors of *request*.
 
-    :raises ApiError: 400, they cannot be parsed or name a field that the kind does not select by.
+    :raises ApiError: 400, a selector is invalid or contains a field that the kind does not support in selectors.
     """
     try:
         labels = parse_label_selector(request.query.get("labelSelector"))
@@ -110,14 +110,14 @@ def selection(request: Request, resource: Resource) -> Selection:
         except KeyError:
             raise bad_request(_unknown_field(resource, term.field)) from None
         if term.equal and term.field in ("spec.unschedulable", "spec.hostNetwork"):
-            needles.clear()  # a value that may be there by being absent
+            needles.clear()  # JSON omits these fields if they are false.
     for requirement in labels.requirements:
         if requirement.operator in ("in", "exists"):
             needles.append(requirement.key.encode())
-    named = request.info.name if request.info.verb == "watch" else ""
-    pinned = named or fields.pinned("metadata.name")
+    watched_name = request.info.name if request.info.verb == "watch" else ""
+    name = watched_name or fields.pinned("metadata.name")
     namespace = request.info.namespace if resource.namespaced else ""
-    return Selection(labels, fields, resource, namespace, pinned, tuple(needles))
+    return Selection(labels, fields, resource, namespace, name, tuple(needles))
 
 
 def _unknown_field(resource: Resource, name: str) -> str:
@@ -127,48 +127,48 @@ def _unknown_field(resource: Resource, name: str) -> str:
 
 
 def select(context: VerbContext, request: Request, resource: Resource) -> Page:
-    """Return the page that the query asks for, in key order.
+    """Return the requested page, in key order.
 
-    :raises ApiError: 400, 410, 422 or 504.
+    :raises ApiError: 400, 410, 422, 500 or 504.
     """
     query = request.query
     chosen = selection(request, resource)
     check_list_options(request)
     limit = max(0, query.integer("limit") or 0)
-    query.integer("timeoutSeconds")  # answered at once, so that the time is only read
+    query.integer("timeoutSeconds")  # Only validated.
     collection = context.store.collection(resource.storage)
     single = chosen.name is not None and bool(chosen.namespace or not resource.namespaced)
     prefix = f"{chosen.namespace}/" if chosen.namespace else ""
-    newest = revision = context.store.revision_of(resource.storage)
+    latest = revision = context.store.revision_of(resource.storage)
     after, exact = "", False
     token = query.get("continue")
-    asked = query.get("resourceVersion")
+    version = query.get("resourceVersion")
     match = query.get("resourceVersionMatch")
     cached = context.settings.is_cached(resource.plural, resource.group) and _served_by_cache(
-        asked, match, limit, token
+        version, match, limit, token
     )
-    if asked == "0" and cached:
-        limit = 0  # a cache has all of it at hand, and answers so
+    if version == "0" and cached:
+        limit = 0  # As upstream's watch cache, which ignores limits here.
     if token:
         at, start = _read_token(token)
-        if asked not in ("", "0"):
+        if version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         after, exact = prefix + start, at > 0
         revision = at if exact else revision
-    elif wanted := requested_version(asked, cached=cached):
+    elif requested := requested_version(version, cached=cached):
         exact = match == "Exact" or bool(not match and limit and not single)
-        if wanted > revision:
-            if exact and wanted < _NUMBERS:
+        if requested > revision:
+            if exact and requested < _REVISION_LIMIT:
                 raise ApiError(500, "", "etcdserver: mvcc: required revision is a future revision")
-            raise too_large_version(wanted, revision, cached=cached)
+            raise too_large_version(requested, revision, cached=cached)
         if exact:
-            revision = wanted
+            revision = requested
     if (unread := collection.unread(prefix)) is not None:
         raise internal(unread.problem)
     if single and not exact and not after:
         record = collection.get(resource.key(chosen.namespace, chosen.name or ""))
         found: Sequence[Record] = [record] if record is not None else []
-    elif exact and revision < newest:
+    elif exact and revision < latest:
         try:
             found = collection.select_at(revision, prefix, after)
         except Compacted:
@@ -180,23 +180,23 @@ def select(context: VerbContext, request: Request, resource: Resource) -> Page:
     return _page(found, chosen, revision, limit, len(prefix))
 
 
-def _served_by_cache(asked: str, match: str, limit: int, token: str) -> bool:
-    """Return whether upstream's watch cache, and not its store, would serve a list with these options."""
-    return bool(asked) and not token and (not limit or asked == "0") and match in ("", "NotOlderThan")
+def _served_by_cache(version: str, match: str, limit: int, token: str) -> bool:
+    """Return whether upstream serves a list with these options from its watch cache, not from its store."""
+    return bool(version) and not token and (not limit or version == "0") and match in ("", "NotOlderThan")
 
 
 async def catch_up(context: VerbContext, request: Request, resource: Resource) -> None:
-    """Return when the store shows what *request* must not miss: the revision it names, or the newest of all."""
-    asked = request.query.get("resourceVersion")
-    wanted = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 20 else 0
-    if not asked or wanted > context.store.revision_of(resource.storage):
-        await context.store.catch_up(resource.storage, wanted)
+    """Wait until the store has reached the revision that *request* requires; without one, the latest of its backend."""
+    version = request.query.get("resourceVersion")
+    revision = int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
+    if not version or revision > context.store.revision_of(resource.storage):
+        await context.store.catch_up(resource.storage, revision)
 
 
 def check_list_options(request: Request) -> None:
-    """Refuse combinations of options that mean nothing.
+    """Validate the query options of a list.
 
-    :raises ApiError: 422.
+    :raises ApiError: 422, an option is invalid or not allowed with the others.
     """
     query = request.query
     match, version = query.get("resourceVersionMatch"), query.get("resourceVersion")
@@ -223,7 +223,7 @@ def check_list_options(request: Request) -> None:
 
 
 def _page(found: Sequence[Record], chosen: Selection, revision: int, limit: int, prefix_length: int) -> Page:
-    """Return the first *limit* selected records; like upstream, a page that is full continues if any record follows."""
+    """Return the first *limit* selected records; as upstream, a full page continues if any record follows."""
     metadata: Object = {"resourceVersion": str(revision)}
     if chosen.everything:
         selected, end = list(found[:limit] if limit else found), limit or len(found)
@@ -237,7 +237,7 @@ def _page(found: Sequence[Record], chosen: Selection, revision: int, limit: int,
 
 
 def _filter(found: Sequence[Record], matches: Callable[[Record], bool], limit: int) -> tuple[list[Record], int]:
-    """Return the matching records, at most *limit* unless it is 0, and the position behind the last one examined."""
+    """Return the matching records, at most *limit* unless it is 0, and the number of examined records."""
     if not limit:
         return [record for record in found if matches(record)], len(found)
     selected = []
@@ -257,7 +257,7 @@ def _token(revision: int, start: str) -> str:
 def _read_token(token: str) -> tuple[int, str]:
     try:
         value = _decode_token(gobase64.decode_url(token))
-    except ValueError as error:  # also what msgspec raises
+    except ValueError as error:  # Includes errors of msgspec.
         raise _invalid_token(f": {error}") from error
     if value.v != _TOKEN_VERSION:
         raise _invalid_token(f": server does not recognize this encoded version {value.v}")
@@ -266,7 +266,7 @@ def _read_token(token: str) -> tuple[int, str]:
     if not value.start:
         raise _invalid_token(f": encoded start key empty (version {_TOKEN_VERSION})")
     path = "/" + value.start.removeprefix("/")
-    if path.startswith("//") or posixpath.normpath(path) != path:  # would lead out of the list
+    if path.startswith("//") or posixpath.normpath(path) != path:  # The key is outside of the collection.
         raise _invalid_token(f": {value.start}")
     return value.rv, path[1:]
 
@@ -282,5 +282,5 @@ def _expired_token(start: str) -> ApiError:
 
 
 def _plain(value: str) -> bool:
-    """Return whether JSON writes *value* as it is."""
+    """Return whether *value* has the same form in JSON."""
     return value.isascii() and value.isprintable() and '"' not in value and "\\" not in value

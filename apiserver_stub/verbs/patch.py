@@ -41,7 +41,7 @@ _OPERATION_MEMBERS = frozenset(["op", "path", "from", "value"])
 
 
 async def patch(context: VerbContext, request: Request, resource: Resource) -> Reply:
-    """Apply the patch of the body and answer 200 with the object; one that changes nothing writes nothing."""
+    """Apply the patch in the body; the reply is 200 with the object. A patch without effect writes nothing."""
     check_options(request, "PatchOptions")
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
     if media_type == APPLY_PATCH:
@@ -65,18 +65,18 @@ async def patch(context: VerbContext, request: Request, resource: Resource) -> R
             raise not_found(resource.group, resource.plural, info.name)
         old = resource.read(current)
         new = _apply(resource, media_type, old, body)
-        _settle_type(resource, media_type, new)
+        _restore_type(resource, media_type, new)
         try:
-            found = check_types(new, converts=media_type == _STRATEGIC_PATCH)
+            findings = check_types(new, converts=media_type == _STRATEGIC_PATCH)
         except Misfit as error:
             if media_type == _STRATEGIC_PATCH:
-                raise _wrong_patch(go_value(body), error.converting) from error
-            raise _wrong_patch(objects.encode(new).decode(), str(error)) from error
+                raise _invalid_patch(go_value(body), error.converting) from error
+            raise _invalid_patch(objects.encode(new).decode(), str(error)) from error
         if not warned:
-            if problem := _report(request, media_type, body, found.unknown):
+            if problem := _report(request, media_type, body, findings.unknown):
                 if media_type == _STRATEGIC_PATCH:
-                    raise _wrong_patch(go_value(body), problem)
-                raise _wrong_result(_apply(resource, media_type, old, body), problem)
+                    raise _invalid_patch(go_value(body), problem)
+                raise _invalid_result(_apply(resource, media_type, old, body), problem)
             warned = True
         metadata = new["metadata"]
         if not metadata.get("name"):
@@ -92,31 +92,31 @@ async def patch(context: VerbContext, request: Request, resource: Resource) -> R
     return Reply(200, record=record)
 
 
-def _settle_type(resource: Resource, media_type: str, new: Object) -> None:
-    """Say what *new* is where the patch took that away.
+def _restore_type(resource: Resource, media_type: str, new: Object) -> None:
+    """Restore the kind and API version of *new*, which the patch may have removed.
 
-    :raises ApiError: 422, the patch made it something else; strategic ones cannot.
+    :raises ApiError: 422, a JSON or merge patch changed them; strategic merge patches cannot.
     """
     kind, version = new.get("kind") or resource.kind, new.get("apiVersion") or resource.api_version
     if media_type != _STRATEGIC_PATCH and (kind, version) != (resource.kind, resource.api_version):
         problem = f'no kind "{kind}" is registered for version "{version}" in scheme "apiserver_stub"'
-        raise _wrong_result(new, problem)
+        raise _invalid_result(new, problem)
     new["kind"], new["apiVersion"] = resource.kind, resource.api_version
 
 
 def _report(request: Request, media_type: str, body: Any, unknown: list[str]) -> str:
-    """Report fields that are unknown or set twice; return the reason for rejecting the request, or nothing."""
+    """Report unknown and duplicate fields; return the reason for rejecting the request, or an empty text."""
     if media_type != _JSON_PATCH:
         return report(request, unknown, repeated(request.body, count_members(body)))
-    odd = [
+    unknown_in_patch = [
         f"[{index}].{name}"
         for index, operation in enumerate(body or ())
         for name in (operation or {}).keys() - _OPERATION_MEMBERS
     ]
-    twice = repeated(request.body, count_members(body), odd)
-    found = [f'json patch unknown field "{path}"' for path in odd]
-    found += [f'json patch duplicate field "{path}"' for path in twice]
-    return report(request, unknown, more=found)
+    duplicates = repeated(request.body, count_members(body), unknown_in_patch)
+    problems = [f'json patch unknown field "{path}"' for path in unknown_in_patch]
+    problems += [f'json patch duplicate field "{path}"' for path in duplicates]
+    return report(request, unknown, more=problems)
 
 
 def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Object:
@@ -127,14 +127,14 @@ def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Objec
     elif media_type == _STRATEGIC_PATCH:
         result = apply_strategic_patch(document, {} if body is None else body, _shape(resource))
     elif not isinstance(body, dict):
-        given = type_name(body)
+        json_type = type_name(body)
         raise bad_request(
-            f"error decoding patch: json: cannot unmarshal {given} into Go value of type map[string]interface {{}}"
+            f"error decoding patch: json: cannot unmarshal {json_type} into Go value of type map[string]interface {{}}"
         )
     else:
         result = apply_merge_patch(document, body)
     if not isinstance(result, dict):
-        raise _wrong_result(result, "cannot restore struct from: string")
+        raise _invalid_result(result, "cannot restore struct from: string")
     return result
 
 
@@ -142,11 +142,11 @@ def _shape(resource: Resource) -> shapes.Shape:
     return shapes.of(resource.api_version, resource.kind) or shapes.UNKNOWN
 
 
-def _wrong_result(result: Any, message: str) -> ApiError:
-    return _wrong_patch(objects.encode(result).decode(), message)
+def _invalid_result(result: Any, message: str) -> ApiError:
+    return _invalid_patch(objects.encode(result).decode(), message)
 
 
-def _wrong_patch(shown: str, message: str) -> ApiError:
-    cause = invalid_value("patch", shown, message)
+def _invalid_patch(value: str, message: str) -> ApiError:
+    cause = invalid_value("patch", value, message)
     details = {"causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}]}
     return ApiError(422, "Invalid", f' "" is invalid: patch: {cause.message}', details)

@@ -1,4 +1,4 @@
-"""Writes whose decision may have to wait for others: for webhooks, for authorizers, for another write."""
+"""Writes with an asynchronous decision, which may call webhooks or authorizers, or write other objects."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from apiserver_stub.storage.record import with_revision
 Plan = Callable[[Record | None], Awaitable[Outcome]]
 
 
-class _Moved(Exception):
-    """The record is another one than the plan was made for."""
+class _ConcurrentWrite(Exception):
+    """The record is not the one for which the plan was made."""
 
     def __init__(self, current: Record | None) -> None:
         super().__init__()
@@ -21,34 +21,34 @@ class _Moved(Exception):
 async def write(store: Store, collection: str, key: str, plan: Plan) -> Record:
     """Apply the outcome of *plan* for the current record and return the record once it is durable.
 
-    A record that changed concurrently is planned for again; exceptions of the plan are propagated. A record that the
-    plan removes keeps its revision, as clients expect an updated object.
+    If the record changes concurrently, *plan* is called again; its exceptions are propagated. A removed record is
+    returned with its previous revision, as clients expect an updated object.
 
     :raises StoreUnavailable: the write could not be made durable.
     """
-    current = await _look(store, collection, key)
+    current = await _current_record(store, collection, key)
     while True:
         outcome = await plan(current)
         try:
             record = await store.update(collection, key, _only_for(current, outcome))
-        except _Moved as moved:
-            current = moved.current
+        except _ConcurrentWrite as conflict:
+            current = conflict.current
             continue
         if isinstance(outcome, Remove) and current is not None:
             return Record(key, current.revision, with_revision(outcome.data, current.revision))
         return record
 
 
-async def _look(store: Store, collection: str, key: str) -> Record | None:
-    """Return what the next write would find, also when that is not durable yet."""
+async def _current_record(store: Store, collection: str, key: str) -> Record | None:
+    """Return the record that the next write would replace, even if it is not durable yet."""
 
-    def show(current: Record | None) -> Outcome:
-        raise _Moved(current)
+    def read(current: Record | None) -> Outcome:
+        raise _ConcurrentWrite(current)
 
     try:
-        await store.update(collection, key, show)
-    except _Moved as moved:
-        return moved.current
+        await store.update(collection, key, read)
+    except _ConcurrentWrite as conflict:
+        return conflict.current
     raise AssertionError("unreachable")
 
 
@@ -57,7 +57,7 @@ def _only_for(planned: Record | None, outcome: Outcome) -> Callable[[Record | No
 
     def decide(current: Record | None) -> Outcome:
         if (current.revision if current is not None else 0) != revision:
-            raise _Moved(current)
+            raise _ConcurrentWrite(current)
         return outcome
 
     return decide

@@ -1,7 +1,7 @@
-"""Writes of kinds whose objects have what only one may have: it is taken before the write and given back after it.
+"""Allocations of writes, such as cluster IPs and node ports: allocated before a write, released if it fails.
 
-Better taken by nobody than by two: when it cannot be known whether the write was made, nothing is given back, and what
-nobody has then is found by those who repair.
+If it is uncertain whether the write was made, nothing is released: a leak, which the repair loop detects, is better
+than a second allocation of the same value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from apiserver_stub.verbs.context import VerbContext
 
 NOT_MADE = (ApiError, StoreRefused)
-"""Errors after which a write was surely not made."""
+"""Errors after which a write was certainly not made."""
 
 
 async def reserving(
@@ -29,7 +29,7 @@ async def reserving(
     request: Request,
     resource: Resource,
 ) -> Reply:
-    """Return what *verb* answers, and give back what is no longer had after it."""
+    """Run *verb*; keep its allocations if it succeeds, release them if it certainly failed."""
     try:
         reply = await verb(context, request, resource)
     except NOT_MADE:
@@ -43,16 +43,16 @@ async def reserving(
 async def reserve(
     context: VerbContext, request: Request, resource: Resource, new: Object | None, old: Object | None
 ) -> None:
-    """Take what *new* is to have and complete it; what was taken for an earlier plan of the same write is given back.
+    """Allocate the values that *new* requires and set them in it; release those of an earlier plan of the same write.
 
-    :raises ApiError: it is not to be had.
+    :raises ApiError: a value is not available.
     """
     await _release(request)
     request.reservation = await resource.strategy.reserve(context.store, new, old, dry_run=request.dry_run)
 
 
-async def give_back(store: Store, resource: Resource, obj: Object) -> None:
-    """Give back all that *obj*, which is gone, had."""
+async def release(store: Store, resource: Resource, obj: Object) -> None:
+    """Release all allocations of the deleted *obj*."""
     reservation = await resource.strategy.reserve(store, None, obj)
     await reservation.keep()
 

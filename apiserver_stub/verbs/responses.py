@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records of one response and the metadata of its list."""
+    """Records of one list response, with the metadata of the list."""
 
     records: list[Record]
     metadata: Object
@@ -30,7 +30,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The outcome of a verb: one of a stored record, an object, a page of records, or plain bytes."""
+    """Reply of a verb, as exactly one of a stored record, an object, a page of records, or bytes."""
 
     code: int
     record: Record | None = None
@@ -42,9 +42,9 @@ class Reply:
 
 
 def render(reply: Reply, request: Request, resource: Resource | None) -> Rendered:
-    """Return the bytes of *reply*.
+    """Return *reply* in the negotiated format.
 
-    :raises ApiError: 406, the shape asked for does not fit what was found.
+    :raises ApiError: 406, the requested representation, such as a table list, does not suit the reply.
     """
     format_ = request.format
     if reply.page is not None and resource is not None:
@@ -60,14 +60,14 @@ def render(reply: Reply, request: Request, resource: Resource | None) -> Rendere
         obj = reply.obj
     else:
         return Rendered(reply.code, reply.content_type, [reply.body], reply.headers)
-    if resource is not None and _has_shapes(obj, format_, resource):
+    if resource is not None and _is_convertible(obj, format_, resource):
         obj = _shape_object(obj, request, resource)
     content_type, data = media.encode(format_, obj)
     return Rendered(reply.code, content_type, [data], reply.headers)
 
 
-def _has_shapes(obj: Object, format_: Format, resource: Resource) -> bool:
-    """Return whether *obj* takes the shape of *format_*; a Status never does."""
+def _is_convertible(obj: Object, format_: Format, resource: Resource) -> bool:
+    """Return whether *obj* is converted to the representation in *format_*; a Status never is."""
     kind = obj.get("kind")
     return kind == resource.kind or (
         format_.shape == "PartialObjectMetadata" and kind != "Status" and "metadata" in obj
@@ -75,7 +75,7 @@ def _has_shapes(obj: Object, format_: Format, resource: Resource) -> bool:
 
 
 def render_error(error: ApiError, format_: Format) -> Rendered:
-    """Return the bytes of a Status."""
+    """Return *error* as a Status response."""
     content_type, data = media.encode(
         Format(format_.error_encoding or format_.encoding, pretty=format_.pretty), error.body()
     )
@@ -103,7 +103,7 @@ def _shape_object(obj: Object, request: Request, resource: Resource) -> Object:
 
 
 def _go_type(resource: Resource) -> str:
-    """Return how messages name the type of an object: ``*core.Event``, by where the kind is kept."""
+    """Return the Go type of an object in messages, such as ``*core.Event``; the package is that of the storage."""
     return f"*{resource.storage.partition('/')[0].partition('.')[0]}.{resource.kind}"
 
 
@@ -127,16 +127,16 @@ def _shape_list(page: Page, request: Request, resource: Resource) -> Object:
 
 
 def _join(page: Page, resource: Resource) -> list[bytes]:
-    """Return the list as pieces of stored bytes; items lose the kind and apiVersion that stored objects start with."""
-    head = objects.encode(
+    """Return the list as chunks of stored bytes, without the kind and apiVersion that stored objects start with."""
+    list_start = objects.encode(
         {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": page.metadata}
     )
-    pieces = [head[:-1] + b',"items":[']
+    chunks = [list_start[:-1] + b',"items":[']
     skip = len(resource.head)
     render_one = resource.render
     records = page.records
     for start in range(0, len(records), 500):
-        chunk = b",{".join([render_one(record)[skip:] for record in records[start : start + 500]])
-        pieces.append((b",{" if start else b"{") + chunk)
-    pieces.append(b"]}\n")
-    return pieces
+        items = b",{".join([render_one(record)[skip:] for record in records[start : start + 500]])
+        chunks.append((b",{" if start else b"{") + items)
+    chunks.append(b"]}\n")
+    return chunks

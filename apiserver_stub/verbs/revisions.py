@@ -1,4 +1,4 @@
-"""Resource versions as clients send them, and the errors that kube-apiserver has for each way to use them."""
+"""Resource versions in requests, and kube-apiserver's errors for each of their uses."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ _LIMIT = 1 << 64
 
 
 class InvalidVersion(ValueError):
-    """A text is not a resource version; the message is the one of Go's number parser."""
+    """A text is not a resource version; the message is that of Go's number parser."""
 
 
 def parse_version(text: str) -> int:
-    """Return the revision that *text* names, 0 for an empty text.
+    """Return *text* as a revision, 0 for an empty text.
 
-    :raises InvalidVersion: *text* is not an unsigned number of 64 bits.
+    :raises InvalidVersion: *text* is not an unsigned 64-bit number.
     """
     if not text:
         return 0
     if not (text.isascii() and text.isdigit()):
         raise InvalidVersion(f"strconv.ParseUint: parsing {quote(text)}: invalid syntax")
-    number = int(text) if len(text) < 40 else _LIMIT  # int() itself limits its input
+    number = int(text) if len(text) < 40 else _LIMIT  # int() rejects very long texts.
     if number >= _LIMIT:
         raise InvalidVersion(f"strconv.ParseUint: parsing {quote(text)}: value out of range")
     return number
 
 
 def version_of(metadata: Object) -> int:
-    """Return the resource version in the *metadata* of an object that is to be written.
+    """Return the resource version in the *metadata* of an object in a write request.
 
-    :raises ApiError: 500, it is invalid.
+    :raises ApiError: 500, the resource version is invalid.
     """
     try:
         return parse_version(metadata.get("resourceVersion") or "")
@@ -39,7 +39,7 @@ def version_of(metadata: Object) -> int:
 
 
 def sets_version(metadata: Object) -> bool:
-    """Return whether the *metadata* of a new object names a revision; 0 and invalid versions do not."""
+    """Return whether the *metadata* of a new object contains a valid resource version other than 0."""
     try:
         return parse_version(metadata.get("resourceVersion") or "") != 0
     except InvalidVersion:
@@ -47,9 +47,9 @@ def sets_version(metadata: Object) -> bool:
 
 
 def requested_version(text: str, *, cached: bool) -> int:
-    """Return the revision that a read asks for.
+    """Return the revision that a read requests.
 
-    :param cached: the response comes from the watch cache, whose errors differ from those of the store.
+    :param cached: upstream serves the read from its watch cache, whose errors differ from those of the store.
     :raises ApiError: 500 from the cache or 400 from the store, *text* is invalid.
     """
     try:
@@ -61,9 +61,9 @@ def requested_version(text: str, *, cached: bool) -> int:
         raise bad_request(f"invalid resource version: {problem}") from None
 
 
-def too_large_version(wanted: int, current: int, *, cached: bool) -> ApiError:
-    """Return the 504 for a revision that does not exist yet; only the watch cache tells clients when to retry."""
-    message = f"Too large resource version: {wanted}, current: {current}"
+def too_large_version(requested: int, current: int, *, cached: bool) -> ApiError:
+    """Return the 504 error for a revision that does not exist yet; only that of the watch cache has a retry delay."""
+    message = f"Too large resource version: {requested}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     details = {"causes": [cause]} | ({"retryAfterSeconds": 1} if cached else {})
     return ApiError(504, "Timeout", f"Timeout: {message}", details)

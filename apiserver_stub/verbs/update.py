@@ -1,4 +1,4 @@
-"""PUT: replace an object, or create it where the kind allows that."""
+"""PUT: replace an object, or create it if its kind allows that."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 async def update(context: VerbContext, request: Request, resource: Resource) -> Reply:
-    """Replace the object by the one in the body; answers 200, or 201 when it was created."""
+    """Replace the object by the one in the body; the reply is 200, or 201 if the object was created."""
     check_options(request, "UpdateOptions")
     info = request.info
     obj = read_object(request, resource.kind, resource.api_version)
@@ -47,7 +47,7 @@ async def update(context: VerbContext, request: Request, resource: Resource) -> 
 
     async def plan(current: Record | None) -> Outcome:
         nonlocal created
-        new = _own(obj)
+        new = _copy(obj)
         created = current is None
         if current is not None:
             return await plan_update(context, request, resource, new, current)
@@ -56,7 +56,7 @@ async def update(context: VerbContext, request: Request, resource: Resource) -> 
         if uid := new["metadata"].get("uid"):
             key = resource.key(info.namespace, info.name)
             raise precondition_failed(request, resource, key, info.name, "UID", uid, "")
-        version_of(new["metadata"])  # an invalid one is an error, a valid one is ignored
+        version_of(new["metadata"])  # An invalid version is an error, a valid one is ignored.
         settle_namespace(request, resource, new["metadata"])
         return decide_create(context, request, resource, await prepare_new(context, request, resource, new))
 
@@ -67,7 +67,7 @@ async def update(context: VerbContext, request: Request, resource: Resource) -> 
     return Reply(201 if created else 200, record=record)
 
 
-def _own(obj: Object) -> Object:
-    """Return a copy deep enough for the rules to change, so that a lost race can be decided again."""
+def _copy(obj: Object) -> Object:
+    """Return a deep copy for one attempt, which changes it; after a concurrent write there is another attempt."""
     copy: Object = objects.decode(objects.encode(obj))
     return copy

@@ -1,4 +1,4 @@
-"""GET with ``watch``: changes as they become visible, each encoded once for all who watch the same form."""
+"""GET with ``watch``: a stream of changes; watches with the same representation share the encoded events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TOO_OLD = "The resourceVersion for the provided watch is too old."
 
 
 class Watch:
-    """One watch: where it starts, what it selects, how it is written."""
+    """One watch, with its start, selection and representation."""
 
     def __init__(self, context: VerbContext, request: Request, resource: Resource) -> None:
         query = request.query
@@ -47,13 +47,15 @@ class Watch:
         self._bookmarks = query.flag("allowWatchBookmarks")
         self._initial: bool | None = query.flag("sendInitialEvents") if "sendInitialEvents" in query else None
         _check_options(request, self._initial, lists=context.settings.watch_lists)
-        self._revision = requested_version(query.get("resourceVersion"), cached=True)  # with or without a cache
-        query.integer("limit")  # no watch has one, so that it is only read
+        self._revision = requested_version(
+            query.get("resourceVersion"), cached=True
+        )  # Upstream has these errors without a watch cache too.
+        query.integer("limit")  # Only validated.
         seconds = query.integer("timeoutSeconds")
         minimum = context.settings.min_watch_seconds
         self.seconds = float(seconds) if seconds else minimum * (1 + random.random())  # noqa: S311 - spread of load
-        # All that happens until the first await, so no change falls between the listing and the log.
-        self._columns_told = False
+        # There is no await up to the first read of the log, so no change is lost after the list.
+        self._columns_sent = False
         self._error: ApiError | None = None
         self._first: list[Record] = []
         self._position = self._collection.end
@@ -76,7 +78,7 @@ class Watch:
         return self._format.encoding != media.PROTOBUF
 
     def messages(self, frames: bytes) -> Iterator[bytes]:
-        """Yield the events in *frames*, as :meth:`frames` yields them, one by one and without what is between them."""
+        """Yield each event in *frames*, which :meth:`frames` yielded, without delimiters and length prefixes."""
         if self.is_text:
             yield from frames.rstrip(b"\n").split(b"\n")
             return
@@ -86,7 +88,7 @@ class Watch:
             frames = frames[end:]
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
-        """Yield frames, several at a time when several are there, until the time is over or the log has moved on."""
+        """Yield frames, in batches, until the timeout of the watch or until changes it has not read were compacted."""
         if self._error is not None:
             yield self._error_frame(self._error)
             return
@@ -99,7 +101,7 @@ class Watch:
         end = time.monotonic() + self.seconds
         next_bookmark = time.monotonic() + _BOOKMARK_SECONDS
         marked = self._context.store.revision_of(self._resource.storage)
-        with _Arrivals(self._collection) as arrivals:
+        with _ChangeWaiter(self._collection) as waiter:
             while (left := end - time.monotonic()) > 0:
                 try:
                     changes = self._collection.read(self._position, _BATCH)
@@ -112,11 +114,11 @@ class Watch:
                     if frames:
                         yield b"".join(frames)
                     continue
-                moment = end
+                deadline = end
                 if self._bookmarks:
                     last_call = end - _BOOKMARK_BEFORE_END_SECONDS
-                    moment = min(next_bookmark, last_call if left > _BOOKMARK_BEFORE_END_SECONDS else end)
-                if not await arrivals.at(self._position, moment) and self._bookmarks:
+                    deadline = min(next_bookmark, last_call if left > _BOOKMARK_BEFORE_END_SECONDS else end)
+                if not await waiter.wait(self._position, deadline) and self._bookmarks:
                     next_bookmark = time.monotonic() + _BOOKMARK_SECONDS
                     if self._context.store.revision_of(self._resource.storage) != marked:
                         marked = self._context.store.revision_of(self._resource.storage)
@@ -130,7 +132,7 @@ class Watch:
         return [record for record in found if chosen.covers_key(record.key) and chosen.matches(record)]
 
     def _change_frame(self, change: Change) -> bytes | None:
-        """Return the frame of *change* for this watch: a selector turns some changes into additions and deletions."""
+        """Return the frame of *change*; objects that start or cease to match the selectors are added or deleted."""
         chosen, record = self._selection, change.record
         if not chosen.covers_key(record.key):
             return None
@@ -156,12 +158,12 @@ class Watch:
 
     def _shared_frame(self, change: Change, type_: str, record: Record) -> bytes:
         shared = _shared(change)
-        key = (self._resource.api_version, type_, self._format, self._include, self._columns_told)
+        key = (self._resource.api_version, type_, self._format, self._include, self._columns_sent)
         frame: bytes | None = shared.get(key)
         if frame is None:
             obj = None if self._format.plain_json else self._resource.read(record)
             frame = shared[key] = self._frame(type_, obj, record)
-        self._columns_told = True
+        self._columns_sent = True
         return frame
 
     def _frame(self, type_: str, obj: Object | None, record: Record) -> bytes:
@@ -173,7 +175,7 @@ class Watch:
         shape, version = self._format.shape, self._format.shape_version
         if shape == "Table":
             metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-            columns, self._columns_told = not self._columns_told or self._resource.repeats_columns, True
+            columns, self._columns_sent = not self._columns_sent or self._resource.repeats_columns, True
             return tables.table(self._resource, [obj], metadata, self._include, version, columns=columns)
         return tables.partial(obj, version) if shape else obj
 
@@ -200,29 +202,29 @@ class Watch:
         return self._encode("ERROR", error.body())
 
 
-class _Arrivals:
-    """Waits for changes of a collection, with one timer over many waits: most end long before their moment."""
+class _ChangeWaiter:
+    """Waits for changes of a collection; one timer serves many waits, as most end long before their deadline."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
-        self._moment = -1.0
+        self._deadline = -1.0
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Future[None] | None = None
 
-    def __enter__(self) -> _Arrivals:
+    def __enter__(self) -> _ChangeWaiter:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    async def at(self, position: int, moment: float) -> bool:
-        """Return whether there is a change at *position*, at the latest at *moment* in monotonic time."""
-        if self._timer is None or moment != self._moment:
+    async def wait(self, position: int, deadline: float) -> bool:
+        """Wait for a change at *position* until *deadline* (monotonic time); return whether there is one."""
+        if self._timer is None or deadline != self._deadline:
             if self._timer is not None:
                 self._timer.cancel()
-            seconds = max(0.0, moment - time.monotonic())
-            self._timer, self._moment = asyncio.get_running_loop().call_later(seconds, self._ring), moment
+            seconds = max(0.0, deadline - time.monotonic())
+            self._timer, self._deadline = asyncio.get_running_loop().call_later(seconds, self._expire), deadline
         self._waiting = self._collection.next_change()
         try:
             await self._waiting
@@ -230,14 +232,14 @@ class _Arrivals:
             self._collection.forget(self._waiting)
         return self._collection.end > position
 
-    def _ring(self) -> None:
+    def _expire(self) -> None:
         self._timer = None
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
 
 def _shared(change: Change) -> dict[Any, Any]:
-    """Return what watchers share about *change* for a moment."""
+    """Return the cache of *change*, which all watches share briefly."""
     if change.shared is None:
         change.shared = {}
         asyncio.get_running_loop().call_later(_SHARED_SECONDS, _forget, change)
@@ -245,7 +247,7 @@ def _shared(change: Change) -> dict[Any, Any]:
 
 
 def _forget(change: Change) -> None:
-    """Drop what watchers derived; one that comes later derives it again."""
+    """Drop the cache of *change*; a later watch creates it again."""
     change.shared = None
 
 

@@ -1,4 +1,4 @@
-"""What create, update and patch share: reading the body, names and namespaces, rules before a write."""
+"""Steps that create, update, patch and apply share: decoding, metadata, validation and admission before a write."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from apiserver_stub.verbs.context import VerbContext
 
 _META = identity.current().group("meta")
-_LEFT_OUT_EMPTY = ("annotations", "finalizers", "labels", "ownerReferences")
+_OMITTED_IF_EMPTY = ("annotations", "finalizers", "labels", "ownerReferences")
 _DUPLICATES = (
     "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your "
     "requests; duplicate UID(s) observed: "
@@ -39,7 +39,7 @@ _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePe
 
 
 class DryRun(Exception):
-    """Carries the object that a write would have stored."""
+    """A dry run, with the object that the write would have stored."""
 
     def __init__(self, obj: Object) -> None:
         super().__init__()
@@ -54,25 +54,26 @@ def read_object(request: Request, kind: str, api_version: str) -> Object:
     media_type = request.headers.get("Content-Type", "")
     repeats: list[yamlsafe.Repeat] = []
     obj = media.read_body(media_type, request.body, kind, repeats)
-    given_version, given_kind = obj.get("apiVersion") or api_version, obj.get("kind") or kind
-    if (given_version, given_kind) != (api_version, kind):
-        raise _other_type(given_version, given_kind, api_version, kind)
+    sent_version, sent_kind = obj.get("apiVersion") or api_version, obj.get("kind") or kind
+    if (sent_version, sent_kind) != (api_version, kind):
+        raise _other_type(sent_version, sent_kind, api_version, kind)
     obj["kind"], obj["apiVersion"] = kind, api_version
-    found = _check_body(obj)
-    if media_type.startswith(media.PROTOBUF):  # Its fields are numbers: none has a wrong name.
+    findings = _check_body(obj)
+    if media_type.startswith(media.PROTOBUF):  # The decoder has dropped unknown fields.
         return obj
-    twice = repeated(request.body, found.members, found.unknown) if not media_type.startswith(media.YAML) else []
-    if twice:
+    is_yaml = media_type.startswith(media.YAML)
+    duplicates = [] if is_yaml else repeated(request.body, findings.members, findings.unknown)
+    if duplicates:
         merged = merge_repeated(request.body)
         obj = merged | {"kind": kind, "apiVersion": api_version}
-        found = _check_body(obj)
-    if problem := report(request, found.unknown, twice, repeats):
+        findings = _check_body(obj)
+    if problem := report(request, findings.unknown, duplicates, repeats):
         raise _cannot_be_handled(obj, problem)
     return obj
 
 
 def _check_body(obj: Object) -> Findings:
-    """Hold *obj* to the shape of its kind.
+    """Check *obj* against the schema of its kind.
 
     :raises ApiError: 400, a value has the wrong type.
     """
@@ -82,54 +83,58 @@ def _check_body(obj: Object) -> Findings:
         raise _cannot_be_handled(obj, str(error)) from error
 
 
-def _other_type(given_version: Any, given_kind: Any, api_version: str, kind: str) -> ApiError:
-    for name, given in (("apiVersion", given_version), ("kind", given_kind)):
-        if not isinstance(given, str):
-            problem = f"json: cannot unmarshal {type_name(given)} into Go struct field .{name} of type string"
+def _other_type(sent_version: Any, sent_kind: Any, api_version: str, kind: str) -> ApiError:
+    for name, value in (("apiVersion", sent_version), ("kind", sent_kind)):
+        if not isinstance(value, str):
+            problem = f"json: cannot unmarshal {type_name(value)} into Go struct field .{name} of type string"
             return bad_request(f"the object provided is unrecognized (must be of type {kind}): {problem}")
-    version = given_version.rpartition("/")[2]
-    problem = f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "apiserver_stub"'
-    if shapes.of(given_version, given_kind) is not None:
-        if given_kind == kind:
+    version = sent_version.rpartition("/")[2]
+    problem = f'no kind "{sent_kind}" is registered for version "{sent_version}" in scheme "apiserver_stub"'
+    if shapes.of(sent_version, sent_kind) is not None:
+        if sent_kind == kind:
             return bad_request(
-                f"the API version in the data ({given_version}) does not match the expected API version ({api_version})"
+                f"the API version in the data ({sent_version}) does not match the expected API version ({api_version})"
             )
         package = api_version.partition("/")[0].partition(".")[0] if "/" in api_version else "core"
-        problem = f"converting ({version}.{given_kind}) to ({package}.{kind}): unknown conversion"
-    return bad_request(f'{given_kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+        problem = f"converting ({version}.{sent_kind}) to ({package}.{kind}): unknown conversion"
+    return bad_request(f'{sent_kind} in version "{version}" cannot be handled as a {kind}: {problem}')
 
 
 def check_types(obj: Object, *, converts: bool = False) -> Findings:
-    """Hold *obj* to the shape of its kind; what is stored can then be read by everyone and written in every encoding.
+    """Check *obj* against the schema of its kind, so that each stored object can be written in every encoding.
 
-    :param converts: *obj* is made from values, as by strategic merge patches and server-side apply.
+    :param converts: *obj* was converted from decoded values, as by strategic merge patches and server-side apply.
     :raises Misfit: a value has the wrong type.
     """
     shape = shapes.of(obj["apiVersion"], obj["kind"])
     try:
-        found = check(obj, shape, complete=True, converts=converts) if shape is not None else Findings()
+        findings = check(obj, shape, complete=True, converts=converts) if shape is not None else Findings()
     except RecursionError:
         raise Misfit("json: exceeded max depth") from None
     if not isinstance(obj.setdefault("metadata", {}), dict):
         raise Misfit("json: cannot unmarshal into Go struct field metadata")
-    return found
+    return findings
 
 
 def report(
     request: Request,
     unknown: Sequence[str],
-    twice: Sequence[str] = (),
+    duplicates: Sequence[str] = (),
     repeats: Sequence[yamlsafe.Repeat] = (),
     more: Sequence[str] = (),
 ) -> str:
-    """Ignore, warn about or reject fields that are unknown or set twice, as ``fieldValidation`` requires.
+    """Ignore or report unknown and duplicate fields, as the query option ``fieldValidation`` requires.
 
-    :param repeats: fields that YAML sets twice.
-    :param more: other problems, as texts; they come first.
-    :returns: the reason for rejecting the request, or nothing.
+    :param repeats: duplicate fields of a YAML body.
+    :param more: messages about other problems; they come first.
+    :returns: the reason for rejecting the request, or an empty text; warnings are added to *request*.
     """
     mode = request.query.get("fieldValidation")
-    texts = [*more, *(f'unknown field "{path}"' for path in unknown), *(f'duplicate field "{path}"' for path in twice)]
+    texts = [
+        *more,
+        *(f'unknown field "{path}"' for path in unknown),
+        *(f'duplicate field "{path}"' for path in duplicates),
+    ]
     lines = [f'line {line}: key "{key}" already set in map' for line, key in repeats]
     if mode == "Ignore" or not (texts or lines):
         return ""
@@ -147,15 +152,15 @@ def _cannot_be_handled(obj: Object, problem: str) -> ApiError:
 
 
 def undetermined_name(name: str) -> ApiError:
-    """Return the 400 for a body without a name where the URL ends in *name*."""
+    """Return the 400 error for an object without a name in a request for *name*."""
     text = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
     return bad_request(text)
 
 
 def settle_namespace(request: Request, resource: Resource, metadata: Object) -> None:
-    """Give a new object the namespace of the path.
+    """Set the namespace of a new object to that of the request.
 
-    :raises ApiError: 400, it names another one.
+    :raises ApiError: 400, *metadata* contains a different namespace.
     """
     if not resource.namespaced:
         metadata.pop("namespace", None)
@@ -173,22 +178,23 @@ async def prepare_new(
     obj: Object,
     entries: list[ManagedFieldsEntry] | None = None,
 ) -> Object:
-    """Make *obj*, fresh from a client, a complete new object; *entries* say who owns its fields where that is known.
+    """Return *obj*, as sent by the client, completed, validated and admitted for creation.
 
-    :raises ApiError: 403 or 422, it may not be created, or what admission plugins say.
+    :param entries: the managed fields of *obj* if they are already known.
+    :raises ApiError: 422, *obj* is invalid; 403 or another code, an admission plugin rejects it.
     """
     metadata = obj["metadata"]
     clean_metadata(request, metadata)
     if not metadata.get("resourceVersion"):
         metadata.pop("resourceVersion", None)
-    _leave_out_empty(metadata)
+    _omit_empty(metadata)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generate_name(metadata)
     metadata["uid"] = objects.new_uid()
     metadata["creationTimestamp"] = objects.now()
     strategy = resource.strategy
     strategy.default(obj)
-    if entries is None:  # before the server and admission add what is theirs: nobody owns that
+    if entries is None:  # Fields that admission and the server set later have no owner.
         track_create(request, resource, obj)
     else:
         put(obj, entries)
@@ -196,7 +202,7 @@ async def prepare_new(
     await context.admission.admit(call)
     settle(obj, shapes.of(resource.api_version, resource.kind))
     metadata = obj["metadata"]
-    _drop_repeated_owners(request, metadata, " after mutating admission happens")
+    _drop_duplicate_owners(request, metadata, " after mutating admission happens")
     strategy.prepare_create(obj)
     if strategy.counted:
         metadata["generation"] = 1
@@ -219,40 +225,40 @@ async def prepare_new(
 
 
 def clean_metadata(request: Request, metadata: Object) -> None:
-    """Drop from the metadata of an object to create what only the server sets, and repeated owner references."""
+    """Remove fields that only the server sets, and duplicate owner references, from the metadata of a new object."""
     for name in _SERVER_SET:
         metadata.pop(name, None)
-    _drop_repeated_owners(request, metadata)
+    _drop_duplicate_owners(request, metadata)
 
 
-def _leave_out_empty(metadata: Object) -> None:
-    """Leave out what is empty, as when the last label was taken away: nobody owns that then, and nobody sees it."""
-    for name in _LEFT_OUT_EMPTY:
+def _omit_empty(metadata: Object) -> None:
+    """Remove empty maps and lists from *metadata*, as after the last label was removed, so that they have no owner."""
+    for name in _OMITTED_IF_EMPTY:
         if name in metadata and not metadata[name]:
             del metadata[name]
 
 
-def _drop_repeated_owners(request: Request, metadata: Object, occasion: str = "") -> None:
-    """Leave out owner references that are equal to an earlier one, and warn the client."""
+def _drop_duplicate_owners(request: Request, metadata: Object, occasion: str = "") -> None:
+    """Remove owner references that are equal to an earlier one, and warn the client."""
     references = metadata.get("ownerReferences") or ()
     if len(references) < 2:
         return
-    kept: list[Object] = []
+    unique: list[Object] = []
     repeats: list[str] = []
     for reference in references:
-        if reference in kept:
+        if reference in unique:
             repeats.append(reference.get("uid") or "")
         else:
-            kept.append(reference)
+            unique.append(reference)
     if repeats:
         text = f".metadata.ownerReferences contains duplicate entries{occasion}; {_DUPLICATES}{', '.join(repeats)}"
         if text not in request.warnings:
             request.warnings.append(text)
-        metadata["ownerReferences"] = kept
+        metadata["ownerReferences"] = unique
 
 
 def generate_name(metadata: Object) -> str:
-    """Return a new name on the base that *metadata* gives."""
+    """Return a new name that starts with the ``generateName`` of *metadata*."""
     name: str = metadata["generateName"][:58] + objects.name_suffix()
     return name
 
@@ -260,7 +266,7 @@ def generate_name(metadata: Object) -> str:
 def decide_create(context: VerbContext, request: Request, resource: Resource, obj: Object) -> Outcome:
     """Return the write that stores the new *obj*.
 
-    :raises DryRun: the request only asks what would happen.
+    :raises DryRun: the request is a dry run.
     """
     if request.dry_run:
         raise DryRun(obj)
@@ -277,12 +283,12 @@ async def plan_update(
     patched: bool = False,
     entries: list[ManagedFieldsEntry] | None = None,
 ) -> Outcome:
-    """Return the write that replaces *current* by *new*, after the rules of the kind.
+    """Return the write that replaces *current* by *new*, once *new* is completed, validated and admitted.
 
-    *entries* say who owns the fields then, where that is known already.
-
+    :param patched: *new* is the result of a patch or an apply.
+    :param entries: the managed fields of *new* if they are already known.
     :raises ApiError: 400, 403, 409 or 422.
-    :raises DryRun: the request only asks what would happen.
+    :raises DryRun: the request is a dry run.
     """
     old = resource.read(current)
     metadata, before = new["metadata"], old["metadata"]
@@ -302,10 +308,10 @@ async def plan_update(
         raise must_have_version(resource, name)
     metadata["name"] = name
     metadata["uid"] = uid or before["uid"]
-    _leave_out_empty(metadata)
+    _omit_empty(metadata)
     _restore_system_fields(metadata, before)
     if not patched:
-        _drop_repeated_owners(request, metadata)
+        _drop_duplicate_owners(request, metadata)
     strategy = resource.strategy
     if info.subresource:
         strategy.default_status(new)
@@ -318,18 +324,18 @@ async def plan_update(
     call = AdmissionRequest("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
     await context.admission.admit(call)
     settle(new, shapes.of(resource.api_version, resource.kind))
-    _drop_repeated_owners(request, new["metadata"], " after mutating admission happens")
+    _drop_duplicate_owners(request, new["metadata"], " after mutating admission happens")
     owners = new["metadata"].get("managedFields")
     strategy.prepare_update(new, old, info.subresource)
     if new["metadata"].get("managedFields") is not owners and info.subresource != "ephemeralcontainers":
-        # Rules that begin with the old object; upstream loses who owns ephemeral containers.
+        # Some strategies start from the old object. Upstream loses the owners of ephemeral containers.
         new["metadata"] = {**new["metadata"], "managedFields": owners or []}
-    if strategy.is_counted(new, old):  # Changes by admission count too.
+    if strategy.is_counted(new, old):  # Includes changes by admission.
         new["metadata"] = {**new["metadata"], "generation": (before.get("generation") or 0) + 1}
     if strategy.reserves:
-        goes = finished(strategy, new, old)
-        if goes or not info.subresource:
-            await reserve(context, request, resource, None if goes else new, old)
+        removes = finished(strategy, new, old)
+        if removes or not info.subresource:
+            await reserve(context, request, resource, None if removes else new, old)
     rules = resource.subresource_rules if info.subresource else resource.metadata_rules
     causes = validate_metadata_update(new["metadata"], before, resource.name_rule(new), rules)
     causes += strategy.validate_update(new, old, info.subresource)
@@ -352,7 +358,7 @@ async def plan_update(
 
 
 def _restore_times(new: Object, old: Object) -> None:
-    """Give *new* the managed fields of *old* if nothing but their times differs, so that nothing is written."""
+    """Restore the managed fields of *old* in *new* if only their times differ, so that nothing is written."""
     metadata, before = new["metadata"], old["metadata"]
     entries, entries_before = metadata.get("managedFields"), before.get("managedFields")
     if entries == entries_before or not same_but_times(entries, entries_before):
@@ -362,7 +368,7 @@ def _restore_times(new: Object, old: Object) -> None:
 
 
 def _restore_system_fields(metadata: Object, before: Object) -> None:
-    """Put back the fields of *metadata* that no client changes."""
+    """Restore the fields of *metadata* that clients cannot change."""
     for name in ("namespace", "creationTimestamp", "generation"):
         if name in before:
             metadata[name] = before[name]
@@ -375,7 +381,7 @@ def _restore_system_fields(metadata: Object, before: Object) -> None:
 
 
 def finished(strategy: Strategy, new: Object, old: Object) -> bool:
-    """Return whether this write takes away what a deleted object still waited for."""
+    """Return whether this write removes the last finalizer, or other obstacle, of an object that is being deleted."""
     metadata = new["metadata"]
     waits = bool(metadata.get("deletionTimestamp")) and not metadata.get("deletionGracePeriodSeconds")
     return waits and _is_held(strategy, old) and not _is_held(strategy, new)
@@ -386,28 +392,29 @@ def _is_held(strategy: Strategy, obj: Object) -> bool:
 
 
 def precondition_failed(
-    request: Request, resource: Resource, key: str, name: str, member: str, wanted: str, found: str
+    request: Request, resource: Resource, key: str, name: str, member: str, expected: str, actual: str
 ) -> ApiError:
-    """Return the 409 for a *member* of the metadata that is not as the write requires."""
+    """Return the 409 error for the field *member* of the metadata, which differs from the precondition of the write."""
     root = "" if request.dry_run else "/registry"
     text = (
         f"StorageError: invalid object, Code: 4, Key: {root}/{resource.storage_key or resource.plural}/{key}, "
-        f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {member} in precondition: {wanted}, "
-        f"{member} in object meta: {found}"
+        f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {member} in precondition: {expected}, "
+        f"{member} in object meta: {actual}"
     )
     return conflict(resource.group, resource.plural, name, text)
 
 
 def must_have_version(resource: Resource, name: str) -> ApiError:
+    """Return the 422 error for an update without a resource version."""
     detail = "Invalid value: 0x0: must be specified for an update"
     cause = Cause("FieldValueInvalid", detail, "metadata.resourceVersion")
     return invalid(resource.group, resource.plural, name, [cause])
 
 
 def check_options(request: Request, kind: str) -> None:
-    """Refuse option values that mean nothing.
+    """Validate the query options of a write.
 
-    :raises ApiError: 422.
+    :raises ApiError: 422, an option is invalid.
     """
     if not request.query:
         return
@@ -429,7 +436,7 @@ def check_options(request: Request, kind: str) -> None:
 
 
 def invalid_options(kind: str, wrong: list[tuple[str, str, str]]) -> ApiError:
-    """Return the 422 about query options; *wrong* holds reason, message and field."""
+    """Return the 422 error for query options; *wrong* has the reason, message and field of each problem."""
     texts = [f"{field}: {message}" for _, message, field in wrong]
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes: list[dict[str, Any]] = [
