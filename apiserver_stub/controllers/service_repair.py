@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.kinds.range_allocation import Moved, RangeAllocation, Snapshot, numbers_of
+from apiserver_stub.kinds.range_allocation import AllocationConflict, RangeAllocation, Snapshot, numbers_of
 from apiserver_stub.kinds.service_addresses import ServiceAddresses, used_by
 from apiserver_stub.kinds.services import ServiceStrategy
 from apiserver_stub.storage import Outcome, Put, Record, StoreRefused, StoreUnavailable
@@ -123,7 +123,7 @@ class Repair:
             kept, leaks = self._possible_leaks(allocation, before, used)
             try:
                 await allocation.replace(store, before, used | kept)
-            except Moved:
+            except AllocationConflict:
                 continue
             self._leaks[allocation.key] = leaks
             _log_leaks(allocation, leaks)

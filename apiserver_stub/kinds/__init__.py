@@ -1,4 +1,4 @@
-"""Kinds: declarations and strategies, one module per family."""
+"""Kinds: declarations of their resources and their strategies, one module per family."""
 
 from __future__ import annotations
 

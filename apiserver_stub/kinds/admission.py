@@ -24,7 +24,7 @@ _METADATA_RULES = MetadataRules(changes=0, standard_finalizers=False)
 
 
 class WebhookConfigurationStrategy(Strategy):
-    """Webhooks that are called for requests."""
+    """Configurations of admission webhooks."""
 
     counted = ("webhooks",)
 
@@ -49,7 +49,7 @@ class WebhookConfigurationStrategy(Strategy):
 
 
 class PolicyStrategy(Strategy):
-    """Policies whose expressions compile; their status is reported by controllers."""
+    """ValidatingAdmissionPolicies; their expressions must compile, controllers report the status."""
 
     counted = ("spec",)
     status_keeps = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "selfLink")
@@ -68,7 +68,7 @@ class PolicyStrategy(Strategy):
 
 
 class BindingStrategy(Strategy):
-    """Bindings of a policy to the requests that it validates and to its parameters."""
+    """ValidatingAdmissionPolicyBindings: the requests to which a policy applies, and its parameters."""
 
     counted = ("spec",)
 
@@ -149,7 +149,7 @@ def _param_ref(binding: Object) -> str:
 
 
 def _selector_text(selector: Object) -> str:
-    """Return a label selector as the generated code of upstream prints it."""
+    """Return a label selector as upstream's generated code formats it."""
     labels = "".join(f"{name}: {value}," for name, value in sorted((selector.get("matchLabels") or {}).items()))
     expressions = "".join(
         f"LabelSelectorRequirement{{Key:{item.get('key', '')},Operator:{item.get('operator', '')},"

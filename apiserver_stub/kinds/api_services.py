@@ -1,4 +1,4 @@
-"""API services: which group versions are served, and in which order clients prefer them."""
+"""APIServices: served group versions and their priorities."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _STAGES = {"v1": 15, "v1beta1": 9, "v1alpha1": 1}
 
 
 class ApiServiceStrategy(Strategy):
-    """API services, named after their group version; local ones are always available."""
+    """APIServices, named after their group version; local ones are always available."""
 
     status_keeps = ("labels", "annotations", "finalizers", "ownerReferences")
 
@@ -77,23 +77,23 @@ class ApiServiceStrategy(Strategy):
 
 
 def is_local(obj: Object) -> bool:
-    """Return whether the API service *obj* names no service that would answer for it."""
+    """Return whether this server serves the group version of the APIService *obj*, as it names no service."""
     return dig(obj, ("spec", "service")) is None
 
 
 def kept_here() -> tuple[str, ...]:
-    """Return the groups that are never passed on: the core, and what says who may do what and who serves what."""
+    """Return the groups that are never proxied: core, API registration, authentication and authorization."""
     names = identity.current()
     return ("", *(names.group(short) for short in (GROUP, "authentication", "authorization")))
 
 
 def local_status() -> Object:
-    """Return the status of a local API service."""
+    """Return the status of a local APIService."""
     return {"conditions": [available("True", "Local", "Local APIServices are always available")]}
 
 
 def available(status: str, reason: str, message: str) -> Object:
-    """Return the condition that tells whether a group version is available."""
+    """Return the condition Available of an APIService."""
     return {
         "type": "Available",
         "status": status,
@@ -104,9 +104,11 @@ def available(status: str, reason: str, message: str) -> Object:
 
 
 def priorities(group: str, version: str, names: Identity | None = None) -> tuple[int, int] | None:
-    """Return the priority of *group* among groups and of *version* in it, ``None`` for what registers nothing.
+    """Return the priority of *group* among groups and of *version* in it, ``None`` for a group that is not registered.
 
-    The higher one comes first. Groups have the *names* in force or given.
+    Higher priorities come first.
+
+    :param names: names of API groups, by default the current ones.
     """
     short = _short(group, names or identity.current())
     if short is None:
@@ -115,7 +117,7 @@ def priorities(group: str, version: str, names: Identity | None = None) -> tuple
 
 
 def order(group: str, version: str) -> tuple[int, int]:
-    """Return by what group versions are sorted in discovery: the registration itself first, then by priority."""
+    """Return the sort key of a group version in discovery: API registration first, then by priority."""
     if group == identity.current().group(GROUP):
         return -GROUP_LIMIT, 0
     group_priority, version_priority = priorities(group, version) or (0, 0)

@@ -1,4 +1,4 @@
-"""Certificate signing requests: kept with who asked, approved and signed by others."""
+"""CertificateSigningRequests, stored with the identity of the requestor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _APPROVAL, _STATUS = "approval", "status"
 
 
 class SigningRequestStrategy(Strategy):
-    """Certificate signing requests, which never change; approval and status have a subresource each."""
+    """CertificateSigningRequests; the spec is immutable, approval and status have separate subresources."""
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = {}
@@ -32,13 +32,13 @@ class SigningRequestStrategy(Strategy):
             new["status"] = before
             return
         status: Object = new.get("status") or {}
-        known: list[Object] = before.get("conditions") or []
+        stored: list[Object] = before.get("conditions") or []
         conditions: list[Object] = status.pop("conditions", None) or []
         if subresource == _STATUS:
-            conditions = _with_decisions(conditions, known)
+            conditions = _with_decisions(conditions, stored)
         else:
             status = {name: value for name, value in before.items() if name != "conditions"}
-        dated = [_dated(condition, known) for condition in conditions]
+        dated = [_dated(condition, stored) for condition in conditions]
         new["status"] = {**status, "conditions": dated} if dated else status
 
     def validate(self, new: Object) -> list[Cause]:
@@ -48,27 +48,27 @@ class SigningRequestStrategy(Strategy):
         return validate_request_update(new, old, subresource)
 
 
-def _with_decisions(conditions: list[Object], known: list[Object]) -> list[Object]:
-    """Return *conditions* with the *known* decisions, unless one is added or removed, which is an error."""
-    found = list(conditions)
+def _with_decisions(conditions: list[Object], stored: list[Object]) -> list[Object]:
+    """Return *conditions* with the *stored* decisions; added or removed decisions remain, for validation."""
+    result = list(conditions)
     for type_ in DECISIONS:
-        places = [index for index, condition in enumerate(found) if condition.get("type") == type_]
-        stored = [condition for condition in known if condition.get("type") == type_]
-        if len(places) == len(stored):
-            for index, condition in zip(places, stored, strict=True):
-                found[index] = condition
-    return found
+        positions = [index for index, condition in enumerate(result) if condition.get("type") == type_]
+        decisions = [condition for condition in stored if condition.get("type") == type_]
+        if len(positions) == len(decisions):
+            for index, condition in zip(positions, decisions, strict=True):
+                result[index] = condition
+    return result
 
 
-def _dated(condition: Object, known: list[Object]) -> Object:
-    """Return *condition* with its times: a status that was *known* keeps the time of its transition."""
+def _dated(condition: Object, stored: list[Object]) -> Object:
+    """Return *condition* with its times; an unchanged status keeps the transition time in *stored*."""
     now = objects.now()
-    found = {**condition, "lastUpdateTime": condition.get("lastUpdateTime") or now}
+    result = {**condition, "lastUpdateTime": condition.get("lastUpdateTime") or now}
     if not condition.get("lastTransitionTime"):
         state = condition.get("type"), condition.get("status")
-        times = (item.get("lastTransitionTime") for item in known if (item.get("type"), item.get("status")) == state)
-        found["lastTransitionTime"] = next(filter(None, times), now)
-    return found
+        times = (item.get("lastTransitionTime") for item in stored if (item.get("type"), item.get("status")) == state)
+        result["lastTransitionTime"] = next(filter(None, times), now)
+    return result
 
 
 def resources(settings: KindSettings) -> list[Resource]:

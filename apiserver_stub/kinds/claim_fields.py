@@ -1,4 +1,4 @@
-"""Fields of claims that depend on feature gates, and the two fields for the source of their data."""
+"""Fields of claims that depend on feature gates, and the two fields for their data source."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SOURCE, _REF = "dataSource", "dataSourceRef"
 
 
 def settle_sources(gates: FeatureGates, spec: Object, before: Object | None = None) -> None:
-    """Drop sources that are not allowed, and copy the one field that is set to the other.
+    """Drop data sources of disabled features, and copy the data source field that is set to the other one.
 
     spec: gate.AnyVolumeDataSource, gate.CrossNamespaceVolumeDataSource
 
-    :param before: the stored specification, which is completed the same way.
+    :param before: the stored spec, which is completed the same way.
     """
     any_source, old = gates.enabled("AnyVolumeDataSource"), before or {}
     if _REF not in old:
@@ -35,7 +35,7 @@ def settle_sources(gates: FeatureGates, spec: Object, before: Object | None = No
 
 
 def drop_from_claim_status(gates: FeatureGates, status: Object, before: Object) -> None:
-    """Drop from *status* the fields of features that are off, unless they are stored already.
+    """Drop fields of disabled features from *status*, unless the stored status *before* has them.
 
     spec: gate.VolumeAttributesClass, gate.RecoverVolumeExpansionFailure
     """
@@ -51,7 +51,7 @@ def drop_from_claim_status(gates: FeatureGates, status: Object, before: Object) 
 
 
 def _is_classic(source: Object | None) -> bool:
-    """Return whether *source* is a claim or a snapshot, which older releases allowed."""
+    """Return whether *source* is a claim or a snapshot, the only sources without the feature gate."""
     if source is None:
         return False
     group, kind = source.get("apiGroup") or "", source.get("kind")

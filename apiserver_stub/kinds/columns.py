@@ -29,7 +29,7 @@ CREATED_AT = Column(
 def at(
     title: str, path: str, *, type: str = "string", wide: bool = False, default: Any = "<none>", format: str = ""
 ) -> Column:
-    """Return a column that shows the member at *path* (dotted)."""
+    """Return a column with the value of the field at *path* (dotted)."""
     parts = tuple(path.split("."))
 
     def cell(obj: Object) -> Any:
@@ -46,6 +46,6 @@ def first_three(texts: Sequence[str]) -> str:
 
 
 def load_balancer_addresses(obj: Object) -> list[str]:
-    """Return the addresses, or else host names, of the load balancer of *obj*, sorted."""
+    """Return the sorted addresses of the load balancer of *obj*, or host names where it has no address."""
     points = dig(obj, ("status", "loadBalancer", "ingress")) or ()
     return sorted({address for point in points if (address := point.get("ip") or point.get("hostname"))})

@@ -1,4 +1,4 @@
-"""Config maps and secrets."""
+"""ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ConfigMapStrategy(Strategy):
-    """The rules of config maps."""
+    """ConfigMaps."""
 
     def validate(self, new: Object) -> list[Cause]:
         return validate_config_map(new)
@@ -27,7 +27,7 @@ class ConfigMapStrategy(Strategy):
 
 
 class SecretStrategy(Strategy):
-    """The rules of secrets; ``stringData`` is written into ``data`` and not stored."""
+    """Secrets; ``stringData`` is merged into ``data`` and not stored."""
 
     def default(self, new: Object) -> None:
         new["type"] = new.get("type") or "Opaque"

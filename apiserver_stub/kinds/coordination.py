@@ -1,4 +1,4 @@
-"""Leases: how nodes and leaders show that they live."""
+"""Leases: node heartbeats and leader election."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LeaseStrategy(Strategy):
-    """Leases: durations are positive, and transitions are counted."""
+    """Leases; durations must be positive and transitions not negative."""
 
     def validate(self, new: Object) -> list[Cause]:
         return validate_lease(new)

@@ -1,4 +1,4 @@
-"""Disruption budgets of pods: how many of those that a selector chooses may be missing."""
+"""PodDisruptionBudgets: limits for voluntary disruptions of the selected pods."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from nodeagent.base.gates import FeatureGates
 
 BUDGETS = "policy/poddisruptionbudgets"
-"""Collection of the budgets."""
+"""Collection of the budgets in the store."""
 
 
 class BudgetStrategy(Strategy):
-    """The rules of disruption budgets; the generation counts the changes of the specification."""
+    """PodDisruptionBudgets; the generation counts the changes of the spec."""
 
     counted = ("spec",)
     validates_metadata = False
@@ -56,7 +56,7 @@ class BudgetStrategy(Strategy):
 
 
 def covers(budget: Object, pod: Object) -> bool:
-    """Return whether *budget* is about *pod*, which is in its namespace; one without a selector is about none."""
+    """Return whether *budget* selects *pod* of its namespace; a budget without a selector selects no pod."""
     selector = dig(budget, ("spec", "selector"))
     return selector is not None and read_selector(selector).matches(pod["metadata"].get("labels"))
 
@@ -68,7 +68,7 @@ def is_healthy(pod: Object) -> bool:
 
 
 def set_condition(status: Object) -> None:
-    """Let the condition of *status* say whether a disruption is allowed."""
+    """Set the condition DisruptionAllowed of *status* by its counts."""
     allowed = (status.get("disruptionsAllowed") or 0) > 0
     conditions = status.get("conditions") or []
     old: Object = next((item for item in conditions if item.get("type") == "DisruptionAllowed"), {})

@@ -1,4 +1,4 @@
-"""Endpoint slices: which addresses are behind a service, for those who forward packets."""
+"""EndpointSlices: the endpoints of services, for service proxies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STORAGE = f"{GROUP}/endpointslices"
 
 
 class EndpointSliceStrategy(Strategy):
-    """Endpoint slices: addresses of one type, which does not change."""
+    """EndpointSlices; the address type is immutable."""
 
     def default(self, new: Object) -> None:
         defaulting.ENDPOINT_SLICE.apply(new)
@@ -49,7 +49,7 @@ class EndpointSliceStrategy(Strategy):
         return ["spec.addressType: FQDN endpoints are deprecated"] if is_deprecated else []
 
     def canonicalize(self, new: Object) -> None:
-        """Drop the topology, which only versions wrote that are no longer served."""
+        """Drop the deprecated topology, which only removed API versions could set."""
         for endpoint in new.get("endpoints") or ():
             endpoint.pop("deprecatedTopology", None)
 

@@ -1,4 +1,4 @@
-"""Events: one store, two views. An event is kept in the version in which it was last written and shown in either.
+"""Events of the core and the events group: one collection, stored in the last written version, served in both.
 
 spec: events.*
 """
@@ -65,11 +65,11 @@ _NEW_ALWAYS: dict[str, Any] = {
     "deprecatedFirstTimestamp": None,
     "deprecatedLastTimestamp": None,
 }
-_ABOUT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_REFERENCE_FIELDS = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
 
 def to_core(event: Object) -> Object:
-    """Return *event* as core/v1 shows it."""
+    """Return *event* as a core/v1 event."""
     found: Object = {"kind": "Event", "apiVersion": "v1"}
     for key, value in event.items():
         if key not in found:
@@ -80,7 +80,7 @@ def to_core(event: Object) -> Object:
 
 
 def to_new(event: Object) -> Object:
-    """Return *event* as the events group shows it."""
+    """Return *event* as an event of the events group."""
     found: Object = {"kind": "Event", "apiVersion": f"{GROUP}/v1"}
     for key, value in event.items():
         if key not in found and value != "":
@@ -91,7 +91,7 @@ def to_new(event: Object) -> Object:
 
 
 class EventStrategy(Strategy):
-    """The rules of both views: those of the events group are stricter. Messages name core fields in both."""
+    """Events of either group; the events group is stricter. Error messages contain core field names in both."""
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = self.validates_metadata = strict
@@ -99,7 +99,7 @@ class EventStrategy(Strategy):
         self._always = _NEW_ALWAYS if strict else _CORE_ALWAYS
 
     def default(self, new: Object) -> None:
-        """Fill in what is always shown, and drop unknown members: they may be members of the other view."""
+        """Set the fields that are always present, and drop those of the other group."""
         for key in new.keys() - self._known:
             del new[key]
         for key, value in self._always.items():
@@ -107,7 +107,7 @@ class EventStrategy(Strategy):
                 new[key] = value
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """Everything is open to change here; :meth:`validate_update` says what must stay."""
+        """Keep all changes; :meth:`validate_update` rejects those of immutable fields."""
 
     def validate(self, new: Object) -> list[Cause]:
         if not self._strict:
@@ -133,7 +133,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             strategy=strategy,
             columns=_columns(),
             fields=fields,
-            other_places={} if group else {"source": ("reportingComponent",)},
+            fallback_paths={} if group else {"source": ("reportingComponent",)},
             storage=_STORAGE,
             convert=view,
             renamed_fields=renamed,
@@ -144,8 +144,8 @@ def resources(settings: KindSettings) -> list[Resource]:
             ttl=True,
         )
 
-    core_fields = {f"involvedObject.{part}": ("involvedObject", part) for part in _ABOUT}
-    new_fields = {f"regarding.{part}": ("regarding", part) for part in _ABOUT}
+    core_fields = {f"involvedObject.{part}": ("involvedObject", part) for part in _REFERENCE_FIELDS}
+    new_fields = {f"regarding.{part}": ("regarding", part) for part in _REFERENCE_FIELDS}
     plain: dict[str, tuple[str, ...]] = {"reason": ("reason",), "type": ("type",)}
     core = {"reportingComponent": ("reportingComponent",), "source": ("source", "component")}
     return [
@@ -175,7 +175,7 @@ def _columns() -> tuple[Column, ...]:
 
 
 def _core(cell: Any) -> Any:
-    """Return *cell*, written for the core view, for either view."""
+    """Return *cell*, which expects a core event, for events of either group."""
 
     def either(event: Object) -> Any:
         return cell(event if event["apiVersion"] == "v1" else to_core(event))
@@ -193,9 +193,9 @@ def _first_seen(event: Object) -> str:
 
 
 def _object(event: Object) -> str:
-    about = event.get("involvedObject") or {}
-    kind, named = (about.get("kind") or "").lower(), about.get("name") or ""
-    return f"{kind}/{named}" if named else kind
+    reference = event.get("involvedObject") or {}
+    kind, object_name = (reference.get("kind") or "").lower(), reference.get("name") or ""
+    return f"{kind}/{object_name}" if object_name else kind
 
 
 def _source(event: Object) -> str:

@@ -1,4 +1,4 @@
-"""Fields that a feature gate takes away: while it is off they are dropped, except where they are stored already."""
+"""Fields of disabled features: they are dropped from written objects unless the stored object uses them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WEIGHTED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def drop_from_pod(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
-    """Drop from the pod *new* what is switched off and not in use in *old*.
+    """Drop fields of disabled features from the pod *new*, unless *old* uses them.
 
     spec: gate.PodSchedulingReadiness, gate.SidecarContainers, gate.ProcMountType, gate.PodLifecycleSleepAction,
     gate.UserNamespacesSupport, gate.InPlacePodVerticalScaling, gate.DynamicResourceAllocation, gate.AppArmor,
@@ -31,7 +31,7 @@ def drop_from_pod(gates: FeatureGates, new: Object, old: Object | None = None) -
 
 
 def drop_from_budget(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
-    """Drop from the disruption budget *new* what is switched off and not in use in *old*.
+    """Drop fields of disabled features from the disruption budget *new*, unless *old* uses them.
 
     spec: gate.PDBUnhealthyPodEvictionPolicy
     """
@@ -41,7 +41,7 @@ def drop_from_budget(gates: FeatureGates, new: Object, old: Object | None = None
 
 
 def drop_from_webhooks(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
-    """Drop from the configuration of webhooks *new* what is switched off and not in use in *old*.
+    """Drop fields of disabled features from the webhook configuration *new*, unless *old* uses them.
 
     spec: gate.AdmissionWebhookMatchConditions
     """
@@ -59,7 +59,7 @@ def _drop_apparmor(new: Object, old: Object) -> None:
 
 
 def _drop_from_status(gates: FeatureGates, new: Object, old: Object) -> None:
-    """Drop from the status of *new* without changing that of *old*, which it may share."""
+    """Drop fields of disabled features from the status of *new*, without changing that of *old*, which it may share."""
     status = new.get("status")
     if not status:
         return
@@ -88,8 +88,8 @@ def _security(spec: Object) -> list[Object]:
     return [context for item in _containers(spec) if (context := item.get("securityContext"))]
 
 
-def _force_usual_proc_mount(spec: Object) -> None:
-    """A value that is given stays one: stored pods have it, and must not seem changed."""
+def _force_default_proc_mount(spec: Object) -> None:
+    """Replace set values by ``Default``; without a value, stored pods would seem changed."""
     for context in _security(spec):
         if context.get("procMount") is not None:
             context["procMount"] = "Default"
@@ -97,7 +97,7 @@ def _force_usual_proc_mount(spec: Object) -> None:
 
 def _hooks(spec: Object) -> list[Object]:
     handlers = (
-        (item.get("lifecycle") or {}).get(moment) for item in _containers(spec) for moment in ("postStart", "preStop")
+        (item.get("lifecycle") or {}).get(hook) for item in _containers(spec) for hook in ("postStart", "preStop")
     )
     return [handler for handler in handlers if handler]
 
@@ -164,7 +164,7 @@ _OF_SPEC: tuple[_Rule, ...] = (
     (
         "ProcMountType",
         lambda spec: any(context.get("procMount") not in (None, "Default") for context in _security(spec)),
-        _force_usual_proc_mount,
+        _force_default_proc_mount,
     ),
     (
         "PodLifecycleSleepAction",
@@ -192,4 +192,4 @@ _OF_SPEC: tuple[_Rule, ...] = (
     _of_spread("NodeInclusionPolicyInPodTopologySpread", "nodeTaintsPolicy"),
     _of_spread("NodeInclusionPolicyInPodTopologySpread", "nodeAffinityPolicy"),
 )
-"""Gate, whether a stored spec uses its field, and what takes the field from a new one."""
+"""Feature gate, test for the use of its field in a stored spec, and function to drop the field from a new spec."""

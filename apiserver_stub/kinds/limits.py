@@ -1,4 +1,4 @@
-"""Resource quotas and limit ranges."""
+"""ResourceQuotas and LimitRanges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ResourceQuotaStrategy(Strategy):
-    """The rules of quotas; the status is the server's."""
+    """ResourceQuotas; clients change the status only through its subresource."""
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = {}
@@ -31,7 +31,7 @@ class ResourceQuotaStrategy(Strategy):
 
 
 class LimitRangeStrategy(Strategy):
-    """The rules of limit ranges; one without a name gets a random one."""
+    """LimitRanges; those without a name get a random one."""
 
     def default(self, new: Object) -> None:
         LIMIT_RANGE.apply(new)

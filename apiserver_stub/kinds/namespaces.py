@@ -1,4 +1,4 @@
-"""Namespaces: they end by emptying themselves (:mod:`apiserver_stub.controllers`)."""
+"""Namespaces; their contents are deleted by :mod:`apiserver_stub.controllers`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NamespaceStrategy(Strategy):
-    """A namespace is Active until it is deleted, then Terminating until its finalizers are gone."""
+    """Namespaces: Active until they are deleted, then Terminating until their finalizers are removed."""
 
     def default(self, new: Object) -> None:
         defaulting.NAMESPACE.apply(new)
@@ -49,12 +49,12 @@ class NamespaceStrategy(Strategy):
         return validate_phase(new) if subresource == "status" else validate_namespace(new)
 
     def canonicalize(self, new: Object) -> None:
-        """Label new namespaces with generated names too."""
+        """Set the label with the name, which new namespaces may not have until their name is generated."""
         labels = new["metadata"].get("labels") or {}
         new["metadata"]["labels"] = {**labels, defaulting.NAME_LABEL: new["metadata"]["name"]}
 
     def lingers(self, obj: Object) -> bool:
-        """Also hold a namespace that is not being deleted yet: the first deletion always ends its use only."""
+        """Return ``True`` also without a deletion timestamp: the first deletion only makes a namespace Terminating."""
         return "deletionTimestamp" not in obj["metadata"] or bool((obj.get("spec") or {}).get("finalizers"))
 
     def prepare_delete(self, obj: Object) -> None:

@@ -1,4 +1,4 @@
-"""Ingresses and their classes."""
+"""Ingresses and IngressClasses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN_HOSTS = 3
 
 
 class IngressStrategy(Strategy):
-    """Ingresses; controllers report the addresses of load balancers in the status."""
+    """Ingresses; controllers report load balancer addresses in the status."""
 
     counted = ("spec",)
 
@@ -50,7 +50,7 @@ class IngressStrategy(Strategy):
 
 
 class IngressClassStrategy(Strategy):
-    """Ingress classes; their controller does not change."""
+    """IngressClasses; the controller is immutable."""
 
     counted = ("spec",)
 

@@ -1,4 +1,4 @@
-"""Nodes."""
+"""Nodes: strategy and declaration of the resource."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROLE = identity.current().label("", "node-role")
 
 
 class NodeStrategy(Strategy):
-    """Nodes: what identifies them does not change; the status comes through the subresource, but for new ones."""
+    """Nodes: identifying fields are immutable; only new nodes have a status without its subresource."""
 
     def default(self, new: Object) -> None:
         defaulting.default_node(new)
@@ -47,7 +47,7 @@ class NodeStrategy(Strategy):
 
 
 def _drop_configuration(node: Object) -> None:
-    """Drop the dynamic configuration of agents, which no agent has any more."""
+    """Drop the fields of dynamic kubelet configuration, a removed feature."""
     node["spec"].pop("configSource", None)
     (node.get("status") or {}).pop("config", None)
 

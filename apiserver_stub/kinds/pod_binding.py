@@ -1,4 +1,4 @@
-"""Pods assigned to a node. No I/O."""
+"""Binding of pods to nodes. No I/O."""
 
 from __future__ import annotations
 

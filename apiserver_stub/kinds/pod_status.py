@@ -1,4 +1,4 @@
-"""Cells of pods in tables. No I/O."""
+"""Table cells of pods. No I/O."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _COMPLETED = {"Succeeded": "The pod has completed successfully.", "Failed": "The
 
 @dataclass
 class _Summary:
-    """The state of all containers of a pod."""
+    """Combined state of the containers of a pod."""
 
     word: str
     ready: int = 0
     restarts: int = 0
     sidecar_restarts: int = 0
     ended: str = ""
-    """Time of the last restart, empty without any."""
+    """Time of the last restart, empty if there was none."""
     sidecar_ended: str = ""
     initializing: bool = False
 
 
 def ready_containers(pod: Object) -> str:
-    """Return ``ready/all``; sidecars count."""
+    """Return the numbers of ready and all containers, as ``ready/all``; sidecars are included."""
     spec = pod.get("spec") or {}
     total = len(spec.get("containers") or ()) + len(_sidecars(spec))
     return f"{_summary(pod).ready}/{total}"
@@ -35,8 +35,12 @@ def ready_containers(pod: Object) -> str:
 
 def restarts(pod: Object) -> str:
     """Return the number of restarts and the time since the last one."""
-    found = _summary(pod)
-    return f"{found.restarts} ({since(found.ended)} ago)" if found.restarts and found.ended else str(found.restarts)
+    summary = _summary(pod)
+    return (
+        f"{summary.restarts} ({since(summary.ended)} ago)"
+        if summary.restarts and summary.ended
+        else str(summary.restarts)
+    )
 
 
 def shown_status(pod: Object) -> str:
@@ -47,7 +51,7 @@ def shown_status(pod: Object) -> str:
 
 
 def row_conditions(pod: Object) -> list[Object]:
-    """Return the condition of the row of a pod that has completed."""
+    """Return the row conditions of a pod: one if it has completed."""
     phase = dig(pod, ("status", "phase"))
     if phase not in _COMPLETED:
         return []
@@ -62,31 +66,31 @@ def _summary(pod: Object) -> _Summary:
     status = pod.get("status") or {}
     conditions = status.get("conditions") or ()
     gated = any(item.get("type") == "PodScheduled" and item.get("reason") == "SchedulingGated" for item in conditions)
-    found = _Summary("SchedulingGated" if gated else status.get("reason") or status.get("phase") or "Unknown")
-    _add_init_containers(found, pod.get("spec") or {}, status)
-    if not found.initializing or _is_true(conditions, "Initialized"):
-        found.restarts, found.ended = found.sidecar_restarts, found.sidecar_ended
-        _add_containers(found, status)
-    return found
+    summary = _Summary("SchedulingGated" if gated else status.get("reason") or status.get("phase") or "Unknown")
+    _add_init_containers(summary, pod.get("spec") or {}, status)
+    if not summary.initializing or _is_true(conditions, "Initialized"):
+        summary.restarts, summary.ended = summary.sidecar_restarts, summary.sidecar_ended
+        _add_containers(summary, status)
+    return summary
 
 
-def _add_init_containers(found: _Summary, spec: Object, status: Object) -> None:
-    """Add the init containers up to the first one that has not completed."""
+def _add_init_containers(summary: _Summary, spec: Object, status: Object) -> None:
+    """Add the init containers up to the first one that has neither completed nor, as a sidecar, started."""
     sidecars = _sidecars(spec)
     for index, item in enumerate(status.get("initContainerStatuses") or ()):
         is_sidecar, count, ended = item.get("name") in sidecars, item.get("restartCount") or 0, _restarted_at(item)
-        found.restarts, found.ended = found.restarts + count, max(found.ended, ended)
+        summary.restarts, summary.ended = summary.restarts + count, max(summary.ended, ended)
         if is_sidecar:
-            found.sidecar_restarts, found.sidecar_ended = (
-                found.sidecar_restarts + count,
-                max(found.sidecar_ended, ended),
+            summary.sidecar_restarts, summary.sidecar_ended = (
+                summary.sidecar_restarts + count,
+                max(summary.sidecar_ended, ended),
             )
         state = item.get("state") or {}
         terminated, waiting = state.get("terminated"), (state.get("waiting") or {}).get("reason")
         if terminated is not None and not terminated.get("exitCode"):
             continue
         if is_sidecar and item.get("started"):
-            found.ready += bool(item.get("ready"))
+            summary.ready += bool(item.get("ready"))
             continue
         if terminated is not None:
             word = _ended(terminated)
@@ -94,26 +98,26 @@ def _add_init_containers(found: _Summary, spec: Object, status: Object) -> None:
             word = waiting
         else:
             word = f"{index}/{len(spec.get('initContainers') or ())}"
-        found.word, found.initializing = f"Init:{word}", True
+        summary.word, summary.initializing = f"Init:{word}", True
         return
 
 
-def _add_containers(found: _Summary, status: Object) -> None:
+def _add_containers(summary: _Summary, status: Object) -> None:
     running = False
     for item in reversed(status.get("containerStatuses") or ()):
-        found.restarts, found.ended = (
-            found.restarts + (item.get("restartCount") or 0),
-            max(found.ended, _restarted_at(item)),
+        summary.restarts, summary.ended = (
+            summary.restarts + (item.get("restartCount") or 0),
+            max(summary.ended, _restarted_at(item)),
         )
         state = item.get("state") or {}
         if reason := (state.get("waiting") or {}).get("reason"):
-            found.word = reason
+            summary.word = reason
         elif (terminated := state.get("terminated")) is not None:
-            found.word = _ended(terminated)
+            summary.word = _ended(terminated)
         elif "running" in state and item.get("ready"):
-            running, found.ready = True, found.ready + 1
-    if found.word == "Completed" and running:
-        found.word = "Running" if _is_true(status.get("conditions") or (), "Ready") else "NotReady"
+            running, summary.ready = True, summary.ready + 1
+    if summary.word == "Completed" and running:
+        summary.word = "Running" if _is_true(status.get("conditions") or (), "Ready") else "NotReady"
 
 
 def _is_true(conditions: Sequence[Object], kind: str) -> bool:

@@ -37,7 +37,7 @@ _GATED = {
     "reason": "SchedulingGated",
     "message": "Scheduling is blocked due to non-empty scheduling gates",
 }
-"""Condition of a pod that its scheduling gates keep from being scheduled."""
+"""Condition of a pod whose scheduling gates block scheduling."""
 
 
 def pod_options(gates: FeatureGates, *, allow_privileged: bool) -> PodOptions:
@@ -52,14 +52,14 @@ def pod_options(gates: FeatureGates, *, allow_privileged: bool) -> PodOptions:
 
 
 class PodStrategy(Strategy):
-    """A pod belongs to its node once bound: it goes when the node says that it is gone."""
+    """Pods; once bound, a pod is removed when its node reports that it has terminated."""
 
     graceful = True
-    # Agents of old releases corrupt owner references in a way that breaks garbage collection.
+    # Kubelets of old releases corrupt owner references, which breaks garbage collection.
     status_keeps = ("deletionTimestamp", "ownerReferences")
 
     def __init__(self, gates: FeatureGates, *, allow_privileged: bool = True) -> None:
-        """With *allow_privileged* off no container gets all rights (spec: opt.allow-privileged)."""
+        """Create the strategy; containers may be privileged only if *allow_privileged* (spec: opt.allow-privileged)."""
         self._gates = gates
         self._options = replace(pod_options(gates, allow_privileged=allow_privileged), is_pod=True)
         self._selects_by_keys = gates.enabled("MatchLabelKeysInPodAffinity")
@@ -87,8 +87,8 @@ class PodStrategy(Strategy):
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         if subresource == "ephemeralcontainers":
             POD.apply(new)
-            given = new["metadata"]
-            metadata = {**old["metadata"], **{name: given[name] for name in _IDENTITY if name in given}}
+            sent = new["metadata"]
+            metadata = {**old["metadata"], **{name: sent[name] for name in _IDENTITY if name in sent}}
             spec = {name: value for name, value in old["spec"].items() if name != "ephemeralContainers"}
             if added := new["spec"].get("ephemeralContainers"):
                 spec["ephemeralContainers"] = added
@@ -109,25 +109,25 @@ class PodStrategy(Strategy):
         return validate_pod_update(new, old, options, _with_defaults)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        if old is not None:  # Updates come from programs, and often.
+        if old is not None:  # Updates are frequent and come from controllers.
             return []
-        found = pod_warnings(new["metadata"], new["spec"])
+        warnings = pod_warnings(new["metadata"], new["spec"])
         if problems := label_problems(new["metadata"].get("name") or ""):
             start = "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
-            found.insert(0, f"{start}a DNS label is recommended: [{' '.join(problems)}]")
-        return found
+            warnings.insert(0, f"{start}a DNS label is recommended: [{' '.join(problems)}]")
+        return warnings
 
     def grace_seconds(self, obj: Object, requested: int | None) -> int:
         spec = obj["spec"]
         if not spec.get("nodeName") or dig(obj, ("status", "phase")) in _FINISHED:
             return 0
-        wanted: int = spec.get("terminationGracePeriodSeconds", 30) if requested is None else requested
-        wanted = wanted if wanted >= 0 else 1
+        grace: int = spec.get("terminationGracePeriodSeconds", 30) if requested is None else requested
+        grace = grace if grace >= 0 else 1
         metadata = obj["metadata"]
-        if "deletionTimestamp" not in metadata or wanted == 0:
-            return wanted
-        under_way: int = metadata.get("deletionGracePeriodSeconds") or 0
-        return min(under_way, wanted) if requested is not None else under_way
+        if "deletionTimestamp" not in metadata or grace == 0:
+            return grace
+        pending: int = metadata.get("deletionGracePeriodSeconds") or 0
+        return min(pending, grace) if requested is not None else pending
 
 
 def resources(settings: KindSettings) -> list[Resource]:
@@ -153,9 +153,9 @@ def resources(settings: KindSettings) -> list[Resource]:
             ),
             columns=(
                 NAME,
-                Column("Ready", ready_containers, description="Containers that are ready, of all."),
-                Column("Status", shown_status, description="What the pod is doing."),
-                Column("Restarts", restarts, description="How often its containers were restarted."),
+                Column("Ready", ready_containers, description="Number of ready containers and of all containers."),
+                Column("Status", shown_status, description="State of the pod."),
+                Column("Restarts", restarts, description="Number of container restarts."),
                 AGE,
                 at("IP", "status.podIP", wide=True),
                 at("Node", "spec.nodeName", wide=True),
@@ -201,7 +201,7 @@ def _select_by_keys(term: Object, labels: Object) -> None:
 
 
 def _with_defaults(spec: Object) -> Object:
-    """Return a stored *spec* as this release would store it, for a comparison with a new one."""
+    """Return a stored *spec* with the defaults of this release, to compare it with a new one."""
     pod: Object = decode(encode({"metadata": {}, "spec": spec}))
     if (shape := shapes.of("v1", "Pod")) is not None:
         field_validation.check(pod, shape, complete=True)

@@ -1,7 +1,7 @@
-"""Numbers that only one object may have, out of a range that all servers of a store share.
+"""Allocation of unique numbers from a range that all servers of a store share.
 
-What is taken is a bitmap in a ``RangeAllocation``: the lowest bit is the first number of the range, and the bytes are
-those of one large number, the highest first. Every change is a compare and swap, so no two servers take the same.
+Allocated numbers are a bitmap in a ``RangeAllocation``: the lowest bit is the first number of the range, and the bytes
+are those of one big-endian number. Every change is a compare-and-swap operation, so each number is allocated once.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _KIND = "RangeAllocation"
 _random = random.Random()  # noqa: S311 - spread, not secrecy
 
 
-class Refused(ValueError):
-    """A number cannot be had; the text says why."""
+class AllocationError(ValueError):
+    """A number is not available; the text is the reason."""
 
 
-class Moved(Exception):
-    """Somebody took or gave back a number meanwhile."""
+class AllocationConflict(Exception):
+    """The allocation bitmap changed concurrently; retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was taken at a revision; without a record the revision is 0 and nothing was ever given out."""
+    """Allocated numbers at a revision; the revision is 0 if there is no record, so that nothing was ever allocated."""
 
     revision: int = 0
     range: str = ""
@@ -40,14 +40,14 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class RangeAllocation:
-    """One range and its record.
+    """A range of numbers and its record.
 
     :param key: name of the record.
-    :param range: the range as the record says it; one that says another is not touched.
+    :param range: text of the range in the record; a record with another text is not changed.
     :param first: the number of the lowest bit.
-    :param size: how many numbers there are.
-    :param kept: so many of the first are left to those who choose, as long as there are others.
-    :param taken: what is said of a number that is taken.
+    :param size: count of numbers.
+    :param kept: count of numbers at the start that are reserved for static allocation while others are free.
+    :param taken: error message for a number that is already allocated.
     """
 
     key: str
@@ -57,36 +57,36 @@ class RangeAllocation:
     kept: int
     taken: str
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """This server's own changes wait for each other instead of racing."""
+    """Serializes the changes by this server, which would conflict otherwise."""
 
     def __contains__(self, number: int) -> bool:
         return 0 <= number - self.first < self.size
 
-    async def take(self, store: Store, wanted: int | None = None) -> int:
-        """Take a free number, or *wanted*, which must be in the range.
+    async def take(self, store: Store, requested: int | None = None) -> int:
+        """Allocate a free number, or *requested*, which must be in the range.
 
-        :raises Refused: it is taken, or all are, or nobody has looked yet which are.
-        :raises StoreUnavailable: the number may be taken then, and is found by the next repair.
+        :raises AllocationError: the number, or every number, is allocated, or the range is not initialized yet.
+        :raises StoreUnavailable: the number may be allocated anyway; the repair loop detects the leak.
         """
         offset = -1
 
         def decide(current: Record | None) -> Outcome:
             nonlocal offset
             bits = self._bits(current)
-            offset = self._choose(bits) if wanted is None else wanted - self.first
+            offset = self._choose(bits) if requested is None else requested - self.first
             if bits >> offset & 1:
-                raise Refused(self.taken)
+                raise AllocationError(self.taken)
             return self._put(bits | 1 << offset)
 
         async with self._lock:
             await store.update(COLLECTION, self.key, decide)
         return self.first + offset
 
-    async def give_back(self, store: Store, numbers: Iterable[int]) -> None:
-        """Make *numbers* free; those that are not of the range, or free already, do not matter.
+    async def release(self, store: Store, numbers: Iterable[int]) -> None:
+        """Release *numbers*; those that are outside of the range or already free are ignored.
 
-        :raises Refused: the record is of another range.
-        :raises StoreUnavailable: they may not be free then, which the next repair finds.
+        :raises AllocationError: the record is that of another range.
+        :raises StoreUnavailable: the numbers may still be allocated; the repair loop detects the leak.
         """
         mask = sum(1 << number - self.first for number in {*numbers} if number in self)
 
@@ -99,20 +99,20 @@ class RangeAllocation:
                 await store.update(COLLECTION, self.key, decide)
 
     def is_taken(self, store: Store, number: int) -> bool:
-        """Return whether *number* was taken when this server last looked."""
+        """Return whether *number* is allocated in this server's copy of the record."""
         record = store.collection(COLLECTION).get(self.key)
         return record is not None and bool(_read(record).bits >> number - self.first & 1)
 
     async def snapshot(self, store: Store) -> Snapshot:
-        """Return what is taken now."""
+        """Return the currently allocated numbers."""
         await store.catch_up(COLLECTION)
         record = store.collection(COLLECTION).get(self.key)
         return _read(record) if record is not None else Snapshot()
 
     async def replace(self, store: Store, before: Snapshot, numbers: Iterable[int]) -> None:
-        """Let *numbers* be those that are taken.
+        """Replace the allocated numbers by *numbers*.
 
-        :raises Moved: it is no longer as in *before*, and nothing was changed.
+        :raises AllocationConflict: the record has changed since *before*; nothing was changed.
         :raises StoreUnavailable: the change could not be made durable.
         """
         octets = bytearray(-(-self.size // 8))
@@ -122,7 +122,7 @@ class RangeAllocation:
 
         def decide(current: Record | None) -> Outcome:
             if (current.revision if current is not None else 0) != before.revision:
-                raise Moved
+                raise AllocationConflict
             return Keep() if (before.range, before.bits) == (self.range, bits) else self._put(bits)
 
         async with self._lock:
@@ -130,11 +130,11 @@ class RangeAllocation:
 
     def _bits(self, record: Record | None) -> int:
         if record is None:
-            raise Refused(f"cannot allocate from the range {self.range} at this time")
-        found = _read(record)
-        if found.range != self.range:
-            raise Refused("the provided range does not match the current range")
-        return found.bits
+            raise AllocationError(f"cannot allocate from the range {self.range} at this time")
+        snapshot = _read(record)
+        if snapshot.range != self.range:
+            raise AllocationError("the provided range does not match the current range")
+        return snapshot.bits
 
     def _put(self, bits: int) -> Outcome:
         data = base64.b64encode(bits.to_bytes(-(-bits.bit_length() // 8), "big")).decode()
@@ -142,18 +142,18 @@ class RangeAllocation:
         return Put(objects.encode_for_store(obj))
 
     def _choose(self, bits: int) -> int:
-        """Return the bit of a free number: the next one after a random place."""
+        """Return the position of a free bit: the next one from a random position on."""
         for start, end in ((self.kept, self.size), (0, self.kept)):
             free = (1 << end) - (1 << start) & ~bits
             if free:
-                place = _random.randrange(start, end)
-                after = free >> place << place or free
+                position = _random.randrange(start, end)
+                after = free >> position << position or free
                 return (after & -after).bit_length() - 1
-        raise Refused("range is full")
+        raise AllocationError("range is full")
 
 
 def numbers_of(first: int, bits: int) -> list[int]:
-    """Return the numbers that *bits* stand for, the lowest bit for *first*."""
+    """Return the numbers of the bits that are set; the lowest bit is that of *first*."""
     octets = bits.to_bytes(-(-bits.bit_length() // 8), "little")
     return [
         first + 8 * index + bit for index, octet in enumerate(octets) if octet for bit in range(8) if octet >> bit & 1

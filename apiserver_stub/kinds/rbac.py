@@ -1,4 +1,4 @@
-"""Roles, and the bindings that give them to users, groups and accounts."""
+"""RBAC roles, and their bindings to users, groups and service accounts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GROUP = identity.current().group("rbac.authorization")
 
 
 class RoleStrategy(Strategy):
-    """The rules of roles and cluster roles; updates report every error of the new object twice, as upstream."""
+    """Roles and ClusterRoles; updates report every error of the new object twice, as upstream."""
 
     def __init__(self, *, namespaced: bool) -> None:
         self._namespaced = namespaced
@@ -40,7 +40,7 @@ class RoleStrategy(Strategy):
 
 
 class BindingStrategy(Strategy):
-    """The rules of bindings; updates report every error of the new object twice, as upstream."""
+    """RoleBindings and ClusterRoleBindings; updates report every error of the new object twice, as upstream."""
 
     def __init__(self, *, namespaced: bool) -> None:
         self._namespaced = namespaced

@@ -1,4 +1,4 @@
-"""What a resource is: a short declaration, and the strategy that knows the rules of its kind."""
+"""Declarations of resources, strategies of their kinds, and the registry of all resources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NameProblems = Callable[[str], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a Table; *cell* computes its value from the object, *wide* ones are shown with ``-o wide``."""
+    """A column of a Table; *cell* computes its value from the object, *wide* columns are for ``-o wide``."""
 
     name: str
     cell: Callable[[Object], Any]
@@ -32,7 +32,7 @@ class Column:
     wide: bool = False
     description: str = ""
     format: str = ""
-    """``name`` for the column that names the object."""
+    """``name`` for the column with the name of the object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,55 +45,57 @@ class Subresource:
     group: str | None = None
     version: str | None = None
     shows_tables: bool = True
-    """Whether responses of a status subresource can be shown as tables; those of others never are."""
+    """``True`` if responses of a status subresource can be tables; those of other subresources never are."""
 
 
 class Strategy:
-    """The rules of a kind; this one has none beyond those of metadata.
+    """Defaults, validation and lifecycle of a kind; the base class has no rules beyond those for metadata.
 
-    Methods are pure and change only *new*, except :meth:`reserve`.
+    Methods do no I/O and change only *new*, except :meth:`reserve`.
     """
 
     reserves = False
-    """Whether each object has something that only one may have, so that every write begins with :meth:`reserve`."""
+    """``True`` if objects have unique allocated values, so that each write starts with :meth:`reserve`."""
 
     counted: tuple[str, ...] = ()
-    """Members whose changes the generation of an object counts; without any it has none."""
+    """Top-level fields whose changes increment the generation; objects have no generation if there are none."""
 
     validates_metadata = True
-    """Whether the kind's own rules for new objects contain those of metadata; else these hold for valid objects."""
+    """``False`` if the metadata of new objects is validated only once the rest of the object is valid, as upstream."""
 
     status_keeps: tuple[str, ...] = ()
-    """Fields of the metadata that an update of the status does not change."""
+    """Fields of the metadata that updates of the status do not change."""
 
     graceful = False
-    """Whether deletions have a grace period; a deleted object then tells it even when it is gone at once."""
+    """``True`` if deletions have a grace period, which deleted objects then contain even if it is 0."""
 
     async def reserve(
         self, store: Store, new: Object | None, old: Object | None, *, dry_run: bool = False
     ) -> Reservation:
-        """Take what *new* is to have and *old* has not, and complete *new* with it; ``None`` is an object not there.
+        """Allocate the values that *new* requires beyond those of *old*, and set them in *new*.
 
-        :param dry_run: take nothing.
-        :raises ApiError: it is not to be had, and nothing was taken.
+        :param new: ``None`` for a deletion.
+        :param old: ``None`` for a creation.
+        :param dry_run: allocate nothing.
+        :raises ApiError: a value is not available; nothing was allocated.
         """
         raise NotImplementedError
 
     def default(self, new: Object) -> None:
-        """Fill in what a client may leave out; for every object that comes in."""
+        """Set default values in an object of a write request."""
 
     def default_status(self, new: Object) -> None:
-        """Fill in the status that an update through a subresource may leave out."""
+        """Set default values in an object of an update through a subresource."""
 
     def prepare_create(self, new: Object) -> None:
-        """Set what the server alone decides about a new object."""
+        """Set and reset the fields of a new object that only the server sets."""
 
     def validate(self, new: Object) -> list[Cause]:
-        """Return what is wrong with a new object."""
+        """Return the validation errors of a new object."""
         return []
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """Put back what an update through *subresource* (empty: the object itself) may not change."""
+        """Restore the fields that an update through *subresource* (empty: the object itself) does not change."""
         if subresource == "status":
             before, metadata = old["metadata"], new["metadata"]
             for name in self.status_keeps:
@@ -109,11 +111,11 @@ class Strategy:
             new.pop("status", None)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        """Return what is wrong with the change from *old* to *new*."""
+        """Return the validation errors of the change from *old* to *new*."""
         return [] if subresource else self.validate(new)
 
     def is_counted(self, new: Object, old: Object) -> bool:
-        """Return whether the generation counts the change from *old* to *new*."""
+        """Return whether the change from *old* to *new* increments the generation."""
         return any(new.get(name) != old.get(name) for name in self.counted)
 
     def canonicalize(self, new: Object) -> None:
@@ -127,25 +129,25 @@ class Strategy:
         return []
 
     def grace_seconds(self, obj: Object, requested: int | None) -> int:
-        """Return how long a deleted object stays for somebody to finish with it; 0 removes it at once."""
+        """Return the grace period of a deletion in seconds; 0 removes the object immediately."""
         return 0
 
     def lingers(self, obj: Object) -> bool:
-        """Return whether a deleted object stays until somebody has cleaned up behind it, finalizers aside."""
+        """Return whether a deleted object is kept for a reason other than finalizers in its metadata."""
         return False
 
     def prepare_delete(self, obj: Object) -> None:
-        """Change an object that stays for a while after its deletion."""
+        """Change an object whose deletion is pending."""
 
 
 def any_name_problems(name: str) -> list[str]:
-    """Accept *name*; only the rules for segments of URL paths remain."""
+    """Accept *name*; only the rules for segments of URL paths apply."""
     return []
 
 
 @dataclass(frozen=True, slots=True)
 class Deprecation:
-    """The releases that deprecated an API version, and that do not serve it any more."""
+    """The releases that deprecate and remove an API version."""
 
     release: str
     removal: str
@@ -168,40 +170,40 @@ class Resource:
     subresources: tuple[Subresource, ...] = ()
     columns: tuple[Column, ...] = ()
     row_conditions: Callable[[Object], list[Object]] | None = None
-    """Conditions of the row of an object in a table."""
+    """Function for the conditions of an object's row in a table."""
     repeats_columns: bool = False
-    """Every event of a watch in tables has the columns, not only the first."""
+    """``True`` if every event of a watch in tables contains the columns, not only the first."""
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Field labels of selectors beyond metadata.name and metadata.namespace, and where their values are."""
-    other_places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Where the values of field labels are when there is none in the first place."""
+    """Field labels of selectors beyond metadata.name and metadata.namespace → paths of their values."""
+    fallback_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Field labels → paths that are used if there is no value at the first path."""
     definition: type[Any] | None = None
-    """Protobuf message of the kind, from which its schema is derived; the bundled kinds are found by their names."""
+    """Protobuf message of the kind, from which its schema is derived; for bundled kinds it is found by their name."""
     storage: str = ""
-    """Collection in the store; ``group/plural`` unless several resources show the same objects."""
+    """Collection in the store; ``group/plural`` unless several resources share their objects."""
     convert: Callable[[Object], Object] | None = None
-    """Turns an object stored in another version into this one; ``None`` where there is one version."""
+    """Converts an object stored in another version to this one; ``None`` if there is only one version."""
     renamed_fields: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Other API versions of the same objects: their fields → those of this version."""
     storage_key: str = ""
-    """Last part of the reference's key, where it is not the plural."""
+    """Last part of upstream's storage key, if it is not the plural."""
     hashed_version: str = ""
-    """Version in which upstream stores the objects, where it is another one: the hash in discovery tells it."""
+    """Version in which upstream stores the objects, if it is another one; discovery contains a hash of it."""
     create_on_update: bool = False
     unconditional_update: bool = True
     returns_deleted: bool = False
     name_problems: NameProblems = subdomain_problems
-    """Says why a text can be no name of this kind."""
+    """Return the reasons why a text is not a valid name for the kind."""
     object_name_problems: Callable[[str, Object], list[str]] | None = None
     """Rule for names that depends on the object; replaces *name_problems*."""
     deprecation: Deprecation | None = None
-    """Set for an API version that later releases do not serve."""
+    """Deprecation of the API version, if later releases do not serve it."""
     reset_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Subresource (empty: the object itself) → fields that its updates do not change, where these are not the usual."""
+    """Subresource (empty: the object itself) → fields that its updates do not change, if not the default ones."""
     metadata_rules: MetadataRules = KIND_RULES
-    """How often the rules of the kind repeat the rules for metadata."""
+    """Repetitions of metadata errors in the validation of the kind, as upstream."""
     subresource_rules: MetadataRules = STATUS_RULES
-    """The same for updates through a subresource."""
+    """Repetitions of metadata errors for updates through a subresource."""
     group_in_errors: bool = True
     ttl: bool = False
     """Objects expire after ``--event-ttl``."""
@@ -217,7 +219,7 @@ class Resource:
 
     @property
     def deprecation_warning(self) -> str:
-        """Return the warning about a deprecated API version; empty for others."""
+        """Warning of a deprecated API version; empty for others."""
         if self.deprecation is None:
             return ""
         release, removal = self.deprecation.release, self.deprecation.removal
@@ -230,7 +232,7 @@ class Resource:
 
     @property
     def head(self) -> bytes:
-        """What the bytes of a stored object of this version start with."""
+        """First bytes of a stored object of this version."""
         return b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.api_version.encode())
 
     def render(self, record: Record) -> bytes:
@@ -255,16 +257,16 @@ class Resource:
         return next((sub for sub in self.subresources if sub.name == name), None)
 
     def has_table(self, subresource: str) -> bool:
-        """Return whether what *subresource* (empty: the object itself) responds with can be shown as a table."""
-        found = self.subresource(subresource)
-        shows = subresource == "status" and found is not None and found.shows_tables
+        """Return whether responses of *subresource* (empty: the object itself) can be tables."""
+        declared = self.subresource(subresource)
+        shows = subresource == "status" and declared is not None and declared.shows_tables
         return bool(self.columns) and (shows or not subresource)
 
     def field_value(self, obj: Object, label: str) -> str:
-        """Return the value of field *label* as selectors compare it; a missing one is the empty text."""
+        """Return the value of field *label* as selectors compare it, empty if there is none."""
         value = dig(obj, self.field_path(label))
-        if not value and label in self.other_places:
-            value = dig(obj, self.other_places[label])
+        if not value and label in self.fallback_paths:
+            value = dig(obj, self.fallback_paths[label])
         if value is None:
             return "false" if label in ("spec.unschedulable", "spec.hostNetwork") else ""
         if isinstance(value, bool):
@@ -272,9 +274,9 @@ class Resource:
         return str(value)
 
     def field_path(self, label: str) -> tuple[str, ...]:
-        """Return where the value of field *label* is.
+        """Return the path of the value of field *label*.
 
-        :raises KeyError: this kind cannot be selected by it.
+        :raises KeyError: the kind does not support *label* in selectors.
         """
         if label == "metadata.name" or (label == "metadata.namespace" and self.namespaced):
             return tuple(label.split("."))
@@ -282,7 +284,7 @@ class Resource:
 
 
 class Registry:
-    """All resources that are served, by group version and plural."""
+    """All served resources, by group version and plural."""
 
     def __init__(self, resources: Sequence[Resource]) -> None:
         self._resources = {(item.group, item.version, item.plural): item for item in resources}
@@ -294,10 +296,10 @@ class Registry:
         return self._resources.get((group, version, plural))
 
     def group_versions(self) -> list[tuple[str, str]]:
-        """Return the group versions in the order they are declared."""
+        """Return the group versions, in the order of their declaration."""
         return list(dict.fromkeys((item.group, item.version) for item in self))
 
     def of(self, group: str, version: str) -> list[Resource]:
         """Return the resources of a group version, sorted by plural."""
-        found = [item for item in self if (item.group, item.version) == (group, version)]
-        return sorted(found, key=lambda item: item.plural)
+        resources = [item for item in self if (item.group, item.version) == (group, version)]
+        return sorted(resources, key=lambda item: item.plural)

@@ -1,4 +1,4 @@
-"""Reviews of tokens, users and access."""
+"""Reviews: authentication and authorization checks through the API."""
 
 from __future__ import annotations
 

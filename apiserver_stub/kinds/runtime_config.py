@@ -1,6 +1,6 @@
-"""Which API groups, versions and resources are served (spec: runtime-config.*).
+"""Selection of served API groups, versions and resources (spec: runtime-config.*).
 
-``--runtime-config`` holds ``KEY=BOOL`` pairs; the most specific key that speaks about a resource wins:
+``--runtime-config`` has ``KEY=BOOL`` pairs; the most specific key that matches a resource takes precedence:
 ``api/all`` < ``api/ga``, ``api/beta``, ``api/alpha`` < ``GROUP/VERSION`` < ``GROUP/VERSION/RESOURCE``.
 """
 
@@ -21,13 +21,13 @@ _IGNORED = "api/legacy"
 
 
 def parse_runtime_config(text: str) -> dict[str, str]:
-    """Read ``a=true,b``; a key without a value means true."""
+    """Parse ``a=true,b``; a key without a value means true."""
     pairs = (item.strip().partition("=") for item in text.split(",") if item.strip())
     return {key.strip(): value.strip() if equals else "true" for key, equals, value in pairs}
 
 
-def complaints(settings: Mapping[str, str], names: Identity | None = None) -> list[str]:
-    """Return what is wrong with *settings*, as the command line says it; groups have the *names* in force or given."""
+def errors(settings: Mapping[str, str], names: Identity | None = None) -> list[str]:
+    """Return the command-line errors of *settings*; *names* are those of API groups, by default the current ones."""
     problems, built_in = [], _built_in(names or identity.current())
     for key, value in settings.items():
         if _value(value) is None:
@@ -52,11 +52,17 @@ def complaints(settings: Mapping[str, str], names: Identity | None = None) -> li
 
 
 def enabled(settings: Mapping[str, str], group: str, version: str, resource: str) -> bool:
-    """Tell whether *resource* of *group* and *version* is served: by default what is stable is."""
+    """Return whether *resource* of *group* and *version* is served; by default only stable versions are."""
     stage = next(name for name, pattern in _STAGES.items() if re.fullmatch(pattern, version))
     decided = stage == "api/ga"
-    named = f"{group}/{version}" if group else f"api/{version}"
-    keys = ["api/all", stage, *([] if group else [version, f"{version}/{resource}"]), named, f"{named}/{resource}"]
+    group_version = f"{group}/{version}" if group else f"api/{version}"
+    keys = [
+        "api/all",
+        stage,
+        *([] if group else [version, f"{version}/{resource}"]),
+        group_version,
+        f"{group_version}/{resource}",
+    ]
     for key in keys:
         if key in settings:
             decided = bool(_value(settings[key]))
@@ -69,7 +75,7 @@ def is_version(text: str) -> bool:
 
 
 def _split(key: str) -> tuple[str, str, str]:
-    """Return group, version and resource that *key* names; an empty version means that it names none."""
+    """Return the group, version and resource in *key*; the version is empty if *key* is invalid."""
     parts = key.split("/")
     if parts[0] == "api" or re.fullmatch(r"v\d\w*", parts[0]):
         parts = ["", *(parts[1:] if parts[0] == "api" else parts)]
@@ -84,7 +90,7 @@ def _value(text: str) -> bool | None:
 
 @cache
 def _built_in(names: Identity) -> dict[str, tuple[str, ...]]:
-    """Return groups and versions of the described release: what may be named, served here or not."""
+    """Return the groups and versions of Kubernetes 1.29, which are valid in keys even if they are not served."""
     group = names.group
     return {
         group("admissionregistration"): ("v1", "v1beta1", "v1alpha1"),

@@ -1,4 +1,4 @@
-"""Priority classes and runtime classes."""
+"""PriorityClasses and RuntimeClasses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class PriorityClassStrategy(Strategy):
-    """The rules of priority classes."""
+    """PriorityClasses."""
 
     counted = ("value",)
 
@@ -38,7 +38,7 @@ class PriorityClassStrategy(Strategy):
 
 
 class RuntimeClassStrategy(Strategy):
-    """The rules of runtime classes."""
+    """RuntimeClasses."""
 
     def validate(self, new: Object) -> list[Cause]:
         return validate_runtime_class(new)

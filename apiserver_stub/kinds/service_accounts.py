@@ -1,4 +1,4 @@
-"""Service accounts."""
+"""ServiceAccounts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GROUP = identity.current().group("authentication")
 
 
 class ServiceAccountStrategy(Strategy):
-    """References to secrets consist of names."""
+    """ServiceAccounts; references to secrets keep only the name."""
 
     def prepare_create(self, new: Object) -> None:
         if secrets := new.get("secrets"):

@@ -1,4 +1,4 @@
-"""Allocation for services: cluster addresses of their families, node ports, and ports of health checks."""
+"""Allocation of cluster IPs, node ports and health check node ports for services."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, Cause, internal, invalid, invalid_value
-from apiserver_stub.kinds.range_allocation import Refused
+from apiserver_stub.kinds.range_allocation import AllocationError
 from apiserver_stub.kinds.service_addresses import ServiceReservation
 from apiserver_stub.kinds.service_families import keeps_prefer_dual_stack, settle_families
 from apiserver_stub.kinds.service_fields import (
@@ -25,10 +25,10 @@ _VERSIONS = {"IPv4": 4, "IPv6": 6}
 
 
 async def allocate(service: Object, reservation: ServiceReservation, old: Object | None = None) -> None:
-    """Complete families, cluster addresses and node ports; those that *old* has are kept, others are taken.
+    """Set the IP families, cluster IPs and node ports; those of *old* are kept, others are allocated.
 
-    :raises ApiError: 422, they contradict each other or the cluster, or are not available; 500, none is left.
-    :raises StoreUnavailable: they cannot be taken now.
+    :raises ApiError: 422, a requested value is invalid or not available; 500, no value is available.
+    :raises StoreUnavailable: the allocation could not be made durable.
     """
     spec, before = service["spec"], old["spec"] if old is not None else None
     if before is None:
@@ -94,25 +94,25 @@ async def _take_addresses(spec: Object, reservation: ServiceReservation, first: 
             continue
         try:
             addresses[index] = await reservation.take_address(_VERSIONS[name], addresses[index])
-        except Refused as error:
+        except AllocationError as error:
             raise _Unavailable(invalid_value("spec.clusterIPs", addresses, str(error))) from error
     spec["clusterIPs"], spec["clusterIP"] = addresses, addresses[0]
 
 
 async def _take_new_ports(spec: Object, reservation: ServiceReservation) -> None:
     ports = spec.get("ports") or []
-    wanted: dict[int, int] = {}
-    """First requested node port by port: several protocols share one."""
+    requested: dict[int, int] = {}
+    """Port → first requested node port; the protocols of a port share the node port."""
     for port in ports:
         if port.get("nodePort"):
-            wanted.setdefault(port.get("port") or 0, port["nodePort"])
+            requested.setdefault(port.get("port") or 0, port["nodePort"])
     chosen: dict[int, int] = {}
-    for index, port in _requested_first(ports, lambda port: (port.get("port") or 0) in wanted):
+    for index, port in _requested_first(ports, lambda port: (port.get("port") or 0) in requested):
         number, node_port = port.get("port") or 0, port.get("nodePort") or 0
         if not node_port and not allocates_node_ports(spec):
             continue
         if number not in chosen:
-            port["nodePort"] = chosen[number] = await _take_port(reservation, wanted.get(number, 0), index)
+            port["nodePort"] = chosen[number] = await _take_port(reservation, requested.get(number, 0), index)
         elif not node_port:
             port["nodePort"] = chosen[number]
         elif node_port != chosen[number]:
@@ -137,20 +137,20 @@ async def _take_changed_ports(spec: Object, kept: set[int], reservation: Service
 
 
 def _requested_first(ports: list[Object], is_requested: Callable[[Object], bool]) -> list[tuple[int, Object]]:
-    """Return *ports* with their positions; a port that gets any number must not get one that another one requests."""
+    """Return *ports* with their indexes, requests for certain numbers first, so that no other port gets these."""
     return sorted(enumerate(ports), key=lambda item: not is_requested(item[1]))
 
 
-async def _take_port(reservation: ServiceReservation, wanted: int, index: int) -> int:
+async def _take_port(reservation: ServiceReservation, requested: int, index: int) -> int:
     try:
-        return await reservation.take_port(wanted)
-    except Refused as error:
-        raise _Unavailable(invalid_value(f"spec.ports[{index}].nodePort", wanted, str(error))) from error
+        return await reservation.take_port(requested)
+    except AllocationError as error:
+        raise _Unavailable(invalid_value(f"spec.ports[{index}].nodePort", requested, str(error))) from error
 
 
 async def _take_health_port(spec: Object, reservation: ServiceReservation) -> None:
-    wanted = spec.get("healthCheckNodePort") or 0
+    requested = spec.get("healthCheckNodePort") or 0
     try:
-        spec["healthCheckNodePort"] = await reservation.take_port(wanted)
-    except Refused as error:
-        raise internal(f"failed to allocate requested HealthCheck NodePort {wanted}: {error}") from error
+        spec["healthCheckNodePort"] = await reservation.take_port(requested)
+    except AllocationError as error:
+        raise internal(f"failed to allocate requested HealthCheck NodePort {requested}: {error}") from error

@@ -1,4 +1,4 @@
-"""Address families of services, where clients leave them open: as the cluster has them. No I/O."""
+"""Default IP families of services, from those of the cluster. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OTHER = {"IPv4": "IPv6", "IPv6": "IPv4"}
 
 
 def keeps_prefer_dual_stack(spec: Object, before: Object | None) -> bool:
-    """Return whether an update leaves a service that prefers two families as it is, whatever the cluster has now."""
+    """Return whether an update does not change the families of a PreferDualStack service; those of the cluster may."""
     return (
         before is not None
         and needs_cluster_ip(spec)
@@ -26,10 +26,10 @@ def keeps_prefer_dual_stack(spec: Object, before: Object | None) -> bool:
 
 
 def settle_families(spec: Object, before: Object | None, served: Sequence[str]) -> list[Cause]:
-    """Complete the families of *spec* and their policy, and return why they are invalid or not available.
+    """Set the IP families and the family policy of *spec*, and return their validation errors.
 
-    :param before: the service so far, ``None`` for a new one.
-    :param served: the families of the cluster, the primary one first.
+    :param before: the stored spec, ``None`` for a new service.
+    :param served: the IP families of the cluster, the primary one first.
     """
     if not needs_cluster_ip(spec) or keeps_prefer_dual_stack(spec, before):
         return []
@@ -67,7 +67,7 @@ def settle_families(spec: Object, before: Object | None, served: Sequence[str]) 
 
 
 def _release(spec: Object, before: Object, policy: str) -> list[Cause]:
-    """Drop the second address and family that an update to one family still has."""
+    """Drop the secondary address and family that an update to SingleStack still contains."""
     causes = []
     for name, what in (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")):
         new, old = spec.get(name) or [], before.get(name) or []
@@ -80,7 +80,7 @@ def _release(spec: Object, before: Object, policy: str) -> list[Cause]:
 
 
 def _infer(spec: Object, served: Sequence[str]) -> list[Cause]:
-    """Add the families of the cluster addresses that have none yet."""
+    """Add the families of the cluster IPs without one."""
     addresses, families = spec.get("clusterIPs") or [], list(spec.get("ipFamilies") or ())
     causes = []
     for index, text in enumerate(addresses):

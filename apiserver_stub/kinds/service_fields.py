@@ -1,4 +1,4 @@
-"""Fields of services that depend on the type: allocated values are kept, unused ones are dropped. No I/O."""
+"""Fields of services that depend on the type: keep allocated values, drop unused ones. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ADDRESS_FIELDS = (("clusterIP", "clusterIPs"), ("ipFamilies",), ("ipFamilyPolic
 
 
 def needs_cluster_ip(spec: Object) -> bool:
-    """Return whether services of this type have cluster addresses."""
+    """Return whether services of this type have cluster IPs."""
     return spec.get("type") != "ExternalName"
 
 
@@ -21,7 +21,7 @@ def needs_node_ports(spec: Object) -> bool:
 
 
 def allocates_node_ports(spec: Object) -> bool:
-    """Return whether ports without a node port get one."""
+    """Return whether node ports are allocated for ports without one."""
     if spec.get("type") == "LoadBalancer":
         return spec.get("allocateLoadBalancerNodePorts") is not False
     return spec.get("type") == "NodePort"
@@ -33,22 +33,22 @@ def node_ports(spec: Object) -> list[int]:
 
 
 def normalize_new(spec: Object) -> None:
-    """Set the list of cluster addresses from the single one."""
+    """Set ``clusterIPs`` from ``clusterIP`` if it is not set."""
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
 
 
 def keep_allocated(spec: Object, before: Object) -> None:
-    """Give *spec* the allocated values of *before* that it leaves out."""
+    """Set the allocated values of *before* that *spec* omits."""
     if needs_cluster_ip(before) and needs_cluster_ip(spec):
         for name in ("clusterIP", "clusterIPs"):
             if not spec.get(name) and before.get(name):
                 spec[name] = before[name]
     if needs_node_ports(before) and needs_node_ports(spec):
         taken = {*node_ports(before)} & {*node_ports(spec)}
-        known = {port.get("name") or "": port.get("nodePort") or 0 for port in before.get("ports") or ()}
+        numbers = {port.get("name") or "": port.get("nodePort") or 0 for port in before.get("ports") or ()}
         for port in spec.get("ports") or ():
-            number = known.get(port.get("name") or "", 0)
+            number = numbers.get(port.get("name") or "", 0)
             if not port.get("nodePort") and number and number not in taken:
                 port["nodePort"] = number
     if needs_health_port(before) and needs_health_port(spec) and not spec.get("healthCheckNodePort"):
@@ -57,7 +57,7 @@ def keep_allocated(spec: Object, before: Object) -> None:
 
 
 def _normalize(spec: Object, before: Object) -> None:
-    """Let the list of cluster addresses follow the single one, which older clients set alone."""
+    """Adapt ``clusterIPs`` to a changed ``clusterIP``, as older clients set only the latter."""
     one, other = spec.get("clusterIP") or "", before.get("clusterIP") or ""
     if before.get("clusterIPs") and not spec.get("clusterIPs") and one == other:
         spec["clusterIPs"] = before["clusterIPs"]
@@ -69,7 +69,7 @@ def _normalize(spec: Object, before: Object) -> None:
 
 
 def drop_unused(spec: Object, before: Object) -> None:
-    """Drop the fields that the changed type of the service does not have, unless the client changed them too."""
+    """Drop the fields that the new type of the service does not have, unless the client changed them too."""
     if needs_cluster_ip(before) and not needs_cluster_ip(spec):
         for names in _ADDRESS_FIELDS:
             if all((spec.get(name) or None) == (before.get(name) or None) for name in names):

@@ -1,4 +1,4 @@
-"""Services and their endpoints."""
+"""Services and Endpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting import services as defaulting
 from apiserver_stub.kinds.columns import AGE, NAME, at, first_three, load_balancer_addresses
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
-from apiserver_stub.kinds.service_addresses import ServiceAddresses, ServiceReservation, Use, used_by
+from apiserver_stub.kinds.service_addresses import ServiceAddresses, ServiceAllocations, ServiceReservation, used_by
 from apiserver_stub.kinds.service_allocation import allocate
 from apiserver_stub.validation.endpoints import validate_subsets
 from apiserver_stub.validation.services import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ServiceStrategy(Strategy):
-    """Services: their fields depend on the type, and addresses and node ports are allocated."""
+    """Services; cluster IPs and node ports are allocated as the type requires."""
 
     reserves = True
 
@@ -43,14 +43,14 @@ class ServiceStrategy(Strategy):
         super().prepare_update(new, old, subresource)
         if subresource:
             for point in dig(new, ("status", "loadBalancer", "ingress")) or ():
-                point.pop("ipMode", None)  # Its feature gate is off.
+                point.pop("ipMode", None)  # The feature LoadBalancerIPMode is disabled.
         elif new["spec"]["type"] != "LoadBalancer":
             new["status"] = {**new["status"], "loadBalancer": {}}
 
     async def reserve(
         self, store: Store, new: Object | None, old: Object | None, *, dry_run: bool = False
     ) -> ServiceReservation:
-        before = used_by(old) if old is not None else Use((), ())
+        before = used_by(old) if old is not None else ServiceAllocations((), ())
         reservation = ServiceReservation(self.addresses, store, before, dry_run=dry_run)
         if new is not None:
             try:
@@ -58,7 +58,7 @@ class ServiceStrategy(Strategy):
             except Exception:
                 await reservation.release()
                 raise
-        reservation.leave(used_by(new) if new is not None else Use((), ()))
+        reservation.leave(used_by(new) if new is not None else ServiceAllocations((), ()))
         return reservation
 
     def validate(self, new: Object) -> list[Cause]:
@@ -80,7 +80,7 @@ class ServiceStrategy(Strategy):
 
 
 class EndpointsStrategy(Strategy):
-    """Endpoints: addresses and ports of the pods behind a service."""
+    """Endpoints: addresses and ports of the pods of a service."""
 
     def default(self, new: Object) -> None:
         defaulting.ENDPOINTS.apply(new)

@@ -13,10 +13,10 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class KindSettings:
-    """Settings that change which kinds are served, or their rules."""
+    """Settings that change the set of served kinds, or their rules."""
 
     gates: FeatureGates
     allow_privileged: bool
-    """Containers may be privileged (spec: opt.allow-privileged)."""
+    """``True`` if containers may be privileged (spec: opt.allow-privileged)."""
     service_networks: Sequence[Network]
     service_node_ports: range

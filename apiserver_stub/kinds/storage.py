@@ -1,4 +1,4 @@
-"""What a node agent reads and writes about storage: its classes, CSI nodes and drivers, attachments."""
+"""Storage API: StorageClasses, VolumeAttachments, CSI drivers and CSI nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DEFAULT_ANNOTATIONS = tuple(
     f"{name}.{identity.current().label_domain}/is-default-class" for name in ("storageclass", "storageclass.beta")
 )
 _GENERATION_FIELDS = ("tokenRequests", "requiresRepublish", "seLinuxMount")
-"""Fields of a CSI driver whose changes its generation counts, from none for a new driver."""
+"""Fields of a CSI driver whose changes increment its generation; new drivers have none."""
 
 
 class DriverStrategy(Strategy):
@@ -66,7 +66,7 @@ class DriverStrategy(Strategy):
 
 
 class CsiNodeStrategy(Strategy):
-    """The CSI drivers of a node."""
+    """CSINodes: the CSI drivers of a node."""
 
     def validate(self, new: Object) -> list[Cause]:
         return validate_node_drivers(_node_drivers(new))
@@ -76,7 +76,7 @@ class CsiNodeStrategy(Strategy):
 
 
 class AttachmentStrategy(Strategy):
-    """Attachments: the specification never changes, the status is reported by the attacher."""
+    """VolumeAttachments; the spec is immutable, the attacher reports the status."""
 
     status_keeps = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "selfLink")
 
@@ -94,7 +94,7 @@ class AttachmentStrategy(Strategy):
 
 
 class StorageClassStrategy(Strategy):
-    """Storage classes, of which little may change."""
+    """StorageClasses; most fields are immutable."""
 
     def default(self, new: Object) -> None:
         STORAGE_CLASS.apply(new)
@@ -188,15 +188,15 @@ def resources(settings: KindSettings) -> list[Resource]:
 
 
 def _class_name(obj: Object) -> str:
-    """Return the name of a storage class, with the mark of a default class."""
+    """Return the name of a storage class, marked if it is the default."""
     annotations = obj["metadata"].get("annotations") or {}
     is_default = any(annotations.get(key) == "true" for key in _DEFAULT_ANNOTATIONS)
     return f"{name(obj)} (default)" if is_default else name(obj)
 
 
 def _audiences(driver: Object) -> str:
-    asked = dig(driver, ("spec", "tokenRequests"))
-    return "<unset>" if asked is None else ",".join(item.get("audience", "") for item in asked)
+    requests = dig(driver, ("spec", "tokenRequests"))
+    return "<unset>" if requests is None else ",".join(item.get("audience", "") for item in requests)
 
 
 def _lifecycles(driver: Object) -> str:

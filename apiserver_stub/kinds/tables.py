@@ -1,4 +1,4 @@
-"""Tables and partial metadata: the shapes in which kubectl asks for lists."""
+"""Tables and partial metadata: the representations of objects that kubectl requests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MODES = ("", "Metadata", "Object", "None")
 
 
 def include_object(query: Query) -> str:
-    """Return what each row carries of its object.
+    """Return the requested content of a row's ``object``.
 
-    :raises ApiError: 400, the parameter has a value that means nothing.
+    :raises ApiError: 400, the parameter is invalid.
     """
     mode = query.get("includeObject")
     if mode not in _MODES:
@@ -36,7 +36,7 @@ def include_object(query: Query) -> str:
 def table(
     resource: Resource, items: Sequence[Object], metadata: Object, mode: str, version: str, *, columns: bool = True
 ) -> Object:
-    """Return a Table of *items*; later ones of a watch go without *columns*, which it told before."""
+    """Return a Table of *items*; tables of a watch after the first one have no *columns*."""
     return {
         "kind": "Table",
         "apiVersion": f"{identity.current().group('meta')}/{version}",
@@ -59,23 +59,23 @@ def table(
 
 def row(resource: Resource, item: Object, mode: str, version: str) -> Object:
     """Return the row of one object."""
-    found: dict[str, Any] = {"cells": [column.cell(item) for column in resource.columns], "object": None}
+    result: dict[str, Any] = {"cells": [column.cell(item) for column in resource.columns], "object": None}
     if resource.row_conditions is not None and (conditions := resource.row_conditions(item)):
-        found["conditions"] = conditions
+        result["conditions"] = conditions
     if mode == "Metadata":
-        found["object"] = partial(item, version)
+        result["object"] = partial(item, version)
     elif mode == "Object":
-        found["object"] = item
-    return found
+        result["object"] = item
+    return result
 
 
 def _no_rows(resource: Resource) -> list[Object] | None:
-    """Return the rows of an empty table: upstream's default columns have null."""
+    """Return the rows of an empty table, ``None`` with upstream's default columns."""
     return None if resource.columns[-1].name == "Created At" else []
 
 
 def partial(item: Object, version: str) -> Object:
-    """Return the metadata of an object as an object."""
+    """Return the PartialObjectMetadata of *item*."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"{identity.current().group('meta')}/{version}",
@@ -84,27 +84,27 @@ def partial(item: Object, version: str) -> Object:
 
 
 def age(obj: Object) -> str:
-    """Return how long ago *obj* was created."""
+    """Return the time since *obj* was created."""
     return since(obj.get("metadata", {}).get("creationTimestamp"))
 
 
 def since(time: Any) -> str:
-    """Return how long ago *time* (RFC 3339) was, ``<unknown>`` when there is none."""
-    moment = parse_time(time)
-    return "<unknown>" if moment is None else short((datetime.now(UTC) - moment).total_seconds())
+    """Return the duration since *time* (RFC 3339), ``<unknown>`` without a time."""
+    start = parse_time(time)
+    return "<unknown>" if start is None else short((datetime.now(UTC) - start).total_seconds())
 
 
 def short(seconds: float) -> str:
-    """Return a length in the two units that matter: ``5s``, ``2m3s``, ``37m``, ``3h5m``, ``20h``, ``3d4h``, ``40d``."""
-    whole = int(seconds)
-    if whole < -1:
+    """Return a duration in one or two units: ``5s``, ``2m3s``, ``37m``, ``3h5m``, ``20h``, ``3d4h``, ``40d``."""
+    total = int(seconds)
+    if total < -1:
         return "<invalid>"
-    whole = max(0, whole)
-    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
-    if whole < 120:
-        return f"{whole}s"
+    total = max(0, total)
+    minutes, hours, days = total // 60, total // 3600, total // 86400
+    if total < 120:
+        return f"{total}s"
     if minutes < 10:
-        return _two(minutes, "m", whole % 60, "s")
+        return _two(minutes, "m", total % 60, "s")
     if minutes < 180:
         return f"{minutes}m"
     if hours < 8:

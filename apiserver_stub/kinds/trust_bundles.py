@@ -1,4 +1,4 @@
-"""Cluster trust bundles: the trust anchors of a signer."""
+"""ClusterTrustBundles: the trust anchors of signers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TrustBundleStrategy(Strategy):
-    """Trust anchors of a signer, or of none."""
+    """ClusterTrustBundles, with or without a signer name."""
 
     def validate(self, new: Object) -> list[Cause]:
         return validate_bundle(new.get("spec") or {})

@@ -1,4 +1,4 @@
-"""Persistent volumes and the claims on them."""
+"""PersistentVolumes and PersistentVolumeClaims."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHORT_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": 
 
 
 class VolumeStrategy(Strategy):
-    """Volumes: the source never changes; changes of the phase are dated (spec: gate.PersistentVolume*)."""
+    """PersistentVolumes; the source is immutable, phase transitions have a time (spec: gate.PersistentVolume*)."""
 
     def __init__(self, gates: FeatureGates) -> None:
         self._has_class = gates.enabled("VolumeAttributesClass")
@@ -48,13 +48,13 @@ class VolumeStrategy(Strategy):
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
         if subresource == "status":
-            self._date(new.setdefault("status", {}), old.get("status") or {})
+            self._set_transition_time(new.setdefault("status", {}), old.get("status") or {})
 
-    def _date(self, status: Object, before: Object) -> None:
-        """Set or keep the time of the last change of the phase."""
+    def _set_transition_time(self, status: Object, before: Object) -> None:
+        """Set or restore the time of the last phase transition."""
         status["phase"] = status.get("phase") or "Pending"
         time, kept = status.get(_TRANSITION_TIME), before.get(_TRANSITION_TIME)
-        is_set = _TRANSITION_TIME in status  # The zero time is null, and set.
+        is_set = _TRANSITION_TIME in status  # A zero time is null.
         if not self._has_transition_time:
             if is_set and not kept:
                 del status[_TRANSITION_TIME]
@@ -78,7 +78,7 @@ class VolumeStrategy(Strategy):
 
 
 class ClaimStrategy(Strategy):
-    """Claims: bound once, and then they may grow."""
+    """PersistentVolumeClaims; after binding, only their size can change."""
 
     def __init__(self, gates: FeatureGates) -> None:
         self._gates = gates
@@ -169,12 +169,9 @@ def resources(settings: KindSettings) -> list[Resource]:
 
 
 def _drop_class(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
-    """Drop the class of attributes where the gate is off, unless it is stored already."""
+    """Drop the VolumeAttributesClass if the feature is disabled, unless the stored object has one."""
     if not gates.enabled("VolumeAttributesClass") and dig(old or {}, ("spec", _CLASS)) is None:
         new["spec"].pop(_CLASS, None)
-
-
-# Cells
 
 
 def _modes(modes: Any) -> str:

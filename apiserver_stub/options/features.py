@@ -58,8 +58,8 @@ def declare(group: Group) -> None:
 
 
 def check(options: FeatureOptions) -> Iterator[str]:
-    yield from feature_gates.validation_errors(options.feature_gates)
-    yield from runtime_config.complaints(options.runtime_config, options.identity)
+    yield from feature_gates.complaints(options.feature_gates)
+    yield from runtime_config.errors(options.runtime_config, options.identity)
 
 
 def warnings(options: FeatureOptions) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.kinds.api_services import order, priorities, resources
-from apiserver_stub.kinds.runtime_config import complaints
+from apiserver_stub.kinds.runtime_config import errors
 from apiserver_stub.options import parse
 from apiserver_stub.schema.shapes import of
 from apiserver_stub.server.kinds import kind_settings
@@ -113,8 +113,8 @@ def test_group_names_follow_the_api_domain() -> None:
     assert priorities("events.example.org", "v1", names) == (17750, 15)
     assert priorities("events.k8s.io", "v1", names) is None
     assert priorities("policy", "v1", names) == (17100, 15)
-    assert complaints({"apiregistration.example.org/v1": "true"}, names) == []
-    assert complaints({"apiregistration.k8s.io/v1": "true"}, names) != []
+    assert errors({"apiregistration.example.org/v1": "true"}, names) == []
+    assert errors({"apiregistration.k8s.io/v1": "true"}, names) != []
 
 
 def test_priorities_order_groups_and_their_versions() -> None:

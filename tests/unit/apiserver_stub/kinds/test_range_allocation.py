@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery import objects
-from apiserver_stub.kinds.range_allocation import COLLECTION, Moved, RangeAllocation, Refused, Snapshot, numbers_of
+from apiserver_stub.kinds.range_allocation import (
+    COLLECTION,
+    AllocationConflict,
+    AllocationError,
+    RangeAllocation,
+    Snapshot,
+    numbers_of,
+)
 from apiserver_stub.storage.sqlite import SqliteStore
 from nodeagent.base import apiproto
 
@@ -42,7 +49,7 @@ async def test_bitmap_is_big_endian_with_the_first_number_in_bit_zero(store: Sql
     assert (record["kind"], record["apiVersion"], record["range"]) == ("RangeAllocation", "v1", "30000-30019")
     assert record["data"] == "AgE="  # 0x02, 0x01
     assert numbers_of(30000, (await found.snapshot(store)).bits) == [30000, 30009]
-    await found.give_back(store, [30000, 30009])
+    await found.release(store, [30000, 30009])
     assert stored(store)["data"] == ""
 
 
@@ -60,10 +67,10 @@ async def test_number_is_allocated_once(store: SqliteStore) -> None:
     results = await asyncio.gather(*(found.take(store) for _ in range(21)), return_exceptions=True)
 
     assert {number for number in results if isinstance(number, int)} == set(range(30000, 30020))
-    assert [str(error) for error in results if isinstance(error, Refused)] == ["range is full"]
-    with pytest.raises(Refused, match=TAKEN):
+    assert [str(error) for error in results if isinstance(error, AllocationError)] == ["range is full"]
+    with pytest.raises(AllocationError, match=TAKEN):
         await found.take(store, 30003)
-    await found.give_back(store, [30003, 40000])
+    await found.release(store, [30003, 40000])
     assert await found.take(store) == 30003
 
 
@@ -77,12 +84,12 @@ async def test_static_range_is_allocated_last(store: SqliteStore) -> None:
 
 
 async def test_other_or_uninitialized_range_allocates_nothing(store: SqliteStore) -> None:
-    with pytest.raises(Refused, match="at this time"):
+    with pytest.raises(AllocationError, match="at this time"):
         await ports().take(store)
     assert stored(store) is None
     await ports().replace(store, Snapshot(), ())
     for number in (None, 31001):
-        with pytest.raises(Refused, match="does not match the current range"):
+        with pytest.raises(AllocationError, match="does not match the current range"):
             await ports(31000).take(store, number)
 
 
@@ -92,6 +99,6 @@ async def test_replacement_fails_after_a_concurrent_change(store: SqliteStore) -
     before = await found.snapshot(store)
     await found.take(store, 30005)
 
-    with pytest.raises(Moved):
+    with pytest.raises(AllocationConflict):
         await found.replace(store, before, ())
     assert found.is_taken(store, 30005)
