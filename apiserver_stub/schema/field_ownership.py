@@ -77,33 +77,33 @@ class Conflicts(Exception):
         )
         causes = [
             {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": path}
-            for _, manager, places in found
-            for path in places
+            for _, manager, field_paths in found
+            for path in field_paths
         ]
         if len(causes) == 1:
             text = f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}"
         else:
             lines = []
-            for _, manager, places in found:
-                lines += [f"conflicts with {manager}:", *(f"- {path}" for path in places)]
+            for _, manager, field_paths in found:
+                lines += [f"conflicts with {manager}:", *(f"- {path}" for path in field_paths)]
             text = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
         return ApiError(409, "Conflict", text, {"causes": causes})
 
 
 def updated(
-    kind: Kind, live: Object, new: Object, entries: list[ManagedFieldsEntry], who: ManagedFieldsEntry
+    kind: Kind, live: Object, new: Object, entries: list[ManagedFieldsEntry], sender: ManagedFieldsEntry
 ) -> list[ManagedFieldsEntry]:
-    """Return the entries after *who* replaced *live* by *new*: changed and added fields are its own."""
+    """Return the entries after *sender* replaced *live* by *new*; it owns the changed and added fields."""
     taken, rest = _transferred(kind, live, new, _convertible(kind, entries))
     if taken:
-        own = next((entry for entry in rest if entry.identifier == who.identifier), None)
+        own = next((entry for entry in rest if entry.identifier == sender.identifier), None)
         fields = union(own.fields, taken) if own is not None else taken
-        rest = [*(entry for entry in rest if entry is not own), replace(who, fields=fields)]
+        rest = [*(entry for entry in rest if entry is not own), replace(sender, fields=fields)]
     return capped(rest)
 
 
 def before_first_apply(kind: Kind, live: Object) -> ManagedFieldsEntry:
-    """Return the entry for the fields of an object whose managers are not known."""
+    """Return the entry for the fields of an object without tracked managers."""
     fields, _ = _transferred(kind, kind.blank, live, [])
     return ManagedFieldsEntry(BEFORE_FIRST_APPLY, UPDATE, kind.api_version, "", objects.now(), fields)
 
@@ -113,20 +113,20 @@ def applied(
     live: Object,
     config: Object,
     entries: list[ManagedFieldsEntry],
-    who: ManagedFieldsEntry,
+    sender: ManagedFieldsEntry,
     *,
     force: bool,
 ) -> tuple[Object, list[ManagedFieldsEntry]]:
-    """Return *live* with *config*, which is valid, applied by *who*, and the entries after that.
+    """Return *live* with the valid *config* applied by *sender*, and the resulting entries.
 
-    Fields that *who* applied before and *config* lacks are removed, unless others own them. The entry of *who* has the
-    time of this request only if the object changes.
+    Fields that *sender* applied before and *config* lacks are removed, unless other managers own them. The entry of
+    *sender* has the time of this request only if the object changes.
 
-    :raises Conflicts: other managers own fields that would change, and the request does not *force* it.
+    :raises Conflicts: other managers own fields that would change, and *force* is not set.
     """
     shape = kind.shape
     entries = _convertible(kind, entries)
-    own = next((entry for entry in entries if entry.identifier == who.identifier), None)
+    own = next((entry for entry in entries if entry.identifier == sender.identifier), None)
     others = [entry for entry in entries if entry is not own]
     stated = recursive_difference(fields_of(config, shape), kind.reset)
     merged: Object = merge(live, config, shape)
@@ -142,13 +142,13 @@ def applied(
         raise Conflicts(conflicts)
     rest = _remaining(kind, others, union(changed, removed))
     if fields := difference(stated, _STRIPPED):
-        time = who.time if merged != live else own.time if own is not None else ""
-        rest.append(replace(who, time=time, fields=fields))
+        time = sender.time if merged != live else own.time if own is not None else ""
+        rest.append(replace(sender, time=time, fields=fields))
     return merged, rest
 
 
 def _pruned(merged: Object, last: FieldSet, managed: FieldSet, shape: Shape) -> Object:
-    """Return *merged* without the fields in *last*, except those that are *managed* or hold managed ones."""
+    """Return *merged* without the fields in *last*, except those that are *managed* or contain managed ones."""
     last = with_struct_fields(last, shape)
     whole = with_struct_fields(fields_of(merged, shape), shape)
 

@@ -1,8 +1,8 @@
-"""Sets of fields as ``metadata.managedFields`` writes them. No I/O.
+"""Sets of fields in the format of ``metadata.managedFields``. No I/O.
 
 A set is a tree of path elements: ``f:name`` for fields and map entries, ``k:{...}`` for list items with keys, ``v:...``
-for items of a set of scalars; ``.`` in a node makes the field itself part of the set. No node is empty. The wire form
-writes a node that holds only itself as ``{}``.
+for items of a set of scalars; ``.`` in a node makes the field itself part of the set. No node is empty. In
+the wire format, a node that contains only itself is ``{}``.
 
 Custom, since no package implements server-side apply.
 """
@@ -27,13 +27,10 @@ LEAF: FieldSet = {SELF: {}}
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-# The wire
-
-
 def decode(wire: Any) -> FieldSet:
-    """Return the set that *wire* writes.
+    """Return the field set in the wire format *wire*.
 
-    :raises ValueError: it is no such set.
+    :raises ValueError: *wire* is not a valid field set.
     """
     if not isinstance(wire, dict):
         raise ValueError("a set of fields is an object")  # noqa: TRY004 - the caller handles one kind of error
@@ -48,9 +45,9 @@ def decode(wire: Any) -> FieldSet:
 
 @lru_cache(maxsize=4096)
 def _element(text: str) -> str:
-    """Return a path element as this package writes it, empty for one of an unknown type.
+    """Return a path element in canonical form, empty for an element of an unknown type.
 
-    :raises ValueError: it is none.
+    :raises ValueError: *text* is not a path element.
     """
     if text[1:2] != ":":
         raise ValueError(f"invalid path element {text}")
@@ -66,7 +63,7 @@ def _element(text: str) -> str:
 
 
 def encode(fields: FieldSet) -> Object:
-    """Return *fields* as the wire has them, sorted."""
+    """Return *fields* in the wire format, sorted."""
     return {
         _wire_form(element): {} if element == SELF or (len(below) == 1 and SELF in below) else encode(below)
         for element, below in sorted(fields.items())
@@ -78,11 +75,8 @@ def _wire_form(element: str) -> str:
     return escape_json(element) if element[0] in "kv" else element
 
 
-# Sets
-
-
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
-    """Return what is in either."""
+    """Return the fields in either set."""
     if not one:
         return other
     if not other or one is other:
@@ -94,7 +88,7 @@ def union(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """Return what is in *one* and not in *other*."""
+    """Return the fields in *one* that are not in *other*."""
     if not other:
         return one
     found: FieldSet = {}
@@ -110,7 +104,7 @@ def difference(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def recursive_difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """Return the fields of *one* without those of *other* and all fields in those."""
+    """Return the fields of *one* without those of *other* and the fields below those."""
     if not other:
         return one
     left: FieldSet = {}
@@ -124,7 +118,7 @@ def recursive_difference(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
-    """Return what is in both."""
+    """Return the fields in both sets."""
     found: FieldSet = {}
     for element, below in one.items():
         if element not in other:
@@ -137,7 +131,7 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def with_struct_fields(fields: FieldSet, shape: Shape) -> FieldSet:
-    """Return *fields* with the fields of structs that hold them; entries of maps and list items are not added."""
+    """Return *fields* with the struct fields that contain them; map entries and list items are not added."""
     whole: FieldSet = {}
     for element, below in fields.items():
         if element == SELF:
@@ -151,17 +145,17 @@ def with_struct_fields(fields: FieldSet, shape: Shape) -> FieldSet:
 
 
 def paths(fields: FieldSet, path: str = "") -> Iterator[str]:
-    """Yield the path of every field in *fields* as messages write it: ``.spec.containers[name="c"].image``.
+    """Yield the path of every field in *fields* in the form of messages: ``.spec.containers[name="c"].image``.
 
-    Those of one parent come before those in them.
+    The fields of a parent come before the fields below them.
     """
     elements = [(path + shown_element(name), fields[name]) for name in sorted(fields, key=_order) if name != SELF]
-    for place, below in elements:
+    for field_path, below in elements:
         if SELF in below:
-            yield place
-    for place, below in elements:
+            yield field_path
+    for field_path, below in elements:
         if len(below) > 1 or SELF not in below:
-            yield from paths(below, place)
+            yield from paths(below, field_path)
 
 
 @lru_cache(maxsize=4096)
@@ -180,7 +174,7 @@ def _value_order(value: Any) -> tuple[Any, ...]:
 
 
 def shown_element(element: str) -> str:
-    """Return a path element as messages show it: ``.name``, ``[key="value"]`` or ``[="value"]``."""
+    """Return a path element in the form of messages: ``.name``, ``[key="value"]`` or ``[="value"]``."""
     kind, text = element[:1], element[2:]
     if kind == "f":
         return f".{text}"

@@ -1,6 +1,6 @@
-"""What comes in is held to the shape of its kind: wrong types are refused, unknown and repeated members are told.
+"""Validation of decoded objects against the schema of their kind: wrong types, unknown and duplicate fields.
 
-One walk does it all, as it runs for every write: it also drops unknown members and nulls, and writes times in UTC.
+As it runs for every write, the same pass also drops unknown fields and nulls, and normalizes times to UTC.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _COLLECTIONS = (Form.LIST, Form.MAP)
 _RANGES = {Form.INT32: 1 << 31, Form.INT64: 1 << 63}
 
 
-class Misfit(ValueError):
-    """A value does not have the type of its place; the text is the one that clients of the API know."""
+class SchemaMismatch(ValueError):
+    """A value does not have the type that the schema requires; the text is upstream's."""
 
     def __init__(self, message: str, converting: str = "") -> None:
         super().__init__(message)
         self.converting = converting or message
-        """The message where upstream converts an object from a tree of values and does not read JSON."""
+        """Upstream's message when it converts decoded values instead of JSON text."""
 
 
 class Findings:
-    """What one walk found: paths of unknown members, and how many members there are in all."""
+    """Result of a validation: the paths of unknown fields, and the number of all fields."""
 
     __slots__ = ("converts", "members", "unknown")
 
@@ -44,20 +44,20 @@ class Findings:
         self.unknown: list[str] = []
         self.members = 0
         self.converts = converts
-        """The object was made from values: whole floats become integers, and integers wrap around."""
+        """Upstream converts decoded values: integral floats become integers, and integers wrap around."""
 
 
 Check = Callable[[Any, str, Findings], Any]
-"""Takes a value, its path and the findings; returns the value as it is kept."""
+"""Validate a value at a path, add to the findings, and return the normalized value."""
 
 
 def check(obj: Object, shape: Shape, *, complete: bool = False, converts: bool = False) -> Findings:
-    """Hold *obj* to *shape*: unknown members are dropped from it, times are written in UTC.
+    """Validate *obj* against *shape*, drop its unknown fields and normalize its times to UTC.
 
-    :param complete: nulls and zero values of fields without presence are dropped too, and fields that are always
-        present are added: the object becomes what a Go client would read and write.
-    :param converts: *obj* is made from values, as by strategic merge patches and server-side apply.
-    :raises Misfit: a value has the wrong type.
+    :param complete: also drop nulls, and zero values of fields without presence, and add fields that are always
+        present, as if the object had been decoded and encoded by a Go client.
+    :param converts: *obj* was converted from decoded values, as by strategic merge patches and server-side apply.
+    :raises SchemaMismatch: a value has the wrong type.
     """
     found = Findings(converts=converts)
     _check_of(shape, complete)(obj, "", found)
@@ -65,27 +65,27 @@ def check(obj: Object, shape: Shape, *, complete: bool = False, converts: bool =
 
 
 def repeated(body: bytes, members: int, unknown: Collection[str] = ()) -> list[str]:
-    """Return the paths of fields that JSON *body* sets twice, without those below the *unknown* fields.
+    """Return the paths of duplicate fields in the JSON *body*, without those below the *unknown* fields.
 
     :param members: number of fields of all objects in the decoded body.
     """
     if body.count(b'":') == members and _SPACED_COLON.search(body) is None:
-        return []  # There is a colon per decoded field: none was set twice.
+        return []  # There is one colon per decoded field, so there are no duplicates.
     found: dict[str, None] = {}
     _find_repeated(json.loads(body, object_pairs_hook=_Pairs), "", frozenset(unknown), found)
     return list(found)
 
 
 def merge_repeated(body: bytes) -> Any:
-    """Return the value of JSON *body*, in which objects that are set twice are merged, as by Go's decoder."""
+    """Return the value of the JSON *body*, with duplicate objects merged as by Go's decoder."""
     return json.loads(body, object_pairs_hook=_merged)
 
 
 def _merged(pairs: list[tuple[str, Any]]) -> Object:
-    found: Object = {}
+    result: Object = {}
     for name, content in pairs:
-        found[name] = _overlaid(found[name], content) if name in found else content
-    return found
+        result[name] = _overlaid(result[name], content) if name in result else content
+    return result
 
 
 def _overlaid(before: Any, content: Any) -> Any:
@@ -99,7 +99,7 @@ def _overlaid(before: Any, content: Any) -> Any:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The fields of an object, including those that are set twice."""
+    """The fields of an object, including duplicates."""
 
 
 def _find_repeated(value: Any, path: str, unknown: Collection[str], found: dict[str, None]) -> None:
@@ -115,9 +115,6 @@ def _find_repeated(value: Any, path: str, unknown: Collection[str], found: dict[
     elif isinstance(value, list):
         for index, item in enumerate(value):
             _find_repeated(item, f"{path[:-1]}[{index}].", unknown, found)
-
-
-# How each form is checked
 
 
 @cache
@@ -148,8 +145,8 @@ def _object_check(shape: Shape, complete: bool) -> Check:
         always = shape.blank()
         forms = {name: member.form for name, member in shape.members.items() if name not in shape.tracked}
         if owner == "ObjectMeta":
-            del forms["managedFields"]  # An empty list asks to forget the owners of fields.
-        # An empty list that is always present stays until it is known whose it is, see stored_form.
+            del forms["managedFields"]  # An empty list resets the managed fields.
+        # Empty lists that are always present are kept until their owner is recorded, see stored_form.
         dropped = frozenset(
             name
             for name, form in forms.items()
@@ -159,7 +156,7 @@ def _object_check(shape: Shape, complete: bool) -> Check:
     def run(value: Any, path: str, found: Findings) -> Any:
         if value.__class__ is not dict:
             raise _wrong_object(value, path, f"v1.{owner}")
-        if not checks:  # at the first value, as shapes may be recursive
+        if not checks:  # Deferred to the first value, as shapes may be recursive.
             checks.update((name, _check_of(member, complete)) for name, member in shape.members.items())
             if owner == "ObjectMeta":
                 checks["deletionTimestamp"] = _any_time
@@ -172,7 +169,7 @@ def _object_check(shape: Shape, complete: bool) -> Check:
                         changes.append((name, None))
                     continue
                 if content is not None:
-                    raise _Inner(content, "string").placed(f"{owner}|{path}{name}")
+                    raise _Inner(content, "string").at(f"{owner}|{path}{name}")
                 if complete:
                     changes.append((name, None))
             elif (member := checks.get(name)) is None:
@@ -186,9 +183,9 @@ def _object_check(shape: Shape, complete: bool) -> Check:
                 try:
                     kept = member(content, f"{path}{name}.", found)
                 except _Inner as error:
-                    raise error.placed(f"{owner}|{path}{name}") from None
+                    raise error.at(f"{owner}|{path}{name}") from None
                 if kept is None and name not in always:
-                    value[name] = None  # Go's zero time where a time may be absent.
+                    value[name] = None  # Go's zero time in an optional field.
                 elif kept is not content or (not kept and name in dropped):
                     changes.append((name, kept if kept or name not in dropped else None))
         for name, kept in changes:
@@ -231,7 +228,7 @@ def _map_check(shape: Shape, complete: bool) -> Check:
         found.members += len(value)
         for name, content in value.items():
             if content is None and (zero is not None or item.form is Form.LIST):
-                value[name] = zero  # a list stays null
+                value[name] = zero  # A null list remains null.
                 continue
             value[name] = check_item(content, f"{path}{name}.", found)
         return value
@@ -243,12 +240,12 @@ def _list_check(shape: Shape, complete: bool) -> Check:
     item = shape.item or Shape(Form.ANY)
     check_item = _check_of(item, complete)
     is_text = item.form is Form.TEXT
-    wanted = f"[]v1.{item.name}" if item.form is Form.OBJECT else f"[]{item.form.value}"
+    expected = f"[]v1.{item.name}" if item.form is Form.OBJECT else f"[]{item.form.value}"
     zero = item.zero()
 
     def run(value: Any, path: str, found: Findings) -> Any:
         if value.__class__ is not list:
-            raise _Inner(value, wanted)
+            raise _Inner(value, expected)
         for index, content in enumerate(value):
             if is_text:
                 if content.__class__ is not str:
@@ -265,7 +262,7 @@ def _list_check(shape: Shape, complete: bool) -> Check:
 
 
 def _int_check(shape: Shape) -> Check:
-    limit, wanted = _RANGES[shape.form], shape.form.value
+    limit, expected = _RANGES[shape.form], shape.form.value
 
     def run(value: Any, path: str, found: Findings) -> Any:
         if found.converts and value.__class__ is float and value.is_integer():
@@ -273,7 +270,7 @@ def _int_check(shape: Shape) -> Check:
         if value.__class__ is int and found.converts:
             return (value + limit) % (2 * limit) - limit
         if value.__class__ is not int or not -limit <= value < limit:
-            raise _Inner(value, wanted, exact=True)
+            raise _Inner(value, expected, exact=True)
         return value
 
     return run
@@ -303,7 +300,7 @@ def _bytes(value: Any, path: str, found: Findings) -> Any:
     try:
         return gobase64.canonical(value)
     except gobase64.CorruptInput as error:
-        raise Misfit(str(error), f"error decoding from json: {error}") from None
+        raise SchemaMismatch(str(error), f"error decoding from json: {error}") from None
 
 
 def _time(value: Any, path: str, found: Findings) -> Any:
@@ -313,7 +310,7 @@ def _time(value: Any, path: str, found: Findings) -> Any:
 
 
 def _any_time(value: Any, path: str, found: Findings) -> Any:
-    """Keep Go's zero time, which differs from an absent time."""
+    """Return Go's zero time unchanged, as it differs from an absent time."""
     kept = _time(value, path, found)
     return value if kept is None else kept
 
@@ -334,11 +331,11 @@ def _resource_quantity(value: Any, path: str, found: Findings) -> Any:
 
 def _quantity_text(value: Any, convert: Callable[[str], str]) -> str:
     if value.__class__ not in (str, int, float):
-        raise Misfit(FORMAT_WRONG)
+        raise SchemaMismatch(FORMAT_WRONG)
     try:
         return convert(str(value))
     except InvalidQuantity as error:
-        raise Misfit(str(error)) from None
+        raise SchemaMismatch(str(error)) from None
 
 
 def _int_or_text(value: Any, path: str, found: Findings) -> Any:
@@ -353,7 +350,7 @@ def _any(value: Any, path: str, found: Findings) -> Any:
 
 
 _ZEROS: dict[Form, Any] = {Form.BYTES: "", Form.QUANTITY: "0"}
-"""Values that null stands for in a map."""
+"""Values that replace null in a map."""
 _SCALARS: dict[Form, Check] = {
     Form.TEXT: _text,
     Form.BOOL: _bool,
@@ -367,7 +364,7 @@ _SCALARS: dict[Form, Check] = {
 
 
 def count_members(value: Any) -> int:
-    """Return how many members all objects in *value* have."""
+    """Return the number of fields of all objects in *value*."""
     if value.__class__ is dict:
         return len(value) + sum(map(count_members, value.values()))
     return sum(map(count_members, value)) if value.__class__ is list else 0
@@ -375,11 +372,11 @@ def count_members(value: Any) -> int:
 
 @lru_cache(maxsize=1024)
 def _utc(text: str) -> str | None:
-    """Return the time *text* in UTC; ``None`` is Go's zero time, which objects show as null."""
+    """Return the time *text* in UTC, ``None`` for Go's zero time, which is null in JSON."""
     try:
         seconds, nanos = gotime.parse(text)
     except gotime.ParseError as error:
-        raise Misfit(str(error)) from None
+        raise SchemaMismatch(str(error)) from None
     return gotime.render(seconds) if (seconds, nanos) != (gotime.ZERO_SECONDS, 0) else None
 
 
@@ -388,45 +385,42 @@ def _utc_micro(text: str) -> str | None:
     try:
         seconds, nanos = gotime.parse(text, gotime.RFC3339_MICRO)
     except gotime.ParseError as error:
-        raise Misfit(str(error)) from None
+        raise SchemaMismatch(str(error)) from None
     return gotime.render(seconds, nanos // 1000) if (seconds, nanos) != (gotime.ZERO_SECONDS, 0) else None
 
 
-# What is wrong
-
-
 class _Inner(Exception):
-    """A wrong type, before the object around it has said where."""
+    """A wrong type whose path is added by the enclosing object."""
 
-    def __init__(self, value: Any, wanted: str, *, exact: bool = False, parses: bool = False) -> None:
-        super().__init__(wanted)
-        self._given, self._wanted = type_name(value, exact=exact), wanted
+    def __init__(self, value: Any, expected: str, *, exact: bool = False, parses: bool = False) -> None:
+        super().__init__(expected)
+        self._actual, self._expected = type_name(value, exact=exact), expected
         self._converting = (
-            f"json: cannot unmarshal {self._given} into Go value of type {wanted}"
-            if parses  # the type reads JSON by itself
-            else _conversion_error(value, wanted)
+            f"json: cannot unmarshal {self._actual} into Go value of type {expected}"
+            if parses  # The Go type has its own JSON decoder.
+            else _conversion_error(value, expected)
         )
 
-    def placed(self, place: str) -> Misfit:
-        owner, _, path = place.partition("|")
+    def at(self, location: str) -> SchemaMismatch:
+        owner, _, path = location.partition("|")
         where = f"{owner}.{_INDEX.sub('', path)}"
-        message = f"json: cannot unmarshal {self._given} into Go struct field {where} of type {self._wanted}"
-        return Misfit(message, self._converting)
+        message = f"json: cannot unmarshal {self._actual} into Go struct field {where} of type {self._expected}"
+        return SchemaMismatch(message, self._converting)
 
 
-def _wrong_object(value: Any, path: str, wanted: str) -> Exception:
-    return _Inner(value, wanted) if path else Misfit("json: cannot unmarshal into Go value of type struct")
+def _wrong_object(value: Any, path: str, expected: str) -> Exception:
+    return _Inner(value, expected) if path else SchemaMismatch("json: cannot unmarshal into Go value of type struct")
 
 
-def _conversion_error(value: Any, wanted: str) -> str:
-    """Return upstream's message where a tree of values has *value* in place of the Go type *wanted*."""
+def _conversion_error(value: Any, expected: str) -> str:
+    """Return upstream's message for a decoded *value* that cannot be converted to the Go type *expected*."""
     kind = _GO_KINDS.get(value.__class__, "string")
-    if wanted.startswith("map["):
+    if expected.startswith("map["):
         return f"cannot restore map from {kind}"
-    if wanted.startswith("[]"):
+    if expected.startswith("[]"):
         return f"cannot restore slice from {kind}"
-    if wanted.startswith("v1."):
+    if expected.startswith("v1."):
         return f"cannot restore struct from: {kind}"
-    if (wanted, kind) in (("string", "int64"), ("int32", "float64"), ("int64", "float64")):
-        return f"cannot convert {kind} to {wanted}"
-    return f"unrecognized type: {wanted}"
+    if (expected, kind) in (("string", "int64"), ("int32", "float64"), ("int64", "float64")):
+        return f"cannot convert {kind} to {expected}"
+    return f"unrecognized type: {expected}"

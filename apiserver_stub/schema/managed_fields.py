@@ -49,7 +49,7 @@ class ManagedFieldsEntry:
 def read(entries: Any) -> list[ManagedFieldsEntry] | None:
     """Return the entries in ``metadata.managedFields``, ``None`` if there are none or one is invalid.
 
-    Of several with one identity, the last one counts.
+    Of several entries with the same identity, the last one takes effect.
     """
     found: dict[str, ManagedFieldsEntry] = {}
     try:
@@ -75,21 +75,21 @@ def read(entries: Any) -> list[ManagedFieldsEntry] | None:
 
 
 def current(new: Object, live: Object, *, writable: bool) -> list[ManagedFieldsEntry]:
-    """Return the entries before a write: those that *new* sets, if it may (*writable*), else those of *live*.
+    """Return the entries before a write: those in *new* if they are *writable* and valid, otherwise those of *live*.
 
-    An empty list and a single empty entry reset them.
+    An empty list or a single empty entry in *new* resets them.
     """
-    given = new["metadata"].get("managedFields")
+    sent = new["metadata"].get("managedFields")
     if writable:
-        if given in ([], [{}]):
+        if sent in ([], [{}]):
             return []
-        if found := read(given):
+        if found := read(sent):
             return found
     return read(live["metadata"].get("managedFields")) or []
 
 
 def write(entries: Sequence[ManagedFieldsEntry]) -> list[Object]:
-    """Return *entries* as ``metadata.managedFields`` holds them."""
+    """Return *entries* in the form of ``metadata.managedFields``."""
     ordered = sorted(
         entries, key=lambda entry: (entry.operation, entry.time, entry.manager, entry.api_version, entry.subresource)
     )
@@ -141,7 +141,7 @@ def _merged(updates: list[ManagedFieldsEntry]) -> ManagedFieldsEntry:
 
 
 def same_but_times(entries: Any, others: Any) -> bool:
-    """Return whether both lists hold the same entries in the same order, and only times differ."""
+    """Return whether both lists have the same entries in the same order, apart from times."""
     if not entries or not others or len(entries) != len(others):
         return False
     return all({**one, "time": None} == {**other, "time": None} for one, other in zip(entries, others, strict=True))

@@ -1,7 +1,7 @@
-"""What every kind looks like: members, types and how lists merge, taken from the protobuf definitions.
+"""Schemas of the kinds: fields, types and list merging, derived from the protobuf definitions.
 
-One tree of shapes serves all that must know the kinds: the check of what comes in (:mod:`checking`), field ownership
-(:mod:`fieldsets`) and the published documents (:mod:`openapi`). It is built when a kind is first used.
+Field validation, field ownership and the OpenAPI documents use these shapes. The shape of a kind is created when it is
+first used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Form(Enum):
-    """What JSON shows; the value is the name of the type in messages."""
+    """Type of a JSON value; the enum value is the name of the type in messages."""
 
     OBJECT = "object"
     MAP = "map"
@@ -52,66 +52,66 @@ _ZEROS: Mapping[Form, Any] = {
 
 @dataclass(slots=True, eq=False)
 class Shape:
-    """One place in an object."""
+    """Schema of a value in an object."""
 
     form: Form
     name: str = ""
-    """Message of an object, without its package."""
+    """Protobuf message of an object, without its package."""
     package: str = ""
-    """Definition group of an object: ``core``, ``meta``."""
+    """Package of the definition of an object: ``core``, ``meta``."""
     version: str = ""
     full_name: str = ""
     """Full name of the message of an object."""
     members: dict[str, Shape] = field(default_factory=dict)
     item: Shape | None = None
-    """Values of a map, items of a list."""
+    """Schema of the values of a map or the items of a list."""
     keys: tuple[str, ...] = ()
-    """Members by which the items of a list are told apart; such a list merges."""
+    """Key fields of the items of a list that merges; empty for other lists."""
     is_set: bool = False
-    """A list of different scalars that merges."""
+    """``True`` for a list of distinct scalars that merges."""
     atomic: bool = False
-    """Owned and replaced as a whole."""
+    """``True`` for a value that has one owner and is replaced completely."""
     granular: bool = False
-    """This field of an atomic type has fields with owners nevertheless."""
+    """``True`` for a field of an atomic type whose fields have separate owners nevertheless."""
     patch_strategy: str = ""
-    """How strategic merge patches treat the list; empty replaces it."""
+    """Patch strategy of the list in strategic merge patches; without one, it is replaced."""
     patch_merge_key: str = ""
     """Field by which strategic merge patches match the items of the list."""
     replaced: frozenset[str] = frozenset()
-    """Objects in it that strategic merge patches replace."""
+    """Fields with objects that strategic merge patches replace."""
     exact: bool = False
-    """Quantities of a map are kept as they are; others are rounded up to thousandths."""
+    """``True`` if the quantities of a map are exact; others are rounded up to thousandths."""
     tracked: frozenset[str] = frozenset()
     """Scalar fields whose zero value differs from an absent one."""
     always: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that every object has, with their zero values; objects are listed with an empty one."""
+    """Fields that are always present, with their zero values; objects have an empty one here."""
 
     @property
     def leaf(self) -> bool:
-        """Whether it has one owner: scalars, atomic objects and maps, lists that do not merge."""
+        """``True`` if the value has one owner: scalars, atomic objects and maps, lists that do not merge."""
         if self.form is Form.LIST:
             return not self.keys and not self.is_set
         return (self.atomic and not self.granular) or self.form not in (Form.OBJECT, Form.MAP)
 
     def child(self, name: str) -> Shape:
-        """Return the shape of member *name*; of an unknown one nothing is known."""
+        """Return the shape of field *name*, :data:`UNKNOWN` for an unknown field."""
         if self.form is Form.OBJECT:
             return self.members.get(name) or UNKNOWN
         return self.item or UNKNOWN
 
     def blank(self) -> dict[str, Any]:
-        """Return the object in which nothing is set: the fields that are always present, with their zero values."""
+        """Return an object without set fields: those that are always present, with their zero values."""
         return {name: self.members[name].blank() if value == {} else value for name, value in self.always.items()}
 
     def zero(self) -> Any:
-        """Return the zero value as JSON shows it; objects are empty, to be completed by :meth:`blank`."""
+        """Return the JSON form of the zero value; objects are empty, to be completed by :meth:`blank`."""
         return _ZEROS.get(self.form)
 
 
 UNKNOWN = Shape(Form.ANY)
 
 KEY_DEFAULTS: Mapping[str, str] = {"protocol": "TCP"}
-"""Values of list keys that may be left out."""
+"""Default values of optional list keys."""
 
 _SPECIAL: Mapping[str, Form] = {
     "Time": Form.TIME,
@@ -126,11 +126,11 @@ _INLINE = "inline"
 
 @cache
 def of(api_version: str, kind: str) -> Shape | None:
-    """Return the shape of *kind* with ``kind`` and ``apiVersion`` as members, ``None`` for one without a definition."""
-    found = apiproto.descriptor(api_version, kind)
-    if found is None:
+    """Return the shape of *kind*, including ``kind`` and ``apiVersion``; ``None`` if it has no definition."""
+    descriptor = apiproto.descriptor(api_version, kind)
+    if descriptor is None:
         return None
-    shape = _object(found)
+    shape = _object(descriptor)
     text = Shape(Form.TEXT)
     members = {"kind": text, "apiVersion": text, **shape.members}
     tracked, always = shape.tracked, shape.always
@@ -142,15 +142,15 @@ def walk(shape: Shape) -> Iterator[Shape]:
     seen: set[int] = set()
     rest = [shape]
     while rest:
-        found = rest.pop()
-        if id(found) in seen:
+        current = rest.pop()
+        if id(current) in seen:
             continue
-        seen.add(id(found))
-        if found.form is Form.OBJECT:
-            yield found
-        rest += found.members.values()
-        if found.item is not None:
-            rest.append(found.item)
+        seen.add(id(current))
+        if current.form is Form.OBJECT:
+            yield current
+        rest += current.members.values()
+        if current.item is not None:
+            rest.append(current.item)
 
 
 @cache
@@ -174,7 +174,7 @@ def _object(message: Descriptor) -> Shape:
 
 
 def _fields(message: Descriptor) -> Iterator[tuple[str, FieldDescriptor]]:
-    """Yield the fields of the JSON form."""
+    """Yield the fields of the JSON form, with those of inlined messages."""
     for member in message.fields:
         if member.name == _INLINE and member.message_type is not None:
             yield from _fields(member.message_type)

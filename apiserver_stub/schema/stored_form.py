@@ -1,4 +1,4 @@
-"""The form of stored objects: upstream's storage format does not distinguish an empty list from none. No I/O."""
+"""Normalization of objects before storage, as upstream's format has no empty lists. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Step = Callable[[Any], None]
 def settle(obj: Object, shape: Shape | None) -> None:
     """Replace the empty lists and maps of *obj* that are always present by null, in place.
 
-    Before, they are changes of which a field manager becomes the owner.
+    Call it after the managed fields are updated, as a field manager can own an empty list.
     """
     if shape is not None and (step := _step(shape)) is not None:
         step(obj)
@@ -23,13 +23,13 @@ def settle(obj: Object, shape: Shape | None) -> None:
 
 @cache
 def _step(shape: Shape, depth: int = 0) -> _Step | None:
-    """Return the function for values of *shape*, ``None`` where there is nothing to do in them."""
+    """Return the function that normalizes values of *shape*, ``None`` if they never change."""
     if shape.form in (Form.LIST, Form.MAP):
         return _each(shape, depth)
     if shape.form is not Form.OBJECT or depth > _MAX_DEPTH:
         return None
     emptied = [name for name, member in shape.members.items() if name in shape.always and _is_collection(member)]
-    below = {name: found for name, member in shape.members.items() if (found := _step(member, depth + 1)) is not None}
+    below = {name: step for name, member in shape.members.items() if (step := _step(member, depth + 1)) is not None}
     if not emptied and not below:
         return None
 
@@ -37,26 +37,26 @@ def _step(shape: Shape, depth: int = 0) -> _Step | None:
         for name in emptied:
             if name in value and not value[name]:
                 value[name] = None
-        for name, found in below.items():
+        for name, step in below.items():
             if content := value.get(name):
-                found(content)
+                step(content)
 
     return run
 
 
 _MAX_DEPTH = 12
-"""Deeper objects, which only recursive shapes have, are left as they are."""
+"""Deeper objects, which occur only in recursive shapes, are not changed."""
 
 
 def _each(shape: Shape, depth: int) -> _Step | None:
-    found = _step(shape.item, depth + 1) if shape.item is not None else None
-    if found is None:
+    step = _step(shape.item, depth + 1) if shape.item is not None else None
+    if step is None:
         return None
     is_map = shape.form is Form.MAP
 
     def run(values: Any) -> None:
         for value in values.values() if is_map else values:
-            found(value)
+            step(value)
 
     return run
 

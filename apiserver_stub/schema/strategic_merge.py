@@ -1,4 +1,4 @@
-"""Strategic merge patch: lists merge by a key that the kind declares, directives say what a merge cannot. No I/O.
+"""Strategic merge patch: lists merge by a key that the kind declares, directives express other changes. No I/O.
 
 ``$patch: delete | replace``, ``$retainKeys``, ``$setElementOrder/<list>``, ``$deleteFromPrimitiveList/<list>``. Merged
 lists have the order of upstream: ``$setElementOrder``, else the order of the patch, precedes the order of the object,
@@ -35,7 +35,7 @@ _GO_TYPES = {
 
 
 def apply_strategic_patch(document: Object, patch: Any, shape: Shape) -> Object:
-    """Return *document* of that *shape* after *patch*; both stay unchanged.
+    """Return *document*, which has the given *shape*, after *patch*; neither argument is changed.
 
     :raises ApiError: 400, 422 or 500, *patch* is not an object or a directive in it is invalid.
     """
@@ -46,11 +46,8 @@ def apply_strategic_patch(document: Object, patch: Any, shape: Shape) -> Object:
     return _merge_object(copy.deepcopy(document), copy.deepcopy(patch), shape)
 
 
-# Objects
-
-
 def _merge_object(original: Any, patch: Object, shape: Shape) -> Object:
-    """Return *original*, changed in place where it is an object, after *patch*, whose parts become parts of it."""
+    """Return *original* after *patch*; an object is changed in place and then shares values with *patch*."""
     if _PATCH in patch:
         directive = patch[_PATCH]
         if directive == "replace":
@@ -85,7 +82,7 @@ def _merge_object(original: Any, patch: Object, shape: Shape) -> Object:
 
 
 def _retain(original: Object, patch: Object) -> None:
-    """Remove the fields that ``$retainKeys`` of *patch* does not name from *original*, and the directive."""
+    """Remove the directive ``$retainKeys`` from *patch*, and all fields that it does not list from *original*."""
     retained = patch.pop(_RETAIN)
     named = isinstance(retained, list) and all(
         value is None or key.startswith((_DELETE_PRIMITIVE, _ORDER)) or key in retained for key, value in patch.items()
@@ -118,7 +115,7 @@ def _put(merged: Object, key: str, value: Any) -> None:
 
 
 def _without_directives(value: Any) -> tuple[Any, bool]:
-    """Return *value* without the objects in it that are directives, and whether it is none itself."""
+    """Return *value* without the directives in it, and whether it is not a directive itself."""
     if isinstance(value, dict):
         if _PATCH in value:
             return None, False
@@ -142,9 +139,6 @@ def _discard_nulls(value: Any) -> None:
     elif isinstance(value, list):
         for content in value:
             _discard_nulls(content)
-
-
-# Lists
 
 
 def _merge_ordered(original: Object, patch: Object, directive: str, shape: Shape) -> None:
@@ -172,7 +166,7 @@ def _merge_ordered(original: Object, patch: Object, directive: str, shape: Shape
 
 
 def _check_order(items: list[Any], order: list[Any], key: str) -> None:
-    """Require that *order* names all *items* of a patch, in the same order; deletions aside."""
+    """Require that *order* contains all *items* of a patch except deletions, in the same order."""
     if not items or not order:
         return
     kept = items
@@ -181,7 +175,7 @@ def _check_order(items: list[Any], order: list[Any], key: str) -> None:
             _require_object(item)
         kept = [item for item in items if item.get(_PATCH) != "delete"]
     left, entries = list(kept), list(order)
-    while left and entries:  # A directive after the last entry is an error, as upstream's loop has it.
+    while left and entries:  # As upstream, a directive after the last entry is an error.
         if isinstance(left[0], dict) and _PATCH in left[0]:
             left.pop(0)
             continue
@@ -226,10 +220,10 @@ def _merge_field(old: list[Any], new: list[Any], shape: Shape, *, deletes: bool)
 
 
 def _follow_directives(old: list[Any], new: list[Any], key: str) -> tuple[int, list[Any], bool]:
-    """Return how many items of *old* are left, the items of *new* that are not directives, and whether they replace.
+    """Return the number of remaining items of *old*, the items of *new* without directives, and whether these replace.
 
-    The items that are left move to the start of *old*, whose length stays: upstream takes the order of the object from
-    the list in this state, where new items have the places of deleted ones.
+    The remaining items move to the start of *old*, whose length does not change: upstream derives the order of the
+    object from the list in this state, in which new items have the positions of deleted ones.
     """
     kept, items = len(old), list[Any]()
     replaces = False
@@ -253,9 +247,9 @@ def _follow_directives(old: list[Any], new: list[Any], key: str) -> tuple[int, l
 
 
 def _ordered(items: list[Any], order: list[Any], live: list[Any], key: str, kind: type) -> list[Any]:
-    """Return *items* with those of *order* as there, and the others, as in *live*, among them.
+    """Return *items*, merging those in *order*, sorted by it, with the others, sorted by *live*.
 
-    An item of the others comes before the first one of *order* that *live* has after it.
+    Another item comes before the first item in *order* that follows it in *live*.
     """
     if key:
         named = [item for item in items if _find(order, key, _key_of(item, key)) is not None]
@@ -282,7 +276,7 @@ def _sorted(items: list[Any], order: list[Any], key: str, kind: type) -> list[An
 
 
 def _index(items: list[Any], item: Any, key: str, kind: type) -> int:
-    """Return the position in *items* of the first one equal to *item* or with its key, -1 for none."""
+    """Return the index of the first of *items* that equals *item* or has its key, -1 for none."""
     for at, other in enumerate(items):
         if kind is not dict and _same(item, other):
             return at
@@ -305,7 +299,7 @@ def _contains(items: Sequence[Any], value: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether both are the same value; unlike ``==``, true is not 1, and 1 is not 1.0.
+    """Return whether both values are the same; unlike with ``==``, true is not 1, and 1 is not 1.0.
 
     :raises ApiError: 500, they are lists or objects, which upstream cannot compare.
     """
@@ -317,9 +311,9 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _element_type(*lists: list[Any]) -> type:
-    """Return the type of all items.
+    """Return the common type of all items.
 
-    :raises ApiError: 422 for lists of lists, 500 for different types or without any item.
+    :raises ApiError: 422 for lists of lists, 500 for different types or no items.
     """
     types = [type(item) for items in lists for item in items]
     if not types:
@@ -365,5 +359,5 @@ def _unknown_directive(directive: Any, patch: Object) -> ApiError:
 
 
 def _failed(message: str) -> ApiError:
-    """Return the 500 in which upstream reports most patches that cannot be merged."""
+    """Return the 500 error with which upstream reports most patches that it cannot merge."""
     return ApiError(500, "", message)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from apiserver_stub.apimachinery.go_format import type_name
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request
-from apiserver_stub.schema.field_validation import Misfit
+from apiserver_stub.schema.field_validation import SchemaMismatch
 from apiserver_stub.schema.typed.identity import full_kind, identity_of, kind_of
 from apiserver_stub.schema.typed.validation import summary, validate
 from apiserver_stub.verbs.writing import check_types
@@ -37,7 +37,7 @@ class Configuration:
         """
         try:
             check_types(merged, converts=True)
-        except Misfit as error:
+        except SchemaMismatch as error:
             problem = f"unable to convert unstructured object to {kind_of(self.obj)}: {error.converting}"
             text = f"failed to convert new object ({identity_of(self.obj)}) to proper version: {problem}"
             raise ApiError(500, "", text) from error

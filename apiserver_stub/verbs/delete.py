@@ -11,7 +11,7 @@ from apiserver_stub.apimachinery import media, objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, conflict, details_of, not_found, success
 from apiserver_stub.schema import shapes
-from apiserver_stub.schema.field_validation import Misfit, check
+from apiserver_stub.schema.field_validation import SchemaMismatch, check
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs import lists
 from apiserver_stub.verbs.admission import AdmissionRequest
@@ -214,7 +214,7 @@ def read_options(request: Request) -> Object:
         if (shape := shapes.of("v1", "DeleteOptions")) is not None:
             try:
                 check(options, shape)
-            except Misfit as error:
+            except SchemaMismatch as error:
                 raise bad_request(str(error)) from error
         kind = options.get("kind") or "DeleteOptions"
         if kind != "DeleteOptions":

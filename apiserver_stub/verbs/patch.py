@@ -13,7 +13,7 @@ from apiserver_stub.apimachinery.media import APPLY_PATCH
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, invalid_value, not_found
 from apiserver_stub.schema import shapes
-from apiserver_stub.schema.field_validation import Misfit, count_members, repeated
+from apiserver_stub.schema.field_validation import SchemaMismatch, count_members, repeated
 from apiserver_stub.schema.strategic_merge import apply_strategic_patch
 from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs.apply import apply
@@ -68,7 +68,7 @@ async def patch(context: VerbContext, request: Request, resource: Resource) -> R
         _restore_type(resource, media_type, new)
         try:
             findings = check_types(new, converts=media_type == _STRATEGIC_PATCH)
-        except Misfit as error:
+        except SchemaMismatch as error:
             if media_type == _STRATEGIC_PATCH:
                 raise _invalid_patch(go_value(body), error.converting) from error
             raise _invalid_patch(objects.encode(new).decode(), str(error)) from error

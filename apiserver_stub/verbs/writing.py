@@ -11,7 +11,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, Cause, bad_request, conflict, invalid, modified
 from apiserver_stub.kinds.registry import any_name_problems
 from apiserver_stub.schema import shapes
-from apiserver_stub.schema.field_validation import Findings, Misfit, check, merge_repeated, repeated
+from apiserver_stub.schema.field_validation import Findings, SchemaMismatch, check, merge_repeated, repeated
 from apiserver_stub.schema.managed_fields import same_but_times
 from apiserver_stub.schema.stored_form import settle
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
@@ -79,7 +79,7 @@ def _check_body(obj: Object) -> Findings:
     """
     try:
         return check_types(obj)
-    except Misfit as error:
+    except SchemaMismatch as error:
         raise _cannot_be_handled(obj, str(error)) from error
 
 
@@ -104,15 +104,15 @@ def check_types(obj: Object, *, converts: bool = False) -> Findings:
     """Check *obj* against the schema of its kind, so that each stored object can be written in every encoding.
 
     :param converts: *obj* was converted from decoded values, as by strategic merge patches and server-side apply.
-    :raises Misfit: a value has the wrong type.
+    :raises SchemaMismatch: a value has the wrong type.
     """
     shape = shapes.of(obj["apiVersion"], obj["kind"])
     try:
         findings = check(obj, shape, complete=True, converts=converts) if shape is not None else Findings()
     except RecursionError:
-        raise Misfit("json: exceeded max depth") from None
+        raise SchemaMismatch("json: exceeded max depth") from None
     if not isinstance(obj.setdefault("metadata", {}), dict):
-        raise Misfit("json: cannot unmarshal into Go struct field metadata")
+        raise SchemaMismatch("json: cannot unmarshal into Go struct field metadata")
     return findings
 
 

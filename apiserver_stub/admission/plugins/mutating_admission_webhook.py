@@ -55,9 +55,9 @@ class MutatingAdmissionWebhook(WebhookPlugin):
             turn = 1 if call.reinvoking else 0
             call.request.annotations[f"{_MUTATION}/round_{turn}_index_{index}"] = objects.encode(note).decode()
 
-    def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, response: AdmissionResponse) -> bool:
-        # Deferred: imports the schemas, which the discovery of plugins does not need.
-        from apiserver_stub.schema.field_validation import Misfit
+    def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, answer: AdmissionResponse) -> bool:
+        # Imported here, as listing the plugins does not need the schemas.
+        from apiserver_stub.schema.field_validation import SchemaMismatch
         from apiserver_stub.verbs.writing import check_types
 
         new = call.obj
@@ -70,8 +70,8 @@ class MutatingAdmissionWebhook(WebhookPlugin):
                 result = call.resource.convert(result)
             result["kind"], result["apiVersion"] = new["kind"], new["apiVersion"]
             check_types(result)
-        except (ApiError, Misfit) as error:
-            raise internal(f'failed to apply the patch of webhook "{hook.name}": {error}') from error
+        except (ApiError, SchemaMismatch) as error:
+            raise internal(f'the patch of webhook "{hook.name}" cannot be applied: {error}') from error
         if not call.subresource:
             call.resource.strategy.default(result)
         new.clear()

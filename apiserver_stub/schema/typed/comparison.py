@@ -14,7 +14,7 @@ _MAPS = frozenset((Form.OBJECT, Form.MAP))
 
 
 class Comparison(NamedTuple):
-    """Differences between an old and a new value; no field is in two of the sets."""
+    """Differences between an old and a new value, as disjoint sets."""
 
     removed: FieldSet
     modified: FieldSet
@@ -88,7 +88,7 @@ def _compare_field(old: Any, new: Any, shape: Shape) -> Comparison:
 
 
 def _compare_items(olds: list[Any], news: list[Any], shape: Shape) -> Comparison:
-    """Return the differences between the items with one path element; repeated items count as one value."""
+    """Return the differences between the items of one path element; duplicate items are compared as one value."""
     if len(olds) < 2 and len(news) < 2:
         return _compare_field(olds[0] if olds else _ABSENT, news[0] if news else _ABSENT, shape)
     if len(olds) > 1 and len(news) > 1:

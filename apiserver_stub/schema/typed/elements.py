@@ -13,11 +13,11 @@ _SCALARS = (str, int, float, bool)
 
 
 class InvalidElement(ValueError):
-    """An item without an identity among the items of its list."""
+    """An item that is null or lacks a key, so that it has no path element."""
 
 
 def element_of(item: Any, shape: Shape) -> str:
-    """Return the path element of *item*, an item of the list *shape*, as field sets write it.
+    """Return the path element of *item* in the list *shape*, in the form of field sets.
 
     :raises InvalidElement: the item is null or lacks a key.
     """

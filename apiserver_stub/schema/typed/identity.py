@@ -1,4 +1,4 @@
-"""Names and kinds of unvalidated objects as error messages show them. No I/O."""
+"""Names and kinds of unvalidated objects in error messages. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def identity_of(obj: Object) -> str:
 
 
 def kind_of(obj: Object) -> str:
-    """Return version and kind of *obj*: ``/v1, Kind=Pod``; invalid ones are empty."""
+    """Return version and kind of *obj*: ``/v1, Kind=Pod``; invalid values are empty."""
     version = _text(obj, "apiVersion")
     return full_kind(version, _text(obj, "kind")) if version.count("/") < 2 else full_kind("", "")
 

@@ -29,9 +29,9 @@ def merge(live: Any, config: Any, shape: Shape) -> Any:
 
 
 def _merge_lists(live: list[Any], config: list[Any], shape: Shape) -> list[Any]:
-    """Return the items of both, those of *live* as early as the order of the shared items allows.
+    """Return the items of both lists, those of *live* as early as the order of the shared items allows.
 
-    Items that repeat in *live* are dropped for the one of *config*, or stay if it has none.
+    Duplicate items in *live* are replaced by the one of *config*, or kept if it has none.
     """
     lefts = [element_of(item, shape) for item in live]
     rights = [element_of(item, shape) for item in config]
@@ -69,7 +69,7 @@ def _merge_lists(live: list[Any], config: list[Any], shape: Shape) -> list[Any]:
 
 
 def remove(value: Any, fields: FieldSet, shape: Shape) -> Any:
-    """Return *value* without *fields*; what is left empty becomes null."""
+    """Return *value* without *fields*; objects and lists that become empty are null."""
     if not isinstance(value, dict | list):
         return value
     if not value or shape.leaf:

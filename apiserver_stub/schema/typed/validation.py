@@ -1,7 +1,7 @@
-"""Validation of configurations to apply against the schema; values get the types of the kind later. No I/O.
+"""Validation of applied configurations against the schema; values are converted to the types of the kind later. No I/O.
 
-Every scalar may be null, and integers, times and quantities may have any value. The texts are those of upstream's
-library for server-side apply.
+As in upstream's library for server-side apply, from which the messages are, every scalar may be null, and the format of
+integers, times and quantities is not validated.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _NUMBERS = frozenset((Form.INT32, Form.INT64, Form.FLOAT))
 def validate(config: Object, shape: Shape, *, repeats: bool = False) -> list[str]:
     """Return the errors in *config*, each with its path.
 
-    :param repeats: allow items with one identity in a list that merges, as in stored objects.
+    :param repeats: allow duplicate items in a list that merges, as in stored objects.
     """
     return [f"{path}: {text}" if path else text for path, text in _validate(config, shape, "", repeats)]
 
 
 def summary(errors: Sequence[str]) -> str:
-    """Return *errors*, of which there is at least one, as one message."""
+    """Return *errors*, at least one, as one message."""
     return errors[0] if len(errors) == 1 else "\n  ".join(("errors:", *errors))
 
 
@@ -62,18 +62,18 @@ def _validate_list(value: Any, shape: Shape, path: str, repeats: bool) -> Iterat
     merges = not shape.leaf
     elements: set[str] = set()
     for index, item in enumerate(value):
-        place = f"[{index}]"
+        element_path = f"[{index}]"
         if merges:
             try:
                 element = element_of(item, shape)
             except InvalidElement as error:
                 yield path, f"element {index}: {error}"
                 return
-            place = shown_element(element)
+            element_path = shown_element(element)
             if element in elements and not repeats:
-                yield path, f"duplicate entries for key {place}"
+                yield path, f"duplicate entries for key {element_path}"
             elements.add(element)
-        yield from _validate(item, item_shape, f"{path}{place}", repeats)
+        yield from _validate(item, item_shape, f"{path}{element_path}", repeats)
 
 
 def _scalar_problem(value: Any, form: Form) -> str | None:

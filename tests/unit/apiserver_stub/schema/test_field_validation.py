@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver_stub.schema import shapes
-from apiserver_stub.schema.field_validation import Misfit, check, count_members, repeated
+from apiserver_stub.schema.field_validation import SchemaMismatch, check, count_members, repeated
 
 EVENT, POD = "events.k8s.io/v1", "v1"
 
@@ -40,7 +40,7 @@ def checked(
     ],
 )
 def test_wrong_type_is_reported_with_its_path(obj: dict[str, Any], problem: str) -> None:
-    with pytest.raises(Misfit) as raised:
+    with pytest.raises(SchemaMismatch) as raised:
         checked(obj)
 
     assert problem in str(raised.value)
@@ -91,7 +91,7 @@ def test_numbers_become_quantities() -> None:
     pod, _ = checked({"spec": {"containers": [{"resources": {"limits": {"cpu": 1}}}]}}, POD, "Pod")
 
     assert pod["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "1"}
-    with pytest.raises(Misfit):
+    with pytest.raises(SchemaMismatch):
         checked({"spec": {"overhead": {"cpu": "much"}}}, POD, "Pod")
 
 
@@ -129,7 +129,7 @@ def test_arbitrary_value_is_valid_or_a_schema_mismatch(value: Any) -> None:
     obj = {"spec": {"containers": [value]}, "metadata": value, "status": {"conditions": value}}
     try:
         check(obj, shape)
-    except Misfit as error:
+    except SchemaMismatch as error:
         assert "cannot" in str(error) or "quantities" in str(error)
 
 
@@ -141,7 +141,7 @@ def test_bytes_are_normalized_to_canonical_base64(text: str, kept: str) -> None:
 
 
 def test_invalid_base64_is_reported_with_its_offset() -> None:
-    with pytest.raises(Misfit) as raised:
+    with pytest.raises(SchemaMismatch) as raised:
         checked({"data": {"k": "VmFs="}}, "v1", "Secret")
 
     assert str(raised.value) == "illegal base64 data at input byte 4"
@@ -161,7 +161,7 @@ def test_invalid_base64_is_reported_with_its_offset() -> None:
     ],
 )
 def test_wrong_type_in_a_tree_of_values_has_its_message(obj: dict[str, Any], message: str) -> None:
-    with pytest.raises(Misfit) as raised:
+    with pytest.raises(SchemaMismatch) as raised:
         checked({"spec": obj}, POD, "Pod")
 
     assert raised.value.converting == message
