@@ -1,4 +1,4 @@
-"""JSON values in the formats of Go's ``fmt`` and ``encoding/json``, as kube-apiserver writes them. No I/O."""
+"""JSON values in the formats of Go's ``fmt`` and ``encoding/json`` packages. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apiserver_stub.apimachinery.status import quote
 
 _TYPES = {dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool"}
 _EXPONENTS = range(-4, 6)
-"""Decimal exponents of the numbers that are written without one."""
+"""Decimal exponents of numbers in positional notation."""
 _ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 
 
@@ -42,7 +42,7 @@ def go_literal(value: Any) -> str:
 
 
 def go_type(value: Any) -> str:
-    """Return the type of *value*, which is no number, as ``%T`` prints it."""
+    """Return the type of *value*, which must not be a number, as ``%T`` prints it."""
     return _TYPES[value.__class__]
 
 
@@ -64,5 +64,5 @@ def _float(value: float) -> str:
     mantissa, _, exponent = text.partition("e")
     if int(exponent) not in _EXPONENTS:
         return f"{mantissa}e{exponent}"
-    places = max(len(mantissa.partition(".")[2]) - int(exponent), 0)
-    return f"{value:.{places}f}"
+    decimals = max(len(mantissa.partition(".")[2]) - int(exponent), 0)
+    return f"{value:.{decimals}f}"

@@ -1,4 +1,4 @@
-"""Patches as pure functions of a document: JSON patch and JSON merge patch (strategic merge: :mod:`strategic`).
+"""JSON patch and JSON merge patch. No I/O.
 
 Custom, since the errors of the ``jsonpatch`` package differ from those of kube-apiserver.
 """
@@ -16,7 +16,7 @@ from apiserver_stub.apimachinery.status import ApiError, bad_request, too_large,
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 << 20
-"""What all copies of a patch may add up to, as few operations could double a value many times."""
+"""Limit for the total of all copies of a patch, as few operations could double a value many times."""
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -26,7 +26,7 @@ def apply_json_patch(document: Object, operations: Any) -> Any:
     A missing field is read as null, by ``copy`` and ``test``; ``replace`` adds it. The text of a path before its first
     slash is ignored. Negative indices count from the end.
 
-    :raises ApiError: 400 or 413 when *operations* is no such list, 422 when one of them fails.
+    :raises ApiError: 400 or 413, *operations* is not a valid list of operations; 422, one of them fails.
     """
     if operations is None:
         return copy.deepcopy(document)
@@ -53,9 +53,9 @@ def apply_json_patch(document: Object, operations: Any) -> Any:
 
 
 def apply_merge_patch(document: Any, patch: Any) -> Any:
-    """Return *document* after the merge patch of RFC 7386: objects merge, ``null`` deletes, all else replaces.
+    """Return *document* after the merge patch of RFC 7386: objects merge, ``null`` deletes, other values replace.
 
-    Like upstream, nulls in the objects of a list are dropped, except where the list replaces an object.
+    As upstream, nulls in the objects of a list are dropped, except where the list replaces an object.
     """
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
@@ -78,9 +78,9 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _cannot_decode(value: Any, wanted: str) -> ApiError:
+def _cannot_decode(value: Any, expected: str) -> ApiError:
     return bad_request(
-        f"error decoding patch: json: cannot unmarshal {type_name(value)} into Go value of type {wanted}"
+        f"error decoding patch: json: cannot unmarshal {type_name(value)} into Go value of type {expected}"
     )
 
 
@@ -121,7 +121,7 @@ def _apply_operation(root: Any, operation: Object) -> int:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether both are the same JSON; unlike ``==``, true is not 1."""
+    """Return whether both values are the same JSON; unlike with ``==``, true is not 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
@@ -132,7 +132,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _parent(root: Any, path: str) -> tuple[Any, str]:
-    """Return the object or list that holds the value at *path*, and the last part of the path."""
+    """Return the object or list that contains the value at *path*, and the last part of the path."""
     _, *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in path.split("/"))
     holder = root
     for part in parents:

@@ -1,4 +1,4 @@
-"""Label selectors of objects."""
+"""Label selectors in objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": 
 
 
 def read_selector(selector: Mapping[str, Any] | None) -> LabelSelector:
-    """Return the selector of an object; ``None`` and an empty one match everything."""
+    """Return *selector* parsed; ``None`` and an empty selector match everything."""
     given = selector or {}
     found = [Requirement(key, "in", frozenset([value])) for key, value in (given.get("matchLabels") or {}).items()]
     for item in given.get("matchExpressions") or ():

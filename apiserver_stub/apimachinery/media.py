@@ -1,4 +1,4 @@
-"""Media types: what a client sends, what it wants back, and the bytes of both."""
+"""Media types: content negotiation, and encoding and decoding of bodies."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _STREAM_TYPES = tuple(f"{name};stream=watch" for name in (JSON, PROTOBUF))
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A negotiated answer: the encoding, and the shape (``Table``, ``PartialObjectMetadata``…) if one was asked for."""
+    """Negotiated response format: encoding, and requested shape (``Table``, ``PartialObjectMetadata``…), if any."""
 
     encoding: str = JSON
     shape: str = ""
     shape_version: str = "v1"
     pretty: bool = False
     error_encoding: str = ""
-    """Encoding of errors where it is another one: they have no shape."""
+    """Encoding of errors, which have no shape, if it is another one."""
 
     @property
     def plain_json(self) -> bool:
@@ -45,8 +45,8 @@ PRETTY = Format(pretty=True)
 
 
 def clauses(accept: str) -> list[tuple[str, dict[str, str]]]:
-    """Return the media types of *accept* with their parameters, what is liked best first."""
-    found = []
+    """Return the media types of *accept* with their parameters, in order of preference."""
+    result = []
     for clause in accept.split(","):
         media, *parameters = (part.strip() for part in clause.split(";"))
         values = dict(parameter.partition("=")[::2] for parameter in parameters)
@@ -54,18 +54,18 @@ def clauses(accept: str) -> list[tuple[str, dict[str, str]]]:
             quality = float(values.pop("q", "1"))
         except ValueError:
             quality = 0.0
-        found.append((quality, media, values))
-    found.sort(key=lambda clause: -clause[0])
-    return [(media, values) for _, media, values in found]
+        result.append((quality, media, values))
+    result.sort(key=lambda clause: -clause[0])
+    return [(media, values) for _, media, values in result]
 
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str, *, watch: bool, protobuf: bool, tables: bool = True) -> Format:
-    """Return the format that *accept* asks for.
+    """Return the format that *accept* requests.
 
-    :param protobuf: the kind has that encoding.
-    :param tables: the resource can be shown as a table.
-    :raises ApiError: 406, no format that is served matches.
+    :param protobuf: the kind has a protobuf encoding.
+    :param tables: the resource has a table representation.
+    :raises ApiError: 406, no supported format matches.
     """
     if not accept:
         return PLAIN
@@ -83,8 +83,8 @@ def negotiate(accept: str, *, watch: bool, protobuf: bool, tables: bool = True) 
             continue
         if encoding == PROTOBUF and (shape == "Table" or not (shape or protobuf)):
             continue
-        found = _format(encoding, values, shape)
-        return replace(found, error_encoding=of_error(accept).encoding) if shape else found
+        result = _format(encoding, values, shape)
+        return replace(result, error_encoding=of_error(accept).encoding) if shape else result
     if any(_encoding(media) in _OBJECT_TYPES for media, _ in clauses(accept)):
         raise _not_accepted(_STREAM_TYPES if watch else _OBJECT_TYPES)
     raise _not_available(_OBJECT_TYPES + _STREAM_TYPES)
@@ -93,8 +93,8 @@ def negotiate(accept: str, *, watch: bool, protobuf: bool, tables: bool = True) 
 def negotiate_document(accept: str, *, routed: bool) -> Format:
     """Return the format of a document that has no other shape, such as discovery.
 
-    :param routed: upstream's router chooses the type: it does not know ``application/*``, and its 406 differs.
-    :raises ApiError: 406, no format that is served matches.
+    :param routed: upstream's router negotiates the type: it does not support ``application/*``, and its 406 differs.
+    :raises ApiError: 406, no supported format matches.
     """
     if not accept:
         return PLAIN
@@ -108,16 +108,16 @@ def negotiate_document(accept: str, *, routed: bool) -> Format:
 
 
 def require_json(accept: str) -> None:
-    """Require that a client accepts JSON in any shape, for documents that have no other form.
+    """Require that the client accepts JSON, for documents without another representation.
 
-    :raises ApiError: 406.
+    :raises ApiError: 406, the client does not accept JSON.
     """
     if accept and not any(_encoding(media) == JSON for media, _ in clauses(accept)):
         raise _not_available((JSON,))
 
 
 def of_error(accept: str) -> Format:
-    """Return the format of an error: the first media type of *accept* that asks for no other shape, else JSON."""
+    """Return the format of an error: the first media type of *accept* without another shape, by default JSON."""
     plain = (media for media, values in clauses(accept) if media in _OBJECT_TYPES and "as" not in values)
     return Format(next(plain, JSON))
 
@@ -131,10 +131,10 @@ def _format(encoding: str, values: dict[str, str], shape: str = "") -> Format:
 
 
 def read_body(content_type: str, body: bytes, what: str, repeats: list[yamlsafe.Repeat] | None = None) -> Object:
-    """Decode a request body into an object; *what* names the expected kind in messages.
+    """Decode a request body into an object; *what* is the expected kind in messages.
 
-    :param repeats: takes the keys that YAML names twice; without it such YAML is refused.
-    :raises ApiError: 400 when the bytes are not what their type says, 415 for a type that is not served.
+    :param repeats: receives the duplicate keys of YAML; without it, duplicate keys are an error.
+    :raises ApiError: 400, the body is not valid for its content type; 415, the content type is not supported.
     """
     media = content_type.partition(";")[0].strip().lower()
     if media in ("", JSON):
@@ -187,7 +187,7 @@ def read_protobuf(body: bytes, what: str) -> Object:
 
 
 def encode(format_: Format, obj: Object) -> tuple[str, bytes]:
-    """Return the content type and the bytes of *obj* in *format_*, or in JSON where it has no protobuf form."""
+    """Return the content type and the bytes of *obj* in *format_*, or in JSON if it has no protobuf encoding."""
     if format_.encoding == YAML:
         return YAML, yaml.dump(obj, Dumper=_Dumper, default_flow_style=False, allow_unicode=True).encode()
     if format_.encoding == PROTOBUF:

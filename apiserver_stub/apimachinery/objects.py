@@ -1,4 +1,4 @@
-"""Objects as the server handles them: decoded JSON in, bytes in storage order out, and the times they carry."""
+"""API objects: JSON encoding in storage order, keys, generated names, UIDs and times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d
 
 
 def encode_for_store(obj: Object) -> bytes:
-    """Return *obj* as stores take it: kind, apiVersion, metadata first, and no resourceVersion."""
+    """Return *obj* in the storage format: kind, apiVersion and metadata come first, without resourceVersion."""
     metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
     ordered = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": metadata}
     for key, value in obj.items():
@@ -40,12 +40,12 @@ def encode(obj: Any) -> bytes:
 
 
 def key_of(namespace: str, name: str) -> str:
-    """Return the key in a collection: ``ns/name``, or the name alone for cluster objects."""
+    """Return the key in a collection: ``namespace/name``, or the name for cluster-scoped objects."""
     return f"{namespace}/{name}" if namespace else name
 
 
 def dig(obj: Any, path: Iterable[str]) -> Any:
-    """Return what *path* leads to, or ``None`` where it breaks off."""
+    """Return the value at *path*, ``None`` if there is none."""
     for part in path:
         if not isinstance(obj, dict):
             return None
@@ -54,13 +54,13 @@ def dig(obj: Any, path: Iterable[str]) -> Any:
 
 
 def new_uid() -> str:
-    """Return a random UUID of version 4; unique, and no secret."""
+    """Return a random UUID of version 4, which is unique but not secret."""
     digits = f"{random.getrandbits(128) & _UUID_MASK | _UUID_VERSION:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def name_suffix() -> str:
-    """Return five characters that generated names end in."""
+    """Return five random characters, the suffix of generated names."""
     number = int(random.random() * _SUFFIXES)  # noqa: S311 - uniqueness, not secrecy
     number, first = divmod(number, len(_PAIRS))
     last, second = divmod(number, len(_PAIRS))
@@ -68,12 +68,12 @@ def name_suffix() -> str:
 
 
 def now() -> str:
-    """Return the time of day as objects carry it, in whole seconds."""
+    """Return the current time in the format of objects, with a resolution of seconds."""
     return _second(int(time.time()))
 
 
 def now_micro() -> str:
-    """Return the time of day with six fraction digits."""
+    """Return the current time in the format of objects, with microseconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -82,18 +82,18 @@ def _second(seconds: int) -> str:
     return format_time(datetime.fromtimestamp(seconds, UTC))
 
 
-def format_time(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def format_time(timestamp: datetime) -> str:
+    return timestamp.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_time(text: Any) -> datetime | None:
-    """Return the moment that an RFC 3339 text names, or ``None`` when it is no such text."""
+    """Return the time in the RFC 3339 text *text*, ``None`` if it is invalid."""
     if not isinstance(text, str) or not (match := _RFC3339.fullmatch(text)):
         return None
     date, clock, fraction, zone = match.groups()
     try:
-        moment = datetime.fromisoformat(f"{date}T{clock}{(fraction or '')[:7]}{zone}")
-        moment.astimezone(UTC)  # at both ends of the calendar there are moments that UTC has no text for
-        return moment
+        timestamp = datetime.fromisoformat(f"{date}T{clock}{(fraction or '')[:7]}{zone}")
+        timestamp.astimezone(UTC)  # Fails at both ends of the calendar if UTC has no date.
+        return timestamp
     except (ValueError, OverflowError):
         return None

@@ -1,6 +1,6 @@
-"""Quantities as kube-apiserver reads and writes them: its errors, and the texts that it keeps as they came. No I/O.
+"""Quantities with kube-apiserver's errors and canonical texts. No I/O.
 
-Custom, since clients see these errors and texts; see :mod:`nodeagent.base.quantity` for the agent's.
+Custom, since clients receive these errors and texts; the agent uses :mod:`nodeagent.base.quantity`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EXPONENT = re.compile(r"[eE]([+-]?[0-9]{1,18})", re.ASCII)
 _MAX_DIGITS, _MAX_LENGTH = 18, 200
 _LEAST_SCALE = -9
 _LARGEST = (1 << 63) - 1
-"""Larger amounts are unlimited in decimal form, and limited to this one in binary form."""
+"""Limit of quantities in binary form; larger ones in decimal form have no limit."""
 _SUFFIXES = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 
 
@@ -36,9 +36,9 @@ class InvalidQuantity(ValueError):
 
 @lru_cache(maxsize=1024)
 def canonical(text: str) -> str:
-    """Return the quantity *text* as upstream writes it.
+    """Return the quantity *text* in upstream's canonical form.
 
-    Like there, a text that cannot be shortened is kept, also where it has a sign or leading zeros.
+    As upstream, a text that cannot be shortened is unchanged, even with a sign or leading zeros.
 
     :raises InvalidQuantity: *text* is not a quantity.
     """
@@ -53,7 +53,7 @@ def canonical(text: str) -> str:
     if not (match["whole"] or fraction.strip("0")):
         return "0"
     if suffix in _BINARY:
-        # The digits that an amount of 64 bits leaves, by upstream's estimate.
+        # Maximum digits of a 64-bit quantity, by upstream's estimate.
         digits = 15 - len(whole) - int(_BINARY[suffix] * 0.3) - 1
         kept = digits >= 0 and not fraction and int(whole) & 7 != 0
     else:
@@ -88,7 +88,7 @@ def _large(sign: str, number: int, scale: int) -> str:
 
 @lru_cache(maxsize=1024)
 def of_resource_list(text: str) -> str:
-    """Return the quantity *text* in a map of resources: rounded up to thousandths, which is what API versions can hold.
+    """Return the quantity *text* in a map of resources: rounded up to thousandths, the resolution of the API.
 
     :raises InvalidQuantity: *text* is not a quantity.
     """

@@ -1,4 +1,4 @@
-"""What a request asks for: its path taken apart, its query, its caller."""
+"""Requests: parsed path, query parameters and user."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from apiserver_stub.apimachinery.media import Format
 
 _FALSE = frozenset(["", "0", "false"])
-_REMEMBERED_LENGTH = 200
+_CACHED_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks."""
+    """The user of a request."""
 
     name: str
     uid: str = ""
@@ -33,9 +33,9 @@ ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """A path and method as authorization and the verbs see them; a non-resource request has no *version*.
+    """Attributes of a request for authorization and the verbs; a non-resource request has no *version*.
 
-    The path of such a request ends with a slash when the caller wrote one: rights of ``/debug/pprof/*`` are for what is
+    The path of a non-resource request keeps a trailing slash, as permissions for ``/debug/pprof/*`` cover only paths
     below it.
     """
 
@@ -48,7 +48,7 @@ class RequestInfo:
     namespace: str = ""
     name: str = ""
     rest: str = ""
-    """What follows the subresource, for proxies."""
+    """Path behind the subresource, for proxies."""
 
     @property
     def is_resource(self) -> bool:
@@ -56,7 +56,7 @@ class RequestInfo:
 
 
 class Query:
-    """Query parameters; a repeated one keeps all of its values."""
+    """Query parameters, with all values of repeated ones."""
 
     def __init__(self, text: str) -> None:
         self._values: dict[str, list[str]] = {}
@@ -71,20 +71,20 @@ class Query:
         return self._values.get(name, [])
 
     def __bool__(self) -> bool:
-        """Whether anything was given."""
+        """Return whether there are parameters."""
         return bool(self._values)
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
     def flag(self, name: str) -> bool:
-        """Return a boolean; any text but empty, 0 and false is true."""
+        """Return a boolean parameter; every text except an empty one, 0 and false is true."""
         return name in self._values and self._values[name][0].lower() not in _FALSE
 
     def integer(self, name: str) -> int | None:
-        """Return a number, or ``None`` when it is not given.
+        """Return an integer parameter, ``None`` without a value.
 
-        :raises ApiError: 400, the text is no number, or it does not fit into 64 bits.
+        :raises ApiError: 400, the text is not an integer of 64 bits.
         """
         text = self.get(name)
         if not text:
@@ -96,9 +96,9 @@ class Query:
 
 
 class Reservation(Protocol):
-    """Values allocated for a write that only one object may have.
+    """Unique values that are allocated for a write.
 
-    A failure to release them is logged; a repair loop finds the leaked ones.
+    A failure to release them is logged; a repair loop detects leaked values.
     """
 
     async def keep(self) -> None:
@@ -110,7 +110,7 @@ class Reservation(Protocol):
 
 @dataclass(slots=True)
 class Request:
-    """One request on its way through the pipeline."""
+    """A request in the pipeline."""
 
     method: str
     info: RequestInfo
@@ -120,13 +120,13 @@ class Request:
     user: User
     format: Format
     warnings: list[str] = field(default_factory=list)
-    """What the caller should know; each becomes a ``Warning`` header."""
+    """Warnings for the client; each becomes a ``Warning`` header."""
     annotations: dict[str, str] = field(default_factory=dict)
-    """What the audit trail should tell besides, where there is one."""
+    """Annotations of the request's audit events."""
     afterwards: list[Callable[[], None]] = field(default_factory=list)
-    """Called when the request is done, however it ended."""
+    """Functions that are called when the request has completed or failed."""
     reservation: Reservation | None = None
-    """What the write under way has taken; see :mod:`apiserver_stub.verbs.reserving`."""
+    """Allocations of the write in progress; see :mod:`apiserver_stub.verbs.reserving`."""
 
     @property
     def dry_run(self) -> bool:
@@ -134,14 +134,14 @@ class Request:
 
 
 def parse_path(method: str, raw_path: str, query: Query) -> RequestInfo:
-    """Take *raw_path* (still percent-encoded) apart.
+    """Parse *raw_path*, which is percent-encoded.
 
-    :raises ApiError: 400, a name that cannot be one.
+    :raises ApiError: 400, the name is ``.`` or ``..``.
     """
     watches = query.flag("watch")
-    if len(raw_path) > _REMEMBERED_LENGTH:
+    if len(raw_path) > _CACHED_LENGTH:
         return _parse_path(method, raw_path, watches)
-    return _remembered(method, raw_path, watches)
+    return _cached(method, raw_path, watches)
 
 
 def _parse_path(method: str, raw_path: str, watches: bool) -> RequestInfo:
@@ -174,8 +174,8 @@ def _parse_path(method: str, raw_path: str, watches: bool) -> RequestInfo:
     )
 
 
-_remembered = lru_cache(maxsize=1024)(_parse_path)
-"""Clients ask for few paths again and again."""
+_cached = lru_cache(maxsize=1024)(_parse_path)
+"""Cached, as clients use few different paths."""
 
 
 def _verb(method: str, name: str, *, watches: bool) -> str:
@@ -197,9 +197,9 @@ def _verb(method: str, name: str, *, watches: bool) -> str:
 
 
 def check_method(info: RequestInfo, method: str) -> None:
-    """Refuse methods that no resource has.
+    """Reject methods that resources do not support.
 
-    :raises ApiError: 405.
+    :raises ApiError: 405, the method is not supported.
     """
     if method == "HEAD" and info.subresource == "proxy":
         return

@@ -1,4 +1,4 @@
-"""Amounts of resources by name, and what pods ask for as a whole."""
+"""Resource lists: quantities by resource name, and the total requests and limits of pods."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from nodeagent.base.quantity import Quantity
 Amounts = dict[str, Quantity]
 
 
-def read(given: Mapping[str, object] | None) -> Amounts:
-    """Return *given* as amounts; what is no quantity is left out, as the rules of its kind refuse it."""
-    found = {}
-    for name, text in (given or {}).items():
+def read(resource_list: Mapping[str, object] | None) -> Amounts:
+    """Return the parsed resource list, without invalid quantities, which validation rejects."""
+    result = {}
+    for name, text in (resource_list or {}).items():
         try:
-            found[name] = Quantity.parse(str(text))
+            result[name] = Quantity.parse(str(text))
         except ValueError:
             continue
-    return found
+    return result
 
 
 def write(amounts: Mapping[str, Quantity]) -> dict[str, str]:
@@ -39,20 +39,20 @@ def raise_to(total: Amounts, floor: Mapping[str, Quantity]) -> None:
 
 
 def of_pod(spec: Object, member: str) -> Amounts:
-    """Return the ``requests`` or ``limits`` of all containers together, as they run: init containers one by one."""
+    """Return the total ``requests`` or ``limits`` of a pod; except for sidecars, init containers run in sequence."""
     total: Amounts = {}
     for container in spec.get("containers") or ():
         add(total, of_container(container, member))
-    beside: Amounts = {}
+    sidecars: Amounts = {}
     highest: Amounts = {}
     for container in spec.get("initContainers") or ():
         amounts = of_container(container, member)
         if container.get("restartPolicy") == "Always":
             add(total, amounts)
-            add(beside, amounts)
-            amounts = dict(beside)
+            add(sidecars, amounts)
+            amounts = dict(sidecars)
         else:
-            add(amounts, beside)
+            add(amounts, sidecars)
         raise_to(highest, amounts)
     raise_to(total, highest)
     return total
@@ -63,6 +63,6 @@ def of_container(container: Object, member: str) -> Amounts:
 
 
 def shown(amounts: Mapping[str, Quantity], names: Iterable[str] | None = None) -> str:
-    """Return ``cpu=1,pods=2``, in order of name."""
+    """Return *amounts* as text like ``cpu=1,pods=2``, sorted by name."""
     chosen = sorted(amounts if names is None else set(names) & amounts.keys())
     return ",".join(f"{name}={amounts[name]}" for name in chosen)

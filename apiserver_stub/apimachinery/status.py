@@ -1,4 +1,4 @@
-"""Errors as clients read them: Status objects with reason, details and causes."""
+"""API errors and Status objects, with reason, details and causes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ESCAPES = {
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing that is wrong with one field."""
+    """One validation error of a field."""
 
     reason: str
     message: str
@@ -30,7 +30,7 @@ class Cause:
 
 
 class ApiError(Exception):
-    """Ends a request with a Status; *details* follows the wire form."""
+    """An error that is returned to the client as a Status; *details* has its wire format."""
 
     def __init__(
         self,
@@ -63,17 +63,17 @@ class ApiError(Exception):
 
 
 def success(details: dict[str, Any]) -> dict[str, Any]:
-    """Return the Status that answers a deletion."""
+    """Return the Status for a successful deletion."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
 def done(code: int) -> dict[str, Any]:
-    """Return the Status that answers an action (binding, eviction)."""
+    """Return the Status for a successful action (binding, eviction)."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
 
 
 def details_of(group: str, kind: str, name: str = "") -> dict[str, Any]:
-    """Return details in wire order; the core group and an empty name are left out."""
+    """Return the details of a Status; the core group and an empty name are omitted."""
     details = {}
     if name:
         details["name"] = name
@@ -84,7 +84,7 @@ def details_of(group: str, kind: str, name: str = "") -> dict[str, Any]:
 
 
 def qualified(resource: str, group: str) -> str:
-    """Return ``leases.coordination.k8s.io``, or the bare name for the core group."""
+    """Return *resource* with its group, like ``leases.coordination.k8s.io``, without it for the core group."""
     return f"{resource}.{group}" if group else resource
 
 
@@ -156,7 +156,7 @@ def internal(message: str) -> ApiError:
 
 
 def invalid(group: str, kind: str, name: str, causes: Sequence[Cause], *, grouped: bool = True) -> ApiError:
-    """Return the 422 that names every cause; *grouped* says whether the message names the group."""
+    """Return the 422 error with all *causes*; the message contains the group if *grouped* is set."""
     texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = details_of(group if grouped else "", kind, name)
@@ -166,11 +166,8 @@ def invalid(group: str, kind: str, name: str, causes: Sequence[Cause], *, groupe
 
 
 def unprocessable(message: str = "the server rejected our request due to an error in our request") -> ApiError:
-    """Return the answer to a JSON patch that cannot be carried out."""
+    """Return the 422 error for a JSON patch that cannot be applied."""
     return ApiError(422, "Invalid", message, {})
-
-
-# Causes
 
 
 def required(field: str, detail: str = "") -> Cause:
@@ -191,7 +188,7 @@ def forbidden_value(field: str, detail: str) -> Cause:
 
 
 def not_found_value(field: str, value: object, detail: str = "") -> Cause:
-    """Return the error for a reference to something that the object does not have."""
+    """Return the error for a reference to a missing part of the object."""
     return Cause("FieldValueNotFound", f"Not found: {quote(value)}{f': {detail}' if detail else ''}", field)
 
 
