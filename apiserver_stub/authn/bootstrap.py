@@ -1,4 +1,4 @@
-"""Bootstrap tokens (spec: opt.enable-bootstrap-token-auth): secrets that let new nodes in."""
+"""Bootstrap token authentication, for joining nodes (spec: opt.enable-bootstrap-token-auth)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _EVERY_GROUP = "system:bootstrappers"
 
 
 class BootstrapTokens:
-    """Knows the tokens that secrets of the system namespace hold; why one is refused only the log tells."""
+    """Authenticator for the tokens in secrets of the system namespace; only the log has the reason of a rejection."""
 
     def __init__(self, store: Store, *, now: Callable[[], float] = time.time) -> None:
         self._store, self._now = store, now
 
     async def user_of(self, token: str) -> User | None:
-        """Return the user of *token*, ``None`` when it is no bootstrap token or no good."""
+        """Return the user of *token*, ``None`` if it is not a valid bootstrap token."""
         match = _TOKEN.fullmatch(token)
         if match is None:
             return None
@@ -39,14 +39,14 @@ class BootstrapTokens:
         name = f"bootstrap-token-{token_id}"
         record = self._store.collection("core/secrets").get(objects.key_of(identity.current().system_namespace, name))
         if record is None:
-            _log.info("Bootstrap token is refused", extra={"secret": name, "err": "no such secret"})
+            _log.info("Bootstrap token rejected", extra={"secret": name, "err": "no such secret"})
             return None
         secret: Object = objects.decode(record.data)
         data = _decoded(secret)
         groups = [group.strip() for group in data.get("auth-extra-groups", "").split(",") if group.strip()]
         problem = self._problem(secret, data, token_id, token_secret, groups)
         if problem:
-            _log.info("Bootstrap token is refused", extra={"secret": name, "err": problem})
+            _log.info("Bootstrap token rejected", extra={"secret": name, "err": problem})
             return None
         return User(f"system:bootstrap:{token_id}", groups=(_EVERY_GROUP, *sorted(set(groups))))
 
@@ -62,8 +62,8 @@ class BootstrapTokens:
         if data.get("token-id") != token_id:
             return "token-id differs from the name of the secret"
         if "expiration" in data:
-            moment = objects.parse_time(data["expiration"])
-            if moment is None or moment <= datetime.fromtimestamp(self._now(), UTC):
+            expiration = objects.parse_time(data["expiration"])
+            if expiration is None or expiration <= datetime.fromtimestamp(self._now(), UTC):
                 return "it has expired"
         if data.get("usage-bootstrap-authentication") != "true":
             return "it is not meant for authentication"
@@ -73,10 +73,10 @@ class BootstrapTokens:
 
 
 def _decoded(secret: Object) -> dict[str, str]:
-    found = {}
+    result = {}
     for key, value in (secret.get("data") or {}).items():
         try:
-            found[key] = base64.b64decode(value).decode()
+            result[key] = base64.b64decode(value).decode()
         except (binascii.Error, ValueError):
             continue
-    return found
+    return result

@@ -1,7 +1,7 @@
-"""Client certificates (spec: opt.client-ca-file): CN is the user, every O a group.
+"""Client certificate authentication (spec: opt.client-ca-file): CN is the user name, each O a group.
 
-TLS hands over what the client presented; here it is verified against a bundle of authorities as that is now, so a
-changed bundle counts for connections that are open already. A chain is verified once a connection and bundle.
+The TLS layer passes the presented certificates unverified. They are verified here against the current CA bundle, so a
+changed bundle applies to open connections too. A chain is verified once per connection and version of the bundle.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _SECONDS_LEFT = (*(3600 * hours for hours in _HOURS), *(86_400 * days for days i
 
 @dataclass(eq=False, slots=True)
 class PeerCertificates:
-    """The certificates of one connection, DER, the client's own first; and what was found out about them."""
+    """Certificates of one connection (DER, the client's first), and the results of their verification."""
 
     chain: tuple[bytes, ...]
-    verdicts: dict[CaBundle, tuple[int, Subject | str]]
+    results: dict[CaBundle, tuple[int, Subject | str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a verified certificate names, and until when (seconds since the epoch)."""
+    """Subject of a verified certificate, and its expiration (seconds since the epoch)."""
 
     common_name: str
     organizations: tuple[str, ...]
@@ -46,13 +46,13 @@ class Subject:
 
 
 class CaBundle(ReloadingFiles):
-    """A bundle of authorities in *path*, taken up again when the file changes."""
+    """CA bundle in the file *path*, reloaded when the file changes."""
 
     def __init__(self, path: Path, label: str, *, now: Callable[[], float] = time.time) -> None:
-        """Read the bundle.
+        """Load the bundle.
 
-        :param label: how messages call the bundle.
-        :raises TlsError: it holds no usable certificate.
+        :param label: name of the bundle in messages.
+        :raises TlsError: the file cannot be read or contains no usable certificate.
         """
         self._path, self._name, self.now = path, f"{label}::{path}", now
         super().__init__("CA bundle", [path])
@@ -61,23 +61,23 @@ class CaBundle(ReloadingFiles):
 
     @property
     def generation(self) -> int:
-        """Return a number that grows whenever the bundle changes."""
+        """Version of the bundle, incremented at each reload."""
         return self._generation
 
     def subject_of(self, presented: PeerCertificates) -> Subject:
-        """Return whom the certificate names.
+        """Return the subject of the client certificate.
 
-        :raises Rejected: no authority of the bundle stands behind it, it is not valid now or not for clients.
+        :raises Rejected: no CA in the bundle issued the certificate, it is not currently valid, or not for clients.
         """
-        known = presented.verdicts.get(self)
-        if known is None or known[0] != self._generation:
-            known = presented.verdicts[self] = (self._generation, self._verify(presented))
-        verdict = known[1]
-        if isinstance(verdict, str):
-            raise Rejected(verdict)
-        if verdict.expires_at < self.now():
+        cached = presented.results.get(self)
+        if cached is None or cached[0] != self._generation:
+            cached = presented.results[self] = (self._generation, self._verify(presented))
+        result = cached[1]
+        if isinstance(result, str):
+            raise Rejected(result)
+        if result.expires_at < self.now():
             raise Rejected("x509: certificate has expired or is not yet valid")
-        return verdict
+        return result
 
     def _apply(self) -> None:
         self._store, self.pem = self._load()
@@ -108,7 +108,7 @@ class CaBundle(ReloadingFiles):
                 .store(self._store)
                 .time(datetime.fromtimestamp(self.now(), UTC))
                 .max_chain_depth(_MAX_CHAIN)
-                .extension_policies(ca_policy=_authority_policy(), ee_policy=verification.ExtensionPolicy.permit_all())
+                .extension_policies(ca_policy=_ca_policy(), ee_policy=verification.ExtensionPolicy.permit_all())
                 .build_client_verifier()
             )
             verified = verifier.verify(leaf, others)
@@ -126,17 +126,17 @@ class CaBundle(ReloadingFiles):
 
 
 class ClientCertificates:
-    """Knows the callers whose certificates *authorities* stand behind."""
+    """Authenticator for client certificates that a CA in the bundle issued."""
 
     def __init__(self, authorities: CaBundle) -> None:
         self.authorities = authorities
         self.seconds_left = Buckets(_SECONDS_LEFT)
-        """How long those that were shown are still good, counted with every request."""
+        """Remaining lifetimes in seconds of the verified certificates, observed with every request."""
 
     def user_of(self, headers: Mapping[str, str], presented: PeerCertificates) -> User | None:
-        """Return the user that the certificate names.
+        """Return the user of the client certificate, ``None`` if it has no common name.
 
-        :raises Rejected: it is no good.
+        :raises Rejected: the certificate is invalid.
         """
         subject = self.authorities.subject_of(presented)
         self.seconds_left.observe(subject.expires_at - self.authorities.now())
@@ -147,19 +147,19 @@ _presented: weakref.WeakKeyDictionary[Any, PeerCertificates] = weakref.WeakKeyDi
 
 
 def presented_by(transport: Any) -> PeerCertificates | None:
-    """Return what the client at the other end of *transport* presented, ``None`` without a certificate."""
+    """Return the certificates that the client of *transport* presented, ``None`` without any."""
     if transport is None or not transport.get_extra_info("peercert"):
         return None
     connection = transport.get_extra_info("ssl_object")
-    known = _presented.get(connection)
-    if known is None:
-        known = _presented[connection] = PeerCertificates(_chain_of(connection), {})
-    return known
+    certificates = _presented.get(connection)
+    if certificates is None:
+        certificates = _presented[connection] = PeerCertificates(_chain_of(connection), {})
+    return certificates
 
 
 def _chain_of(connection: Any) -> tuple[bytes, ...]:
     own = connection.getpeercert(True)
-    if hasattr(connection, "get_unverified_chain"):  # public since Python 3.13
+    if hasattr(connection, "get_unverified_chain"):  # Public since Python 3.13.
         return tuple(connection.get_unverified_chain()) or (own,)
     from _ssl import ENCODING_DER
 
@@ -168,30 +168,30 @@ def _chain_of(connection: Any) -> tuple[bytes, ...]:
     return tuple(certificate.public_bytes(ENCODING_DER) for certificate in chain or ()) or (own,)
 
 
-def _authority_policy() -> Any:
+def _ca_policy() -> Any:
     from cryptography import x509
     from cryptography.x509 import verification
 
-    def is_authority(policy: Any, certificate: x509.Certificate, found: x509.BasicConstraints) -> None:
+    def require_ca(policy: Any, certificate: x509.Certificate, found: x509.BasicConstraints) -> None:
         if not found.ca:
             raise ValueError("certificate is not authorized to sign other certificates")
 
-    def may_sign(policy: Any, certificate: x509.Certificate, found: x509.KeyUsage | None) -> None:
+    def require_cert_sign(policy: Any, certificate: x509.Certificate, found: x509.KeyUsage | None) -> None:
         if found is not None and not found.key_cert_sign:
             raise ValueError("certificate is not authorized to sign other certificates")
 
     agnostic = verification.Criticality.AGNOSTIC
     return (
         verification.ExtensionPolicy.permit_all()
-        .require_present(x509.BasicConstraints, agnostic, is_authority)
-        .may_be_present(x509.KeyUsage, agnostic, may_sign)
+        .require_present(x509.BasicConstraints, agnostic, require_ca)
+        .may_be_present(x509.KeyUsage, agnostic, require_cert_sign)
     )
 
 
 def _check_client_usage(certificate: x509.Certificate) -> None:
-    """Refuse a certificate that says what it is for and does not mean clients.
+    """Check that the extended key usages of a certificate, if any, include client authentication.
 
-    :raises ValueError: it does.
+    :raises ValueError: they do not.
     """
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID

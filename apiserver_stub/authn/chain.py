@@ -1,4 +1,4 @@
-"""The order of authentication: request headers, client certificate, bearer token, WebSocket token, anonymous."""
+"""Authentication chain: request headers, client certificate, bearer token, WebSocket token, anonymous."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Authenticator:
-    """Finds the caller of a request; *anonymous* lets those without credentials in under a name of their own."""
+    """Authenticator of requests; with *anonymous*, requests without credentials have the anonymous user."""
 
     def __init__(
         self,
@@ -34,17 +34,17 @@ class Authenticator:
         self.tokens = tokens
         self.certificates = certificates
         self._anonymous, self._headers = anonymous, headers
-        self.refused = {"failure": 0, "error": 0}
-        """How many callers had no credentials, and how many had some that are no good."""
+        self.rejected = {"failure": 0, "error": 0}
+        """Number of rejected requests: without credentials (``failure``), and with invalid ones (``error``)."""
 
     async def authenticate(
         self, headers: Mapping[str, str], presented: PeerCertificates | None, annotations: dict[str, str] | None = None
     ) -> User:
-        """Return the caller.
+        """Return the user of a request.
 
-        :param presented: the certificates that came with the connection, unverified.
-        :param annotations: is given what audit events should say of the credentials.
-        :raises ApiError: 401, the credentials are no good, or there are none and anonymous callers are not let in.
+        :param presented: the unverified certificates of the connection.
+        :param annotations: receives the audit annotations of the credentials.
+        :raises ApiError: 401, the credentials are invalid, or there are none and anonymous requests are not allowed.
         """
         problems: list[str] = []
         if presented is not None:
@@ -61,25 +61,25 @@ class Authenticator:
         token = _bearer_token(headers)
         if token:
             try:
-                known = await self.tokens.authenticate(token)
-                if known.annotations and annotations is not None:
-                    annotations.update(known.annotations)
-                return known.user
+                result = await self.tokens.authenticate(token)
+                if result.annotations and annotations is not None:
+                    annotations.update(result.annotations)
+                return result.user
             except Rejected as error:
                 problems.append(str(error))
         if problems:
             _log.info("Unable to authenticate the request", extra={"err": "; ".join(problems)})
-            self.refused["error"] += 1
+            self.rejected["error"] += 1
         elif self._anonymous:
             return ANONYMOUS
         else:
-            self.refused["failure"] += 1
+            self.rejected["failure"] += 1
         raise unauthorized()
 
     async def review(self, token: str, audiences: Sequence[str]) -> AuthenticatedUser | None:
         """Return the user of a request whose only credentials are *token* in a header, ``None`` without a user.
 
-        :param audiences: the token must be for one of them, or of those of the API without any.
+        :param audiences: accepted audiences of the token; without any, those of the API.
         :raises Rejected: the token is invalid.
         """
         if word := _bearer_word(f"Bearer {token}"):
@@ -95,19 +95,19 @@ def _bearer_token(headers: Mapping[str, str]) -> str:
 
 
 def _bearer_word(header: str) -> str:
-    """Return the word behind the scheme; like upstream, another space before it makes it empty."""
+    """Return the token after the scheme; as upstream, it is empty after more than one space."""
     scheme, _, rest = header.strip().partition(" ")
     return rest.partition(" ")[0] if scheme.lower() == "bearer" else ""
 
 
 def _websocket_token(protocols: str) -> str:
-    """Return the token that browsers hide among the sub-protocols; it needs a real one beside it."""
+    """Return the token that browsers send as a WebSocket sub-protocol; there must be another sub-protocol too."""
     names = [name.strip() for name in protocols.split(",")]
     prefix = token_prefix()
-    hidden = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-    if len(hidden) != 1 or len(names) < 2:
+    tokens = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    if len(tokens) != 1 or len(names) < 2:
         return ""
     try:
-        return decode_url(hidden[0]).decode()
+        return decode_url(tokens[0]).decode()
     except ValueError:
         return ""

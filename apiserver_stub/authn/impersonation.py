@@ -1,4 +1,4 @@
-"""Acting as somebody else: ``Impersonate-*`` headers, each allowed by the authorizer on its own."""
+"""User impersonation by ``Impersonate-*`` headers, each of which is authorized separately."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nodeagent.base import identity
 
 _PREFIX = "impersonate-"
 _EXTRA = "impersonate-extra-"
-_NOBODY = "system:unauthenticated"
+_UNAUTHENTICATED = "system:unauthenticated"
 
 
 class NoUserNamed(Exception):
-    """Headers ask for groups, a uid or more of somebody without saying of whom; the text lists them."""
+    """Impersonation headers have groups, a UID or extra fields, but no user; the text lists them."""
 
 
-def is_asked_for(headers: Mapping[str, str]) -> bool:
-    """Return whether any header asks to act as somebody else."""
+def is_requested(headers: Mapping[str, str]) -> bool:
+    """Return whether any header requests impersonation."""
     for name in headers:  # noqa: SIM110 - on every request, where any() costs twice as much
         if name[:1] in "iI" and name[:12].lower() == _PREFIX:
             return True
@@ -29,10 +29,10 @@ def is_asked_for(headers: Mapping[str, str]) -> bool:
 
 
 async def impersonate(headers: Mapping[str, str], authorize: Callable[[RequestInfo], Awaitable[None]]) -> User | None:
-    """Return the user that *headers* ask to act as, ``None`` when they ask for nothing.
+    """Return the user that *headers* impersonate, ``None`` without impersonation.
 
-    :param authorize: raises when the caller may not do what it is asked about.
-    :raises NoUserNamed: there is no user among what is asked for.
+    :param authorize: raises an error if the request's user is not authorized.
+    :raises NoUserNamed: the headers contain no user.
     """
     name, uid = headers.get("Impersonate-User", ""), headers.get("Impersonate-Uid", "")
     groups = tuple(values_of(headers, "Impersonate-Group"))
@@ -41,30 +41,30 @@ async def impersonate(headers: Mapping[str, str], authorize: Callable[[RequestIn
         if groups or uid or extra:
             raise NoUserNamed(_listed(uid, groups, extra))
         return None
-    for info in _questions(name, uid, groups, extra):
+    for info in _permissions(name, uid, groups, extra):
         await authorize(info)
     account = split_account(name)
     if account is not None and not groups:
         groups = account_user(*account, "").groups
     if name == ANONYMOUS.name:
-        groups = groups if _NOBODY in groups else (*groups, _NOBODY)
-    elif EVERYONE not in groups and _NOBODY not in groups:
+        groups = groups if _UNAUTHENTICATED in groups else (*groups, _UNAUTHENTICATED)
+    elif EVERYONE not in groups and _UNAUTHENTICATED not in groups:
         groups = (*groups, EVERYONE)
     return User(name, uid, groups, extra)
 
 
-def _questions(
+def _permissions(
     name: str, uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]
 ) -> Iterator[RequestInfo]:
-    """Yield what the caller must be allowed."""
+    """Yield the permissions that the request's user needs."""
     group = identity.current().group("authentication")
     account = split_account(name)
     if account is not None:
         yield RequestInfo("impersonate", "", "", "v1", "serviceaccounts", "", account[0], account[1])
     else:
         yield RequestInfo("impersonate", "", "", "v1", "users", name=name)
-    for asked in groups:
-        yield RequestInfo("impersonate", "", "", "v1", "groups", name=asked)
+    for group_name in groups:
+        yield RequestInfo("impersonate", "", "", "v1", "groups", name=group_name)
     for key, values in extra.items():
         for value in values:
             yield RequestInfo("impersonate", "", group, "v1", "userextras", key, name=value)
@@ -73,19 +73,19 @@ def _questions(
 
 
 def _listed(uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]) -> str:
-    """Return what is asked for as references to objects: kind, namespace, name, uid, version, revision, field."""
+    """Return the impersonation as object references: kind, namespace, name, uid, version, revision, field."""
     version = f"{identity.current().group('authentication')}/v1"
-    asked = [f"{{Group  {name}    }}" for name in groups]
-    asked += [f"{{UserExtra  {value}  {version}  {key}}}" for key, values in extra.items() for value in values]
-    asked += [f"{{UID  {uid}  {version}  }}"] if uid else []
-    return f"[{' '.join(asked)}]"
+    references = [f"{{Group  {name}    }}" for name in groups]
+    references += [f"{{UserExtra  {value}  {version}  {key}}}" for key, values in extra.items() for value in values]
+    references += [f"{{UID  {uid}  {version}  }}"] if uid else []
+    return f"[{' '.join(references)}]"
 
 
 def _extra_of(headers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    result: dict[str, tuple[str, ...]] = {}
     for header, value in headers.items():
         lowered = header.lower()
         if lowered.startswith(_EXTRA):
             key = unquote(lowered.removeprefix(_EXTRA))
-            found[key] = (*found.get(key, ()), value)
-    return found
+            result[key] = (*result.get(key, ()), value)
+    return result

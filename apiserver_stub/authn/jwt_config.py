@@ -1,4 +1,4 @@
-"""Which JSON web tokens of others are believed: from the ``oidc-*`` options, or from a configuration file.
+"""Configuration of JWT authentication, from the ``oidc-*`` options or an ``AuthenticationConfiguration`` file.
 
 spec: opt.authentication-config, opt.oidc-issuer-url and its siblings; gate.StructuredAuthenticationConfiguration
 """
@@ -40,16 +40,16 @@ _SCHEMA: dict[str, Any] = {
         }
     ],
 }
-"""The members that a file may have; anything else is a mistake of its writer."""
+"""Supported fields of the file; other fields are errors."""
 
 
 class JwtConfigError(ValueError):
-    """What is configured cannot be used; every problem on a line of its own."""
+    """The configuration is invalid; the text has one line per error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """Where one part of a user comes from: a claim, perhaps with a prefix, or an expression; or nowhere."""
+    """Mapping of a user attribute: from a claim with an optional prefix, from an expression, or none."""
 
     claim: str = ""
     prefix: str = ""
@@ -58,7 +58,7 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Something that must be true of claims or of the user made from them."""
+    """Validation rule for the claims, or for the user that results from them."""
 
     expression: Expression
     message: str = ""
@@ -66,7 +66,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class JwtConfig:
-    """One issuer whose tokens are believed, and the users that they stand for."""
+    """Configuration of a trusted issuer, and of the mapping from its claims to users."""
 
     issuer: str
     audiences: tuple[str, ...]
@@ -78,14 +78,14 @@ class JwtConfig:
     claim_rules: tuple[Rule, ...] = ()
     user_rules: tuple[Rule, ...] = ()
     authority: str = ""
-    """PEM; empty means the authorities of the system."""
+    """CA bundle (PEM); empty for that of the system."""
     algorithms: tuple[str, ...] = ("RS256",)
 
 
 def load(path: Path) -> JwtConfig:
-    """Return the one issuer that the file *path* describes.
+    """Return the configuration of the only issuer in the file *path*.
 
-    :raises JwtConfigError: it cannot be read or breaks a rule.
+    :raises JwtConfigError: the file cannot be read or is invalid.
     """
     try:
         document = yamlsafe.load(path.read_bytes())
@@ -96,7 +96,7 @@ def load(path: Path) -> JwtConfig:
     version = f"{identity.current().group('apiserver.config')}/{_VERSION}"
     if (document.get("apiVersion"), document.get("kind")) != (version, KIND):
         raise JwtConfigError(f'{path}: expected {KIND} of version "{version}"')
-    if wrong := list(_strange(document, _SCHEMA, "")):
+    if wrong := list(_schema_errors(document, _SCHEMA, "")):
         raise JwtConfigError("\n".join(f"{path}: strict decoding error: {problem}" for problem in wrong))
     entries = document.get("jwt") or []
     if len(entries) != 1:
@@ -110,13 +110,13 @@ def load(path: Path) -> JwtConfig:
 
 
 def issuer_problems(url: str, where: str) -> Iterator[str]:
-    """Yield what is wrong with the address of an issuer."""
+    """Yield the validation errors of an issuer URL."""
     if not url:
         yield f"{where}: Required value: URL is required"
         return
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises when it is no number
+        parts.port  # noqa: B018 - raises if the port is not a number
     except ValueError as error:
         yield f"{where}: Invalid value: {quote(url)}: {error}"
         return
@@ -131,7 +131,7 @@ def issuer_problems(url: str, where: str) -> Iterator[str]:
 
 
 class _Reader:
-    """Reads one entry and collects problems."""
+    """Reader of one issuer; collects the validation errors."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -187,73 +187,73 @@ class _Reader:
         required: dict[str, str] = {}
         expressions: dict[str, Rule] = {}
         for index, rule in enumerate(rules):
-            place = f"{where}.claimValidationRules[{index}]"
+            path = f"{where}.claimValidationRules[{index}]"
             claim, text, message = rule.get("claim") or "", rule.get("expression") or "", rule.get("message") or ""
             value = rule.get("requiredValue") or ""
             if claim and text:
-                self._add(place, f"Invalid value: {quote(claim)}: claim and expression can't both be set")
+                self._add(path, f"Invalid value: {quote(claim)}: claim and expression can't both be set")
             elif not claim and not text:
-                self._add(place, "Required value: claim or expression is required")
+                self._add(path, "Required value: claim or expression is required")
             elif claim:
                 if message:
                     rule_ = "message can't be set when claim is set"
-                    self._add(f"{place}.message", f"Invalid value: {quote(message)}: {rule_}")
+                    self._add(f"{path}.message", f"Invalid value: {quote(message)}: {rule_}")
                 if claim in required:
-                    self._add(f"{place}.claim", f"Duplicate value: {quote(claim)}")
+                    self._add(f"{path}.claim", f"Duplicate value: {quote(claim)}")
                 required[claim] = value
             elif value:
                 rule_ = "requiredValue can't be set when expression is set"
-                self._add(f"{place}.requiredValue", f"Invalid value: {quote(value)}: {rule_}")
+                self._add(f"{path}.requiredValue", f"Invalid value: {quote(value)}: {rule_}")
             elif text in expressions:
-                self._add(f"{place}.expression", f"Duplicate value: {quote(text)}")
-            elif compiled := self._compile(text, f"{place}.expression", returns=cel.BOOL):
+                self._add(f"{path}.expression", f"Duplicate value: {quote(text)}")
+            elif compiled := self._compile(text, f"{path}.expression", returns=cel.BOOL):
                 expressions[text] = Rule(compiled, message)
         return tuple(required.items()), tuple(expressions.values())
 
     def _user_rules(self, rules: list[dict[str, Any]], where: str) -> tuple[Rule, ...]:
         found: dict[str, Rule] = {}
         for index, rule in enumerate(rules):
-            place, text = f"{where}[{index}].expression", rule.get("expression") or ""
+            path, text = f"{where}[{index}].expression", rule.get("expression") or ""
             if not text:
-                self._add(place, "Required value: expression is required")
+                self._add(path, "Required value: expression is required")
             elif text in found:
-                self._add(place, f"Duplicate value: {quote(text)}")
-            elif compiled := self._compile(text, place, variable="user", returns=cel.BOOL):
+                self._add(path, f"Duplicate value: {quote(text)}")
+            elif compiled := self._compile(text, path, variable="user", returns=cel.BOOL):
                 found[text] = Rule(compiled, rule.get("message") or "")
         return tuple(found.values())
 
     def _mapped(
         self, mappings: Mapping[str, Any], name: str, where: str, *, needed: bool = False, prefixed: bool = True
     ) -> Mapped:
-        mapping, place = mappings.get(name) or {}, f"{where}.{name}"
+        mapping, path = mappings.get(name) or {}, f"{where}.{name}"
         claim, text, prefix = mapping.get("claim") or "", mapping.get("expression") or "", mapping.get("prefix")
         if claim and text:
-            self._add(place, 'Invalid value: "": claim and expression can\'t both be set')
+            self._add(path, 'Invalid value: "": claim and expression can\'t both be set')
         elif text:
             if prefix is not None:
                 rule = "prefix can't be set when expression is set"
-                self._add(f"{place}.prefix", f"Invalid value: {quote(prefix)}: {rule}")
-            return Mapped(expression=self._compile(text, f"{place}.expression"))
+                self._add(f"{path}.prefix", f"Invalid value: {quote(prefix)}: {rule}")
+            return Mapped(expression=self._compile(text, f"{path}.expression"))
         elif claim and prefixed and prefix is None:
             rule = "prefix is required when claim is set. It can be set to an empty string to disable prefixing"
-            self._add(f"{place}.prefix", f"Required value: {rule}")
+            self._add(f"{path}.prefix", f"Required value: {rule}")
         elif needed and not claim:
-            self._add(place, "Required value: claim or expression is required")
+            self._add(path, "Required value: claim or expression is required")
         return Mapped(claim, prefix or "")
 
     def _extra(self, entries: list[dict[str, Any]], where: str) -> tuple[tuple[str, Expression], ...]:
         found: dict[str, Expression | None] = {}
         for index, entry in enumerate(entries):
-            place, key, text = f"{where}[{index}]", entry.get("key") or "", entry.get("valueExpression") or ""
-            self._check_domain_path(key, f"{place}.key")
+            path, key, text = f"{where}[{index}]", entry.get("key") or "", entry.get("valueExpression") or ""
+            self._check_domain_path(key, f"{path}.key")
             if key != key.lower():
-                self._add(f"{place}.key", f"Invalid value: {quote(key)}: key must be lowercase")
+                self._add(f"{path}.key", f"Invalid value: {quote(key)}: key must be lowercase")
             if key in found:
-                self._add(f"{place}.key", f"Duplicate value: {quote(key)}")
+                self._add(f"{path}.key", f"Duplicate value: {quote(key)}")
             elif not text:
-                self._add(f"{place}.valueExpression", "Required value: valueExpression is required")
+                self._add(f"{path}.valueExpression", "Required value: valueExpression is required")
             else:
-                found[key] = self._compile(text, f"{place}.valueExpression")
+                found[key] = self._compile(text, f"{path}.valueExpression")
         return tuple((key, expression) for key, expression in found.items() if expression is not None)
 
     def _check_domain_path(self, key: str, where: str) -> None:
@@ -281,8 +281,8 @@ class _Reader:
         self.problems.append(f"{where}: {problem}")
 
 
-def _strange(value: Any, schema: Any, where: str) -> Iterator[str]:
-    """Yield members that *schema* does not know and values of another type; null stands for leaving out."""
+def _schema_errors(value: Any, schema: Any, where: str) -> Iterator[str]:
+    """Yield errors for fields that are not in *schema* and for values of the wrong type; null is an omitted field."""
     if value is None:
         return
     if isinstance(schema, dict):
@@ -290,16 +290,16 @@ def _strange(value: Any, schema: Any, where: str) -> Iterator[str]:
             yield f'"{where}" must be an object'
             return
         for name, content in value.items():
-            place = f"{where}.{name}" if where else name
+            path = f"{where}.{name}" if where else name
             if name in schema:
-                yield from _strange(content, schema[name], place)
+                yield from _schema_errors(content, schema[name], path)
             else:
-                yield f'unknown field "{place}"'
+                yield f'unknown field "{path}"'
     elif isinstance(schema, list):
         if not isinstance(value, list):
             yield f'"{where}" must be a list'
             return
         for index, item in enumerate(value):
-            yield from _strange({} if item is None else item, schema[0], f"{where}[{index}]")
+            yield from _schema_errors({} if item is None else item, schema[0], f"{where}[{index}]")
     elif not isinstance(value, str):
         yield f'"{where}" must be text'

@@ -1,6 +1,6 @@
-"""An issuer's document and its keys, fetched when they are needed and again when a token names an unknown key.
+"""Discovery document and key set of an issuer, fetched on demand and again for an unknown key ID.
 
-Nothing is followed: no redirect, and no key set that is not served over TLS. Answers and waits are bounded.
+Redirects are not followed, and key sets are fetched only over TLS. Sizes and durations of responses are limited.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ RETRY_SECONDS = 10.0
 _TIMEOUT = aiohttp.ClientTimeout(total=30.0)
 _MAX_BYTES = 1 << 20
 _REFRESH_QPS, _REFRESH_BURST = 0.5, 10
-"""How often strangers' tokens can make this server ask the issuer."""
+"""Rate limit for requests to the issuer, which unauthenticated clients can cause."""
 
 
 class IssuerError(Exception):
-    """The issuer did not answer usefully."""
+    """The issuer is unavailable or its response is invalid."""
 
 
 class Fetcher(Protocol):
-    """Gets small JSON documents over HTTP."""
+    """Fetches small JSON documents over HTTP."""
 
     async def fetch(self, url: str, bearer: str = "") -> bytes:
         """Return the body of *url*.
 
-        :raises IssuerError: there is none.
+        :raises IssuerError: it cannot be fetched.
         """
         ...
 
 
 class HttpsFetcher:
-    """Gets documents over TLS, verified by *authority* (PEM; empty: the system's)."""
+    """Fetches documents over TLS, verified with a CA bundle (PEM; empty: that of the system)."""
 
     def __init__(self, authority: str) -> None:
-        """Take up the authority.
+        """Load the CA bundle.
 
-        :raises ssl.SSLError: it is no PEM.
+        :raises ssl.SSLError: it is not valid PEM.
         """
         self._context = ssl.create_default_context(cadata=authority or None)
 
     async def fetch(self, url: str, bearer: str = "") -> bytes:
         if urlsplit(url).scheme != "https":
-            raise IssuerError(f"{url}: only https is asked")
+            raise IssuerError(f"{url}: not an https URL")
         headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
         try:
             async with (
@@ -62,19 +62,19 @@ class HttpsFetcher:
                 session.get(url, headers=headers, ssl=self._context, allow_redirects=False) as response,
             ):
                 if response.status != 200:
-                    raise IssuerError(f"{url}: answered {response.status}")
+                    raise IssuerError(f"{url}: unexpected status {response.status}")
                 data = b""
                 async for piece in response.content.iter_any():
                     data += piece
                     if len(data) > _MAX_BYTES:
-                        raise IssuerError(f"{url}: answered more than {_MAX_BYTES} bytes")
+                        raise IssuerError(f"{url}: response exceeds {_MAX_BYTES} bytes")
                 return data
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise IssuerError(f"{url}: {type(error).__name__}: {error}") from error
 
 
 class KeySet:
-    """The keys of *issuer*."""
+    """Keys of *issuer*."""
 
     def __init__(self, issuer: str, fetcher: Fetcher, tasks: TaskOwner, clock: Clock) -> None:
         self._issuer, self._fetcher, self._tasks, self._clock = issuer, fetcher, tasks, clock
@@ -85,11 +85,11 @@ class KeySet:
 
     @property
     def ready(self) -> bool:
-        """Return whether the issuer's document was read."""
+        """``True`` once the discovery document was read."""
         return bool(self._address)
 
     async def discover(self) -> None:
-        """Read the issuer's document, again and again until that works."""
+        """Read the discovery document, with retries until it succeeds."""
         while not self._address:
             try:
                 await self.discover_once()
@@ -98,9 +98,9 @@ class KeySet:
                 await self._clock.sleep(RETRY_SECONDS)
 
     async def discover_once(self) -> None:
-        """Read the issuer's document.
+        """Read the discovery document.
 
-        :raises IssuerError: it cannot be read or is that of somebody else.
+        :raises IssuerError: it cannot be read or is that of another issuer.
         """
         url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         document = _object(await self._fetcher.fetch(url), url)
@@ -112,9 +112,9 @@ class KeySet:
         self._address = address
 
     async def verify(self, token: jwt.Token, algorithms: tuple[str, ...]) -> None:
-        """Return when one of the keys signed *token*; an unknown key makes the set be read again.
+        """Verify the signature of *token*; without a matching key, fetch the key set again.
 
-        :raises TokenError: none did.
+        :raises TokenError: no key matches.
         :raises IssuerError: the keys cannot be read.
         """
         if self._verified(token, algorithms):
@@ -128,8 +128,8 @@ class KeySet:
             raise jwt.TokenError("failed to verify signature")
 
     def _verified(self, token: jwt.Token, algorithms: tuple[str, ...]) -> bool:
-        wanted = token.key_id
-        keys = [key for key in self._keys if not wanted or key.key_id == wanted]
+        key_id = token.key_id
+        keys = [key for key in self._keys if not key_id or key.key_id == key_id]
         try:
             token.verify(keys, algorithms)
         except jwt.TokenError:
@@ -140,18 +140,18 @@ class KeySet:
         try:
             document = _object(await self._fetcher.fetch(self._address), self._address)
         except IssuerError as error:
-            _log.error("Keys of an issuer cannot be read", extra={"err": error})
+            _log.error("Failed to read issuer keys", extra={"err": error})
             return
         entries = document.get("keys")
-        found = [from_jwk(entry) for entry in entries] if isinstance(entries, list) else []
-        self._keys = [key for key in found if key is not None]
+        parsed = [from_jwk(entry) for entry in entries] if isinstance(entries, list) else []
+        self._keys = [key for key in parsed if key is not None]
 
 
 def _object(data: bytes, url: str) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(data)
     except (ValueError, RecursionError) as error:
-        raise IssuerError(f"{url}: answered no JSON: {error}") from error
+        raise IssuerError(f"{url}: invalid JSON response: {error}") from error
     if not isinstance(document, dict):
-        raise IssuerError(f"{url}: answered no object")
+        raise IssuerError(f"{url}: invalid response: not an object")
     return document

@@ -1,7 +1,7 @@
-"""Service account tokens that lie in secrets and never expire (spec: opt.service-account-lookup).
+"""Legacy service account tokens, which are stored in secrets and never expire (spec: opt.service-account-lookup).
 
-They are signed like other tokens; with lookup on, one is good only while the secret holds it and its account exists.
-The day of its last use is written on the secret, so that somebody can find those that nobody uses.
+With lookup enabled, a token is valid only while the secret contains it and its service account exists. A label of the
+secret records the day of the last use, to find unused tokens.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SECRETS = "core/secrets"
 
 
 class LegacyTokens:
-    """Knows the tokens of secrets that one of *keys* signed."""
+    """Authenticator for tokens in secrets, signed with one of *keys*."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class LegacyTokens:
         self._store, self._keys, self._lookup, self._gates, self._now = store, keys, lookup, gates, now
 
     async def user_of(self, token: str) -> User | None:
-        """Return the account of *token*, ``None`` when it is no token of a secret.
+        """Return the user of *token*, ``None`` if it is not a legacy token.
 
-        :raises Rejected: nobody we know signed it, or the secret or the account is not what it was.
+        :raises Rejected: no key signed it, or the secret or the service account was deleted or replaced.
         """
         try:
             parsed = jwt.parse(token)
@@ -108,7 +108,7 @@ class LegacyTokens:
         try:
             await self._store.update(_SECRETS, objects.key_of(namespace, secret["metadata"]["name"]), decide)
         except StoreUnavailable as error:
-            _log.error("Last use of a token was not written down", extra={"err": error})
+            _log.error("Failed to record last use of service account token", extra={"err": error})
 
     def _find(self, collection: str, namespace: str, name: str) -> Object | None:
         record = self._store.collection(collection).get(objects.key_of(namespace, name))

@@ -1,6 +1,6 @@
-"""JSON web tokens of an OpenID Connect provider: who signed them, for whom, and which user their claims make.
+"""OpenID Connect authentication: signature, audience and claims of ID tokens, and the users that they identify.
 
-What is wrong with a token only the log tells.
+The reason of a rejection is only logged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_PROVIDERS = 16
 
 
 class OidcTokens:
-    """Knows the users of the tokens that *config* describes."""
+    """Authenticator for ID tokens of the issuer in *config*."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class OidcTokens:
         self._others: dict[str, KeySet] = {}
 
     def start(self) -> None:
-        """Begin to look for the provider, which may come up after this server."""
+        """Start discovery; the provider may become available after this server."""
         self._tasks.start(self._keys.discover(), "oidc-discovery")
 
     async def user_of(self, token: str) -> User | None:
-        """Return the user of *token*, ``None`` when somebody else issued it.
+        """Return the user of *token*, ``None`` if another issuer issued it.
 
-        :raises Rejected: it is no good, or the provider cannot be asked.
+        :raises Rejected: the token is invalid, or the provider is unavailable.
         """
         try:
             parsed = jwt.parse(token)
@@ -70,14 +70,14 @@ class OidcTokens:
         named = claims.get("aud")
         audiences = [named] if isinstance(named, str) else named if isinstance(named, list) else []
         if not set(self._config.audiences).intersection(str(audience) for audience in audiences):
-            wanted = self._config.audiences
-            expected = f'audience "{wanted[0]}"' if len(wanted) == 1 else f"one of the audiences {list(wanted)}"
+            accepted = self._config.audiences
+            expected = f'audience "{accepted[0]}"' if len(accepted) == 1 else f"one of the audiences {list(accepted)}"
             got = " ".join(f'"{audience}"' for audience in audiences)
             raise jwt.TokenError(f"oidc: expected {expected} got [{got}]")
-        expires, begins = claims.get("exp"), claims.get("nbf")
+        expires, not_before = claims.get("exp"), claims.get("nbf")
         if not isinstance(expires, int | float) or now > expires:
             raise jwt.TokenError("oidc: token is expired")
-        if isinstance(begins, int | float) and now + _NOT_BEFORE_LEEWAY_SECONDS < begins:
+        if isinstance(not_before, int | float) and now + _NOT_BEFORE_LEEWAY_SECONDS < not_before:
             raise jwt.TokenError("oidc: token is not valid yet")
         if token.header.get("alg") not in self._config.algorithms:
             raise jwt.TokenError(f"oidc: id token signed with unsupported algorithm {token.header.get('alg')!r}")
@@ -90,16 +90,17 @@ class OidcTokens:
             tuple(self._groups(claims)),
             {key: values for key, expression in config.extra if (values := tuple(_texts(expression.evaluate(data))))},
         )
-        for claim, wanted in config.required:
+        for claim, required in config.required:
             if claim not in claims:
                 raise Rejected(f"oidc: required claim {claim} not present in ID token")
-            if (value := _text(claims, claim)) != wanted:
-                raise Rejected(f"oidc: required claim {claim} value does not match. Got = {value}, want = {wanted}")
-        _hold(config.claim_rules, data)
+            if (value := _text(claims, claim)) != required:
+                problem = f"value does not match. Got = {value}, want = {required}"  # wording: ok
+                raise Rejected(f"oidc: required claim {claim} {problem}")
+        _require(config.claim_rules, data)
         if config.user_rules:
             extra = {key: list(values) for key, values in user.extra.items()}
-            about = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
-            _hold(config.user_rules, {"user": about})
+            attributes = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
+            _require(config.user_rules, {"user": attributes})
         return user
 
     def _username(self, claims: dict[str, Any]) -> str:
@@ -122,7 +123,7 @@ class OidcTokens:
         value = claims[mapped.claim]
         groups = [value] if isinstance(value, str) else value
         if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
-            raise Rejected(f'oidc: parse groups claim "{mapped.claim}": want text or a list of texts')
+            raise Rejected(f'oidc: parse groups claim "{mapped.claim}": expected a string or a list of strings')
         return [mapped.prefix + group for group in groups]
 
     def _uid(self, claims: dict[str, Any]) -> str:
@@ -135,12 +136,10 @@ class OidcTokens:
             raise Rejected(f'oidc: parse uid claim "{mapped.claim}": claim not present')
         return _text(claims, mapped.claim)
 
-    # Claims that are kept elsewhere
-
     async def _expand(self, claims: dict[str, Any]) -> None:
-        """Fetch the groups of a token that only says where they are.
+        """Fetch the groups claim of a token that contains only a reference to it (distributed claims).
 
-        :raises TokenError: what was fetched is no good.
+        :raises TokenError: the fetched token is invalid.
         :raises IssuerError: it cannot be fetched.
         """
         claim = self._config.groups.claim
@@ -148,11 +147,11 @@ class OidcTokens:
             return
         names, sources = claims.get("_claim_names"), claims.get("_claim_sources")
         source = names.get(claim) if isinstance(names, dict) else None
-        place = sources.get(source) if isinstance(sources, dict) and isinstance(source, str) else None
-        if not isinstance(place, dict) or not isinstance(place.get("endpoint"), str):
+        reference = sources.get(source) if isinstance(sources, dict) and isinstance(source, str) else None
+        if not isinstance(reference, dict) or not isinstance(reference.get("endpoint"), str):
             return
-        bearer = place.get("access_token")
-        data = await self._fetcher.fetch(place["endpoint"], bearer if isinstance(bearer, str) else "")
+        bearer = reference.get("access_token")
+        data = await self._fetcher.fetch(reference["endpoint"], bearer if isinstance(bearer, str) else "")
         fetched = jwt.parse(data.decode(errors="replace").strip())
         self._check(fetched)
         await (await self._keys_of(str(fetched.claims.get("iss") or ""))).verify(fetched, self._config.algorithms)
@@ -163,20 +162,20 @@ class OidcTokens:
     async def _keys_of(self, issuer: str) -> KeySet:
         if issuer == self._config.issuer:
             return self._keys
-        known = self._others.get(issuer)
-        if known is None:
-            known = KeySet(issuer, self._fetcher, self._tasks, self._clock)
-            await known.discover_once()
+        keys = self._others.get(issuer)
+        if keys is None:
+            keys = KeySet(issuer, self._fetcher, self._tasks, self._clock)
+            await keys.discover_once()
             if len(self._others) >= _MAX_PROVIDERS:
                 del self._others[next(iter(self._others))]
-            self._others[issuer] = known
-        return known
+            self._others[issuer] = keys
+        return keys
 
 
 def _text(claims: dict[str, Any], name: str) -> str:
     value = claims[name]
     if not isinstance(value, str):
-        raise Rejected(f'oidc: parse claim "{name}": want text')
+        raise Rejected(f'oidc: parse claim "{name}": expected a string')
     return value
 
 
@@ -194,7 +193,7 @@ def _texts(value: Any) -> list[str]:
     return [text for text in texts if text]
 
 
-def _hold(rules: tuple[Rule, ...], data: dict[str, Any]) -> None:
+def _require(rules: tuple[Rule, ...], data: dict[str, Any]) -> None:
     for rule in rules:
         if rule.expression.evaluate(data) is not True:
             raise Rejected(f"oidc: validation expression '{rule.expression.text}' failed: {rule.message}")

@@ -1,4 +1,4 @@
-"""Service account tokens: issued for an account, perhaps bound to an object, good as long as both exist."""
+"""Service account tokens: issued for a service account, optionally bound to an object, valid while both exist."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LEEWAY_SECONDS = 60
 EXTENDED_SECONDS = 365 * 24 * 3600
 EXTENDABLE_SECONDS = 3607
-"""What node agents ask for when they fill a pod's token volume; nobody else asks for just that."""
+"""Lifetime that kubelets request for the token volume of a pod; other clients do not request this value."""
 _BOUND = {"pod": "core/pods", "secret": "core/secrets"}
 _STALE = f"{identity.current().group('authentication')}/stale-token"
 _INVALIDATED = "service account token has been invalidated"
@@ -31,7 +31,7 @@ _INVALIDATED = "service account token has been invalidated"
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A new token, for how long and until when (seconds since the epoch) it says to be good, and what to know."""
+    """A new token, with its lifetime in seconds, its expiration (seconds since the epoch), and warnings."""
 
     token: str
     seconds: int
@@ -40,7 +40,7 @@ class Issued:
 
 
 class ServiceAccountTokens:
-    """Issues tokens as the first of *issuers* and knows those of all of them.
+    """Issuer of tokens as the first of *issuers*, and authenticator for the tokens of all of them.
 
     spec: opt.service-account-issuer, opt.service-account-key-file, opt.service-account-signing-key-file,
     opt.service-account-max-token-expiration, opt.service-account-extend-token-expiration, opt.api-audiences
@@ -59,11 +59,11 @@ class ServiceAccountTokens:
         extend: bool = True,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Remember what tokens are made of.
+        """Create the issuer.
 
-        :param verifying_keys: the keys that are believed; the signing key alone when there are none.
-        :param api_audiences: the issuers when there are none.
-        :param max_seconds: the longest validity; 0 is no limit.
+        :param verifying_keys: trusted keys; by default only the signing key.
+        :param api_audiences: audiences of the API; by default the issuers.
+        :param max_seconds: maximum lifetime; 0 for unlimited.
         """
         self._store, self._signing_key, self._issuers, self._now = store, signing_key, tuple(issuers), now
         self.keys = tuple({key.key_id: key for key in verifying_keys or (signing_key.public,)}.values())
@@ -71,17 +71,17 @@ class ServiceAccountTokens:
         self._max_seconds, self._extend = max_seconds, extend
         self.gates = gates
         self.valid_tokens, self.stale_tokens = 0, 0
-        """How often tokens of the longer kind were looked at, in time and past the time to renew them."""
+        """Number of authentications with tokens of extended lifetime, before and after their renewal time."""
 
     @property
     def issuer(self) -> str:
-        """Return who issues new tokens."""
+        """Issuer of new tokens."""
         return self._issuers[0]
 
     def issue(
         self, account: Object, audiences: Sequence[str], seconds: int, bound: tuple[str, Object] | None
     ) -> Issued:
-        """Return a token for *account* that is good for *seconds*; *bound* is the kind and object it goes with."""
+        """Return a token for *account* with a lifetime of *seconds*, bound to *bound* (kind and object), if any."""
         metadata, now = account["metadata"], int(self._now())
         warnings: tuple[str, ...] = ()
         if self._max_seconds and seconds > self._max_seconds:
@@ -116,9 +116,9 @@ class ServiceAccountTokens:
         return Issued(jwt.sign(self._signing_key, claims), seconds, float(now + seconds), warnings)
 
     async def authenticate(self, token: str, audiences: Sequence[str]) -> AuthenticatedUser | None:
-        """Return the account of *token*, ``None`` when somebody else issued it.
+        """Return the user of *token*, ``None`` if another issuer issued it.
 
-        :raises Rejected: nobody we know signed it, it expired, is for others, or what it is bound to is gone.
+        :raises Rejected: no key signed it, it has expired, it is for other audiences, or its object was deleted.
         """
         try:
             parsed = jwt.parse(token)
@@ -131,12 +131,12 @@ class ServiceAccountTokens:
             parsed.verify(self.keys)
         except jwt.TokenError as error:
             raise Rejected(str(error)) from None
-        good_for = _audiences(claims, audiences, self.api_audiences)
+        valid_for = _audiences(claims, audiences, self.api_audiences)
         self._check_times(claims)
-        return AuthenticatedUser(self._account_of(claims), good_for, self._staleness(claims))
+        return AuthenticatedUser(self._account_of(claims), valid_for, self._staleness(claims))
 
     def _staleness(self, claims: dict[str, Any]) -> dict[str, str]:
-        """Return what audit events say of a token that its holder should have renewed by now."""
+        """Return the audit annotations of a token after its renewal time, and count its use."""
         warn_after = _number(_member(claims, identity.current().label_domain), "warnafter")
         if not warn_after:
             return {}
@@ -185,7 +185,7 @@ class ServiceAccountTokens:
         )
 
     def _check_node(self, node: dict[str, Any], about: dict[str, Any]) -> bool:
-        """Return whether the token tells the node of its caller; one bound to a node is good while that exists."""
+        """Return whether the user gets the node of the token; a token bound to a node requires that the node exists."""
         if "pod" in about:
             return self.gates.enabled("ServiceAccountTokenPodNodeInfo")
         gate = "ServiceAccountTokenNodeBindingValidation"
@@ -202,8 +202,8 @@ class ServiceAccountTokens:
             raise Rejected(f"{kind} UID ({uid}) does not match service account {kind} ref claim ({claimed})")
 
     def _is_deleted(self, obj: Object) -> bool:
-        moment = objects.parse_time(obj["metadata"].get("deletionTimestamp"))
-        return moment is not None and moment < datetime.fromtimestamp(self._now() - LEEWAY_SECONDS, UTC)
+        deleted_at = objects.parse_time(obj["metadata"].get("deletionTimestamp"))
+        return deleted_at is not None and deleted_at < datetime.fromtimestamp(self._now() - LEEWAY_SECONDS, UTC)
 
     def _find(self, collection: str, namespace: str, name: str) -> Object | None:
         record = self._store.collection(collection).get(objects.key_of(namespace, name))
@@ -211,27 +211,27 @@ class ServiceAccountTokens:
 
 
 def account_user(namespace: str, name: str, uid: str, extra: dict[str, tuple[str, ...]] | None = None) -> User:
-    """Return the user that a service account is."""
+    """Return the user of a service account."""
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
     return User(f"system:serviceaccount:{namespace}:{name}", uid, groups, extra or {})
 
 
 def split_account(name: str) -> tuple[str, str] | None:
-    """Return namespace and name of the service account that the user *name* is, ``None`` for anyone else."""
+    """Return namespace and name of the service account with the user name *name*, ``None`` for other users."""
     parts = name.split(":")
     if len(parts) != 4 or parts[:2] != ["system", "serviceaccount"] or not parts[2] or not parts[3]:
         return None
     return parts[2], parts[3]
 
 
-def _audiences(claims: dict[str, Any], wanted: Sequence[str], implicit: Sequence[str]) -> tuple[str, ...]:
+def _audiences(claims: dict[str, Any], accepted: Sequence[str], implicit: Sequence[str]) -> tuple[str, ...]:
     claimed = claims.get("aud")
-    meant = [claimed] if isinstance(claimed, str) else claimed if isinstance(claimed, list) else []
-    good_for = tuple(audience for audience in meant or implicit if audience in wanted)
-    if not good_for:
-        quoted = [" ".join(f'"{name}"' for name in names) for names in (meant, wanted)]
+    intended = [claimed] if isinstance(claimed, str) else claimed if isinstance(claimed, list) else []
+    valid_for = tuple(audience for audience in intended or implicit if audience in accepted)
+    if not valid_for:
+        quoted = [" ".join(f'"{name}"' for name in names) for names in (intended, accepted)]
         raise Rejected(f"token audiences [{quoted[0]}] is invalid for the target audiences [{quoted[1]}]")
-    return good_for
+    return valid_for
 
 
 def _reference(obj: Object) -> dict[str, str]:

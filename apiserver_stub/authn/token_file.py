@@ -1,4 +1,4 @@
-"""Tokens from a CSV file (spec: opt.token-auth-file): token, user name, uid, and groups in one quoted field."""
+"""Static token file (spec: opt.token-auth-file): CSV with token, user name, UID, and groups in one quoted field."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _log = logging.getLogger(__name__)
 
 
 class TokenFileError(ValueError):
-    """The file cannot be read or is no token file."""
+    """The token file cannot be read or is invalid."""
 
 
 class TokenFile:
-    """The tokens of one file, read once, and kept as keyed digests: looking one up takes the same for every guess."""
+    """Tokens of a file, which is read once; they are stored as keyed digests, for lookups in constant time."""
 
     def __init__(self, path: Path) -> None:
         """Read *path*.

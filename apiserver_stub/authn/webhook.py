@@ -1,4 +1,4 @@
-"""Bearer tokens that a remote service knows.
+"""Webhook token authentication.
 
 spec: opt.authentication-token-webhook-config-file, opt.authentication-token-webhook-cache-ttl,
 opt.authentication-token-webhook-version
@@ -21,14 +21,14 @@ from nodeagent.base.aio.call_cache import CallCache
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_WAIT_SECONDS = 30.0
-"""How long a request waits; the service may be asked on for those that come after."""
+_MAX_WAIT_SECONDS = 30.0
+"""Timeout of a request that waits for the webhook; the call itself continues for later requests."""
 
 
 class WebhookTokens:
-    """Sends token reviews to *service*; clear answers, good or bad, are remembered for *ttl_seconds*.
+    """Authenticator that sends TokenReviews to *service*; results without errors are cached for *ttl_seconds*.
 
-    Requests that come with the same token while the service is being asked share its answer.
+    Concurrent requests with the same token share one call.
     """
 
     def __init__(
@@ -49,25 +49,27 @@ class WebhookTokens:
         )
 
     async def authenticate(self, token: str, audiences: Sequence[str]) -> AuthenticatedUser | None:
-        """Return whose token the service says it is.
+        """Return the user of *token* according to the service, ``None`` if it does not authenticate the token.
 
-        :raises Rejected: the service says what is wrong with it, or cannot be asked.
+        :raises Rejected: the service reports an error, or is unavailable.
         """
         text = "\n".join((token, *audiences))
         key = hmac.digest(self._key, text.encode(errors="surrogateescape"), "sha256")
         try:
             found = await self._users.get(
-                key, lambda: self._ask(token, tuple(audiences)), wait_seconds=_LONGEST_WAIT_SECONDS
+                key, lambda: self._review(token, tuple(audiences)), wait_seconds=_MAX_WAIT_SECONDS
             )
         except TimeoutError:
-            raise Rejected("webhook: no answer in time") from None
+            raise Rejected("webhook: timed out waiting for the response") from None
         except WebhookError as error:
             raise Rejected(f"webhook: {error}") from error
         if isinstance(found, Rejected):
             raise Rejected(str(found))
         return found
 
-    async def _ask(self, token: str, audiences: tuple[str, ...]) -> tuple[AuthenticatedUser | Rejected | None, float]:
+    async def _review(
+        self, token: str, audiences: tuple[str, ...]
+    ) -> tuple[AuthenticatedUser | Rejected | None, float]:
         review = {
             "kind": "TokenReview",
             "apiVersion": self._api_version,
@@ -86,12 +88,12 @@ class WebhookTokens:
 def _read(
     review: Any, api_version: str, audiences: tuple[str, ...], api_audiences: tuple[str, ...]
 ) -> AuthenticatedUser | Rejected | None:
-    """Return what the answer says.
+    """Return the result in the response.
 
-    :raises WebhookError: it is no token review of that version.
+    :raises WebhookError: the response is not a TokenReview of the requested version.
     """
     if not isinstance(review, dict) or review.get("kind") != "TokenReview" or review.get("apiVersion") != api_version:
-        raise WebhookError("answered something other than a TokenReview of the version asked for")
+        raise WebhookError("invalid response: not a TokenReview of the requested version")
     status = review.get("status")
     status = status if isinstance(status, dict) else {}
     error = status.get("error")
@@ -99,16 +101,16 @@ def _read(
         return Rejected(str(error)) if error else None
     user = status.get("user")
     if not isinstance(user, dict) or not isinstance(user.get("username", ""), str):
-        raise WebhookError("answered without a user")
+        raise WebhookError("invalid response: no user")
     named = status.get("audiences")
-    known = tuple(named) if isinstance(named, list) and named else api_audiences
-    good_for = tuple(audience for audience in audiences if audience in known)
-    if not good_for:
+    confirmed = tuple(named) if isinstance(named, list) and named else api_audiences
+    valid_for = tuple(audience for audience in audiences if audience in confirmed)
+    if not valid_for:
         return None
     extra = user.get("extra")
     more = {key: _texts(values) for key, values in extra.items()} if isinstance(extra, dict) else {}
     return AuthenticatedUser(
-        User(user.get("username", ""), str(user.get("uid") or ""), _texts(user.get("groups")), more), good_for
+        User(user.get("username", ""), str(user.get("uid") or ""), _texts(user.get("groups")), more), valid_for
     )
 
 

@@ -72,7 +72,7 @@ def show_authentication(page: Page, successes: int, authenticator: Authenticator
         "authentication_attempts",
         "Counter of authenticated attempts.",
         ("result",),
-        counts_of({"success": successes, **authenticator.refused}),
+        counts_of({"success": successes, **authenticator.rejected}),
     )
     if (certificates := authenticator.certificates) is not None:
         page.histogram(

@@ -15,7 +15,7 @@ from apiserver_stub.apimachinery.media import PLAIN, PRETTY, Format
 from apiserver_stub.apimachinery.request import ANONYMOUS, Query, Request, RequestInfo, User, parse_path
 from apiserver_stub.apimachinery.status import ApiError, bad_request, internal
 from apiserver_stub.authn.certificates import presented_by
-from apiserver_stub.authn.impersonation import is_asked_for
+from apiserver_stub.authn.impersonation import is_requested
 from apiserver_stub.pipeline import error_responses
 from apiserver_stub.pipeline.authorization import pinned
 from apiserver_stub.pipeline.httplog import log_request
@@ -118,7 +118,7 @@ class RequestHandler:
             if self._audit is not None and (trail := self._audit.begin(http, authorized, user)) is not None:
                 trail.event.annotations.update(annotations or {})
                 await trail.received()
-            if is_asked_for(http.headers):
+            if is_requested(http.headers):
                 user = await self._authorization.impersonate(user, http, trail)
             remote = self._remotes.find(info) if self._remotes.table else None
             if info.is_resource and remote is None:

@@ -219,7 +219,7 @@ async def test_invalid_and_missing_credentials_are_counted_separately(tokens: To
             await authenticator.authenticate(headers, None)
     await authenticator.authenticate({"Authorization": "Bearer def"}, None)
 
-    assert authenticator.refused == {"failure": 1, "error": 2}
+    assert authenticator.rejected == {"failure": 1, "error": 2}
 
 
 def test_token_is_not_a_negotiable_subprotocol() -> None:

@@ -6,7 +6,7 @@ import pytest
 from multidict import CIMultiDict
 
 from apiserver_stub.apimachinery.request import RequestInfo, User
-from apiserver_stub.authn.impersonation import NoUserNamed, impersonate, is_asked_for
+from apiserver_stub.authn.impersonation import NoUserNamed, impersonate, is_requested
 
 
 async def send(*headers: tuple[str, str]) -> tuple[User | None, list[tuple[str, ...]]]:
@@ -64,6 +64,6 @@ async def test_other_parts_without_a_user_are_rejected(name: str) -> None:
 
 
 async def test_request_without_headers_does_not_impersonate() -> None:
-    assert not is_asked_for(CIMultiDict([("Accept", "*/*"), ("Impersonator", "x")]))
-    assert is_asked_for(CIMultiDict([("impersonate-uid", "x")]))
+    assert not is_requested(CIMultiDict([("Accept", "*/*"), ("Impersonator", "x")]))
+    assert is_requested(CIMultiDict([("impersonate-uid", "x")]))
     assert await send() == (None, [])

@@ -128,5 +128,5 @@ async def test_response_of_another_kind_is_an_error(tasks: TaskOwner, clock: Fak
         async def post(self, body: Any) -> Any:
             return ["TokenReview"]
 
-    with pytest.raises(Rejected, match="other than a TokenReview"):
+    with pytest.raises(Rejected, match="not a TokenReview"):
         await make(Odd(), tasks, clock).authenticate("t", API)
