@@ -15,7 +15,7 @@ from nodeagent.base.selectors import LabelSelector, Requirement
 HostPort = tuple[str, str, int]
 """Address, protocol and port."""
 Resources = dict[str, int]
-"""Amounts by resource name: thousandths of CPU, whole units of everything else."""
+"""Quantities by resource name: millicores of CPU, integral units of other resources."""
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, never bound
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
@@ -53,7 +53,7 @@ class SpreadConstraint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodInfo:
-    """A pod, read once."""
+    """Attributes of a pod that the filters use."""
 
     namespace: str
     name: str
@@ -77,7 +77,7 @@ class PodInfo:
         return any(_tolerates(toleration, taint) for toleration in self.tolerations)
 
     def untolerated(self, taints: tuple[Object, ...]) -> Object | None:
-        """Return the first of *taints* that keeps the pod off a node."""
+        """Return the first of *taints* that the pod does not tolerate and that prevents scheduling."""
         for taint in taints:
             if taint.get("effect") in BLOCKING_EFFECTS and not self.tolerates(taint):
                 return taint
@@ -99,7 +99,7 @@ class NodeInfo:
         self.requested: Resources = {}
 
     def is_like(self, other: NodeInfo) -> bool:
-        """Return whether no filter can tell the nodes apart, their pods aside."""
+        """Return whether the nodes are equal for all filters, apart from their pods."""
         mine = (self.labels, self.ready, self.unschedulable, self.taints, self.allocatable)
         return mine == (other.labels, other.ready, other.unschedulable, other.taints, other.allocatable)
 
@@ -125,7 +125,7 @@ class NodeInfo:
 
 
 def read_pod(pod: Object) -> PodInfo:
-    """Return what filters need to know about *pod*."""
+    """Return the attributes of *pod* for the filters."""
     spec, metadata = pod.get("spec") or {}, pod["metadata"]
     namespace, labels = metadata.get("namespace") or "", metadata.get("labels") or {}
     affinity = spec.get("affinity") or {}
@@ -150,7 +150,7 @@ def read_pod(pod: Object) -> PodInfo:
 
 
 def read_resources(amounts: object) -> Resources:
-    """Return *amounts*, as objects hold them, in the units of the filters."""
+    """Return *amounts*, a resource list of an object, in the units of the filters."""
     return _in_units(resource_lists.read(amounts if isinstance(amounts, dict) else None))
 
 

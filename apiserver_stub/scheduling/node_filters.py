@@ -1,4 +1,4 @@
-"""Filters over one node: what it allows, and what it has left. No I/O."""
+"""Filters by the properties and the free resources of one node. No I/O."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _FIXED_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A filter does not let a pod onto a node."""
+    """Rejection of a node by a filter."""
 
     filter: str
     reasons: tuple[str, ...]
     resolvable: bool = False
-    """Whether the deletion of other pods could change that."""
+    """``True`` if the deletion of other pods could change the result."""
 
 
 def node_unschedulable(pod: PodInfo, node: NodeInfo) -> Rejection | None:
@@ -67,7 +67,7 @@ def node_resources_fit(pod: PodInfo, node: NodeInfo) -> Rejection | None:
         reasons.append("Too many pods")
     others = [name for name in pod.requests if name not in _FIXED_RESOURCES and name != "pods"]
     for name in (*_FIXED_RESOURCES, *others):
-        wanted = pod.requests.get(name, 0)
-        if wanted > 0 and wanted > node.allocatable.get(name, 0) - node.requested.get(name, 0):
+        requested = pod.requests.get(name, 0)
+        if requested > 0 and requested > node.allocatable.get(name, 0) - node.requested.get(name, 0):
             reasons.append(f"Insufficient {name}")
     return Rejection("NodeResourcesFit", tuple(reasons), resolvable=True) if reasons else None

@@ -1,4 +1,4 @@
-"""Queue of pending pods: by priority and age, with a growing pause after each failed attempt. No I/O."""
+"""Queue of pending pods: by priority and age, with a growing backoff after each failed attempt. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 10.0
 FLUSH_SECONDS = 300.0
-"""After this time a pod is tried again although nothing seems to have changed for it."""
+"""Interval after which a pod is retried without a relevant change."""
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class _Pending:
     attempts: int = 0
     tried_at: float = 0.0
     filters: frozenset[str] | None = None
-    """Filters that rejected it; ``None`` while it is to be tried."""
+    """Filters that rejected the pod; ``None`` while it is queued."""
     active: bool = False
 
 
@@ -46,7 +46,7 @@ class PendingPods:
         self._timers.clear()
 
     def add(self, key: str, priority: int, created: str, now: float) -> None:
-        """Queue a new pod, or one whose specification has changed; pauses of the latter go on."""
+        """Queue a new or changed pod; the backoff of a changed pod continues."""
         pod = self._pods.get(key)
         if pod is None or (pod.priority, pod.created) != (priority, created):
             attempts, tried_at = (0, 0.0) if pod is None else (pod.attempts, pod.tried_at)
@@ -102,7 +102,7 @@ class PendingPods:
                 self._schedule(key, pod, now)
 
     def next_due(self, now: float) -> float | None:
-        """Return in how many seconds a pod may be due, ``None`` if no time is known."""
+        """Return the seconds until a pod may be due, ``None`` if there is no such time."""
         return max(0.0, self._timers[0][0] - now) if self._timers else None
 
     def _schedule(self, key: str, pod: _Pending, now: float) -> None:

@@ -8,7 +8,7 @@ from apiserver_stub.scheduling.model import NodeInfo, PodInfo
 
 
 class ClusterState:
-    """Everything that decides where a pod fits."""
+    """The state of the cluster that filters depend on."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeInfo] = {}
@@ -29,7 +29,7 @@ class ClusterState:
         return self._assigned.get(key)
 
     def set_node(self, node: NodeInfo) -> bool:
-        """Record a node; return whether any filter can tell."""
+        """Record a node; return whether the change is relevant for any filter."""
         before = self.nodes.get(node.name)
         for key, pod in self._assigned.items() if before is None else before.pods.items():
             if pod.node == node.name:
@@ -38,7 +38,7 @@ class ClusterState:
         return before is None or not before.is_like(node)
 
     def remove_node(self, name: str) -> None:
-        """Drop a node; its pods stay assigned to it, as it may come back."""
+        """Drop a node; its pods remain assigned to it, as the node may be recreated."""
         self.nodes.pop(name, None)
 
     def assign(self, key: str, pod: PodInfo) -> None:
