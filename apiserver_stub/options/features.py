@@ -58,7 +58,7 @@ def declare(group: Group) -> None:
 
 
 def check(options: FeatureOptions) -> Iterator[str]:
-    yield from feature_gates.complaints(options.feature_gates)
+    yield from feature_gates.validation_errors(options.feature_gates)
     yield from runtime_config.errors(options.runtime_config, options.identity)
 
 

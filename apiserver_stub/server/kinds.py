@@ -63,3 +63,14 @@ def _plugin_resources(plugins: PluginManager, settings: KindSettings, bundled: S
     if problems:
         raise PluginError("\n".join(problems))
     return added
+
+
+def _declaration_error(resource: object) -> str:
+    if not isinstance(resource, Resource):
+        return f"not an apiserver_stub.kinds.registry.Resource: {resource!r}"
+    name = f"{resource.plural} of {resource.api_version}"
+    if not is_version(resource.version):
+        return f"{name}: the version must have the form v1, v1beta1 or v1alpha1"
+    if unknown := [item.name for item in resource.subresources if item.name != "status"]:
+        return f"{name}: only the subresource status is supported, not {', '.join(unknown)}"
+    return ""

@@ -49,7 +49,7 @@ class AdmissionRequest:
         """The new object; empty for a deletion."""
         return self.new if self.new is not None else {}
 
-    def refuse(self, message: str) -> ApiError:
+    def forbidden(self, message: str) -> ApiError:
         """Return the 403 error with *message*."""
         name = self.name
         if not name:

@@ -18,4 +18,4 @@ class AlwaysDeny(AdmissionPlugin):
     operations = _ALL
 
     async def validate(self, call: AdmissionRequest) -> None:
-        raise call.refuse("admission control is denying all modifications")
+        raise call.forbidden("admission control is denying all modifications")

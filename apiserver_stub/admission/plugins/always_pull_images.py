@@ -29,7 +29,7 @@ class AlwaysPullImages(AdmissionPlugin):
             policy = container.get("imagePullPolicy") or ""
             if policy != "Always" and not _unchanged(call, container):
                 cause = not_supported(f"{path}.imagePullPolicy", policy, ["Always"])
-                raise call.refuse(f"{cause.field}: {cause.message}")
+                raise call.forbidden(f"{cause.field}: {cause.message}")
 
 
 def _unchanged(call: AdmissionRequest, container: dict[str, object]) -> bool:

@@ -34,4 +34,4 @@ class CertificateApproval(SignerPermission):
     async def validate(self, call: AdmissionRequest) -> None:
         signer = signer_of(call.old)
         if not await self.may_use(call.request.user, signer):
-            raise call.refuse(f'user not permitted to approve requests with signerName "{signer}"')
+            raise call.forbidden(f'user not permitted to approve requests with signerName "{signer}"')

@@ -37,4 +37,4 @@ class CertificateSigning(SignerPermission):
         same = (dig(old, ("status", name)) == dig(call.obj, ("status", name)) for name in ("certificate", "conditions"))
         signer = signer_of(old)
         if not all(same) and not await self.may_use(call.request.user, signer):
-            raise call.refuse(f'user not permitted to sign requests with signerName "{signer}"')
+            raise call.forbidden(f'user not permitted to sign requests with signerName "{signer}"')

@@ -36,7 +36,7 @@ class CertificateSubjectRestriction(AdmissionPlugin):
             text = base64.b64decode(str(spec.get("request") or ""), validate=True)
             subject = x509.load_pem_x509_csr(text).subject
         except (ValueError, binascii.Error) as error:
-            raise call.refuse(f"failed to parse CSR: {error}") from error
+            raise call.forbidden(f"failed to parse CSR: {error}") from error
         for organization in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME):
             if organization.value == _MASTERS:
-                raise call.refuse(f"use of {_CLIENT_SIGNER} signer with {_MASTERS} group is not allowed")
+                raise call.forbidden(f"use of {_CLIENT_SIGNER} signer with {_MASTERS} group is not allowed")

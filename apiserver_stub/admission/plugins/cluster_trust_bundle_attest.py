@@ -38,7 +38,7 @@ class ClusterTrustBundleAttest(SignerPermission):
         ):
             return
         if not await self.may_use(call.request.user, signer):
-            raise call.refuse(f'user not permitted to attest for signerName "{signer}"')
+            raise call.forbidden(f'user not permitted to attest for signerName "{signer}"')
 
 
 def _without_gc_fields(obj: Object) -> Object:

@@ -18,4 +18,4 @@ class DenyServiceExternalIPs(AdmissionPlugin):
     async def validate(self, call: AdmissionRequest) -> None:
         before = dig(call.old, ("spec", "externalIPs")) or ()
         if not set(dig(call.obj, ("spec", "externalIPs")) or ()).issubset(before):
-            raise call.refuse("Use of external IPs is denied by admission control")
+            raise call.forbidden("Use of external IPs is denied by admission control")

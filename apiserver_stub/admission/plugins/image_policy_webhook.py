@@ -91,7 +91,7 @@ class ImagePolicyWebhook(AdmissionPlugin):
         if not status.get("allowed"):
             reason = status.get("reason")
             text = f"image policy webhook backend denied one or more images: {reason}"
-            raise call.refuse(text if reason else "one or more images rejected by webhook backend")
+            raise call.forbidden(text if reason else "one or more images rejected by webhook backend")
 
     async def _review(self, call: AdmissionRequest, review: Object) -> Object:
         from apiserver_stub.webhook import WebhookError
@@ -107,7 +107,7 @@ class ImagePolicyWebhook(AdmissionPlugin):
                 raise WebhookError("the response has no status")
         except WebhookError as error:
             if not self._allowed_by_default:
-                raise call.refuse(str(error)) from error
+                raise call.forbidden(str(error)) from error
             call.request.annotations[_FAILED_OPEN] = "true"
             return {"allowed": True}
         self._statuses[key] = status

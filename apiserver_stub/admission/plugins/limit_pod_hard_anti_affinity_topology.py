@@ -23,4 +23,4 @@ class LimitPodHardAntiAffinityTopology(AdmissionPlugin):
             key = term.get("topologyKey") or ""
             if key != _HOSTNAME:
                 text = f"affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} "
-                raise call.refuse(f"{text}but only key {_HOSTNAME} is allowed")
+                raise call.forbidden(f"{text}but only key {_HOSTNAME} is allowed")

@@ -46,7 +46,7 @@ class LimitRanger(AdmissionPlugin):
         check = _check_pod if call.resource.plural == "pods" else _check_claim
         for limits in self._limits(call):
             if problems := list(check(call.obj.get("spec") or {}, limits)):
-                raise call.refuse(aggregate(problems))
+                raise call.forbidden(aggregate(problems))
 
     def _limits(self, call: AdmissionRequest) -> list[list[Object]]:
         """Return the limits of each limit range in the namespace."""

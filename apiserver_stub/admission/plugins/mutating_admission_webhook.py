@@ -55,7 +55,7 @@ class MutatingAdmissionWebhook(WebhookPlugin):
             turn = 1 if call.reinvoking else 0
             call.request.annotations[f"{_MUTATION}/round_{turn}_index_{index}"] = objects.encode(note).decode()
 
-    def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, answer: AdmissionResponse) -> bool:
+    def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, response: AdmissionResponse) -> bool:
         # Imported here, as listing the plugins does not need the schemas.
         from apiserver_stub.schema.field_validation import SchemaMismatch
         from apiserver_stub.verbs.writing import check_types

@@ -45,7 +45,7 @@ class NamespaceLifecycle(AdmissionPlugin):
     async def admit(self, call: AdmissionRequest) -> None:
         if call.operation == "DELETE":
             if call.name in _PROTECTED:
-                raise call.refuse("this namespace may not be deleted")
+                raise call.forbidden("this namespace may not be deleted")
             return
         namespace = call.namespace
         record = self._store.collection(_NAMESPACES).get(namespace)
@@ -54,7 +54,9 @@ class NamespaceLifecycle(AdmissionPlugin):
         if b'"deletionTimestamp":' not in record.data:
             return
         if "deletionTimestamp" in objects.decode(record.data)["metadata"]:
-            error = call.refuse(f"unable to create new content in namespace {namespace} because it is being terminated")
+            error = call.forbidden(
+                f"unable to create new content in namespace {namespace} because it is being terminated"
+            )
             message = f"namespace {namespace} is being terminated"
             cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
             error.details = {**(error.details or {}), "causes": [cause]}

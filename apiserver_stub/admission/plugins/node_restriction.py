@@ -55,7 +55,7 @@ class NodeRestriction(AdmissionPlugin):
             return
         node = user.name.removeprefix(_USER_PREFIX)
         if not node:
-            raise call.refuse(f"could not determine node from user {quote(user.name)}")
+            raise call.forbidden(f"could not determine node from user {quote(user.name)}")
         match qualified(call.resource.plural, call.resource.group):
             case "pods":
                 self._check_pod(call, node)
@@ -68,12 +68,12 @@ class NodeRestriction(AdmissionPlugin):
             case name if name == _LEASES:
                 if call.namespace != identity.current().node_lease_namespace:
                     text = f"can only access leases in the {quote(identity.current().node_lease_namespace)}"
-                    raise call.refuse(f"{text} system namespace")
+                    raise call.forbidden(f"{text} system namespace")
                 if _name(call) != node:
-                    raise call.refuse("can only access node lease with the same name as the requesting node")
+                    raise call.forbidden("can only access node lease with the same name as the requesting node")
             case name if name == _CSI_NODES:
                 if _name(call) != node:
-                    raise call.refuse("can only access CSINode with the same name as the requesting node")
+                    raise call.forbidden("can only access CSINode with the same name as the requesting node")
 
     def _check_pod(self, call: AdmissionRequest, node: str) -> None:
         operation = call.operation
@@ -82,28 +82,28 @@ class NodeRestriction(AdmissionPlugin):
                 self._check_new_pod(call, node)
             case "", "DELETE":
                 if self._node_of(call) != node:
-                    raise call.refuse(f'node "{node}" can only delete pods with spec.nodeName set to itself')
+                    raise call.forbidden(f'node "{node}" can only delete pods with spec.nodeName set to itself')
             case "", _:
                 text = f'unexpected operation "{operation}", node "{node}" can only create and delete mirror pods'
-                raise call.refuse(text)
+                raise call.forbidden(text)
             case "status", "UPDATE":
                 old = call.old or {}
                 if dig(old, ("spec", "nodeName")) != node:
                     text = "can only update pod status for pods with spec.nodeName set to itself"
-                    raise call.refuse(f'node "{node}" {text}')
+                    raise call.forbidden(f'node "{node}" {text}')
                 if labels_of(old) != labels_of(call.obj):
-                    raise call.refuse(f'node "{node}" cannot update labels through pod status')
+                    raise call.forbidden(f'node "{node}" cannot update labels through pod status')
                 claims = ("status", "resourceClaimStatuses")
                 if (dig(old, claims) or []) != (dig(call.obj, claims) or []):
-                    raise call.refuse(f'node "{node}" cannot update resource claim statues')
+                    raise call.forbidden(f'node "{node}" cannot update resource claim statues')
             case "eviction", "CREATE":
                 if self._node_of(call) != node:
-                    raise call.refuse(f"node {node} can only evict pods with spec.nodeName set to itself")
+                    raise call.forbidden(f"node {node} can only evict pods with spec.nodeName set to itself")
             case (("status" | "eviction"), _):
-                raise call.refuse(f'unexpected operation "{operation}"')
+                raise call.forbidden(f'unexpected operation "{operation}"')
             case other, _:
                 text = f"unexpected pod subresource \"{other}\", only 'status' and 'eviction' are allowed"
-                raise call.refuse(text)
+                raise call.forbidden(text)
 
     def _node_of(self, call: AdmissionRequest) -> str:
         name = _name(call)
@@ -117,88 +117,88 @@ class NodeRestriction(AdmissionPlugin):
         spec = pod["spec"]
         if MIRROR_ANNOTATION not in annotations_of(pod):
             text = f'pod does not have "{MIRROR_ANNOTATION}" annotation, node "{node}" can only create mirror pods'
-            raise call.refuse(text)
+            raise call.forbidden(text)
         if spec.get("nodeName") != node:
-            raise call.refuse(f'node "{node}" can only create pods with spec.nodeName set to itself')
+            raise call.forbidden(f'node "{node}" can only create pods with spec.nodeName set to itself')
         self._check_owner(call, pod["metadata"].get("ownerReferences") or [], node)
         cannot = f'node "{node}" can not create pods that reference'
         if spec.get("serviceAccountName"):
-            raise call.refuse(f"{cannot} a service account")
+            raise call.forbidden(f"{cannot} a service account")
         secrets = any(secret_names(spec)) or spec.get("imagePullSecrets")
         if secrets or any(True for _ in volume_references(spec, "secret", "secret")):
-            raise call.refuse(f"{cannot} secrets")
+            raise call.forbidden(f"{cannot} secrets")
         if any(config_map_names(spec)) or any(True for _ in volume_references(spec, "configMap", "configMap")):
-            raise call.refuse(f"{cannot} configmaps")
+            raise call.forbidden(f"{cannot} configmaps")
         if any(True for _ in volume_references(spec, "clusterTrustBundle", "clusterTrustBundle")):
-            raise call.refuse(f"{cannot} clustertrustbundles")
+            raise call.forbidden(f"{cannot} clustertrustbundles")
         if any(item.get("persistentVolumeClaim") for item in spec.get("volumes") or ()):
-            raise call.refuse(f"{cannot} persistentvolumeclaims")
+            raise call.forbidden(f"{cannot} persistentvolumeclaims")
 
     def _check_owner(self, call: AdmissionRequest, owners: list[Object], node: str) -> None:
         can = f'node "{node}" can only create pods with'
         if len(owners) > 1:
-            raise call.refuse(f"{can} a single owner reference set to itself")
+            raise call.forbidden(f"{can} a single owner reference set to itself")
         owner = owners[0] if owners else {}
         if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", node):
-            raise call.refuse(f"{can} an owner reference set to itself")
+            raise call.forbidden(f"{can} an owner reference set to itself")
         if not owner.get("controller"):
-            raise call.refuse(f"{can} a controller owner reference set to itself")
+            raise call.forbidden(f"{can} a controller owner reference set to itself")
         if owner.get("blockOwnerDeletion"):
-            raise call.refuse(f'node "{node}" must not set blockOwnerDeletion on an owner reference')
+            raise call.forbidden(f'node "{node}" must not set blockOwnerDeletion on an owner reference')
         found = self._lister.find("core/nodes", node)
         if found is None:
             raise not_found("", "nodes", node)
         uid = found["metadata"]["uid"]
         if owner.get("uid") != uid:
-            raise call.refuse(f"node {node} UID mismatch: expected {owner.get('uid') or ''} got {uid}")
+            raise call.forbidden(f"node {node} UID mismatch: expected {owner.get('uid') or ''} got {uid}")
 
     def _check_token(self, call: AdmissionRequest, node: str) -> None:
         reference = dig(call.obj, ("spec", "boundObjectRef")) or {}
         if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod") or not reference.get("name"):
-            raise call.refuse("node requested token not bound to a pod")
+            raise call.forbidden("node requested token not bound to a pod")
         uid = reference.get("uid")
         if not uid:
-            raise call.refuse("node requested token with a pod binding without a uid")
+            raise call.forbidden("node requested token with a pod binding without a uid")
         pod = self._lister.find("core/pods", reference["name"], call.namespace)
         if pod is None:
             raise not_found("", "pods", reference["name"])
         if pod["metadata"]["uid"] != uid:
             text = f"the UID in the bound object reference ({uid}) does not match the UID in record. "
-            raise call.refuse(f"{text}The object might have been deleted and then recreated")
+            raise call.forbidden(f"{text}The object might have been deleted and then recreated")
         if pod["spec"].get("nodeName") != node:
-            raise call.refuse("node requested token bound to a pod scheduled on a different node")
+            raise call.forbidden("node requested token bound to a pod scheduled on a different node")
 
 
 def _check_node(call: AdmissionRequest, node: str) -> None:
     name = _name(call)
     if name != node:
-        raise call.refuse(f'node "{node}" is not allowed to modify node "{name}"')
+        raise call.forbidden(f'node "{node}" is not allowed to modify node "{name}"')
     if call.operation == "DELETE":
         return
     new, old = call.obj, call.old or {}
     if call.operation == "CREATE":
         if dig(new, ("spec", "configSource")) is not None:
-            raise call.refuse(f'node "{node}" is not allowed to create pods with a non-nil configSource')
+            raise call.forbidden(f'node "{node}" is not allowed to create pods with a non-nil configSource')
         if names := _forbidden_labels(labels_of(new), {}):
-            raise call.refuse(f'node "{node}" is not allowed to set the following labels: {", ".join(names)}')
+            raise call.forbidden(f'node "{node}" is not allowed to set the following labels: {", ".join(names)}')
         return
     source = dig(new, ("spec", "configSource"))
     if source is not None and source != dig(old, ("spec", "configSource")):
-        raise call.refuse(f'node "{node}" is not allowed to update configSource to a new non-nil configSource')
+        raise call.forbidden(f'node "{node}" is not allowed to update configSource to a new non-nil configSource')
     if (dig(new, ("spec", "taints")) or []) != (dig(old, ("spec", "taints")) or []):
-        raise call.refuse(f'node "{node}" is not allowed to modify taints')
+        raise call.forbidden(f'node "{node}" is not allowed to modify taints')
     if names := _forbidden_labels(labels_of(new), labels_of(old)):
-        raise call.refuse(f"is not allowed to modify labels: {', '.join(names)}")
+        raise call.forbidden(f"is not allowed to modify labels: {', '.join(names)}")
 
 
 def _check_claim(call: AdmissionRequest, node: str) -> None:
     if call.subresource != "status":
-        raise call.refuse("may only update PVC status")
+        raise call.forbidden("may only update PVC status")
     if call.operation != "UPDATE":
-        raise call.refuse(f'unexpected operation "{call.operation}"')
+        raise call.forbidden(f'unexpected operation "{call.operation}"')
     if _without_resize_fields(call.obj) != _without_resize_fields(call.old or {}):
         text = "is not allowed to update fields other than status.capacity and status.conditions"
-        raise call.refuse(f'node "{node}" {text}')
+        raise call.forbidden(f'node "{node}" {text}')
 
 
 def _without_resize_fields(claim: Object) -> Object:

@@ -46,7 +46,7 @@ class OwnerReferencesPermissionEnforcement(AdmissionPlugin):
             )  # fmt: skip
             allowed, reason = await self._authorize(user, attributes)
             if not allowed:
-                raise call.refuse(f"cannot set an ownerRef on a resource you can't delete: {reason}, <nil>")
+                raise call.forbidden(f"cannot set an ownerRef on a resource you can't delete: {reason}, <nil>")
         blocked_before = {item.get("uid") for item in old if item.get("blockOwnerDeletion")}
         blocking = [item for item in new if item.get("blockOwnerDeletion") and item.get("uid") not in blocked_before]
         if not blocking:
@@ -66,7 +66,7 @@ class OwnerReferencesPermissionEnforcement(AdmissionPlugin):
         if owner is None:
             text = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion "
             text += f'{api_version} Kind {kind}: no matches for kind "{kind}" in version "{api_version}"'
-            raise call.refuse(text)
+            raise call.forbidden(text)
         namespace = call.namespace if owner.namespaced else ""
         attributes = RequestInfo(
             "update",
@@ -81,7 +81,7 @@ class OwnerReferencesPermissionEnforcement(AdmissionPlugin):
         allowed, reason = await self._authorize(call.request.user, attributes)
         if not allowed:
             text = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on"
-            raise call.refuse(f"{text}: {reason}, <nil>")
+            raise call.forbidden(f"{text}: {reason}, <nil>")
 
 
 def _owners(obj: Object) -> list[Object]:

@@ -47,7 +47,7 @@ class PersistentVolumeClaimResize(AdmissionPlugin):
         found = self._lister.find(_CLASSES, name) if name else None
         if not (found or {}).get("allowVolumeExpansion"):
             text = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc "
-            raise call.refuse(f"{text}must support resize")
+            raise call.forbidden(f"{text}must support resize")
 
 
 def _size(claim: Object) -> Quantity:

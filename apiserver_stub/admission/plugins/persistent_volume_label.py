@@ -45,7 +45,7 @@ class PersistentVolumeLabel(AdmissionPlugin):
                 return
         for source_name, id_field, what, needs in _CLOUDS:
             if source := spec.get(source_name):
-                raise call.refuse(f"error querying {what} {source.get(id_field, '')}: unable to build {needs}")
+                raise call.forbidden(f"error querying {what} {source.get(id_field, '')}: unable to build {needs}")
 
 
 def _require(spec: Object, topology: dict[str, str]) -> None:

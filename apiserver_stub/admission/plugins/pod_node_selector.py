@@ -65,7 +65,7 @@ class PodNodeSelector(AdmissionPlugin):
         self._check_conflict(call, self._default(call), given)
         allowed = self._selectors.get(call.namespace)
         if allowed and not given.items() <= allowed.items():
-            raise call.refuse("pod node label selector labels conflict with its namespace whitelist")
+            raise call.forbidden("pod node label selector labels conflict with its namespace whitelist")
 
     def _default(self, call: AdmissionRequest) -> Mapping[str, str]:
         annotations = annotations_of(self._lister.namespace(call.namespace))
@@ -80,7 +80,7 @@ class PodNodeSelector(AdmissionPlugin):
     @staticmethod
     def _check_conflict(call: AdmissionRequest, default: Mapping[str, str], given: Mapping[str, str]) -> None:
         if any(given.get(name, value) != value for name, value in default.items()):
-            raise call.refuse("pod node label selector conflicts with its namespace node label selector")
+            raise call.forbidden("pod node label selector conflicts with its namespace node label selector")
 
 
 def read_selector(text: str) -> dict[str, str]:

@@ -97,7 +97,7 @@ class PodSecurity(AdmissionPlugin):
         if problem := problems[audited]:
             annotations[audit_key("audit-violations")] = f'would violate PodSecurity "{audited}": {problem}'
         if problem := problems[enforced]:
-            raise call.refuse(f'violates PodSecurity "{enforced}": {problem}')
+            raise call.forbidden(f'violates PodSecurity "{enforced}": {problem}')
         if problem := problems[warned]:
             call.request.warnings.append(f'would violate PodSecurity "{warned}": {problem}')
 

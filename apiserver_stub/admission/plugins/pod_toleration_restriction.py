@@ -74,7 +74,7 @@ class PodTolerationRestriction(AdmissionPlugin):
             allowed, scope = self._allowed, "cluster"
         if allowed and not _all_covered(tolerations, allowed):
             text = "pod tolerations (possibly merged with namespace default tolerations) conflict with its"
-            raise call.refuse(f"{text} {scope} whitelist")
+            raise call.forbidden(f"{text} {scope} whitelist")
 
     def _of_namespace(self, call: AdmissionRequest, annotation: str) -> list[Object] | None:
         text = annotations_of(self._lister.namespace(call.namespace)).get(annotation)

@@ -48,11 +48,11 @@ class Priority(AdmissionPlugin):
         given, mirror = spec.get("priority"), MIRROR_ANNOTATION in annotations_of(call.obj)
         if given is not None and given != value and not mirror:
             text = f"the integer value of priority ({given}) must not be provided in pod spec; priority admission "
-            raise call.refuse(f"{text}controller computed {value} from the given PriorityClass name")
+            raise call.forbidden(f"{text}controller computed {value} from the given PriorityClass name")
         given_policy = spec.get("preemptionPolicy")
         if given_policy is not None and given_policy != policy and not mirror:
             text = f"the string value of PreemptionPolicy ({given_policy}) must not be provided in pod spec; priority "
-            raise call.refuse(f"{text}admission controller computed {policy} from the given PriorityClass name")
+            raise call.forbidden(f"{text}admission controller computed {policy} from the given PriorityClass name")
         spec["priority"], spec["preemptionPolicy"] = value, policy
 
     async def validate(self, call: AdmissionRequest) -> None:
@@ -61,13 +61,13 @@ class Priority(AdmissionPlugin):
         other = self._default()
         if other and other["metadata"]["name"] != call.obj["metadata"].get("name"):
             name = other["metadata"]["name"]
-            raise call.refuse(f"PriorityClass {name} is already marked as default. Only one default can exist")
+            raise call.forbidden(f"PriorityClass {name} is already marked as default. Only one default can exist")
 
     def _class_of(self, call: AdmissionRequest, spec: Object) -> Object:
         if name := spec.get("priorityClassName"):
             found = self._lister.find(_CLASSES, name)
             if found is None:
-                raise call.refuse(f"no PriorityClass with name {name} was found")
+                raise call.forbidden(f"no PriorityClass with name {name} was found")
             return found
         found = self._default()
         if found:

@@ -88,7 +88,7 @@ class ResourceQuota(AdmissionPlugin):
         for quota in matching:
             names = concerned(label, _hard(quota))
             if label == PODS and (problem := not_given(call.obj, names)):
-                raise call.refuse(f"failed quota: {quota['metadata']['name']}: {problem}")
+                raise call.forbidden(f"failed quota: {quota['metadata']['name']}: {problem}")
         if not requested:
             return
         self._check_covered(call, label, requested, quotas, matching)
@@ -139,7 +139,7 @@ class ResourceQuota(AdmissionPlugin):
             exceeded = _exceeded(hard, used, limited)
         if exceeded:
             name = quota["metadata"]["name"]
-            raise call.refuse(
+            raise call.forbidden(
                 f"exceeded quota: {name}, requested: {resource_lists.shown(limited, exceeded)}, "
                 f"used: {resource_lists.shown(used, exceeded)}, limited: {resource_lists.shown(hard, exceeded)}"
             )
@@ -159,7 +159,7 @@ class ResourceQuota(AdmissionPlugin):
             name for item in limited for name in requested for part in item.get("matchContains") or () if part in name
         }
         if missing := sorted(names - covered):
-            raise call.refuse(f"insufficient quota to consume: {','.join(missing)}")
+            raise call.forbidden(f"insufficient quota to consume: {','.join(missing)}")
         covered_scopes = {
             expression["scopeName"] for quota in quotas for expression in _matching(label, call.obj, scopes(quota))
         }
@@ -168,7 +168,7 @@ class ResourceQuota(AdmissionPlugin):
                 if expression["scopeName"] not in covered_scopes:
                     values = " ".join(expression.get("values") or ())
                     text = f"{expression['scopeName']} {expression.get('operator', '')} [{values}]"
-                    raise call.refuse(f"insufficient quota to match these scopes: [{{{text}}}]")
+                    raise call.forbidden(f"insufficient quota to match these scopes: [{{{text}}}]")
 
 
 def _hard(quota: Object) -> dict[str, str]:

@@ -39,7 +39,7 @@ class RuntimeClass(AdmissionPlugin):
         overhead = (runtime_class.get("overhead") or {}).get("podFixed")
         if overhead:
             if spec.get("overhead") and resource_lists.read(spec["overhead"]) != resource_lists.read(overhead):
-                raise call.refuse(_OTHER_OVERHEAD)
+                raise call.forbidden(_OTHER_OVERHEAD)
             spec["overhead"] = dict(overhead)
         scheduling = runtime_class.get("scheduling") or {}
         if selector := scheduling.get("nodeSelector"):
@@ -47,7 +47,7 @@ class RuntimeClass(AdmissionPlugin):
             for key, value in sorted(selector.items()):
                 if given.setdefault(key, value) != value:
                     text = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
-                    raise call.refuse(f"{text}pod.spec.nodeSelector[{key}] = {given[key]}")
+                    raise call.forbidden(f"{text}pod.spec.nodeSelector[{key}] = {given[key]}")
             spec["nodeSelector"] = given
         if runtime_class.get("scheduling") is not None:
             tolerations = merged(spec.get("tolerations") or (), scheduling.get("tolerations") or ())
@@ -58,9 +58,9 @@ class RuntimeClass(AdmissionPlugin):
         given = call.obj["spec"].get("overhead")
         overhead = (self._class_of(call).get("overhead") or {}).get("podFixed")
         if overhead and resource_lists.read(given) != resource_lists.read(overhead):
-            raise call.refuse(_OTHER_OVERHEAD)
+            raise call.forbidden(_OTHER_OVERHEAD)
         if given and not overhead:
-            raise call.refuse("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+            raise call.forbidden("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 
     def _class_of(self, call: AdmissionRequest) -> Object:
         name = call.obj["spec"].get("runtimeClassName")
@@ -68,5 +68,5 @@ class RuntimeClass(AdmissionPlugin):
             return {}
         found = self._lister.find(_CLASSES, name)
         if found is None:
-            raise call.refuse(f'pod rejected: RuntimeClass "{name}" not found')
+            raise call.forbidden(f'pod rejected: RuntimeClass "{name}" not found')
         return found

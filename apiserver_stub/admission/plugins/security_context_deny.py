@@ -22,12 +22,12 @@ class SecurityContextDeny(AdmissionPlugin):
         context = spec.get("securityContext") or {}
         for member in ("supplementalGroups", "seLinuxOptions", "runAsUser", "fsGroup"):
             if context.get(member) is not None:
-                raise call.refuse(f"pod.Spec.SecurityContext.{_exported(member)} is forbidden")
+                raise call.forbidden(f"pod.Spec.SecurityContext.{_exported(member)} is forbidden")
         for _, container in containers(spec):
             context = container.get("securityContext") or {}
             for member in ("seLinuxOptions", "runAsUser"):
                 if context.get(member) is not None:
-                    raise call.refuse(f"SecurityContext.{_exported(member)} is forbidden")
+                    raise call.forbidden(f"SecurityContext.{_exported(member)} is forbidden")
 
 
 def _exported(member: str) -> str:

@@ -65,27 +65,27 @@ class ServiceAccount(AdmissionPlugin):
             return
         name = spec.get("serviceAccountName")
         if not name:
-            raise call.refuse(f"no service account specified for pod {call.namespace}/{call.name}")
+            raise call.forbidden(f"no service account specified for pod {call.namespace}/{call.name}")
         account = self._account(call, name)
         if annotations_of(account).get(_ENFORCED, "").lower() not in ("1", "t", "true"):
             return
         for problem in _not_mountable(spec, account, only_ephemeral=bool(call.subresource)):
-            raise call.refuse(problem)
+            raise call.forbidden(problem)
 
     def _account(self, call: AdmissionRequest, name: str) -> Object:
         account = self._lister.find("core/serviceaccounts", name, call.namespace)
         if account is None:
             text = f'error looking up service account {call.namespace}/{name}: serviceaccount "{name}" not found'
-            raise call.refuse(text)
+            raise call.forbidden(text)
         return account
 
     def _check_mirror(self, call: AdmissionRequest, spec: Object) -> None:
         if spec.get("serviceAccountName"):
-            raise call.refuse("a mirror pod may not reference service accounts")
+            raise call.forbidden("a mirror pod may not reference service accounts")
         if any(secret_names(spec)) or any(volume_references(spec, "secret", "secret")) or spec.get("imagePullSecrets"):
-            raise call.refuse("a mirror pod may not reference secrets")
+            raise call.forbidden("a mirror pod may not reference secrets")
         if any(True for _ in volume_references(spec, "serviceAccountToken", "serviceAccountToken")):
-            raise call.refuse("a mirror pod may not use ServiceAccountToken volume projections")
+            raise call.forbidden("a mirror pod may not use ServiceAccountToken volume projections")
 
 
 def mount_token(spec: Object) -> None:

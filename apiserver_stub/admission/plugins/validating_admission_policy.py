@@ -64,7 +64,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
             request.annotations.clear()
             request.annotations.update(annotations)
         for text, failure in denials:
-            error = call.refuse(text)
+            error = call.forbidden(text)
             error.code, error.reason = _CODES.get(failure.reason, 422), failure.reason
             error.details = {**(error.details or {}), "causes": [{"message": text}]}
             raise error

@@ -152,7 +152,7 @@ class WebhookPlugin(AdmissionPlugin):
         except CelError as error:
             if hook.spec.get("failurePolicy") == "Ignore":
                 return False
-            raise call.refuse(f'failed to evaluate a match condition of webhook "{hook.name}": {error}') from error
+            raise call.forbidden(f'failed to evaluate a match condition of webhook "{hook.name}": {error}') from error
 
     def current(self) -> list[Hook]:
         """Return the webhooks of all configurations."""

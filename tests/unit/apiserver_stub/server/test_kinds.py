@@ -43,7 +43,7 @@ def test_kinds_of_plugins_are_stored_below_their_group() -> None:
     ("resource", "problem"),
     [
         (Resource("", "v1", "Pod", "pods"), "pods of v1 is already served"),
-        (widget(storage_key="pods"), "widgets of example.com/v1 has the keys of another"),
+        (widget(storage_key="pods"), "widgets of example.com/v1 uses the storage keys of another resource"),
         (widget("one"), "the version must have the form v1, v1beta1 or v1alpha1"),
         (widget(subresources=(Subresource("scale"),)), "only the subresource status is supported, not scale"),
         ("widgets", "not an apiserver_stub.kinds.registry.Resource: 'widgets'"),
