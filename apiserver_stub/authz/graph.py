@@ -112,7 +112,8 @@ def _targets_of_pod(pod: Object) -> Iterator[Target]:
     statuses = dig(pod, ("status", "resourceClaimStatuses")) or ()
     made = {status.get("name"): status.get("resourceClaimName") for status in statuses}
     for claim in spec.get("resourceClaims") or ():
-        name = dig(claim, ("source", "resourceClaimName")) or made.get(claim.get("name"))
+        source = claim.get("source") or claim  # Releases before 1.31 nest the reference in "source".
+        name = source.get("resourceClaimName") or made.get(claim.get("name"))
         if name:
             yield "resourceclaims", namespace, name
 

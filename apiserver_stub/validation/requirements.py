@@ -25,6 +25,8 @@ from apiserver_stub.validation.quantities import (
 )
 from nodeagent.base.names import label_problems, subdomain_problems
 
+_CLAIM_REFERENCES = ("resourceClaimName", "resourceClaimTemplateName")
+
 
 def validate_requirements(
     requirements: Object, claim_names: Collection[str], field: str, options: PodOptions
@@ -59,7 +61,10 @@ def validate_resource_claims(claims: Sequence[Object], pod_name: str | None, fie
     names: set[str] = set()
     for index, claim in enumerate(claims):
         path = f"{field}[{index}]"
-        name, source = claim.get("name") or "", claim.get("source") or {}
+        name, at = claim.get("name") or "", path
+        source = {member: claim[member] for member in _CLAIM_REFERENCES if member in claim}
+        if not source:  # Releases before 1.31 nest the reference in "source".
+            source, at = claim.get("source") or {}, f"{path}.source"
         claim_name, template = source.get("resourceClaimName"), source.get("resourceClaimTemplateName")
         if not name:
             causes.append(required(f"{path}.name"))
@@ -76,10 +81,10 @@ def validate_resource_claims(claims: Sequence[Object], pod_name: str | None, fie
         if (claim_name is None) == (template is None):
             both = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
             none = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            causes.append(invalid_value(f"{path}.source", source, none if claim_name is None else both))
-        for member, value in (("resourceClaimName", claim_name), ("resourceClaimTemplateName", template)):
+            causes.append(invalid_value(at, source, none if claim_name is None else both))
+        for member, value in source.items():
             if value is not None:
-                causes += invalid_each(f"{path}.source.{member}", value, subdomain_problems(value))
+                causes += invalid_each(f"{at}.{member}", value, subdomain_problems(value))
     return causes
 
 

@@ -1,4 +1,4 @@
-"""Properties of types and fields that the wire format does not show: presence, list and map types, patch strategies.
+"""Properties of types and fields that the wire format does not show, such as presence, list types and releases.
 
 They are options of the messages and fields in the definitions; see ``_proto/options.proto``.
 """
@@ -35,6 +35,10 @@ class FieldProperties:
     patch_merge_key: str = ""
     exact: bool = False
     """Quantities of the map keep their precision."""
+    since: int = 0
+    """Minor release of Kubernetes 1 that added the field; 0 for 1.29 or earlier."""
+    until: int = 0
+    """First minor release of Kubernetes 1 without the field; 0 if it was not removed."""
 
 
 _USUAL = FieldProperties()
@@ -58,6 +62,8 @@ def field_properties(field: FieldDescriptor) -> FieldProperties:
         found[known.patch_strategy],  # type: ignore[attr-defined]
         found[known.patch_merge_key],  # type: ignore[attr-defined]
         found[known.exact],  # type: ignore[attr-defined]
+        found[known.since],  # type: ignore[attr-defined]
+        found[known.until],  # type: ignore[attr-defined]
     )
 
 

@@ -450,3 +450,46 @@ def test_namespace_deletion_deletes_its_contents(api: Api) -> None:
         403,
         'namespaces "default" is forbidden: this namespace may not be deleted',
     )
+
+
+def test_pod_fields_of_later_releases_are_persisted(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    profile = {"type": "Localhost", "localhostProfile": "strict"}
+    container = {
+        "name": "c",
+        "image": "busybox:1",
+        "securityContext": {"appArmorProfile": profile},
+        "volumeMounts": [{"name": "v", "mountPath": "/v", "readOnly": True, "recursiveReadOnly": "Enabled"}],
+        "lifecycle": {"stopSignal": "SIGUSR1", "preStop": {"exec": {"command": ["true"]}}},
+    }
+    added = {
+        "resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}},
+        "hostnameOverride": "other",
+        "schedulingGroup": {"podGroupName": "g"},
+        "securityContext": {
+            "appArmorProfile": {"type": "RuntimeDefault"},
+            "supplementalGroupsPolicy": "Strict",
+            "seLinuxChangePolicy": "Recursive",
+        },
+    }
+    sent = pod("p", containers=[container], volumes=[{"name": "v", "emptyDir": {}}], **added)
+
+    created = api.ok("POST", f"{path}?fieldValidation=Strict", sent)
+    _, _, data = api.raw("GET", f"{path}/p", headers={"Accept": PROTOBUF})
+
+    spec = api.ok("GET", f"{path}/p")["spec"]
+    assert spec == created["spec"] == apiproto.decode(data)["spec"]
+    assert {name: spec[name] for name in added} == added
+    stored = spec["containers"][0]
+    assert {name: stored[name] for name in container} == container
+
+
+def test_openapi_describes_fields_of_later_releases(api: Api) -> None:
+    document = api.ok("GET", "/openapi/v3/api/v1")["components"]["schemas"]
+    rules = document["io.k8s.api.core.v1.Container"]["properties"]["restartPolicyRules"]
+    mounts = document["io.k8s.api.core.v1.ContainerStatus"]["properties"]["volumeMounts"]
+
+    assert rules["items"]["allOf"][0]["$ref"].endswith("ContainerRestartRule")
+    assert "x-kubernetes-list-map-keys" not in rules
+    assert mounts["x-kubernetes-list-map-keys"] == ["mountPath"]
+    assert mounts["x-kubernetes-patch-merge-key"] == "mountPath"

@@ -16,7 +16,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n4nodeagent/base/apiproto/_proto/coordination_v1.proto\x12\x1dnodeagent.api.coordination.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x86\x01\n\x05Lease\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12<\n\x04spec\x18\x02 \x01(\x0b\x32(.nodeagent.api.coordination.v1.LeaseSpecB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\x85\x01\n\tLeaseList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x39\n\x05items\x18\x02 \x03(\x0b\x32$.nodeagent.api.coordination.v1.LeaseB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\x97\x02\n\tLeaseSpec\x12\x1b\n\x0eholderIdentity\x18\x01 \x01(\tH\x00\x88\x01\x01\x12!\n\x14leaseDurationSeconds\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x35\n\x0b\x61\x63quireTime\x18\x03 \x01(\x0b\x32 .nodeagent.api.meta.v1.MicroTime\x12\x33\n\trenewTime\x18\x04 \x01(\x0b\x32 .nodeagent.api.meta.v1.MicroTime\x12\x1d\n\x10leaseTransitions\x18\x05 \x01(\x05H\x02\x88\x01\x01\x42\x11\n\x0f_holderIdentityB\x17\n\x15_leaseDurationSecondsB\x13\n\x11_leaseTransitionsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n4nodeagent/base/apiproto/_proto/coordination_v1.proto\x12\x1dnodeagent.api.coordination.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x86\x01\n\x05Lease\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12<\n\x04spec\x18\x02 \x01(\x0b\x32(.nodeagent.api.coordination.v1.LeaseSpecB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\x85\x01\n\tLeaseList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x39\n\x05items\x18\x02 \x03(\x0b\x32$.nodeagent.api.coordination.v1.LeaseB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xf9\x02\n\tLeaseSpec\x12\x1b\n\x0eholderIdentity\x18\x01 \x01(\tH\x00\x88\x01\x01\x12!\n\x14leaseDurationSeconds\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x35\n\x0b\x61\x63quireTime\x18\x03 \x01(\x0b\x32 .nodeagent.api.meta.v1.MicroTime\x12\x33\n\trenewTime\x18\x04 \x01(\x0b\x32 .nodeagent.api.meta.v1.MicroTime\x12\x1d\n\x10leaseTransitions\x18\x05 \x01(\x05H\x02\x88\x01\x01\x12\x1b\n\x08strategy\x18\x06 \x01(\tB\x04\xc8\xb5\x18\x1fH\x03\x88\x01\x01\x12\"\n\x0fpreferredHolder\x18\x07 \x01(\tB\x04\xc8\xb5\x18\x1fH\x04\x88\x01\x01\x42\x11\n\x0f_holderIdentityB\x17\n\x15_leaseDurationSecondsB\x13\n\x11_leaseTransitionsB\x0b\n\t_strategyB\x12\n\x10_preferredHolderb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,10 +35,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LEASELIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
   _globals['_LEASELIST']._loaded_options = None
   _globals['_LEASELIST']._serialized_options = b'\210\265\030\001'
+  _globals['_LEASESPEC'].fields_by_name['strategy']._loaded_options = None
+  _globals['_LEASESPEC'].fields_by_name['strategy']._serialized_options = b'\310\265\030\037'
+  _globals['_LEASESPEC'].fields_by_name['preferredHolder']._loaded_options = None
+  _globals['_LEASESPEC'].fields_by_name['preferredHolder']._serialized_options = b'\310\265\030\037'
   _globals['_LEASE']._serialized_start=180
   _globals['_LEASE']._serialized_end=314
   _globals['_LEASELIST']._serialized_start=317
   _globals['_LEASELIST']._serialized_end=450
   _globals['_LEASESPEC']._serialized_start=453
-  _globals['_LEASESPEC']._serialized_end=732
+  _globals['_LEASESPEC']._serialized_end=830
 # @@protoc_insertion_point(module_scope)

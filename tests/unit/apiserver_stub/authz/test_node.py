@@ -46,6 +46,7 @@ async def reason(store: Any, info: RequestInfo, user: User = NODE) -> str | None
         ("persistentvolumeclaims", "x", {"volumes": [{"persistentVolumeClaim": {"claimName": "x"}}]}),
         ("persistentvolumeclaims", "web-data", {"volumes": [{"name": "data", "ephemeral": {}}]}),
         ("resourceclaims", "x", {"resourceClaims": [{"name": "r", "source": {"resourceClaimName": "x"}}]}),
+        ("resourceclaims", "x", {"resourceClaims": [{"name": "r", "resourceClaimName": "x"}]}),
     ],
 )
 async def test_objects_of_a_pod_are_readable_only_by_its_node(
