@@ -16,7 +16,7 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.kinds import api_services
 from apiserver_stub.kinds.api_services import available, is_local, local_status
-from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreRefused, StoreUnavailable
+from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreRejected, StoreUnavailable
 from apiserver_stub.storage.changes import changed_since, log_ends
 from nodeagent.base import identity
 from nodeagent.base.aio import Backoff, TaskOwner
@@ -64,7 +64,7 @@ class Availability:
                 late = None
                 try:
                     await self._sync(tasks)
-                except (StoreUnavailable, StoreRefused) as error:
+                except (StoreUnavailable, StoreRejected) as error:
                     late = RESYNC_SECONDS
                     _log.warning("Failed to update APIService status", extra={"err": error})
                 if bool(self._remotes.table) != (SERVICES in positions):
@@ -201,7 +201,7 @@ class _Check:
             self._available = remote.available
             try:
                 await self._owner.write_condition(remote.name, condition)
-            except (StoreUnavailable, StoreRefused) as error:
+            except (StoreUnavailable, StoreRejected) as error:
                 _log.warning("Failed to update APIService status", extra={"err": error})
                 pause = pauses.next()
             await self._owner.discover(remote, reachable=condition == _PASSED)

@@ -126,7 +126,7 @@ class Request:
     afterwards: list[Callable[[], None]] = field(default_factory=list)
     """Functions that are called when the request has completed or failed."""
     reservation: Reservation | None = None
-    """Allocations of the write in progress; see :mod:`apiserver_stub.verbs.reserving`."""
+    """Allocations of the write in progress; see :mod:`apiserver_stub.verbs.allocation`."""
 
     @property
     def dry_run(self) -> bool:

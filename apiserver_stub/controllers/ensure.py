@@ -16,7 +16,7 @@ async def ensure(store: Store, collection: str, obj: Object) -> None:
     """Create *obj* unless an object with its name exists.
 
     :raises StoreUnavailable: the write could not be made durable.
-    :raises StoreRefused: the store rejects the object, or cannot read the existing one.
+    :raises StoreRejected: the store rejects the object, or cannot read the existing one.
     """
     metadata = obj["metadata"]
     key = objects.key_of(metadata.get("namespace", ""), metadata["name"])

@@ -13,10 +13,10 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import Reservation
 from apiserver_stub.controllers.ensure import ensure
 from apiserver_stub.kinds import endpoint_slices
-from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove, StoreRefused, StoreUnavailable
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove, StoreRejected, StoreUnavailable
 from apiserver_stub.storage.record import without_revision
-from apiserver_stub.verbs.planned import write
-from apiserver_stub.verbs.reserving import NOT_MADE
+from apiserver_stub.verbs.allocation import NOT_MADE
+from apiserver_stub.verbs.deferred_write import write
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class KubernetesService:
             await asyncio.sleep(_RENEW_SECONDS)
             try:
                 await self.reconcile()
-            except (StoreUnavailable, StoreRefused) as error:
+            except (StoreUnavailable, StoreRejected) as error:
                 _log.warning("Failed to reconcile kubernetes Service", extra={"err": error})
             except Exception as error:
                 # Other clients may have written anything into the objects; the next attempt may find them repaired.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.controllers.ensure import ensure
 from apiserver_stub.controllers.namespace_contents import fill_namespace
-from apiserver_stub.storage import StoreRefused, StoreUnavailable
+from apiserver_stub.storage import StoreRejected, StoreUnavailable
 from apiserver_stub.validation.priority_classes import SYSTEM_PRIORITIES
 from nodeagent.base import identity
 
@@ -56,7 +56,7 @@ async def run_system_objects_controller(store: Store, ca_certificate: str) -> No
         await asyncio.sleep(_CHECK_SECONDS)
         try:
             await create_system_objects(store, ca_certificate)
-        except (StoreUnavailable, StoreRefused) as error:
+        except (StoreUnavailable, StoreRejected) as error:
             _log.warning("Failed to create required kubernetes system objects", extra={"err": error})
 
 

@@ -21,7 +21,7 @@ from apiserver_stub.scheduling.decision import decide
 from apiserver_stub.scheduling.model import NodeInfo, read_pod
 from apiserver_stub.scheduling.queue import PendingPods
 from apiserver_stub.scheduling.state import ClusterState
-from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreRefused, StoreUnavailable
+from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreRejected, StoreUnavailable
 from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.aio.waker import Waker
 
@@ -149,7 +149,7 @@ class Scheduler:
             await self._bind_or_report(key, pod)
         except LookupError:
             self._pending.remove(key)  # Deleted since it was queued.
-        except (StoreUnavailable, StoreRefused) as error:
+        except (StoreUnavailable, StoreRejected) as error:
             self._pending.postpone(key, self._clock.now())
             _log.warning("Failed to schedule pod, will retry", extra={"pod": key, "err": error})
         except Exception as error:

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.storage import StoreRefused, StoreUnavailable
+from apiserver_stub.storage import StoreRejected, StoreUnavailable
 from nodeagent.base.aio import Backoff, Clock, SystemClock
 from nodeagent.base.aio.waker import Waker
 
@@ -31,7 +31,7 @@ _IDLE_SECONDS = 3600.0
 _QUIET_PAUSES = 2
 """The pauses of a key are reset when it was not slowed down for this multiple of the maximum pause."""
 _STALE_TIMERS = 64
-_EXPECTED = (ApiError, StoreUnavailable, StoreRefused)
+_EXPECTED = (ApiError, StoreUnavailable, StoreRejected)
 
 
 class WorkQueue(Generic[Key]):

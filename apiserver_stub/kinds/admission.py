@@ -8,7 +8,7 @@ from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.admission_registration import BINDING, MUTATING, POLICY, VALIDATING
 from apiserver_stub.kinds.columns import AGE, NAME, at
-from apiserver_stub.kinds.gated_fields import drop_from_webhooks
+from apiserver_stub.kinds.disabled_fields import drop_from_webhooks
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.validation.admission_policies import validate_binding, validate_policy, validate_policy_status
 from apiserver_stub.validation.metadata import MetadataRules

@@ -9,7 +9,7 @@ from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.kinds.columns import AGE, NAME, at
-from apiserver_stub.kinds.gated_fields import drop_from_budget
+from apiserver_stub.kinds.disabled_fields import drop_from_budget
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.validation.disruption_budgets import (
     COUNTS,

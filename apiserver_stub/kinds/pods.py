@@ -9,7 +9,7 @@ from apiserver_stub.apimachinery.objects import Object, decode, dig, encode
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.pod_spec import POD, POD_STATUS
 from apiserver_stub.kinds.columns import AGE, NAME, at
-from apiserver_stub.kinds.gated_fields import drop_from_pod
+from apiserver_stub.kinds.disabled_fields import drop_from_pod
 from apiserver_stub.kinds.pod_status import ready_containers, restarts, row_conditions, shown_status
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
 from apiserver_stub.schema import field_validation, shapes

@@ -46,23 +46,23 @@ class RangeAllocation:
     :param range: text of the range in the record; a record with another text is not changed.
     :param first: the number of the lowest bit.
     :param size: count of numbers.
-    :param kept: count of numbers at the start that are reserved for static allocation while others are free.
-    :param taken: error message for a number that is already allocated.
+    :param reserved: count of numbers at the start that are kept for static allocation while others are free.
+    :param in_use_error: error message for a number that is already allocated.
     """
 
     key: str
     range: str
     first: int
     size: int
-    kept: int
-    taken: str
+    reserved: int
+    in_use_error: str
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Serializes the changes by this server, which would conflict otherwise."""
 
     def __contains__(self, number: int) -> bool:
         return 0 <= number - self.first < self.size
 
-    async def take(self, store: Store, requested: int | None = None) -> int:
+    async def allocate(self, store: Store, requested: int | None = None) -> int:
         """Allocate a free number, or *requested*, which must be in the range.
 
         :raises AllocationError: the number, or every number, is allocated, or the range is not initialized yet.
@@ -75,7 +75,7 @@ class RangeAllocation:
             bits = self._bits(current)
             offset = self._choose(bits) if requested is None else requested - self.first
             if bits >> offset & 1:
-                raise AllocationError(self.taken)
+                raise AllocationError(self.in_use_error)
             return self._put(bits | 1 << offset)
 
         async with self._lock:
@@ -98,7 +98,7 @@ class RangeAllocation:
             async with self._lock:
                 await store.update(COLLECTION, self.key, decide)
 
-    def is_taken(self, store: Store, number: int) -> bool:
+    def is_allocated(self, store: Store, number: int) -> bool:
         """Return whether *number* is allocated in this server's copy of the record."""
         record = store.collection(COLLECTION).get(self.key)
         return record is not None and bool(_read(record).bits >> number - self.first & 1)
@@ -143,7 +143,7 @@ class RangeAllocation:
 
     def _choose(self, bits: int) -> int:
         """Return the position of a free bit: the next one from a random position on."""
-        for start, end in ((self.kept, self.size), (0, self.kept)):
+        for start, end in ((self.reserved, self.size), (0, self.reserved)):
             free = (1 << end) - (1 << start) & ~bits
             if free:
                 position = _random.randrange(start, end)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, Cause, internal, invalid, invalid_value
 from apiserver_stub.kinds.range_allocation import AllocationError
-from apiserver_stub.kinds.service_addresses import ServiceReservation
+from apiserver_stub.kinds.service_allocators import ServiceReservation
 from apiserver_stub.kinds.service_families import keeps_prefer_dual_stack, settle_families
 from apiserver_stub.kinds.service_fields import (
     allocates_node_ports,
@@ -93,7 +93,7 @@ async def _take_addresses(spec: Object, reservation: ServiceReservation, first: 
         if index < first:
             continue
         try:
-            addresses[index] = await reservation.take_address(_VERSIONS[name], addresses[index])
+            addresses[index] = await reservation.allocate_address(_VERSIONS[name], addresses[index])
         except AllocationError as error:
             raise _Unavailable(invalid_value("spec.clusterIPs", addresses, str(error))) from error
     spec["clusterIPs"], spec["clusterIP"] = addresses, addresses[0]
@@ -143,7 +143,7 @@ def _requested_first(ports: list[Object], is_requested: Callable[[Object], bool]
 
 async def _take_port(reservation: ServiceReservation, requested: int, index: int) -> int:
     try:
-        return await reservation.take_port(requested)
+        return await reservation.allocate_port(requested)
     except AllocationError as error:
         raise _Unavailable(invalid_value(f"spec.ports[{index}].nodePort", requested, str(error))) from error
 
@@ -151,6 +151,6 @@ async def _take_port(reservation: ServiceReservation, requested: int, index: int
 async def _take_health_port(spec: Object, reservation: ServiceReservation) -> None:
     requested = spec.get("healthCheckNodePort") or 0
     try:
-        spec["healthCheckNodePort"] = await reservation.take_port(requested)
+        spec["healthCheckNodePort"] = await reservation.allocate_port(requested)
     except AllocationError as error:
         raise internal(f"failed to allocate requested HealthCheck NodePort {requested}: {error}") from error

@@ -9,8 +9,8 @@ from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting import services as defaulting
 from apiserver_stub.kinds.columns import AGE, NAME, at, first_three, load_balancer_addresses
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
-from apiserver_stub.kinds.service_addresses import ServiceAddresses, ServiceAllocations, ServiceReservation, used_by
 from apiserver_stub.kinds.service_allocation import allocate
+from apiserver_stub.kinds.service_allocators import ServiceAllocations, ServiceAllocators, ServiceReservation, used_by
 from apiserver_stub.validation.endpoints import validate_subsets
 from apiserver_stub.validation.services import (
     service_warnings,
@@ -30,7 +30,7 @@ class ServiceStrategy(Strategy):
 
     reserves = True
 
-    def __init__(self, addresses: ServiceAddresses) -> None:
+    def __init__(self, addresses: ServiceAllocators) -> None:
         self.addresses = addresses
 
     def default(self, new: Object) -> None:
@@ -90,7 +90,7 @@ class EndpointsStrategy(Strategy):
 
 
 def resources(settings: KindSettings) -> list[Resource]:
-    addresses = ServiceAddresses(settings.service_networks, settings.service_node_ports)
+    addresses = ServiceAllocators(settings.service_networks, settings.service_node_ports)
     return [
         Resource(
             "",

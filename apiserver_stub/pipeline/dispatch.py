@@ -12,12 +12,12 @@ from apiserver_stub.kinds import Resource
 from apiserver_stub.kinds.registry import Deprecation
 from apiserver_stub.pipeline.error_responses import PlainNotFound
 from apiserver_stub.transport.rendered import Rendered
+from apiserver_stub.verbs.allocation import with_allocations
 from apiserver_stub.verbs.create import create
 from apiserver_stub.verbs.delete import delete, delete_collection
 from apiserver_stub.verbs.get import get
 from apiserver_stub.verbs.lists import list_objects
 from apiserver_stub.verbs.patch import patch
-from apiserver_stub.verbs.reserving import reserving
 from apiserver_stub.verbs.responses import Reply, render
 from apiserver_stub.verbs.update import update
 from nodeagent.base import identity
@@ -89,7 +89,7 @@ class Dispatcher:
         if action is not None:
             reply = await action(request, resource)
         elif resource.strategy.reserves:
-            reply = await reserving(_VERBS[info.verb], self._context, request, resource)
+            reply = await with_allocations(_VERBS[info.verb], self._context, request, resource)
         else:
             reply = await _VERBS[info.verb](self._context, request, resource)
         if info.verb == "create" and resource.plural == "namespaces" and reply.record is not None:

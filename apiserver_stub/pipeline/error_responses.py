@@ -5,7 +5,7 @@ from __future__ import annotations
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.media import PLAIN, Format
 from apiserver_stub.apimachinery.status import ApiError, bad_request, internal, unavailable
-from apiserver_stub.storage import StoreRefused, StoreUnavailable
+from apiserver_stub.storage import StoreRejected, StoreUnavailable
 from apiserver_stub.transport.rendered import Rendered
 from apiserver_stub.verbs.responses import render_error
 
@@ -30,7 +30,7 @@ class PlainNotFound(PlainError):
         super().__init__(404, "NotFound", "404 page not found")
 
 
-HANDLED = (AuthorizationFailed, ApiError, StoreUnavailable, StoreRefused, RecursionError)
+HANDLED = (AuthorizationFailed, ApiError, StoreUnavailable, StoreRejected, RecursionError)
 """Errors with a response; any other exception is a bug."""
 
 

@@ -24,11 +24,12 @@ from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.aggregation.remotes import Remotes
 from apiserver_stub.audit.context import Audit
 from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy
+from apiserver_stub.controllers.allocator_repair import repair_service_ranges
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.authentication_config_map import AuthenticationConfigMap, RequestHeaderNames
 from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles, keep_aggregated
 from apiserver_stub.controllers.disruption import run_disruption_controller
-from apiserver_stub.controllers.garbage import collect_garbage
+from apiserver_stub.controllers.garbage_collector import collect_garbage
 from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
 from apiserver_stub.controllers.legacy_token_tracking import track_legacy_tokens
 from apiserver_stub.controllers.namespace_contents import fill_namespace, keep_namespaces_filled
@@ -36,7 +37,6 @@ from apiserver_stub.controllers.namespace_deletion import run_namespace_deletion
 from apiserver_stub.controllers.namespaces import create_system_objects, run_system_objects_controller
 from apiserver_stub.controllers.node_certificates import run_node_csr_signer
 from apiserver_stub.controllers.scheduler import bind_to_single_node
-from apiserver_stub.controllers.service_repair import repair_service_ranges
 from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
 from apiserver_stub.lifecycle import Lifecycle
 from apiserver_stub.nodes.agents import NodeAgents, NodeAgentSettings

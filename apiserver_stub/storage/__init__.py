@@ -1,6 +1,6 @@
 """Storage: records and their history in memory, durable in SQLite or etcd behind the :class:`Store` contract."""
 
-from apiserver_stub.storage.base import Keep, Outcome, Probe, Put, Remove, Store, StoreRefused, StoreUnavailable
+from apiserver_stub.storage.base import Keep, Outcome, Probe, Put, Remove, Store, StoreRejected, StoreUnavailable
 from apiserver_stub.storage.collection import Collection, Compacted
 from apiserver_stub.storage.record import Change, Record
 
@@ -15,6 +15,6 @@ __all__ = [
     "Record",
     "Remove",
     "Store",
-    "StoreRefused",
+    "StoreRejected",
     "StoreUnavailable",
 ]

@@ -14,7 +14,7 @@ class StoreUnavailable(Exception):
     """A write could not be made durable (disk full, I/O error); no part of it is visible."""
 
 
-class StoreRefused(Exception):
+class StoreRejected(Exception):
     """The store rejects a value for every client: it is too large, or encrypted with a missing key."""
 
 
@@ -79,7 +79,7 @@ class Store(Protocol):
         is written.
 
         :raises StoreUnavailable: the write could not be made durable.
-        :raises StoreRefused: the value is too large, or the current value cannot be decrypted.
+        :raises StoreRejected: the value is too large, or the current value cannot be decrypted.
         """
         ...
 

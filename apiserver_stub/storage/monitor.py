@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
-from apiserver_stub.storage.base import Probe, Store, StoreRefused, StoreUnavailable
+from apiserver_stub.storage.base import Probe, Store, StoreRejected, StoreUnavailable
 
 READINESS = "etcd-readiness"
 """Name of the check with a separate timeout."""
@@ -48,14 +48,14 @@ class StoreMonitor:
         for name in collections:
             try:
                 self.objects[name] = await self._store.count(name)
-            except (StoreUnavailable, StoreRefused):
+            except (StoreUnavailable, StoreRejected):
                 self.objects[name] = -1
 
     async def measure(self) -> None:
         """Measure the database sizes."""
         try:
             self.sizes = dict(await self._store.sizes())
-        except (StoreUnavailable, StoreRefused):
+        except (StoreUnavailable, StoreRejected):
             self.sizes = {}
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from apiserver_stub.storage.base import Keep, Outcome, Probe, Put, Remove, StoreRefused, StoreUnavailable
+from apiserver_stub.storage.base import Keep, Outcome, Probe, Put, Remove, StoreRejected, StoreUnavailable
 from apiserver_stub.storage.codec import StorageCodec
 from apiserver_stub.storage.collection import Collection, UnreadableValue
 from apiserver_stub.storage.database import Database, Row, checkpoint
@@ -167,7 +167,7 @@ class SqliteStore:
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
         pending = self._latest.get((name, key))
         if (unread := self.collection(name).unreadable.get(key)) is not None:
-            raise StoreRefused(unread.problem)
+            raise StoreRejected(unread.problem)
         if pending is None:
             current = self.collection(name).get(key)
         else:

@@ -12,7 +12,7 @@ from apiserver_stub.kinds.pod_binding import bound
 from apiserver_stub.storage import Outcome, Put, Record
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.writing import (
+from apiserver_stub.verbs.write_common import (
     DryRun,
     check_options,
     clean_metadata,

@@ -15,7 +15,7 @@ from apiserver_stub.validation.disruption_budgets import ALWAYS
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.delete import check_preconditions, remove, validate_options
 from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.writing import DryRun, check_options, read_object, settle_namespace
+from apiserver_stub.verbs.write_common import DryRun, check_options, read_object, settle_namespace
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request

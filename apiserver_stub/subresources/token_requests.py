@@ -12,7 +12,7 @@ from apiserver_stub.validation.reviews import validate_token_request
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.field_manager import track_action
 from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.writing import check_options, clean_metadata, read_object, settle_namespace
+from apiserver_stub.verbs.write_common import check_options, clean_metadata, read_object, settle_namespace
 from nodeagent.base import identity
 
 if TYPE_CHECKING:

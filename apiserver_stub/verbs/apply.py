@@ -9,11 +9,11 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, conflict, not_found
 from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs.applied_configuration import Configuration, read_configuration
+from apiserver_stub.verbs.deferred_write import write
 from apiserver_stub.verbs.field_manager import apply_to, kind_of
-from apiserver_stub.verbs.planned import write
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.revisions import version_of
-from apiserver_stub.verbs.writing import (
+from apiserver_stub.verbs.write_common import (
     DryRun,
     decide_create,
     invalid_options,

@@ -8,7 +8,7 @@ from apiserver_stub.apimachinery.status import ApiError, already_exists
 from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.revisions import sets_version
-from apiserver_stub.verbs.writing import (
+from apiserver_stub.verbs.write_common import (
     DryRun,
     check_options,
     decide_create,

@@ -15,7 +15,7 @@ from apiserver_stub.apimachinery.status import ApiError, bad_request, expired, i
 from apiserver_stub.storage import Compacted, Record
 from apiserver_stub.verbs.responses import Page, Reply
 from apiserver_stub.verbs.revisions import requested_version, too_large_version
-from apiserver_stub.verbs.writing import invalid_options
+from apiserver_stub.verbs.write_common import invalid_options
 from nodeagent.base import gobase64, identity
 from nodeagent.base.selectors import (
     FieldSelector,

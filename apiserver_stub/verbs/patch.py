@@ -17,9 +17,9 @@ from apiserver_stub.schema.field_validation import SchemaMismatch, count_members
 from apiserver_stub.schema.strategic_merge import apply_strategic_patch
 from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs.apply import apply
-from apiserver_stub.verbs.planned import write
+from apiserver_stub.verbs.deferred_write import write
 from apiserver_stub.verbs.responses import Reply
-from apiserver_stub.verbs.writing import (
+from apiserver_stub.verbs.write_common import (
     DryRun,
     check_options,
     check_types,

@@ -8,10 +8,10 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import bad_request, not_found
 from apiserver_stub.storage import Outcome, Record
-from apiserver_stub.verbs.planned import write
+from apiserver_stub.verbs.deferred_write import write
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.revisions import version_of
-from apiserver_stub.verbs.writing import (
+from apiserver_stub.verbs.write_common import (
     DryRun,
     check_options,
     decide_create,

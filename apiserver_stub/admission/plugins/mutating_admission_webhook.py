@@ -58,7 +58,7 @@ class MutatingAdmissionWebhook(WebhookPlugin):
     def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, response: AdmissionResponse) -> bool:
         # Imported here, as listing the plugins does not need the schemas.
         from apiserver_stub.schema.field_validation import SchemaMismatch
-        from apiserver_stub.verbs.writing import check_types
+        from apiserver_stub.verbs.write_common import check_types
 
         new = call.obj
         before = objects.encode(new)

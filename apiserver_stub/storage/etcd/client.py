@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import grpc
 import grpc.aio
 
-from apiserver_stub.storage.base import StoreRefused, StoreUnavailable
+from apiserver_stub.storage.base import StoreRejected, StoreUnavailable
 from apiserver_stub.storage.etcd.proto import rpc_pb2 as rpc
 
 CALL_SECONDS = 10.0
@@ -138,7 +138,7 @@ class EtcdClient:
         Returns the new revision, or 0 and the current value.
 
         :raises LeaseGone: the lease has expired.
-        :raises StoreRefused: the value is too large.
+        :raises StoreRejected: the value is too large.
         :raises StoreUnavailable: no response; the write may have succeeded.
         """
         operation = "update" if expected else "create"
@@ -246,7 +246,7 @@ class EtcdClient:
             return LeaseGone(text)
         code = error.code()
         if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE, grpc.StatusCode.PERMISSION_DENIED):
-            return StoreRefused(text)
+            return StoreRejected(text)
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             self._leave(endpoint)
         return StoreUnavailable(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from apiserver_stub.storage.base import StoreRefused, StoreUnavailable
+from apiserver_stub.storage.base import StoreRejected, StoreUnavailable
 from apiserver_stub.storage.etcd.client import EtcdClient
 from nodeagent.base.aio import Clock
 
@@ -31,7 +31,7 @@ class Compaction:
             await self._clock.sleep(self.seconds)
             try:
                 await self.once()
-            except (StoreUnavailable, StoreRefused) as error:
+            except (StoreUnavailable, StoreRejected) as error:
                 _log.warning("etcd: endpoint compact failed", extra={"endpoints": self._client.urls, "err": error})
 
     async def once(self) -> None:

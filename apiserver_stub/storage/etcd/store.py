@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from apiserver_stub.storage.base import Keep, Outcome, Probe, Put, Remove, StoreRefused, StoreUnavailable
+from apiserver_stub.storage.base import Keep, Outcome, Probe, Put, Remove, StoreRejected, StoreUnavailable
 from apiserver_stub.storage.codec import StorageCodec
 from apiserver_stub.storage.collection import Collection, UnreadableValue
 from apiserver_stub.storage.encryption import DecryptionError
@@ -121,7 +121,7 @@ class EtcdStore:
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
         collection = self.collection(name)
         if (unread := collection.unreadable.get(key)) is not None:
-            raise StoreRefused(unread.problem)
+            raise StoreRejected(unread.problem)
         current, live = collection.get(key), False
         while True:
             try:
@@ -210,7 +210,7 @@ class EtcdStore:
         try:
             data, _ = self._codec.read(name, key, found.value)
         except DecryptionError as error:
-            raise StoreRefused(str(error)) from error
+            raise StoreRejected(str(error)) from error
         return Record(key, found.mod_revision, with_revision(data, found.mod_revision))
 
     def _is_stale(self, name: str, key: str) -> bool:
@@ -236,7 +236,7 @@ class EtcdStore:
             await asyncio.wait(before)
         try:
             response = await self._client.range(self._health_key, seconds=_BARRIER_SECONDS)
-        except (StoreUnavailable, StoreRefused):
+        except (StoreUnavailable, StoreRejected):
             self._silent_until = asyncio.get_running_loop().time() + _BARRIER_SECONDS
             return
         revision = response.header.revision
@@ -383,7 +383,7 @@ class EtcdStore:
     async def _check(self, seconds: float) -> str:
         try:
             await self._client.range(self._health_key, seconds=seconds)
-        except (StoreUnavailable, StoreRefused) as error:
+        except (StoreUnavailable, StoreRejected) as error:
             return f"error getting data from etcd: {error}"
         return ""
 

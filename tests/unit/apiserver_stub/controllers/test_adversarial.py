@@ -17,11 +17,12 @@ import pytest
 
 from apiserver_stub.admission.quota.usage_tracker import QuotaUsageTracker
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.controllers import kubernetes_service, service_repair
+from apiserver_stub.controllers import allocator_repair, kubernetes_service
+from apiserver_stub.controllers.allocator_repair import Repair
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.cluster_role_aggregation import keep_aggregated
 from apiserver_stub.controllers.disruption import DisruptionBudgets
-from apiserver_stub.controllers.garbage import FOREGROUND, ORPHAN, GarbageCollector
+from apiserver_stub.controllers.garbage_collector import FOREGROUND, ORPHAN, GarbageCollector
 from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
 from apiserver_stub.controllers.legacy_token_tracking import LegacyTokenTracking
 from apiserver_stub.controllers.namespace_contents import NamespaceContents
@@ -30,9 +31,8 @@ from apiserver_stub.controllers.node_certificates import NodeCertificates
 from apiserver_stub.controllers.node_taints import NodeTaints
 from apiserver_stub.controllers.quotas import ResourceQuotas
 from apiserver_stub.controllers.scheduler import Scheduler
-from apiserver_stub.controllers.service_repair import Repair
 from apiserver_stub.controllers.volume_protection import VolumeProtection
-from apiserver_stub.kinds.service_addresses import ServiceAddresses
+from apiserver_stub.kinds.service_allocators import ServiceAllocators
 from apiserver_stub.lifecycle import Lifecycle
 from nodeagent.base.tls import KeyPair
 from nodeagent.testing import FakeClock
@@ -267,7 +267,7 @@ async def test_conflicting_object_is_retried_with_back_off(store: MeteredStore, 
 
 
 async def test_repair_of_many_conflicting_services_yields_and_bounds_its_events(store: MeteredStore) -> None:
-    addresses = ServiceAddresses([ip_network("10.0.0.0/24")], range(30000, 30100))
+    addresses = ServiceAllocators([ip_network("10.0.0.0/24")], range(30000, 30100))
     for number in range(2 * MANY):
         spec = {"type": "NodePort", "clusterIPs": ["10.0.0.7"], "ports": [{"port": 1, "nodePort": 30001}]}
         store.put("core/services", {"metadata": named(f"s{number}", "n"), "spec": spec})
@@ -285,8 +285,8 @@ async def test_repair_of_many_conflicting_services_yields_and_bounds_its_events(
 async def test_repair_continues_after_a_malformed_service(
     store: MeteredStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(service_repair, "REPAIR_SECONDS", 0)
-    repair = Repair(store, ServiceAddresses([ip_network("10.0.0.0/24")], range(30000, 30100)), 3600)
+    monkeypatch.setattr(allocator_repair, "REPAIR_SECONDS", 0)
+    repair = Repair(store, ServiceAllocators([ip_network("10.0.0.0/24")], range(30000, 30100)), 3600)
     store.put("core/services", {"metadata": named("odd", "n"), "spec": 5})
 
     async with running(store, repair.run()):
@@ -302,7 +302,7 @@ async def test_malformed_kubernetes_service_does_not_stop_its_controller(
     monkeypatch.setattr(kubernetes_service, "_RENEW_SECONDS", 0)
     settings = KubernetesServiceSettings([ip_network("10.0.0.0/24")])
     service = KubernetesService(store, REGISTRY, Lifecycle(), lambda: "127.0.0.1:6443", settings)
-    await service_repair.repair_service_ranges(store, REGISTRY, 3600)
+    await allocator_repair.repair_service_ranges(store, REGISTRY, 3600)
     odd = {"metadata": named("kubernetes", "default"), "spec": 5}
     store.put("core/services", odd)
 

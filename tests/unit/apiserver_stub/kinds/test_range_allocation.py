@@ -64,20 +64,20 @@ def test_allocation_is_encoded_as_protobuf() -> None:
 async def test_number_is_allocated_once(store: SqliteStore) -> None:
     found = ports()
     await found.replace(store, Snapshot(), ())
-    results = await asyncio.gather(*(found.take(store) for _ in range(21)), return_exceptions=True)
+    results = await asyncio.gather(*(found.allocate(store) for _ in range(21)), return_exceptions=True)
 
     assert {number for number in results if isinstance(number, int)} == set(range(30000, 30020))
     assert [str(error) for error in results if isinstance(error, AllocationError)] == ["range is full"]
     with pytest.raises(AllocationError, match=TAKEN):
-        await found.take(store, 30003)
+        await found.allocate(store, 30003)
     await found.release(store, [30003, 40000])
-    assert await found.take(store) == 30003
+    assert await found.allocate(store) == 30003
 
 
 async def test_static_range_is_allocated_last(store: SqliteStore) -> None:
     found = ports(kept=16)
     await found.replace(store, Snapshot(), ())
-    numbers = [await found.take(store) for _ in range(20)]
+    numbers = [await found.allocate(store) for _ in range(20)]
 
     assert set(numbers[:4]) == set(range(30016, 30020))
     assert set(numbers[4:]) == set(range(30000, 30016))
@@ -85,20 +85,20 @@ async def test_static_range_is_allocated_last(store: SqliteStore) -> None:
 
 async def test_other_or_uninitialized_range_allocates_nothing(store: SqliteStore) -> None:
     with pytest.raises(AllocationError, match="at this time"):
-        await ports().take(store)
+        await ports().allocate(store)
     assert stored(store) is None
     await ports().replace(store, Snapshot(), ())
     for number in (None, 31001):
         with pytest.raises(AllocationError, match="does not match the current range"):
-            await ports(31000).take(store, number)
+            await ports(31000).allocate(store, number)
 
 
 async def test_replacement_fails_after_a_concurrent_change(store: SqliteStore) -> None:
     found = ports()
     await found.replace(store, Snapshot(), ())
     before = await found.snapshot(store)
-    await found.take(store, 30005)
+    await found.allocate(store, 30005)
 
     with pytest.raises(AllocationConflict):
         await found.replace(store, before, ())
-    assert found.is_taken(store, 30005)
+    assert found.is_allocated(store, 30005)

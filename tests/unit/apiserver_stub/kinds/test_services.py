@@ -12,7 +12,7 @@ import pytest
 
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.range_allocation import Snapshot, numbers_of
-from apiserver_stub.kinds.service_addresses import ServiceAddresses, ServiceReservation
+from apiserver_stub.kinds.service_allocators import ServiceAllocators, ServiceReservation
 from apiserver_stub.kinds.services import ServiceStrategy
 from apiserver_stub.storage.sqlite import SqliteStore
 
@@ -25,7 +25,7 @@ class World:
     def __init__(self, store: SqliteStore, *networks: str) -> None:
         self.store = store
         ranges = [ip_network(text) for text in networks or ["10.0.0.0/29"]]
-        self.addresses = ServiceAddresses(ranges, PORTS)
+        self.addresses = ServiceAllocators(ranges, PORTS)
         self.strategy = ServiceStrategy(self.addresses)
 
     async def begin(self) -> World:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery import media
-from apiserver_stub.storage import Compacted, Keep, Outcome, Put, Record, StoreRefused
+from apiserver_stub.storage import Compacted, Keep, Outcome, Put, Record, StoreRejected
 from apiserver_stub.storage.codec import StorageCodec
 from apiserver_stub.storage.encryption import Encryption, parse_config
 from apiserver_stub.storage.layout import Layout
@@ -105,7 +105,7 @@ async def test_undecryptable_value_is_reported_and_kept(tmp_path: Path) -> None:
         assert unread is not None
         assert "identity transformer tried to read encrypted data" in unread.problem
         assert collection.get(KEY) is None
-        with pytest.raises(StoreRefused):
+        with pytest.raises(StoreRejected):
             await store.update(SECRETS, KEY, put())
         before = collection.end
 

@@ -17,7 +17,7 @@ from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.storage import Record
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.context import VerbContext
-from apiserver_stub.verbs.writing import DryRun, check_types, plan_update, prepare_new
+from apiserver_stub.verbs.write_common import DryRun, check_types, plan_update, prepare_new
 from tests.unit.apiserver_stub.validation.pods import pod
 
 

@@ -18,8 +18,8 @@ from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.ownership_graph import Location, Node, OwnershipGraph
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
+from apiserver_stub.verbs.allocation import release
 from apiserver_stub.verbs.delete import FOREGROUND, ORPHAN, remove
-from apiserver_stub.verbs.reserving import release
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:

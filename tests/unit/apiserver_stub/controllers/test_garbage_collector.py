@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.controllers.garbage import FOREGROUND, ORPHAN, GarbageCollector
+from apiserver_stub.controllers.garbage_collector import FOREGROUND, ORPHAN, GarbageCollector
 from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore, context, rest, running, store
 
 __all__ = ["store"]

@@ -18,8 +18,8 @@ from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.validation.metadata import validate_field_manager, validate_metadata, validate_metadata_update
 from apiserver_stub.validation.names import path_problems
 from apiserver_stub.verbs.admission import AdmissionRequest
+from apiserver_stub.verbs.allocation import reserve
 from apiserver_stub.verbs.field_manager import put, track_create, track_update
-from apiserver_stub.verbs.reserving import reserve
 from apiserver_stub.verbs.revisions import version_of
 from nodeagent.base import identity, yamlsafe
 

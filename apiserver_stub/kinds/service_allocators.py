@@ -10,7 +10,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import internal
 from apiserver_stub.kinds.range_allocation import AllocationError, RangeAllocation
 from apiserver_stub.kinds.service_fields import needs_cluster_ip, needs_node_ports, node_ports
-from apiserver_stub.storage import Store, StoreRefused, StoreUnavailable
+from apiserver_stub.storage import Store, StoreRejected, StoreUnavailable
 from apiserver_stub.validation.addresses import parse_address
 from apiserver_stub.validation.services import needs_health_port
 
@@ -32,7 +32,7 @@ class ServiceAllocations(NamedTuple):
     ports: tuple[int, ...]
 
 
-class ServiceAddresses:
+class ServiceAllocators:
     """The ranges for addresses of *networks*, the primary one first, and for node *ports*.
 
     spec: opt.service-cluster-ip-range, opt.service-node-port-range
@@ -70,14 +70,14 @@ class ServiceReservation:
     :param dry_run: allocate nothing; the first address of the network and fixed ports are placeholders.
     """
 
-    def __init__(self, ranges: ServiceAddresses, store: Store, before: ServiceAllocations, *, dry_run: bool) -> None:
+    def __init__(self, ranges: ServiceAllocators, store: Store, before: ServiceAllocations, *, dry_run: bool) -> None:
         self.ranges, self.before = ranges, before
         self._store, self._dry_run = store, dry_run
-        self._taken: list[tuple[RangeAllocation, int]] = []
+        self._allocated: list[tuple[RangeAllocation, int]] = []
         self._released_on_success: dict[RangeAllocation, set[int]] = {}
         self._placeholder_ports: list[int] = []
 
-    async def take_address(self, version: int, requested: str = "") -> str:
+    async def allocate_address(self, version: int, requested: str = "") -> str:
         """Allocate a free address of IP *version*, or *requested*.
 
         :raises AllocationError: *requested* is not available.
@@ -92,19 +92,19 @@ class ServiceReservation:
                     f"The range of valid IPs is {network}"
                 )
             try:
-                await self._take(allocation, int(address))
+                await self._allocate(allocation, int(address))
             except AllocationError as error:
                 raise AllocationError(f"failed to allocate IP {requested}: {error}") from error
             return requested
         if self._dry_run:
             return str(network.network_address)
         try:
-            number = await self._take(allocation)
+            number = await self._allocate(allocation)
         except AllocationError as error:
             raise internal(f"failed to allocate a serviceIP: {error}") from error
         return str(type(network.network_address)(number))
 
-    async def take_port(self, requested: int = 0) -> int:
+    async def allocate_port(self, requested: int = 0) -> int:
         """Allocate a free node port, or *requested*.
 
         :raises AllocationError: *requested* is not available.
@@ -118,9 +118,9 @@ class ServiceReservation:
                 raise AllocationError(
                     f"provided port is not in the valid range. The range of valid ports is {allocation.range}"
                 )
-            return await self._take(allocation, requested)
+            return await self._allocate(allocation, requested)
         try:
-            return await self._take(allocation)
+            return await self._allocate(allocation)
         except AllocationError as error:
             raise internal(f"failed to allocate a nodePort: {error}") from error
 
@@ -132,17 +132,17 @@ class ServiceReservation:
         allocation = self.ranges.ports
         number = requested or max(self._placeholder_ports, default=_DRY_RUN_PORT) + 1
         if number in self._placeholder_ports or (
-            requested in allocation and allocation.is_taken(self._store, requested)
+            requested in allocation and allocation.is_allocated(self._store, requested)
         ):
-            raise AllocationError(allocation.taken)
+            raise AllocationError(allocation.in_use_error)
         self._placeholder_ports.append(number)
         return number
 
-    async def _take(self, allocation: RangeAllocation, requested: int | None = None) -> int:
+    async def _allocate(self, allocation: RangeAllocation, requested: int | None = None) -> int:
         if self._dry_run and requested is not None:
             return requested
-        number = await allocation.take(self._store, requested)
-        self._taken.append((allocation, number))
+        number = await allocation.allocate(self._store, requested)
+        self._allocated.append((allocation, number))
         return number
 
     def leave(self, after: ServiceAllocations) -> None:
@@ -157,16 +157,16 @@ class ServiceReservation:
 
     async def release(self) -> None:
         taken: dict[RangeAllocation, set[int]] = {}
-        for allocation, number in self._taken:
+        for allocation, number in self._allocated:
             taken.setdefault(allocation, set()).add(number)
-        self._taken.clear()
+        self._allocated.clear()
         await self._release_numbers(taken)
 
     async def _release_numbers(self, by_range: dict[RangeAllocation, set[int]]) -> None:
         for allocation, numbers in by_range.items():
             try:
                 await allocation.release(self._store, numbers)
-            except (StoreUnavailable, StoreRefused, AllocationError) as error:
+            except (StoreUnavailable, StoreRejected, AllocationError) as error:
                 fields = {"range": allocation.key, "numbers": len(numbers), "err": error}
                 _log.warning("Failed to release service allocations, repair loop will retry", extra=fields)
 

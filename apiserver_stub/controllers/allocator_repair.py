@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.kinds.range_allocation import AllocationConflict, RangeAllocation, Snapshot, numbers_of
-from apiserver_stub.kinds.service_addresses import ServiceAddresses, used_by
+from apiserver_stub.kinds.service_allocators import ServiceAllocators, used_by
 from apiserver_stub.kinds.services import ServiceStrategy
-from apiserver_stub.storage import Outcome, Put, Record, StoreRefused, StoreUnavailable
+from apiserver_stub.storage import Outcome, Put, Record, StoreRejected, StoreUnavailable
 from apiserver_stub.validation.addresses import parse_address
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ async def repair_service_ranges(store: Store, registry: Registry, event_ttl_seco
     repair = Repair(store, resource.strategy.addresses, event_ttl_seconds)
     try:
         await repair.once()
-    except StoreRefused as error:
+    except StoreRejected as error:
         # Without ranges nothing can be allocated, but all other requests can be served.
         _log.error("Failed to read Service ranges", extra={"err": error})
     return repair
@@ -87,7 +87,7 @@ async def repair_service_ranges(store: Store, registry: Registry, event_ttl_seco
 class Repair:
     """Controller that reconciles the allocations with the Services."""
 
-    def __init__(self, store: Store, addresses: ServiceAddresses, event_ttl_seconds: int | None) -> None:
+    def __init__(self, store: Store, addresses: ServiceAllocators, event_ttl_seconds: int | None) -> None:
         self._store, self._addresses, self._event_ttl_seconds = store, addresses, event_ttl_seconds
         self._kinds = [_addresses(item, version, addresses) for version, item in addresses.addresses.items()]
         self._kinds.append(_ports(addresses.ports))
@@ -99,7 +99,7 @@ class Repair:
             await asyncio.sleep(REPAIR_SECONDS)
             try:
                 await self.once()
-            except (StoreUnavailable, StoreRefused) as error:
+            except (StoreUnavailable, StoreRejected) as error:
                 _log.warning("Failed to repair Service ranges", extra={"err": error})
             except Exception as error:
                 # One malformed Service must not end the repair of all others.
@@ -179,7 +179,7 @@ class Repair:
 
 
 def compare(
-    kind: RangeKind, addresses: ServiceAddresses, services: Iterable[Object], before: Snapshot
+    kind: RangeKind, addresses: ServiceAllocators, services: Iterable[Object], before: Snapshot
 ) -> tuple[set[int], list[Finding]]:
     """Return the numbers of the range that *services* use, and the invalid allocations."""
     allocation = kind.allocation
@@ -202,7 +202,7 @@ def compare(
     return used, findings
 
 
-def _numbers(kind: RangeKind, addresses: ServiceAddresses, service: Object, findings: list[Finding]) -> Sequence[int]:
+def _numbers(kind: RangeKind, addresses: ServiceAllocators, service: Object, findings: list[Finding]) -> Sequence[int]:
     """Return the numbers that *service* uses: ports, or addresses of the family of the range."""
     use = used_by(service)
     if kind.allocation is addresses.ports:
@@ -221,7 +221,7 @@ def _numbers(kind: RangeKind, addresses: ServiceAddresses, service: Object, find
     return found
 
 
-def _addresses(allocation: RangeAllocation, version: int, addresses: ServiceAddresses) -> RangeKind:
+def _addresses(allocation: RangeAllocation, version: int, addresses: ServiceAllocators) -> RangeKind:
     build = type(addresses.networks[version].network_address)
     return RangeKind(
         allocation,

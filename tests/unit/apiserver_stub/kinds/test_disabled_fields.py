@@ -197,7 +197,7 @@ def test_disabled_proc_mount_becomes_the_default() -> None:
     assert new["spec"]["containers"][0]["securityContext"] == {"procMount": "Default"}
 
 
-def test_nothing_is_dropped_from_a_pod_without_gated_fields() -> None:
+def test_pod_without_disabled_fields_is_unchanged() -> None:
     new = contained(lifecycle={"preStop": {"exec": {"command": ["true"]}}}, securityContext={"privileged": True})
     before = copy.deepcopy(new)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from apiserver_stub.apimachinery import objects
-from apiserver_stub.controllers.service_repair import LEAKED_AFTER, Repair
+from apiserver_stub.controllers.allocator_repair import LEAKED_AFTER, Repair
 from apiserver_stub.kinds.range_allocation import RangeAllocation, numbers_of
-from apiserver_stub.kinds.service_addresses import ServiceAddresses
+from apiserver_stub.kinds.service_allocators import ServiceAllocators
 from apiserver_stub.storage import Put, Remove
 from apiserver_stub.storage.record import without_revision
 from apiserver_stub.storage.sqlite import SqliteStore
@@ -22,7 +22,7 @@ class World:
 
     def __init__(self, store: SqliteStore, *networks: str) -> None:
         self.store = store
-        self.addresses = ServiceAddresses([ip_network(text) for text in networks], range(30000, 30100))
+        self.addresses = ServiceAllocators([ip_network(text) for text in networks], range(30000, 30100))
         self.repair = Repair(store, self.addresses, 3600)
         self.ips, self.ports = self.addresses.addresses[4], self.addresses.ports
 
@@ -86,7 +86,7 @@ async def test_consistent_allocations_are_not_written(world: World) -> None:
 
 async def test_leaked_allocation_is_released_after_several_passes(world: World) -> None:
     await world.repair.once()
-    leaked = await world.ips.take(world.store) - world.ips.first + 1
+    leaked = await world.ips.allocate(world.store) - world.ips.first + 1
 
     for _ in range(LEAKED_AFTER - 1):
         await world.repair.once()
@@ -97,7 +97,7 @@ async def test_leaked_allocation_is_released_after_several_passes(world: World) 
 
 async def test_allocation_used_before_release_is_kept(world: World) -> None:
     await world.repair.once()
-    await world.ips.take(world.store, world.ips.first)
+    await world.ips.allocate(world.store, world.ips.first)
     for _ in range(LEAKED_AFTER - 1):
         await world.repair.once()
     await world.service("slow", "10.0.0.1")
@@ -111,7 +111,7 @@ async def test_allocation_used_before_release_is_kept(world: World) -> None:
 async def test_services_that_share_an_address_get_events(world: World) -> None:
     await world.repair.once()
     for number in (4, 29):
-        await world.ips.take(world.store, world.ips.first + number)
+        await world.ips.allocate(world.store, world.ips.first + number)
     await world.service("a", "10.0.0.5", "fd00::1")
     await world.service("b", "10.0.0.5")
     await world.service("c", "10.0.1.1", ports=(20,))
@@ -160,7 +160,7 @@ async def test_concurrent_allocation_is_not_lost(world: World, monkeypatch: pyte
     async def concurrent(name: str, revision: int = 0) -> None:
         await catch_up(name, revision)
         if name == "core/services" and changes:
-            await world.ips.take(world.store, world.ips.first + changes.pop())
+            await world.ips.allocate(world.store, world.ips.first + changes.pop())
 
     monkeypatch.setattr(world.store, "catch_up", concurrent)
     await world.repair.once()

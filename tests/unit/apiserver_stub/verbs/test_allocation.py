@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.storage import StoreRefused, StoreUnavailable
-from apiserver_stub.verbs.reserving import reserve, reserving
+from apiserver_stub.storage import StoreRejected, StoreUnavailable
+from apiserver_stub.verbs.allocation import reserve, with_allocations
 from apiserver_stub.verbs.responses import Reply
 
 
@@ -44,10 +44,10 @@ async def ends(error: BaseException | None, plans: int = 1) -> list[list[str]]:
         return Reply(200)
 
     if error is None:
-        await reserving(verb, server, request, resource)
+        await with_allocations(verb, server, request, resource)
     else:
         with pytest.raises(type(error)):
-            await reserving(verb, server, request, resource)
+            await with_allocations(verb, server, request, resource)
     return strategy.ends
 
 
@@ -59,7 +59,7 @@ async def test_write_without_allocation_reserves_nothing() -> None:
     assert await ends(None, plans=0) == []
 
 
-@pytest.mark.parametrize("error", [ApiError(409, "Conflict", "lost"), StoreRefused("too large")])
+@pytest.mark.parametrize("error", [ApiError(409, "Conflict", "lost"), StoreRejected("too large")])
 async def test_allocation_of_a_rejected_write_is_released(error: Exception) -> None:
     assert await ends(error) == [["released"]]
 

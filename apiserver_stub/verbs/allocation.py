@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.storage import Store, StoreRefused
+from apiserver_stub.storage import Store, StoreRejected
 from apiserver_stub.verbs.responses import Reply
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.verbs.context import VerbContext
 
-NOT_MADE = (ApiError, StoreRefused)
+NOT_MADE = (ApiError, StoreRejected)
 """Errors after which a write was certainly not made."""
 
 
-async def reserving(
+async def with_allocations(
     verb: Callable[[VerbContext, Request, Resource], Awaitable[Reply]],
     context: VerbContext,
     request: Request,
