@@ -1,7 +1,12 @@
-"""Kinds: declarations of their resources and their strategies, one module per family."""
+"""Kinds: declarations of their resources and their strategies, one module per family.
+
+A module of this package that defines ``resources(settings)`` declares kinds; it is registered nowhere else.
+"""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from typing import TYPE_CHECKING
 
 from apiserver_stub.kinds.registry import Registry, Resource
@@ -11,55 +16,9 @@ if TYPE_CHECKING:
 
 
 def bundled_resources(settings: KindSettings) -> list[Resource]:
-    """Return the resources of the bundled kinds."""
-    from apiserver_stub.kinds import (
-        admission,
-        api_services,
-        certificates,
-        config,
-        coordination,
-        disruption,
-        endpoint_slices,
-        events,
-        limits,
-        namespaces,
-        networking,
-        nodes,
-        pods,
-        rbac,
-        reviews,
-        scheduling,
-        service_accounts,
-        services,
-        storage,
-        trust_bundles,
-        volumes,
-    )
-
-    families = (
-        namespaces,
-        nodes,
-        pods,
-        config,
-        service_accounts,
-        services,
-        endpoint_slices,
-        events,
-        coordination,
-        scheduling,
-        storage,
-        volumes,
-        limits,
-        networking,
-        admission,
-        certificates,
-        trust_bundles,
-        rbac,
-        reviews,
-        disruption,
-        api_services,
-    )
-    return [resource for family in families for resource in family.resources(settings)]
+    """Return the resources of the bundled kinds, in the order of their modules' names."""
+    modules = [importlib.import_module(item.name) for item in pkgutil.iter_modules(__path__, f"{__name__}.")]
+    return [resource for module in modules if hasattr(module, "resources") for resource in module.resources(settings)]
 
 
 __all__ = ["Registry", "Resource", "bundled_resources"]

@@ -6,6 +6,7 @@ A block of ``sh`` or ``console`` has one of these comments directly above it:
 - ``<!-- tested by tests/… -->``: that test runs it, or an equivalent
 - ``<!-- not run: REASON -->``
 
+``<!-- quoted from: FILE -->`` above any block states that the block quotes that file; lines of ``...`` omit text.
 ``<!-- file: NAME -->`` above any block writes the block to that file, and ``<!-- before: COMMAND -->`` runs a command
 before it.
 """
@@ -30,7 +31,9 @@ PAGES = sorted(
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<text>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE
 )
-_NOTE = re.compile(r"^\s*<!-- (?P<keyword>run|tested by|not run|file|before)(?:: | )?(?P<argument>.*?) ?-->$")
+_NOTE = re.compile(
+    r"^\s*<!-- (?P<keyword>run|tested by|not run|quoted from|file|before)(?:: | )?(?P<argument>.*?) ?-->$"
+)
 
 
 @dataclass(frozen=True)

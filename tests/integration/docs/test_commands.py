@@ -30,6 +30,21 @@ def test_each_command_block_states_how_it_is_tested(page):
     assert unclear == [], "put <!-- run -->, <!-- tested by TEST --> or <!-- not run: REASON --> above the block"
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_each_quoted_block_matches_its_source(page):
+    wrong = []
+    for block in blocks(page):
+        if source := dict(block.notes).get("quoted from"):
+            text, position = (ROOT / source).read_text(), 0
+            for part in re.split(r"^ *\.\.\.\n", block.text, flags=re.MULTILINE):
+                found = text.find(part.strip("\n"), position)
+                if found < 0:
+                    wrong.append(f"{page}:{block.line}: not in {source}: {part!r}")
+                position = max(found, position)
+
+    assert wrong == []
+
+
 def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
