@@ -86,12 +86,14 @@ class Shape:
     always: Mapping[str, Any] = field(default_factory=dict)
     """Fields that are always present, with their zero values; objects have an empty one here."""
 
-    @property
-    def leaf(self) -> bool:
-        """``True`` if the value has one owner: scalars, atomic objects and maps, lists that do not merge."""
+    leaf: bool = field(init=False)
+    """``True`` if the value has one owner: scalars, atomic objects and maps, lists that do not merge."""
+
+    def __post_init__(self) -> None:
         if self.form is Form.LIST:
-            return not self.keys and not self.is_set
-        return (self.atomic and not self.granular) or self.form not in (Form.OBJECT, Form.MAP)
+            self.leaf = not self.keys and not self.is_set
+        else:
+            self.leaf = (self.atomic and not self.granular) or self.form not in (Form.OBJECT, Form.MAP)
 
     def child(self, name: str) -> Shape:
         """Return the shape of field *name*, :data:`UNKNOWN` for an unknown field."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from apiserver_stub.schema.field_sets import LEAF, SELF, FieldSet
 from apiserver_stub.schema.shapes import Form, Shape
 from apiserver_stub.schema.typed.elements import group
 
-_ABSENT: Any = object()
 _MAPS = frozenset((Form.OBJECT, Form.MAP))
 
 
@@ -55,47 +53,55 @@ def compare(old: Any, new: Any, shape: Shape) -> Comparison:
         return Comparison({}, {}, {})
     if shape.leaf or (not old and not new):
         return Comparison({}, LEAF, {})
-    if shape.form in _MAPS:
-        before, after = old or {}, new or {}
-        names = [*before, *(name for name in after if name not in before)]
-        return _collect(
-            (f"f:{name}", _compare_field(before.get(name, _ABSENT), after.get(name, _ABSENT), shape.child(name)))
-            for name in names
-        )
-    olds, news = group(old or [], shape), group(new or [], shape)
-    elements = [*olds, *(element for element in news if element not in olds)]
-    item_shape = _item(shape)
-    return _collect(
-        (element, _compare_items(olds.get(element, []), news.get(element, []), item_shape)) for element in elements
-    )
-
-
-def _collect(parts: Iterable[tuple[str, Comparison]]) -> Comparison:
     found = Comparison({}, {}, {})
-    for element, part in parts:
-        for fields, below in zip(found, part, strict=True):
-            if below:
-                fields[element] = below
+    if shape.form in _MAPS:
+        _compare_fields(old or {}, new or {}, shape, found)
+    else:
+        _compare_lists(old or [], new or [], shape, found)
     return found
 
 
-def _compare_field(old: Any, new: Any, shape: Shape) -> Comparison:
-    if old is _ABSENT:
-        return Comparison({}, {}, _everything(new, shape))
-    if new is _ABSENT:
-        return Comparison(_everything(old, shape), {}, {})
-    return compare(old, new, shape)
+def _compare_fields(old: dict[str, Any], new: dict[str, Any], shape: Shape, found: Comparison) -> None:
+    removed, _, added = found
+    for name, before in old.items():
+        if name not in new:
+            removed[f"f:{name}"] = _everything(before, shape.child(name))
+        elif before != (after := new[name]):
+            _add(found, f"f:{name}", compare(before, after, shape.child(name)))
+    for name, after in new.items():
+        if name not in old:
+            added[f"f:{name}"] = _everything(after, shape.child(name))
 
 
-def _compare_items(olds: list[Any], news: list[Any], shape: Shape) -> Comparison:
-    """Return the differences between the items of one path element; duplicate items are compared as one value."""
-    if len(olds) < 2 and len(news) < 2:
-        return _compare_field(olds[0] if olds else _ABSENT, news[0] if news else _ABSENT, shape)
-    if len(olds) > 1 and len(news) > 1:
-        return Comparison({}, {} if olds == news else LEAF, {})
-    if len(olds) > 1:
-        return Comparison(LEAF, {}, _everything(news[0], shape) if news else {})
-    return Comparison(_everything(olds[0], shape) if olds else {}, {}, LEAF)
+def _compare_lists(old: list[Any], new: list[Any], shape: Shape, found: Comparison) -> None:
+    removed, modified, added = found
+    olds, news = group(old, shape), group(new, shape)
+    item_shape = _item(shape)
+    for element, before in olds.items():
+        after = news.get(element)
+        if after is None:
+            removed[element] = _all_of(before, item_shape)
+        elif len(before) == 1 == len(after):
+            _add(found, element, compare(before[0], after[0], item_shape))
+        elif len(before) > 1 and len(after) > 1:  # Duplicate items are compared as one value.
+            if before != after:
+                modified[element] = LEAF
+        else:
+            removed[element], added[element] = _all_of(before, item_shape), _all_of(after, item_shape)
+    for element, after in news.items():
+        if element not in olds:
+            added[element] = _all_of(after, item_shape)
+
+
+def _add(found: Comparison, element: str, part: Comparison) -> None:
+    for fields, below in zip(found, part, strict=True):
+        if below:
+            fields[element] = below
+
+
+def _all_of(items: list[Any], shape: Shape) -> FieldSet:
+    """Return all fields of the items of one path element; duplicate items are one leaf."""
+    return LEAF if len(items) > 1 else _everything(items[0], shape)
 
 
 def _everything(value: Any, shape: Shape) -> FieldSet:
@@ -105,11 +111,12 @@ def _everything(value: Any, shape: Shape) -> FieldSet:
     fields: FieldSet = {SELF: {}}
     if shape.form in _MAPS:
         for name, content in value.items():
-            fields[f"f:{name}"] = _everything(content, shape.child(name))
+            below = shape.child(name)
+            fields[f"f:{name}"] = LEAF if below.leaf or not content else _everything(content, below)
         return fields
     item_shape = _item(shape)
     for element, items in group(value, shape).items():
-        fields[element] = LEAF if len(items) > 1 else _everything(items[0], item_shape)
+        fields[element] = _all_of(items, item_shape)
     return fields
 
 
