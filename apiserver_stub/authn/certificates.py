@@ -1,7 +1,8 @@
 """Client certificate authentication (spec: opt.client-ca-file): CN is the user name, each O a group.
 
-The TLS layer passes the presented certificates unverified. They are verified here against the current CA bundle, so a
-changed bundle applies to open connections too. A chain is verified once per connection and version of the bundle.
+The TLS handshake rejects certificates that no CA in any bundle issued. Each authenticator verifies them again, with its
+own bundle, so that a changed bundle applies to open connections too. A chain is verified once per connection and
+version of the bundle.
 """
 
 from __future__ import annotations
@@ -158,14 +159,11 @@ def presented_by(transport: Any) -> PeerCertificates | None:
 
 
 def _chain_of(connection: Any) -> tuple[bytes, ...]:
-    own = connection.getpeercert(True)
-    if hasattr(connection, "get_unverified_chain"):  # Public since Python 3.13.
+    """Return the certificates that the client sent; before Python 3.13, only the first is available."""
+    own: bytes = connection.getpeercert(True)
+    if hasattr(connection, "get_unverified_chain"):
         return tuple(connection.get_unverified_chain()) or (own,)
-    from _ssl import ENCODING_DER
-
-    inner = getattr(connection, "_sslobj", None)
-    chain = inner.get_unverified_chain() if inner is not None else None
-    return tuple(certificate.public_bytes(ENCODING_DER) for certificate in chain or ()) or (own,)
+    return (own,)
 
 
 def _ca_policy() -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from apiserver_stub.authn.certificates import CaBundle
 from apiserver_stub.options import Options
 from apiserver_stub.options.serving import EVERYWHERE
-from apiserver_stub.transport.handshake import request_certificates
+from apiserver_stub.transport.handshake import verify_client_certificates
 from apiserver_stub.transport.http2.negotiation import offer_http2
 from apiserver_stub.transport.reloading_files import ReloadingFiles
 from apiserver_stub.transport.sni import NamedCertificates
@@ -52,7 +52,9 @@ class Certificates(ReloadingFiles):
             self._certificate, self._key = (options.certificates / f"apiserver.{kind}" for kind in ("crt", "key"))
             self.authority = _generate(options, host, self._certificate, self._key)
         super().__init__("serving certificate", (self._certificate, self._key, *self._authorities))
+        self._named: NamedCertificates | None = None
         self.context = self._build()
+        """Context of new connections, replaced when a file changes."""
 
     def own_authority(self) -> KeyPair | None:
         """Return the generated CA, or ``None`` if the serving certificate is configured. Reads the disk."""
@@ -65,19 +67,22 @@ class Certificates(ReloadingFiles):
         return bundle is not None and self.authority.read_bytes().strip() in bundle.read_bytes()
 
     def _apply(self) -> None:
-        self._build()  # Test load: a mismatched key would break the context in use.
-        self.context.load_cert_chain(self._certificate, self._key)
-        for path in self._authorities:
-            self.context.load_verify_locations(path)
+        context = self._build()
+        if self._named is not None:
+            self._named.attach(context)
+        self.context = context
 
-    def named(self) -> NamedCertificates:
-        """Return the SNI certificates, with the same TLS settings as this certificate. Reads the disk.
+    def add_named(self) -> NamedCertificates:
+        """Serve the SNI certificates too, with the same TLS settings, and return them. Reads the disk.
 
         :raises TlsError: a certificate or key is invalid.
         """
         options = self._options
         address = "" if options.bind_address in EVERYWHERE else options.bind_address
-        return NamedCertificates(options.tls_sni_cert_key, self._context_for, address=address, follow=self._authorities)
+        pairs, bundles = options.tls_sni_cert_key, self._authorities
+        self._named = NamedCertificates(pairs, self._context_for, address=address, follow=bundles)
+        self._named.attach(self.context)
+        return self._named
 
     def _build(self) -> ssl.SSLContext:
         return self._context_for(self._certificate, self._key)
@@ -87,9 +92,8 @@ class Certificates(ReloadingFiles):
         context = server_context(certificate, key, min_version=options.tls_min_version)
         for path, label in self._authorities.items():
             CaBundle(path, label)  # Raises a more specific error if the bundle is invalid.
-            context.load_verify_locations(path)
         if self._authorities:
-            request_certificates(context)
+            verify_client_certificates(context, self._authorities)
         choose_ciphers(context, options.tls_cipher_suites)
         if options.http2_max_streams_per_connection > 0:
             offer_http2(context)

@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -241,8 +242,7 @@ async def start(options: Options) -> RunningServer:
             tracing = Tracing(await asyncio.to_thread(load_config, options.tracing_config_file))
             stack.push_async_callback(tracing.close)
         if options.tls_sni_cert_key:
-            named = await asyncio.to_thread(certificates.named)
-            named.attach(certificates.context)
+            named = await asyncio.to_thread(certificates.add_named)
             tasks.start(named.keep_current(), "named-certificates")
         pipeline = await build_pipeline(
             options,
@@ -267,7 +267,7 @@ async def start(options: Options) -> RunningServer:
             address=lambda: address,
             fill_namespace=partial(fill_namespace, store, ca_certificate),
         )
-        listener, port = await _listen(options, pipeline.handler, stack, certificates.context)
+        listener, port = await _listen(options, pipeline.handler, stack, lambda: certificates.context)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         kubernetes_service = KubernetesService(
             store,
@@ -335,7 +335,7 @@ def _contention_profile(options: Options) -> ContentionProfile | None:
 
 
 async def _listen(
-    options: Options, pipeline: RequestHandler, stack: AsyncExitStack, context: ssl.SSLContext
+    options: Options, pipeline: RequestHandler, stack: AsyncExitStack, context: Callable[[], ssl.SSLContext]
 ) -> tuple[Listener, int]:
     handler = web.Server(pipeline.handle, request_factory=_make_request, handler_cancellation=True)
     streams = options.http2_max_streams_per_connection

@@ -137,10 +137,11 @@ class _Handshake:
 class Listener:
     """Listens on one port and passes connections to *server*.
 
-    :param http2: settings of HTTP/2, which *context* must offer; ``None`` disables it.
+    :param context: returns the TLS context of a new connection.
+    :param http2: settings of HTTP/2, which the contexts must offer; ``None`` disables it.
     """
 
-    def __init__(self, server: web.Server, context: ssl.SSLContext, http2: Terms | None = None) -> None:
+    def __init__(self, server: web.Server, context: Callable[[], ssl.SSLContext], http2: Terms | None = None) -> None:
         self._server, self._context, self._terms = server, context, http2
         self._http2: set[Http2Connection] = set()
         self._sockets: list[socket.socket] = []
@@ -233,7 +234,7 @@ class Listener:
             await loop.connect_accepted_socket(
                 partial(self._protocol, address, left),
                 accepted,
-                ssl=self._context,
+                ssl=self._context(),
                 ssl_handshake_timeout=HANDSHAKE_SECONDS,
             )
             connected = True

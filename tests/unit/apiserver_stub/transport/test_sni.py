@@ -54,20 +54,33 @@ def shown_to(context: ssl.SSLContext, name: str, own: KeyPair, directory: Path) 
 
 @pytest.mark.row("opt.tls-sni-cert-key")
 @pytest.mark.parametrize("name", ["web.test", "localhost"])
-@pytest.mark.parametrize("authority", [CLIENTS, PROXIES, STRANGERS], ids=["client", "proxy", "stranger"])
+@pytest.mark.parametrize("authority", [CLIENTS, PROXIES], ids=["client", "proxy"])
 def test_client_certificate_is_received_for_every_name(
     certificates: Certificates, tmp_path: Path, authority: KeyPair, name: str
 ) -> None:
-    certificates.named().attach(certificates.context)
+    certificates.add_named()
 
     assert shown_to(certificates.context, name, issue(authority, "me", client=True), tmp_path) == "CN=me"
 
 
-def test_reloaded_bundle_is_requested_for_every_name(certificates: Certificates, tmp_path: Path) -> None:
-    named = certificates.named()
-    (tmp_path / "clients.crt").write_bytes(CLIENTS.certificate + STRANGERS.certificate)
+@pytest.mark.row("opt.tls-sni-cert-key")
+@pytest.mark.parametrize("name", ["web.test", "localhost"])
+def test_unknown_client_certificate_is_rejected_for_every_name(
+    certificates: Certificates, tmp_path: Path, name: str
+) -> None:
+    certificates.add_named()
 
-    assert named.reload()
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shown_to(certificates.context, name, issue(STRANGERS, "me", client=True), tmp_path)
 
-    context = named.find("web.test")
-    assert context is not None and len(context.get_ca_certs()) == 3
+
+@pytest.mark.parametrize("name", ["web.test", "localhost"])
+def test_reloaded_bundle_applies_to_every_name(certificates: Certificates, tmp_path: Path, name: str) -> None:
+    named = certificates.add_named()
+    (tmp_path / "clients.crt").write_bytes(STRANGERS.certificate + b"\n")
+
+    assert certificates.reload() and named.reload()
+
+    assert shown_to(certificates.context, name, issue(STRANGERS, "me", client=True), tmp_path) == "CN=me"
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shown_to(certificates.context, name, issue(CLIENTS, "me", client=True), tmp_path)
