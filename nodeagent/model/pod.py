@@ -1,4 +1,4 @@
-"""Pods (core/v1, release 1.29).
+"""Pods (core/v1, releases 1.29 to 1.36).
 
 Fields that only other components use (affinity, topology spread, …) are plain data, so that a mirror pod has
 them unchanged.
@@ -73,11 +73,21 @@ class KeySelector(WireStruct, frozen=True):
     optional: bool | None = None
 
 
+class FileKeySelector(WireStruct, frozen=True):
+    """A variable of an env file in a volume of the pod."""
+
+    volume_name: str
+    path: str
+    key: str
+    optional: bool | None = None
+
+
 class EnvVarSource(WireStruct, frozen=True):
     field_ref: ObjectFieldSelector | None = None
     resource_field_ref: ResourceFieldSelector | None = None
     config_map_key_ref: KeySelector | None = None
     secret_key_ref: KeySelector | None = None
+    file_key_ref: FileKeySelector | None = None
 
 
 class EnvVar(WireStruct, frozen=True):
@@ -107,6 +117,7 @@ class VolumeMount(WireStruct, frozen=True):
     name: str
     mount_path: str
     read_only: bool = False
+    recursive_read_only: str | None = None
     sub_path: str = ""
     sub_path_expr: str = ""
     mount_propagation: str | None = None
@@ -173,6 +184,7 @@ class LifecycleHandler(WireStruct, frozen=True):
 class Lifecycle(WireStruct, frozen=True):
     post_start: LifecycleHandler | None = None
     pre_stop: LifecycleHandler | None = None
+    stop_signal: str | None = None
 
 
 class Capabilities(WireStruct, frozen=True):
@@ -192,6 +204,11 @@ class SeccompProfile(WireStruct, frozen=True):
     localhost_profile: str | None = None
 
 
+class AppArmorProfile(WireStruct, frozen=True):
+    type: str
+    localhost_profile: str | None = None
+
+
 class SecurityContext(WireStruct, frozen=True):
     capabilities: Capabilities | None = None
     privileged: bool | None = None
@@ -203,7 +220,24 @@ class SecurityContext(WireStruct, frozen=True):
     allow_privilege_escalation: bool | None = None
     proc_mount: str | None = None
     seccomp_profile: SeccompProfile | None = None
+    app_armor_profile: AppArmorProfile | None = None
     windows_options: PlainObject | None = None
+
+
+class RestartRuleExitCodes(WireStruct, frozen=True):
+    """Exit codes that match a restart rule."""
+
+    operator: str = ""
+    """``In`` or ``NotIn``."""
+    values: list[int] | None = None
+
+
+class ContainerRestartRule(WireStruct, frozen=True):
+    """Action for certain exit codes of a container."""
+
+    action: str = ""
+    """``Restart`` or ``RestartAllContainers``."""
+    exit_codes: RestartRuleExitCodes | None = None
 
 
 class Container(WireStruct, frozen=True):
@@ -220,6 +254,7 @@ class Container(WireStruct, frozen=True):
     resources: ResourceRequirements = msgspec.field(default_factory=ResourceRequirements)
     resize_policy: list[PlainObject] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[ContainerRestartRule] | None = None
     volume_mounts: list[VolumeMount] | None = None
     volume_devices: list[VolumeDevice] | None = None
     liveness_probe: Probe | None = None
@@ -306,6 +341,7 @@ class VolumeProjection(WireStruct, frozen=True):
     downward_api: DownwardVolume | None = msgspec.field(default=None, name="downwardAPI")
     service_account_token: ServiceAccountToken | None = None
     cluster_trust_bundle: PlainObject | None = None
+    pod_certificate: PlainObject | None = None
 
 
 class ProjectedVolume(WireStruct, frozen=True):
@@ -327,6 +363,13 @@ class FlexVolume(WireStruct, frozen=True):
     options: dict[str, str] | None = None
 
 
+class ImageVolume(WireStruct, frozen=True):
+    """Volume with the content of an image."""
+
+    reference: str = ""
+    pull_policy: str = ""
+
+
 class Volume(WireStruct, frozen=True):
     """A volume; exactly one source is set. Sources that no bundled plugin mounts are kept as plain data."""
 
@@ -345,6 +388,22 @@ class Volume(WireStruct, frozen=True):
     fc: PlainObject | None = None
     flex_volume: FlexVolume | None = None
     git_repo: PlainObject | None = None
+    image: ImageVolume | None = None
+    aws_elastic_block_store: PlainObject | None = None
+    azure_disk: PlainObject | None = None
+    azure_file: PlainObject | None = None
+    cephfs: PlainObject | None = None
+    cinder: PlainObject | None = None
+    flocker: PlainObject | None = None
+    gce_persistent_disk: PlainObject | None = None
+    glusterfs: PlainObject | None = None
+    photon_persistent_disk: PlainObject | None = None
+    portworx_volume: PlainObject | None = None
+    quobyte: PlainObject | None = None
+    rbd: PlainObject | None = None
+    scale_io: PlainObject | None = msgspec.field(default=None, name="scaleIO")
+    storageos: PlainObject | None = None
+    vsphere_volume: PlainObject | None = None
 
 
 # --- the pod --------------------------------------------------------------------------------------------------
@@ -385,10 +444,13 @@ class PodSecurityContext(WireStruct, frozen=True):
     run_as_group: int | None = None
     run_as_non_root: bool | None = None
     supplemental_groups: list[int] | None = None
+    supplemental_groups_policy: str | None = None
     fs_group: int | None = None
     fs_group_change_policy: str | None = None
     sysctls: list[Sysctl] | None = None
     seccomp_profile: SeccompProfile | None = None
+    app_armor_profile: AppArmorProfile | None = None
+    se_linux_change_policy: str | None = None
     windows_options: PlainObject | None = None
 
 
@@ -425,6 +487,7 @@ class PodSpec(WireStruct, frozen=True):
     security_context: PodSecurityContext | None = None
     image_pull_secrets: list[LocalReference] | None = None
     hostname: str = ""
+    hostname_override: str | None = None
     subdomain: str = ""
     set_hostname_as_fqdn: bool | None = None
     affinity: PlainObject | None = None
@@ -442,6 +505,8 @@ class PodSpec(WireStruct, frozen=True):
     os: PodOs | None = None
     scheduling_gates: list[PlainObject] | None = None
     resource_claims: list[PlainObject] | None = None
+    resources: ResourceRequirements | None = None
+    scheduling_group: PlainObject | None = None
 
 
 # --- status ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+_UNSUPPORTED = "remove the fields from the pod, or run it on a node that supports them"
 REMEDIES: Mapping[str, str] = {
     # admit
     "OutOfpods": "run fewer pods on this node, or raise maxPods",
@@ -13,6 +14,10 @@ REMEDIES: Mapping[str, str] = {
     "NodeShutdown": "the node is shutting down; the pod's controller recreates it on another node",
     "NodeAffinity": "add the labels that the pod selects to the node, or change the node selector",
     "SysctlForbidden": "remove the sysctl from the pod, or add it to allowedUnsafeSysctls",
+    "PodFieldNotSupported": _UNSUPPORTED,
+    "PodFeatureUnsupported": _UNSUPPORTED,
+    "PodLevelResourcesNotSupported": _UNSUPPORTED,
+    "SupplementalGroupsPolicyNotSupported": _UNSUPPORTED,
     "UnexpectedAdmissionError": "a plugin failed; see `nodeagent plugins list` and the agent's log",
     "SourceSilent": "a pod source has not published yet; check the connection to the API server, and the agent's log",
     # volumes

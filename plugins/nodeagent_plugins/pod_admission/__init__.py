@@ -1,4 +1,4 @@
-"""Pod admission by node properties: operating system, resources, affinity, name, ports and taints.
+"""Pod admission by supported fields and node properties: operating system, resources, affinity, name, ports, taints.
 
 For a critical pod that only lacks resources, pods of lower priority are preempted.
 
@@ -36,6 +36,7 @@ from nodeagent_plugins.pod_admission.predicates import (
     requests_in_nanos,
 )
 from nodeagent_plugins.pod_admission.preemption import victims
+from nodeagent_plugins.pod_admission.unsupported import FieldAdmission
 
 if TYPE_CHECKING:
     from nodeagent.contracts.hooks import PluginHost
@@ -53,6 +54,7 @@ PREEMPTIONS = Counter(
 
 @hookimpl
 def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> None:
+    plugins.register(FieldAdmission(context), name="pod_admission.fields")
     plugins.register(NodeAdmission(context), name="pod_admission.node")
 
 

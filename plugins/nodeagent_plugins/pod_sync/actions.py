@@ -13,7 +13,7 @@ from nodeagent.contracts.runtime import (
     RuntimePod,
 )
 from nodeagent.model.pod import Container, ContainerKind, Pod, RestartPolicy
-from nodeagent_plugins.pod_sync.labels import ANNOTATION_SANDBOX, container_hash, recorded_hash
+from nodeagent_plugins.pod_sync.labels import ANNOTATION_SANDBOX, matches_hash, recorded_hash
 
 ProbeReader = Callable[[str, ProbeKind], ProbeResult | None]
 """Returns the probe result of a container by container ID."""
@@ -279,4 +279,4 @@ def _reason_to_kill(
 
 def _definition_changed(container: Container, seen: RuntimeContainerStatus) -> bool:
     noted = recorded_hash(seen)
-    return noted is not None and noted != container_hash(container)
+    return noted is not None and not matches_hash(container, noted)

@@ -17,6 +17,7 @@ from nodeagent.contracts.runtime import ContainerConfig, ContainerState, Runtime
 from nodeagent.errors import ApiError, ContainerError, ImageError, NodeAgentError, RuntimeFailure, RuntimeUnavailable
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Container, ContainerKind, Pod, container_field_path
+from nodeagent.model.unsupported_fields import unsupported_in_container
 from nodeagent_plugins.pod_sync import backoff
 from nodeagent_plugins.pod_sync.actions import Start
 from nodeagent_plugins.pod_sync.container import make_container_config
@@ -120,6 +121,8 @@ class ContainerStarter:
         """
         context, pod, container = self._context, step.pod, start.container
         assert step.sandbox is not None
+        if start.kind is ContainerKind.EPHEMERAL:
+            _check_supported(container)
         requested = context.clock.now()
         try:
             image = await context.puller.ensure(pod, start.kind, container, step.sandbox)
@@ -315,6 +318,17 @@ def _target_id(step: Step, start: Start) -> str:
     if target is None or target.state is not ContainerState.RUNNING:
         raise ContainerError(f"target container {name!r} is not running", reason=CONFIG_ERROR)
     return target.id
+
+
+def _check_supported(container: Container) -> None:
+    """Check the fields of an ephemeral container, which was not part of the pod at admission.
+
+    :raises ContainerError: the agent does not implement a field.
+    """
+    path = f"{ContainerKind.EPHEMERAL.value}{{{container.name}}}"
+    if uses := unsupported_in_container(container, path):
+        problem = f"container uses fields that this node does not support: {'; '.join(map(str, uses))}"
+        raise ContainerError(problem, reason=CONFIG_ERROR)
 
 
 def _running(container_id: str, container: Container) -> RuntimeContainerStatus:

@@ -137,6 +137,17 @@ async def test_ephemeral_container_joins_its_target(bench):
     assert (namespaces.pid, namespaces.target_id) == (NamespaceMode.TARGET, bench.id_of(make_pod(), "main"))
 
 
+async def test_ephemeral_container_with_unsupported_field_waits(bench):
+    await bench.sync(make_pod())
+    debug = {"name": "debug", "image": "i", "lifecycle": {"stopSignal": "SIGUSR1"}}
+
+    outcome = await bench.sync(make_pod(ephemeral_containers=[debug]))
+
+    assert outcome.waiting["debug"].reason == "CreateContainerConfigError"
+    assert 'spec.ephemeralContainers{debug}.lifecycle.stopSignal: "SIGUSR1"' in outcome.waiting["debug"].message
+    assert [config.name for config in bench.made()] == ["main"]
+
+
 async def test_interrupted_start_is_repeated_with_the_same_attempt(bench):
     pod = make_pod(restart_policy="Never")
     await bench.sync(pod)

@@ -1,0 +1,133 @@
+"""Pod fields that this agent does not implement: a pod that uses one would not run as its author intended. No I/O.
+
+Fields that the agent implements, and fields that concern only other components, are not listed. Volume sources are not
+listed either, because volume plugins can add them: a pod with a source that no plugin supports waits with an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from nodeagent.model.pod import (
+    Container,
+    ContainerRestartRule,
+    EnvVarSource,
+    Lifecycle,
+    Pod,
+    PodSecurityContext,
+    PodSpec,
+    ResourceRequirements,
+    SecurityContext,
+    Volume,
+    VolumeMount,
+    VolumeProjection,
+)
+from nodeagent.model.wire import WireStruct, to_wire
+
+FIELD_NOT_SUPPORTED = "PodFieldNotSupported"
+"""Reason for fields for which Kubernetes defines none."""
+_MAX_VALUE_CHARACTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedField:
+    """A field that is not implemented."""
+
+    owner: type[WireStruct]
+    name: str
+    detail: str
+    reason: str = FIELD_NOT_SUPPORTED
+    """Reason of the rejection, the kubelet's where it has one."""
+    accepted: tuple[object, ...] = ()
+    """Values that describe the behavior of this agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedUse:
+    """Use of such a field in a pod."""
+
+    field: UnsupportedField
+    path: str
+    value: Any
+
+    def __str__(self) -> str:
+        value = msgspec.json.encode(to_wire(self.value)).decode(errors="replace")
+        if len(value) > _MAX_VALUE_CHARACTERS:
+            value = f"{value[:_MAX_VALUE_CHARACTERS]}…"
+        return f"{self.path}: {value} ({self.field.detail})"
+
+
+UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
+    UnsupportedField(PodSpec, "host_users", "user namespaces are not implemented", accepted=(True,)),
+    UnsupportedField(
+        PodSpec,
+        "resources",
+        "pod-level resources are not implemented",
+        reason="PodLevelResourcesNotSupported",
+    ),
+    UnsupportedField(PodSpec, "hostname_override", "the host name cannot be overridden"),
+    UnsupportedField(PodSpec, "resource_claims", "dynamic resource allocation is not implemented"),
+    UnsupportedField(ResourceRequirements, "claims", "dynamic resource allocation is not implemented"),
+    UnsupportedField(
+        PodSecurityContext,
+        "supplemental_groups_policy",
+        "groups of the image are always added",
+        reason="SupplementalGroupsPolicyNotSupported",
+        accepted=("Merge",),
+    ),
+    UnsupportedField(PodSecurityContext, "app_armor_profile", "AppArmor is configured by annotations only"),
+    UnsupportedField(SecurityContext, "app_armor_profile", "AppArmor is configured by annotations only"),
+    UnsupportedField(Container, "restart_policy", "only the restart policy of the pod applies", accepted=("Always",)),
+    UnsupportedField(Container, "restart_policy_rules", "only the restart policy of the pod applies"),
+    UnsupportedField(
+        ContainerRestartRule,
+        "action",
+        "feature RestartAllContainersOnContainerExits is not available",
+        reason="PodFeatureUnsupported",
+        accepted=("Restart",),
+    ),
+    UnsupportedField(Container, "volume_devices", "block devices cannot be passed to containers"),
+    UnsupportedField(EnvVarSource, "file_key_ref", "variables cannot be read from files"),
+    UnsupportedField(Lifecycle, "stop_signal", "containers are stopped with the signal of their image"),
+    UnsupportedField(
+        VolumeMount,
+        "recursive_read_only",
+        "mounts below a read-only mount stay writable",
+        accepted=("Disabled", "IfPossible"),
+    ),
+    UnsupportedField(Volume, "image", "image volumes are not implemented"),
+    UnsupportedField(VolumeProjection, "cluster_trust_bundle", "trust bundles cannot be projected"),
+    UnsupportedField(VolumeProjection, "pod_certificate", "pod certificates cannot be projected"),
+)
+_BY_FIELD = {(each.owner, each.name): each for each in UNSUPPORTED_FIELDS}
+
+
+def unsupported_uses(pod: Pod) -> list[UnsupportedUse]:
+    """Return the fields of *pod* that this agent does not implement, with values other than those it accepts."""
+    return list(_uses(pod.spec, "spec"))
+
+
+def unsupported_in_container(container: Container, path: str) -> list[UnsupportedUse]:
+    """Return the same for *container*, which is at *path*; ephemeral containers are added to admitted pods."""
+    return list(_uses(container, path))
+
+
+def _uses(value: Any, path: str) -> Iterator[UnsupportedUse]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _uses(item, f"{path}[{index}]")
+    elif isinstance(value, WireStruct):
+        for field in msgspec.structs.fields(value):
+            content = getattr(value, field.name)
+            if content is None:
+                continue
+            at = f"{path}.{field.encode_name}"
+            unsupported = _BY_FIELD.get((type(value), field.name))
+            if unsupported is None:
+                yield from _uses(content, at)
+            elif content not in unsupported.accepted and content != []:
+                yield UnsupportedUse(unsupported, at, content)

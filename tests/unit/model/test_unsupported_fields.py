@@ -1,0 +1,169 @@
+"""Tests for unsupported pod fields, and that every field of the pod spec is classified."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+from nodeagent.base import apiproto
+from nodeagent.model.pod import PodSpec, Volume
+from nodeagent.model.unsupported_fields import UNSUPPORTED_FIELDS, unsupported_uses
+from nodeagent.testing import make_container, make_pod
+
+ROOT = Path(__file__).parents[3]
+MODEL = ("pod.py", "pod_defaults.py", "pod_validation.py", "container_validation.py", "volume_validation.py")
+
+OTHER_COMPONENTS = {
+    "PodSpec.schedulerName": "selects the scheduler",
+    "PodSpec.schedulingGates": "the API server does not bind a gated pod to a node",
+    "PodSpec.schedulingGroup": "read by the scheduler",
+    "PodSpec.topologySpreadConstraints": "evaluated by the scheduler",
+    "PodSpec.preemptionPolicy": "evaluated by the scheduler",
+    "PodSpec.serviceAccount": "deprecated copy of serviceAccountName",
+    "PodSpec.automountServiceAccountToken": "the API server adds the volume of the token",
+    "PodSecurityContext.windowsOptions": "only for Windows",
+    "SecurityContext.windowsOptions": "only for Windows",
+    "PodSecurityContext.seLinuxChangePolicy": "volumes are always relabeled recursively; the policy only permits an "
+    "optimization",
+    "Container.resizePolicy": "effective only with an in-place resize, which the API server rejects for this node",
+    "Toleration.tolerationSeconds": "the controller that evicts pods of a tainted node waits for it",
+    "ObjectFieldSelector.apiVersion": "v1 is the only version",
+}
+"""Fields that the node does not evaluate, with the reason."""
+
+PLAIN = {
+    "PodSpec.affinity": "admission evaluates the required node affinity; the rest is for the scheduler",
+}
+"""Fields that the model has as plain data."""
+
+
+@cache
+def source_text() -> str:
+    """Return the code of agent and plugins apart from the model's definition, defaults and validation."""
+    paths = [*ROOT.glob("nodeagent/**/*.py"), *ROOT.glob("plugins/nodeagent_plugins/**/*.py")]
+    return "\n".join(path.read_text() for path in paths if not path.name.endswith("_pb2.py") and path.name not in MODEL)
+
+
+def is_read(attribute: str) -> bool:
+    return re.search(rf"\.{attribute}\b|\"{attribute}\"", source_text()) is not None
+
+
+def fields_of(message):
+    """Yield the fields of the JSON form."""
+    for field in message.fields:
+        if field.name == "inline":
+            yield from fields_of(field.message_type)
+        else:
+            yield field
+
+
+def kinds_of(shape):
+    """Return the types that *shape* allows, of a list those of its items."""
+    return [getattr(kind, "item_type", kind) for kind in getattr(shape, "types", (shape,))]
+
+
+def struct_of(shape):
+    """Return the struct type in *shape*, ``None`` for plain data and scalars."""
+    found = [kind.cls for kind in kinds_of(shape) if isinstance(kind, inspect.StructType)]
+    return found[0] if found else None
+
+
+def is_plain(shape) -> bool:
+    return any(isinstance(kind, inspect.DictType) for kind in kinds_of(shape))
+
+
+def unclassified(message, model, seen):
+    """Yield the fields of *message* that are neither read nor listed."""
+    known = {field.encode_name: field for field in inspect.type_info(model).fields}
+    listed = {(each.owner, each.name) for each in UNSUPPORTED_FIELDS}
+    for field in fields_of(message):
+        label = f"{message.name.replace('EphemeralContainerCommon', 'Container')}.{field.name}"
+        found = known.get(field.name)
+        if label in OTHER_COMPONENTS or label in PLAIN or (found and (model, found.name) in listed):
+            continue
+        if found is None:
+            yield f"{label} is not in the model"
+            continue
+        inner = struct_of(found.type)
+        if model is Volume and (inner is None or inner.__name__.endswith("Volume")):
+            if inner is not None and inner not in seen:
+                seen.add(inner)
+                yield from unclassified(field.message_type, inner, seen)
+            continue  # A source that no plugin supports keeps the pod waiting with an event.
+        if not is_read(found.name):
+            yield f"{label} is in the model, but not read"
+        opaque = field.message_type is not None and not field.message_type.GetOptions().map_entry
+        if inner is not None:
+            if inner not in seen:
+                seen.add(inner)
+                yield from unclassified(field.message_type, inner, seen)
+        elif opaque and is_plain(found.type):
+            yield f"{label} is plain data"
+
+
+def test_every_field_of_the_pod_spec_is_read_or_listed():
+    spec = apiproto.descriptor("v1", "Pod").fields_by_name["spec"].message_type
+
+    assert list(unclassified(spec, PodSpec, {PodSpec})) == []
+
+
+def test_unsupported_fields_exist_in_the_api():
+    messages = apiproto.descriptor("v1", "Pod").file.message_types_by_name
+    for each in UNSUPPORTED_FIELDS:
+        wire = {field.name: field.encode_name for field in msgspec.structs.fields(each.owner)}[each.name]
+        assert wire in {field.name for field in fields_of(messages[each.owner.__name__])}
+
+
+def test_plain_pod_uses_no_unsupported_field():
+    assert unsupported_uses(make_pod(volumes=[{"name": "v", "emptyDir": {}}])) == []
+
+
+def mounting(**mount):
+    mounts = [{"name": "v", "mountPath": "/v", "readOnly": True, **mount}]
+    return {"containers": [make_container(volume_mounts=mounts)], "volumes": [{"name": "v", "emptyDir": {}}]}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"host_users": True},
+        {"security_context": {"supplementalGroupsPolicy": "Merge"}},
+        {"resource_claims": []},
+        {"init_containers": [make_container("side", restart_policy="Always")]},
+        mounting(recursiveReadOnly="Disabled"),
+        mounting(recursiveReadOnly="IfPossible"),
+    ],
+)
+def test_value_of_the_default_behavior_is_accepted(spec):
+    assert unsupported_uses(make_pod(**spec)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "use"),
+    [
+        ({"host_users": False}, "spec.hostUsers: false (user namespaces are not implemented)"),
+        (
+            mounting(recursiveReadOnly="Enabled"),
+            'spec.containers[0].volumeMounts[0].recursiveReadOnly: "Enabled" '
+            "(mounts below a read-only mount stay writable)",
+        ),
+        (
+            {"resource_claims": [{"name": "gpu", "resourceClaimName": "x"}]},
+            'spec.resourceClaims: [{"name":"gpu","resourceClaimName":"x"}] '
+            "(dynamic resource allocation is not implemented)",
+        ),
+    ],
+)
+def test_use_names_path_and_value(spec, use):
+    assert [str(each) for each in unsupported_uses(make_pod(**spec))] == [use]
+
+
+def test_long_value_is_truncated():
+    (use,) = unsupported_uses(make_pod(volumes=[{"name": "v", "image": {"reference": "a" * 200}}]))
+
+    assert len(str(use)) < 160

@@ -1,0 +1,57 @@
+"""Tests for admission by supported pod fields."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from nodeagent.testing import admit, load_plugin, make_container, make_context, make_pod
+from nodeagent.testing.runtime import FakeRuntime
+from nodeagent_plugins import pod_admission
+
+NODE = {"metadata": {"labels": {}}, "status": {"allocatable": {"cpu": "2"}}}
+
+
+async def decision(tmp_path, pod, **context):
+    manager = load_plugin(pod_admission, context=make_context(tmp_path, node=NODE, **context))
+    rejection = await admit(manager, pod)
+    return rejection and (rejection.reason, rejection.message)
+
+
+async def test_pod_without_unsupported_fields_is_admitted(tmp_path):
+    assert await decision(tmp_path, make_pod()) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"host_users": False}, "PodFieldNotSupported"),
+        ({"security_context": {"supplementalGroupsPolicy": "Strict"}}, "SupplementalGroupsPolicyNotSupported"),
+        ({"volumes": [{"name": "v", "image": {"reference": "a:1"}}]}, "PodFieldNotSupported"),
+        ({"containers": [make_container(lifecycle={"stopSignal": "SIGUSR1"})]}, "PodFieldNotSupported"),
+        ({"containers": [make_container(resources={"claims": [{"name": "gpu"}]})]}, "PodFieldNotSupported"),
+    ],
+)
+async def test_pod_with_unsupported_field_is_rejected(tmp_path, spec, reason):
+    assert (await decision(tmp_path, make_pod(**spec)))[0] == reason
+
+
+async def test_message_names_all_unsupported_fields(tmp_path):
+    pod = make_pod(host_users=False, security_context={"supplementalGroupsPolicy": "Strict"})
+
+    assert await decision(tmp_path, pod) == (
+        "SupplementalGroupsPolicyNotSupported",
+        "Pod uses fields that this node does not support: spec.hostUsers: false (user namespaces are not "
+        'implemented); spec.securityContext.supplementalGroupsPolicy: "Strict" (groups of the image are always added)',
+    )
+
+
+async def test_running_pod_with_unsupported_field_keeps_running(tmp_path, caplog):
+    runtime, pod = FakeRuntime(), make_pod(host_users=False)
+    runtime.start("main", pod)
+
+    with caplog.at_level(logging.WARNING):
+        assert await decision(tmp_path, pod, runtime=runtime) is None
+
+    assert "Running pod uses unsupported fields, ignoring them" in caplog.text
