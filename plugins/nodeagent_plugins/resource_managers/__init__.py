@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
 from nodeagent.contracts.context import AgentContext
+from nodeagent_plugins.resource_managers.state_files import CPU_STATE, MEMORY_STATE
 
 if TYPE_CHECKING:
     from nodeagent.contracts.hooks import PluginHost
-
-CPU_STATE = "cpu_manager_state"
-MEMORY_STATE = "memory_manager_state"
 
 
 @hookimpl

@@ -20,13 +20,14 @@ from nodeagent.contracts.runtime import (
 )
 from nodeagent.errors import NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import Container, Pod
-from nodeagent_plugins.resource_managers import CPU_STATE, MEMORY_STATE, checksum, metrics
+from nodeagent_plugins.resource_managers import checksum, metrics
 from nodeagent_plugins.resource_managers.alignment import NONE, Alignment, Hint, Hints
 from nodeagent_plugins.resource_managers.checkpoint import Checkpoint
 from nodeagent_plugins.resource_managers.cpu import CpuAssignments, containers_in_order, exclusive_cpus
 from nodeagent_plugins.resource_managers.errors import AdmissionRejected, AllocationFailed, StaleState
 from nodeagent_plugins.resource_managers.memory import MemoryAssignments
 from nodeagent_plugins.resource_managers.start import make_alignment, make_cpus, make_memory
+from nodeagent_plugins.resource_managers.state_files import CPU_STATE, MEMORY_STATE
 from nodeagent_plugins.resource_managers.topology import format_cpu_list, read_topology
 
 _log = logging.getLogger(__name__)
