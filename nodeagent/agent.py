@@ -20,6 +20,7 @@ from nodeagent.components import (
     provide_sources,
     provide_syncer,
 )
+from nodeagent.config.release import remember_release
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.certificates import client_store_name, current_pair, serving_is_requested
 from nodeagent.contracts.context import ApiContext, ConfigContext, NodeContext, ServerContext
@@ -30,6 +31,7 @@ from nodeagent.event_listeners import EventListeners
 from nodeagent.model.pod import Pod
 from nodeagent.node import NodeManager
 from nodeagent.node.overview import Overview
+from nodeagent.node.release_check import ReleaseCheck
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pleg.evented import EventedPleg
 from nodeagent.pleg.generic import GenericPleg
@@ -66,6 +68,7 @@ class Agent:
     :param loaded: the validated configuration with feature gates and node settings.
     :param plugins: the loaded plugins.
     :param ready: called once the first sync is complete.
+    :param restart: called when the agent must restart because the API server has another release than was assumed.
     :raises ConfigError: a plugin or the API client does not support the configuration.
     :raises PluginError: no plugin provides a component, or a plugin failed.
     """
@@ -78,9 +81,10 @@ class Agent:
         plugin_settings: dict[str, dict[str, Any]] | None = None,
         clock: Clock | None = None,
         ready: Callable[[], None] = lambda: None,
+        restart: Callable[[], None] = lambda: None,
     ) -> None:
         config, settings = loaded.config, loaded.settings
-        self._config, self._plugins, self._ready = config, plugins, ready
+        self._config, self._plugins, self._ready, self._restart = config, plugins, ready, restart
         self._clock = clock = clock or SystemClock()
         self._stop = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[Any]] = {}
@@ -95,6 +99,7 @@ class Agent:
             clock=clock,
             tasks=TaskOwner("plugins"),
             plugin_settings=plugin_settings or {},
+            release=loaded.release,
         )
         plugins.provide_all("nodeagent_configure", config=config, context=configured, plugins=plugins)
         connected = self._connect(configured)
@@ -174,6 +179,7 @@ class Agent:
         config, context = self._config, self.context
         _log.info("Started nodeagent", extra={"node": context.node_name, "rootDirectory": str(context.root_dir)})
         await asyncio.to_thread(_prepare_root, context.root_dir)
+        await asyncio.to_thread(remember_release, context.root_dir, context.release)
         has_certificate = bool(config.tls_cert_file and config.tls_private_key_file)
         if config.enable_server and not has_certificate and not serving_is_requested(config, context.settings):
             await ensure_self_signed(Path(context.settings.cert_dir), [context.node_name, "localhost", "127.0.0.1"])
@@ -193,6 +199,7 @@ class Agent:
                     self._start("registration", self._node.run_registration(), may_end=True)
                 self._start("lease", self._node.run_lease())
                 self._start("mirror pods", self._mirrors.run())
+                self._start("release check", self._release_check(), may_end=True)
             self._start("pods", self._run_pods())
             return await self._until_stopped()
         finally:
@@ -314,6 +321,13 @@ class Agent:
             pending=bool(settings.bootstrap_kubeconfig),
         )
         return context.stage(ApiContext, api=client, new_api=client.with_rate)
+
+    async def _release_check(self) -> None:
+        from nodeagent.apiclient.server_version import PATIENT_SECONDS, query_server_version
+
+        context = self.context
+        query = partial(query_server_version, context.settings, PATIENT_SECONDS)
+        await ReleaseCheck(context.release, context.root_dir, self._clock, query, self._restart).run()
 
     async def _flush_statuses(self, seconds: float) -> None:
         """Wait until all pod statuses were sent, at most *seconds*; without an API server, return immediately."""

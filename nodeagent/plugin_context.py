@@ -9,6 +9,7 @@ from typing import Any
 
 from nodeagent.base.aio import Clock, TaskOwner
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.release import SelectedRelease
 from nodeagent.config.effective import Effective
 from nodeagent.contracts.api import ApiConnection
 from nodeagent.contracts.configuration import NodeAgentConfiguration
@@ -25,12 +26,14 @@ def new_context(
     tasks: TaskOwner,
     cleanup: AsyncExitStack | None = None,
     plugin_settings: Mapping[str, Mapping[str, Any]] | None = None,
+    release: SelectedRelease | None = None,
 ) -> ConfigContext:
     """Return the first stage of the context, without components.
 
     :param tasks: the owner of the tasks that plugins start; closed by the caller.
     :param cleanup: runs the callbacks of plugins on shutdown; closed by the caller.
     :param plugin_settings: validated settings by plugin name.
+    :param release: the selected release; defaults to that of a standalone node.
     """
 
     def connect_api(kubeconfig: Path) -> ApiConnection:
@@ -45,6 +48,7 @@ def new_context(
         effective=Effective(config, settings),
         connect_api=connect_api,
         clock=clock,
+        release=release or SelectedRelease(),
         tasks=tasks,
         cleanup=cleanup or AsyncExitStack(),
         plugin_settings=plugin_settings or {},

@@ -67,7 +67,9 @@ class Rows:
         lines = ROWS_FILE.read_text(encoding="utf-8").splitlines()[1:]
         self.known = [line.split("\t", 1)[0] for line in lines if line]
         self._of_test: dict[str, tuple[str, ...]] = {}
+        self._listed_by: dict[str, tuple[str, ...]] = {}
         self._passed: dict[str, set[str]] = {}
+        self._listed: set[str] = set()
         self._failed: set[str] = set()
 
     @property
@@ -75,14 +77,20 @@ class Rows:
         """The covered rows in the order of the specification, with their tests."""
         return {row: sorted(self._passed[row]) for row in self.known if row in self._passed and row not in self._failed}
 
+    @property
+    def listed(self) -> list[str]:
+        """The rows that do not apply and are documented with the reason, unless a test covers them."""
+        return [row for row in self.known if row in self._listed - self._failed - self.covered.keys()]
+
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         known = set(self.known)
         for item in items:
-            rows = tuple(row for mark in item.iter_markers("row") for row in mark.args)
-            if unknown := [row for row in rows if row not in known]:
-                raise pytest.UsageError(f"{item.nodeid}: unknown row: {', '.join(unknown)}")
-            if rows:
-                self._of_test[item.nodeid] = rows
+            for marker, of_test in (("row", self._of_test), ("listed_row", self._listed_by)):
+                rows = tuple(row for mark in item.iter_markers(marker) for row in mark.args)
+                if unknown := [row for row in rows if row not in known]:
+                    raise pytest.UsageError(f"{item.nodeid}: unknown row: {', '.join(unknown)}")
+                if rows:
+                    of_test[item.nodeid] = rows
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for row in self._of_test.get(report.nodeid, ()):
@@ -90,13 +98,19 @@ class Rows:
                 self._failed.add(row)
             elif report.when == "call" and report.passed:
                 self._passed.setdefault(row, set()).add(report.nodeid)
+        for row in self._listed_by.get(report.nodeid, ()):
+            if report.failed:
+                self._failed.add(row)
+            elif report.when == "call" and report.passed:
+                self._listed.add(row)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         build = ROOT / "build"
         build.mkdir(exist_ok=True)
         text = json.dumps(self.covered, indent=1, ensure_ascii=False) + "\n"
         (build / "rows.json").write_text(text, encoding="utf-8")
-        terminalreporter.write_line(f"rows proven: {len(self.covered)} of {len(self.known)}")
+        listed = f", {len(self.listed)} listed as not applicable" if self.listed else ""
+        terminalreporter.write_line(f"rows proven: {len(self.covered)} of {len(self.known)}{listed}")
 
 
 def pytest_configure(config: pytest.Config) -> None:

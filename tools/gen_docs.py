@@ -2,9 +2,9 @@
 
 ``python tools/gen_docs.py`` writes ``docs/hooks.md`` from the docstrings of ``nodeagent/hookspecs.py``,
 ``docs/contracts`` from those of ``nodeagent/contracts``,
-``docs/configuration.md`` from the types of ``nodeagent/config``, ``docs/commands.md`` from the command line, and the
-marked sections of other pages (figures, exit codes, rules, suites); ``--check`` writes nothing and exits 1 if a page is
-out of date.
+``docs/configuration.md`` and ``docs/feature-gates.md`` from ``nodeagent/config``, ``docs/commands.md`` from the command
+line, and the marked sections of other pages (figures, exit codes, rules, suites); ``--check`` writes nothing and exits
+1 if a page is out of date.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent import hookspecs
-from nodeagent.config import features
+from nodeagent.config import gate_table
 from nodeagent.config.fields import Field, Shape, all_fields, is_struct, members
+from nodeagent.config.gate_usage import reason_without_effect
 from nodeagent.contracts.configuration import (
     ConfigStruct,
     CredentialProviderConfig,
@@ -78,6 +79,7 @@ def pages() -> dict[Path, str]:
     return {
         docs / "hooks.md": hooks_page(),
         docs / "configuration.md": configuration_page(),
+        docs / "feature-gates.md": feature_gates_page(),
         **{docs / path: text for path, text in contract_pages().items()},
         docs / "commands.md": gen_sections.commands(NOTE),
         **{path: gen_sections.fill(path.read_text(encoding="utf-8"), *section) for path, section in sections.items()},
@@ -227,7 +229,7 @@ def configuration_page() -> str:
     provider_file: type[ConfigStruct] = CredentialProviderConfig
     for kind in [provider_file, *_struct_types(provider_file)]:
         lines += _type_section(kind)
-    lines += ["## Feature gates", _gates()]
+    lines += ["## Feature gates", "See [feature gates](feature-gates.md)."]
     return "\n\n".join(lines) + "\n"
 
 
@@ -296,12 +298,46 @@ def _default(value: Any, shape: Shape) -> str:
     return f"`{value}`"
 
 
-def _gates() -> str:
-    rows = ["| gate | stage | default |", "|---|---|---|"]
-    for gate in sorted(features.KNOWN, key=lambda gate: gate.name):
-        default = f"{str(gate.default).lower()}{', locked' if gate.locked else ''}"
-        rows.append(f"| `{gate.name}` | {gate.stage.value or 'GA'} | {default} |")
-    return "\n".join(rows)
+def feature_gates_page() -> str:
+    """Return the page about feature gates."""
+    lines = [
+        NOTE,
+        "# Feature gates",
+        "",
+        "Stage and default of a gate depend on the release that the node follows (`--compatibility-version`, or the",
+        "release of the API server). A gate that the release does not have, or that belongs to another component, is",
+        "accepted with a warning and has no effect. A name that no release has is an error only for",
+        "`nodeagent config validate --strict`. Names with `Kubelet` instead of `NodeAgent` are accepted too.",
+        "",
+        "## Gates of the agent",
+        "",
+        "An arrow leads to the stage from the next release on; *locked* gates cannot be changed.",
+        "",
+        "| gate | stages | effect |",
+        "|---|---|---|",
+    ]
+    for name in sorted(gate_table.LIFE_CYCLES, key=str.lower):
+        stages = " → ".join(_stage(stage) for stage in gate_table.LIFE_CYCLES[name])
+        lines.append(f"| `{name}` | {stages} | {reason_without_effect(name) or 'yes'} |")
+    lines += [
+        "",
+        "## Gates of other components",
+        "",
+        "The agent accepts them without an effect.",
+        "",
+        "| gate | reason |",
+        "|---|---|",
+    ]
+    lines += [f"| `{name}` | {reason_without_effect(name)} |" for name in sorted(gate_table.COMPONENTS, key=str.lower)]
+    return "\n".join(lines) + "\n"
+
+
+def _stage(stage: gate_table.GateStage) -> str:
+    gate = stage.gate
+    if gate is None:
+        return f"{stage.since}: removed"
+    name = gate.stage.value.lower() or "GA"
+    return f"{stage.since}: {name}, {'on' if gate.default else 'off'}{', locked' if gate.locked else ''}"
 
 
 if __name__ == "__main__":

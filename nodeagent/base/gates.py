@@ -59,6 +59,7 @@ class FeatureGates:
     :param known: all existing gates.
     :param settings: value by gate name, from a file or a flag.
     :param aliases: name in *known* by alternative spelling.
+    :param absent: constant state of gates that do not exist and cannot be set, but can be queried.
     :raises GateError: a name is unknown or a locked gate would change.
     """
 
@@ -67,6 +68,7 @@ class FeatureGates:
         known: Iterable[FeatureGate],
         settings: Mapping[str, bool] | None = None,
         aliases: Mapping[str, str] | None = None,
+        absent: Mapping[str, bool] | None = None,
     ) -> None:
         self._known = {gate.name: gate for gate in known}
         named = {(aliases or {}).get(name, name): value for name, value in (settings or {}).items()}
@@ -74,7 +76,7 @@ class FeatureGates:
         if problems:
             raise GateError(problems)
         self._named = named
-        self._state = {gate.name: self._compute(gate) for gate in self._known.values()}
+        self._state = {**(absent or {}), **{gate.name: self._compute(gate) for gate in self._known.values()}}
 
     def enabled(self, name: str) -> bool:
         """Return whether the feature is enabled.

@@ -13,6 +13,7 @@ from typing import Any
 
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
+from nodeagent.cli.server_version import query_server_version
 from nodeagent.config import names
 from nodeagent.config.codec import encode, nearest
 from nodeagent.config.convert import KINDS, convert
@@ -33,6 +34,10 @@ def add_parser(subparsers: Any) -> None:
 
     check = actions.add_parser("validate", help="report every problem in a configuration file")
     check.add_argument("file", metavar="FILE")
+    check.add_argument("--strict", action="store_true", help="report unknown fields and feature gates as errors")
+    check.add_argument(
+        "--compatibility-version", metavar="RELEASE", default="", help="release to validate for, such as 1.36"
+    )
     _add_output(check, "text", "json")
     check.set_defaults(handler=_guarded(_validate))
 
@@ -79,7 +84,9 @@ def _validate(arguments: argparse.Namespace) -> int:
         decode_source(arguments.file)
         warnings = ()
     else:
-        loaded = _load_file(arguments.file)
+        loaded = _load_file(arguments.file, arguments.compatibility_version)
+        if arguments.strict and loaded.tolerated:
+            raise ConfigError(loaded.tolerated)
         warnings = [*loaded.warnings, *_idle(loaded)]
     if arguments.output == "json":
         print_json({"file": arguments.file, "kind": layer.kind, "problems": [], "warnings": list(warnings)})
@@ -98,7 +105,7 @@ def _effective(arguments: argparse.Namespace) -> int:
         else:
             print(*ineffective, sep="\n")
         return ExitCode.OK
-    loaded = load(read_flags(arguments))
+    loaded = load(read_flags(arguments), query_server_version)
     for warning in [*loaded.warnings, *_idle(loaded)]:
         print(f"warning: {warning}", file=sys.stderr)
     plain = {"apiVersion": names.native_version(), "kind": names.NATIVE_KIND, **masked(loaded.config)}
@@ -106,10 +113,10 @@ def _effective(arguments: argparse.Namespace) -> int:
         _print(plain, arguments.output)
     elif arguments.output == "json":
         origins = {path: loaded.provenance.describe(path) for path in _leaves(plain)}
-        print_json({"configuration": plain, "provenance": origins})
+        print_json({"configuration": plain, "provenance": origins, "release": _release(loaded)})
     else:
         rows = [(path, loaded.provenance.describe(path), json.dumps(value)) for path, value in _leaves(plain).items()]
-        print_table(rows)
+        print_table([*rows, _release_row(loaded)])
     return ExitCode.OK
 
 
@@ -156,12 +163,21 @@ def _convert(arguments: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _load_file(path: str) -> Loaded:
-    return load_configuration([f"--config={path}"])
+def _load_file(path: str, release: str) -> Loaded:
+    return load_configuration([f"--config={path}", f"--compatibility-version={release}"])
+
+
+def _release(loaded: Loaded) -> dict[str, str]:
+    selected = loaded.release
+    return {"release": str(selected.release), "origin": selected.origin.value, "version": selected.node_version}
+
+
+def _release_row(loaded: Loaded) -> tuple[str, str, str]:
+    return "compatibility-version", loaded.release.origin.value, str(loaded.release.release)
 
 
 def _idle(loaded: Loaded) -> list[str]:
-    idle = ineffective_settings(loaded.config)
+    idle = ineffective_settings(loaded.gates)
     return [f"no effect yet: {', '.join(idle)}"] if idle else []
 
 

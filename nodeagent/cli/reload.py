@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from nodeagent.base import identity
 from nodeagent.base.tls import write_private
+from nodeagent.cli.server_version import query_server_version
 from nodeagent.config import names
 from nodeagent.config.codec import encode
 from nodeagent.config.load import Loaded, load_configuration
@@ -51,7 +52,7 @@ def prepare(arguments: Sequence[str]) -> Prepared:
     :raises ConfigError: the configuration is invalid; contains all problems.
     :raises PluginError: a plugin cannot be loaded.
     """
-    loaded = load_configuration(arguments)
+    loaded = load_configuration(arguments, query_server_version)
     identity.configure(loaded.settings.identity)
     plugins = PluginManager()
     plugins.load_entry_points(loaded.settings.disabled_plugins)

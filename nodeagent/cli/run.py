@@ -74,10 +74,20 @@ def _run(reload: Reload) -> int:
 
 
 def log_configuration(loaded: Loaded) -> None:
-    """Log the warnings about the configuration; at verbosity 5 or higher also the complete configuration."""
+    """Log the release and the warnings; at verbosity 5 or higher also the complete configuration."""
+    selected = loaded.release
+    _log.info(
+        "Selected compatibility release",
+        extra={
+            "release": str(selected.release),
+            "origin": selected.origin.value,
+            "serverVersion": selected.server_version,
+            "nodeVersion": selected.node_version,
+        },
+    )
     for warning in loaded.warnings:
         _log.warning(warning)  # wording: ok
-    without_effect = ineffective_settings(loaded.config)
+    without_effect = ineffective_settings(loaded.gates)
     if without_effect:
         _log.warning("Ignoring settings without effect", extra={"fields": ", ".join(without_effect)})
     if verbose(_log, 5):
@@ -94,7 +104,11 @@ async def _serve(prepared: Prepared, reload: Reload) -> int:
         reload.confirm()
         manager.ready(agent.describe())
 
-    agent = Agent(prepared.loaded, prepared.plugins, plugin_settings=prepared.settings, ready=ready)
+    def restart() -> None:
+        if not agent.stopping:
+            tasks.start(reload_configuration(), "reload")
+
+    agent = Agent(prepared.loaded, prepared.plugins, plugin_settings=prepared.settings, ready=ready, restart=restart)
     loop = asyncio.get_running_loop()
 
     def stop(name: str) -> None:
@@ -103,10 +117,6 @@ async def _serve(prepared: Prepared, reload: Reload) -> int:
         exit_on_next_signal(loop)
         manager.stopping()
         agent.stop()
-
-    def hang_up() -> None:
-        if not agent.stopping:
-            tasks.start(reload_configuration(), "reload")
 
     async def reload_configuration() -> None:
         if await reload.prepare(prepared):
@@ -119,7 +129,7 @@ async def _serve(prepared: Prepared, reload: Reload) -> int:
         if sys.stdin is not None and sys.stdin.isatty():  # Here, SIGHUP means that the terminal was closed.
             loop.add_signal_handler(signal.SIGHUP, stop, signal.SIGHUP.name)
         else:
-            loop.add_signal_handler(signal.SIGHUP, hang_up)
+            loop.add_signal_handler(signal.SIGHUP, restart)
         tasks.start(manager.run_watchdog(agent.describe, SystemClock()), "watchdog")
         return await agent.run()
 

@@ -136,6 +136,7 @@ def _header(overview: NodeOverview) -> list[Text]:
         ("Ready" if overview.ready else "NotReady", "bold green" if overview.ready else "bold red"),
         f"  {overview.at:%Y-%m-%d %H:%M:%SZ}  nodeagent {overview.version}, up {age}",
         f"  {overview.runtime or 'no runtime'}",
+        f"  release {overview.release}" if overview.release else "",
     )
     problems = [
         Text(f"{condition.type}={condition.status} {condition.reason}: {condition.message}", "bold red")

@@ -13,6 +13,7 @@ from nodeagent.base.duration import Duration
 from nodeagent.base.quantity import Quantity
 from nodeagent.config.fields import Shape, is_struct, members
 from nodeagent.config.names import KUBELET_FIELDS
+from nodeagent.config.unknown import UnknownField
 from nodeagent.contracts.configuration import ConfigStruct, NodeAgentConfiguration, TimeOrMetaDuration
 
 Report = Callable[[str, object, str], None]
@@ -71,9 +72,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _unknown(name: str, kind: type[ConfigStruct]) -> str:
-    near = KUBELET_FIELDS.get(name, "") if kind is NodeAgentConfiguration else ""
-    near = near or nearest(name, [member.wire for member in members(kind)])
-    return "is not a known field" + (f"; did you mean {near}?" if near else "")
+    native = KUBELET_FIELDS.get(name, "") if kind is NodeAgentConfiguration else ""
+    near = native or nearest(name, [member.wire for member in members(kind)])
+    return UnknownField.of("is not a known field" + (f"; did you mean {near}?" if near else ""), certain=bool(native))
 
 
 def _read(shape: Shape, raw: Any, path: str, report: Report) -> Any:

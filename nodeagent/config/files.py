@@ -152,7 +152,7 @@ def _rename(raw: dict[str, Any]) -> dict[str, Any]:
     value = {(names.KUBELET_FIELDS.get(key, key) if kubelet_format else key): inner for key, inner in raw.items()}
     gates, entries = value.get("featureGates"), value.get("enforceNodeAllocatable")
     if isinstance(gates, dict):
-        value["featureGates"] = {names.GATE_ALIASES.get(name, name): on for name, on in gates.items()}
+        value["featureGates"] = {names.native_gate(name): on for name, on in gates.items()}
     if isinstance(entries, list):
         value["enforceNodeAllocatable"] = [
             names.ENFORCEMENTS.get(entry, entry) if isinstance(entry, str) else entry for entry in entries
@@ -166,7 +166,7 @@ def _rename(raw: dict[str, Any]) -> dict[str, Any]:
 def _native_path(keys: yamlsafe.Path, table: Mapping[str, str]) -> yamlsafe.Path:
     first, *rest = keys
     if first == "featureGates" and rest:
-        rest[0] = names.GATE_ALIASES.get(str(rest[0]), rest[0])
+        rest[0] = names.native_gate(str(rest[0]))
     return (table.get(str(first), first), *rest)
 
 

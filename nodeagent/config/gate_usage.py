@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from nodeagent.config.features import KNOWN, build_gates
-from nodeagent.contracts.configuration import NodeAgentConfiguration
+from nodeagent.base.gates import FeatureGates
+from nodeagent.base.release import NEWEST, Release
+from nodeagent.config.features import gates_at
+from nodeagent.config.gate_table import COMPONENTS
 
 GATES_IN_USE = frozenset(
     {
@@ -12,6 +14,7 @@ GATES_IN_USE = frozenset(
         "CPUManagerPolicyOptions",
         "ContainerCheckpoint",
         "CustomCPUCFSQuotaPeriod",
+        "DisableNodePlatformProxyVersion",
         "EventedPLEG",
         "ExecProbeTimeout",
         "GracefulNodeShutdown",
@@ -44,17 +47,56 @@ GATES_IN_USE = frozenset(
 """Feature gates that the code reads. Setting another gate has no effect; a locked gate cannot be set."""
 
 
-def ineffective_settings(config: NodeAgentConfiguration) -> list[str]:
-    """Return the paths of the feature gates that *config* changes from their default without an effect."""
-    defaults = dict(build_gates({}))
+_REASONS = {
+    "the feature is always enabled": """
+        CPUManager ConsistentHTTPGetHandlers ContextualLogging ExpandedDNSConfig IPTablesOwnershipCleanup
+        NewVolumeManagerReconstruction ProbeTerminationGracePeriod ReloadNodeAgentClientCAFile
+        ReloadNodeAgentServerCertificateFile SystemdWatchdog
+    """,
+    "cloud providers run outside the agent": """
+        CloudDualStackNodeIPs DisableCloudProviders DisableNodeAgentCloudCredentialProviders
+    """,
+    "volumes of CSI drivers and persistent volumes are not supported": """
+        CSIVolumeHealth MutableCSINodeAllocatableCount RecoverVolumeExpansionFailure SELinuxChangePolicy SELinuxMount
+        SELinuxMountReadWriteOncePod
+    """,
+    "device plugins and dynamic resource allocation are not supported": """
+        DRAConsumableCapacity DRAExtendedResource DRANodeAllocatableResources DRAPartitionableDevices
+        DRAWorkloadResourceClaims DevicePluginCDIDevices DynamicResourceAllocation NodeAgentPodResources
+        NodeAgentPodResourcesDynamicResources NodeAgentPodResourcesGet NodeAgentPodResourcesListUseActivePods
+        ResourceHealthStatus ResourceHealthStatusMessage
+    """,
+    "the API server enforces or translates it; nothing to change on a node": """
+        AllowInsecureNodeAgentCertificateSigningRequests AuthorizeNodeWithSelectors PortForwardWebsockets
+        RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation ServiceAccountNodeAudienceRestriction
+        TranslateStreamCloseWebsocketRequests
+    """,
+    "usage of local storage is always measured by reading directories": """
+        LocalStorageCapacityIsolationFSQuotaMonitoring
+    """,
+}
+_NOT_IMPLEMENTED = "not implemented"
+
+
+def reason_without_effect(name: str) -> str:
+    """Return the reason why a gate has no effect on the node, or the empty string if it has one."""
+    if name in GATES_IN_USE:
+        return ""
+    if name in COMPONENTS:
+        return f"for {COMPONENTS[name]}"
+    return next((reason for reason, names in _REASONS.items() if name in names.split()), _NOT_IMPLEMENTED)
+
+
+def ineffective_settings(gates: FeatureGates) -> list[str]:
+    """Return the paths of the feature gates that are changed from their default without an effect."""
     return [
         f"featureGates.{gate.name}"
-        for gate, enabled in build_gates(config.feature_gates)
-        if gate.name not in GATES_IN_USE and enabled != defaults[gate]
+        for gate, enabled in gates
+        if gate.name not in GATES_IN_USE and enabled != gate.default
     ]
 
 
-def all_ineffective_settings() -> list[str]:
-    """Return the paths of all feature gates without an effect."""
-    gates = sorted(gate.name for gate in KNOWN if gate.name not in GATES_IN_USE and not gate.locked)
+def all_ineffective_settings(release: Release = NEWEST) -> list[str]:
+    """Return the paths of all feature gates of *release* without an effect."""
+    gates = sorted(gate.name for gate in gates_at(release) if gate.name not in GATES_IN_USE and not gate.locked)
     return [f"featureGates.{name}" for name in gates]

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from nodeagent.base import identity
 from nodeagent.base.gates import FeatureGates, GateError
+from nodeagent.base.release import SelectedRelease
 from nodeagent.config.codec import child, decode, encode
-from nodeagent.config.features import build_gates
+from nodeagent.config.features import build_gates, review_settings
 from nodeagent.config.files import Layer, drop_ins, kubelet_path, read_layer, resolve_paths
 from nodeagent.config.flags import Flags, parse
 from nodeagent.config.names import NATIVE_KIND
+from nodeagent.config.release import Discover, explain_bounds, select_release
 from nodeagent.config.tree import Origin, Tree
+from nodeagent.config.unknown import is_tolerated
 from nodeagent.config.unset import drop_unset, fill_dependent
 from nodeagent.config.validate import validate
 from nodeagent.contracts.configuration import NodeAgentConfiguration
@@ -40,21 +43,26 @@ class Loaded:
     """Origin of each value, see ``provenance.origin(path)``."""
     warnings: tuple[str, ...]
     """One message per accepted setting that deserves attention, for the log at start."""
+    release: SelectedRelease
+    """Release on which feature gates and defaults depend."""
+    tolerated: tuple[Problem, ...] = ()
+    """Unknown fields and gates, which are ignored at start: each is a warning, and an error for strict validation."""
 
 
-def load_configuration(arguments: Sequence[str]) -> Loaded:
+def load_configuration(arguments: Sequence[str], discover: Discover | None = None) -> Loaded:
     """Load the configuration of a command line and its files; the entry point of the package.
 
     Sets the identity from the flags first, because defaults depend on it.
 
     :param arguments: flags of the daemon, without the name of the executable and the subcommand.
+    :param discover: queries the version of the API server; see :func:`nodeagent.config.release.select_release`.
     :raises ConfigError: the configuration is invalid; lists all problems.
     :raises SystemExit: ``--help`` or ``--version`` is set, or a flag without its required value (exit code 2).
     """
-    return load(parse(arguments))
+    return load(parse(arguments), discover)
 
 
-def load(flags: Flags) -> Loaded:
+def load(flags: Flags, discover: Discover | None = None) -> Loaded:
     """Read the files of *flags* and apply the flags; see :func:`load_configuration`."""
     identity.configure(flags.settings.identity)
     collector = _Collector(flags.problems)
@@ -70,7 +78,10 @@ def load(flags: Flags) -> Loaded:
     for path, value, flag in flags.overrides:
         _override(tree, path, value, Origin("flag", flag))
     warnings += fill_dependent(tree, kubelet_format=bool(layers) and layers[0].kubelet_format)
-    return _finish(tree, flags, collector, warnings)
+    selected = select_release(flags.settings, discover)
+    if warning := explain_bounds(selected):
+        warnings.append(warning)
+    return _finish(tree, flags, collector, warnings, selected)
 
 
 def masked(config: NodeAgentConfiguration) -> dict[str, Any]:
@@ -85,8 +96,19 @@ class _Collector:
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)
+        self._ordered = list(problems)
         self._seen: set[tuple[str, str]] = set()
         self._wrong: list[str] = []
+        self.tolerated: list[Problem] = []
+
+    def reject(self, error: type[ConfigError] = ConfigError) -> NoReturn:
+        """Raise *error* with all problems, including those that alone would not prevent the start."""
+        raise error(self._ordered)
+
+    def include(self, error: ConfigError) -> None:
+        """Add the problems of *error*."""
+        self.problems += error.problems
+        self._ordered += error.problems
 
     def of(self, layer: Layer) -> Callable[[str, object, str], None]:
         """Return the report function for decoding errors of one file."""
@@ -96,6 +118,9 @@ class _Collector:
         """Add a problem; after a *typed* one, a decoding error, further problems of the value are ignored."""
         if not typed and any(path == wrong or path.startswith((f"{wrong}.", f"{wrong}[")) for wrong in self._wrong):
             return
+        if is_tolerated(path, rule):
+            self.tolerate(origin, path, value, rule)
+            return
         if typed:
             self._wrong.append(path)
         if (origin.location, path) in self._seen and typed:
@@ -103,9 +128,22 @@ class _Collector:
         self._seen.add((origin.location, path))
         if path.startswith(_SECRET):
             value = None
-        shown_path = kubelet_path(path) if origin.kubelet_format else path
-        location = "configuration" if origin.kind == "default" else origin.location
-        self.problems.append(Problem(location, shown_path, value, rule))
+        problem = _problem(origin, path, value, rule)
+        self.problems.append(problem)
+        self._ordered.append(problem)
+
+    def tolerate(self, origin: Origin, path: str, value: object, rule: str) -> None:
+        """Add a problem that does not prevent the start."""
+        problem = _problem(origin, path, value, rule)
+        if problem not in self.tolerated:
+            self.tolerated.append(problem)
+            self._ordered.append(problem)
+
+
+def _problem(origin: Origin, path: str, value: object, rule: str) -> Problem:
+    shown_path = kubelet_path(path) if origin.kubelet_format else path
+    location = "configuration" if origin.kind == "default" else origin.location
+    return Problem(location, shown_path, value, rule)
 
 
 def _read_layers(settings: NodeSettings, collector: _Collector) -> list[Layer]:
@@ -115,18 +153,18 @@ def _read_layers(settings: NodeSettings, collector: _Collector) -> list[Layer]:
         if settings.config_dir:
             paths += drop_ins(settings.config_dir)
     except ConfigError as error:
-        collector.problems += error.problems
+        collector.include(error)
         read_error = error
     for path in paths:
         try:
             layers.append(read_layer(path, [NATIVE_KIND]))
         except ConfigError as error:
-            collector.problems += error.problems
+            collector.include(error)
             read_error = error
     if read_error is not None:
         for layer in layers:
             decode(NodeAgentConfiguration, layer.value, collector.of(layer))
-        raise type(read_error)(collector.problems)
+        collector.reject(type(read_error))
     return layers
 
 
@@ -137,7 +175,7 @@ def _override(tree: Tree, path: str, value: Any, origin: Origin) -> None:
         tree.replace(tuple(path.split(".")), value, origin)
 
 
-def _finish(tree: Tree, flags: Flags, collector: _Collector, warnings: list[str]) -> Loaded:
+def _finish(tree: Tree, flags: Flags, collector: _Collector, warnings: list[str], selected: SelectedRelease) -> Loaded:
     """Decode the merged values and validate the complete configuration."""
     config = decode(
         NodeAgentConfiguration,
@@ -145,18 +183,26 @@ def _finish(tree: Tree, flags: Flags, collector: _Collector, warnings: list[str]
         lambda path, value, rule: collector.add(tree.origin(path), path, value, rule, typed=True),
     )
     try:
-        gates = build_gates(config.feature_gates)
+        gates = build_gates(config.feature_gates, selected.release)
     except GateError as error:
         for problem in error.problems:
             path = child("featureGates", problem.name)
             collector.add(tree.origin(path), path, problem.value, problem.rule)
         rejected = {problem.name for problem in error.problems}
-        gates = build_gates({name: on for name, on in config.feature_gates.items() if name not in rejected})
+        accepted = {name: on for name, on in config.feature_gates.items() if name not in rejected}
+        gates = build_gates(accepted, selected.release)
     warnings += gates.warnings()
+    for remark in review_settings(config.feature_gates, selected.release):
+        path = child("featureGates", remark.name)
+        if remark.unknown:
+            collector.tolerate(tree.origin(path), path, remark.value, remark.reason)
+        else:
+            warnings.append(f"feature gate {remark.name} {remark.reason}; the setting is ignored")
     warnings += validate(config, gates, lambda path, value, rule: collector.add(tree.origin(path), path, value, rule))
     for path in ("iptablesMasqueradeBit", "iptablesDropBit"):
         if tree.get((path,)) is not None:
             warnings.append(f"{path} is deprecated and has no effect")
     if collector.problems:
-        raise ConfigError(collector.problems)
-    return Loaded(config, flags.settings, gates, tree, tuple(warnings))
+        collector.reject()
+    warnings += [f"{problem}; ignored" for problem in collector.tolerated]
+    return Loaded(config, flags.settings, gates, tree, tuple(warnings), selected, tuple(collector.tolerated))

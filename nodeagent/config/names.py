@@ -25,19 +25,16 @@ KUBELET_FIELDS = {
 ENFORCEMENTS = {"kube-reserved": "platform-reserved"}
 """Native entry of ``enforceNodeAllocatable`` by its kubelet name."""
 
-GATE_ALIASES = {
-    "RuntimeClassInImageCriAPI": "RuntimeClassInImageCriApi",
-    "DisableKubeletCloudCredentialProviders": "DisableNodeAgentCloudCredentialProviders",
-    "KubeletCgroupDriverFromCRI": "NodeAgentCgroupDriverFromCRI",
-    "KubeletInUserNamespace": "NodeAgentInUserNamespace",
-    "KubeletPodResources": "NodeAgentPodResources",
-    "KubeletPodResourcesDynamicResources": "NodeAgentPodResourcesDynamicResources",
-    "KubeletPodResourcesGet": "NodeAgentPodResourcesGet",
-    "KubeletSeparateDiskGC": "NodeAgentSeparateDiskGC",
-    "KubeletTracing": "NodeAgentTracing",
-    "RotateKubeletServerCertificate": "RotateNodeAgentServerCertificate",
-}
-"""Native feature gate by its kubelet name; both are accepted."""
+_GATE_SPELLINGS = {"RuntimeClassInImageCriAPI": "RuntimeClassInImageCriApi"}
+_GATE_WORDS = (("Kubelet", "NodeAgent"), ("KubeProxy", "PlatformProxy"))
+
+
+def native_gate(name: str) -> str:
+    """Return the native name of a feature gate by its kubelet name; both are accepted."""
+    name = _GATE_SPELLINGS.get(name, name)
+    for theirs, ours in _GATE_WORDS:
+        name = name.replace(theirs, ours)
+    return name
 
 
 def native_version() -> str:

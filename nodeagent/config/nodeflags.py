@@ -13,6 +13,7 @@ from typing import Any
 from nodeagent.base import identity
 from nodeagent.base.duration import Duration
 from nodeagent.base.names import label_value_problems, qualified_name_problems, subdomain_problems
+from nodeagent.base.release import NEWEST, OLDEST, Release
 from nodeagent.config import flagvalues
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import Problem
@@ -54,6 +55,15 @@ def _cloud_provider(texts: Sequence[str]) -> str:
     return texts[-1]
 
 
+def _release(texts: Sequence[str]) -> Release | None:
+    if not texts[-1]:
+        return None
+    release = Release.parse(texts[-1])
+    if not OLDEST <= release <= NEWEST:
+        raise ValueError(f"must be a release from {OLDEST} to {NEWEST}")
+    return release
+
+
 def _directory(texts: Sequence[str]) -> str:
     path = texts[-1]
     if not path.startswith("/") or os.path.normpath(path) != path:
@@ -70,6 +80,13 @@ NODE_FLAGS = (
         "disabled_plugins",
         "name of a plugin to disable; may be repeated",
         lambda texts: tuple(flagvalues.strings(texts)),
+    ),
+    NodeFlag(
+        "compatibility-version",
+        "compatibility_version",
+        "Kubernetes release that determines feature gates, defaults and the reported version, such as 1.36; "
+        f"if unset, that of the API server, and {OLDEST} without one",
+        _release,
     ),
     NodeFlag("kubeconfig", "kubeconfig", "access to the API server; without it the node is standalone"),
     NodeFlag("bootstrap-kubeconfig", "bootstrap_kubeconfig", "credentials for requesting a client certificate"),

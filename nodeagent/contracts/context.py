@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from nodeagent.base.aio import Clock, TaskOwner
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.release import SelectedRelease
 from nodeagent.contracts.api import Api, ConnectApi
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.configuration import NodeAgentConfiguration
@@ -83,6 +84,8 @@ class ConfigContext:
     connect_api: ConnectApi
     """Connects to an API server with another kubeconfig than the agent's."""
     clock: Clock
+    release: SelectedRelease = field(default_factory=SelectedRelease)
+    """Kubernetes release on which feature gates, defaults and the reported version depend."""
     tasks: TaskOwner
     """Owner of the tasks that plugins start; closed before the clients."""
     cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)

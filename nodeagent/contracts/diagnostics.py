@@ -169,3 +169,5 @@ class NodeOverview(WireStruct, frozen=True, omit_defaults=False):
     pods: list[PodLine]
     pulls: list[PullLine]
     loops: list[LoopLine]
+    release: str = ""
+    """Kubernetes release that the node follows, with the reason for its selection."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from nodeagent.base.duration import Duration
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,8 @@ class NodeSettings:
     """Directory of drop-ins, ``*.conf``."""
     plugin_config: str = ""
     """File with the settings of plugins."""
+    compatibility_version: Release | None = None
+    """Release that determines feature gates, defaults and the reported version; unset: that of the API server."""
     kubeconfig: str = ""
     """API access; without it (and without ``bootstrap_kubeconfig``) the node is standalone."""
     bootstrap_kubeconfig: str = ""

@@ -85,6 +85,7 @@ class Overview:
                 for pull in (puller.pulls() if isinstance(puller, ProgressReportingImagePuller) else ())
             ],
             loops=list(self._loops()),
+            release=str(context.release),
         )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any
 
-from nodeagent import __version__
 from nodeagent.contracts.context import RecorderContext
 from nodeagent.contracts.reservations import pod_capacity
 from nodeagent.errors import ConfigError, RuntimeFailure
@@ -88,16 +87,16 @@ class StatusInputCollector:
         )
 
     def _info(self, machine: Machine) -> NodeSystemInfo:
-        version = self._health.version
+        runtime, version, gates = self._health.version, self._context.release.node_version, self._context.gates
         return NodeSystemInfo(
             machine_id=machine.machine_id,
             system_uuid=machine.system_uuid,
             boot_id=machine.boot_id,
             kernel_version=machine.kernel,
             os_image=machine.os_image,
-            container_runtime_version=f"{version.name}://{version.version}" if version else "",
-            agent_version=f"v{__version__}",
-            proxy_version=f"v{__version__}",
+            container_runtime_version=f"{runtime.name}://{runtime.version}" if runtime else "",
+            agent_version=version,
+            proxy_version="" if gates.enabled("DisableNodePlatformProxyVersion") else version,
             architecture=machine.architecture,
         )
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from aiohttp import web
 
-from nodeagent import __version__
 from nodeagent.base import identity
 from nodeagent.base.metrics import Family, expose, instruments
 from nodeagent.contracts.context import AgentContext
@@ -74,7 +73,7 @@ def _node_families(context: AgentContext, prefix: str) -> Iterator[Family]:
     yield node
     domain = identity.current().media_domain
     build = Family(f"{domain}_build_info", "gauge", "Version of this binary.", ("git_version",))
-    build.add(1, f"v{__version__}")
+    build.add(1, context.release.node_version)
     yield build
     gates = Family(
         f"{domain}_feature_enabled",

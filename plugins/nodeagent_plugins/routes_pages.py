@@ -11,8 +11,9 @@ from datetime import datetime
 
 from aiohttp import web
 
-from nodeagent import __version__, hookimpl
+from nodeagent import hookimpl
 from nodeagent.base import identity
+from nodeagent.base.release import SelectedRelease
 from nodeagent.contracts.context import AgentContext, ServerContext
 from nodeagent.contracts.server import Exposure, Route
 
@@ -27,7 +28,7 @@ def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
         return web.Response(text=flags_page(context))
 
     async def statusz(request: web.Request) -> web.Response:
-        return web.Response(text=status_page(started_at, context.clock.wall()))
+        return web.Response(text=status_page(started_at, context.clock.wall(), context.release))
 
     return Route("GET", "/flagz", flagz, Exposure.DEBUG_HIDDEN), Route(
         "GET", "/statusz", statusz, Exposure.DEBUG_HIDDEN
@@ -40,7 +41,7 @@ def flags_page(context: AgentContext) -> str:
     return _page("flags", lines)
 
 
-def status_page(started_at: datetime, now: datetime) -> str:
+def status_page(started_at: datetime, now: datetime, selected: SelectedRelease) -> str:
     """Return start time, uptime and versions of the agent."""
     seconds = int((now - started_at).total_seconds())
     return _page(
@@ -49,7 +50,8 @@ def status_page(started_at: datetime, now: datetime) -> str:
             f"Started: {started_at:%a %b %d %H:%M:%S UTC %Y}",
             f"Up: {seconds // 3600} hr {seconds // 60 % 60:02} min {seconds % 60:02} sec",
             f"Python version: {platform.python_version()}",
-            f"Binary version: {__version__}",
+            f"Binary version: {selected.node_version}",
+            f"Compatibility version: {selected}",
             "Paths: /configz /flagz /healthz /metrics /statusz",
         ],
     )

@@ -47,6 +47,39 @@ def test_valid_file_exits_with_0(run, file):
     assert run("validate", path) == (0, f"{path}: valid NodeAgentConfiguration\n", "")
 
 
+def test_unknown_names_are_errors_only_for_strict_validation(run, file):
+    path = file(NATIVE + "maxPodz: 1\nfeatureGates: {Foo: true}\n")
+
+    code, out, err = run("validate", path)
+    strict_code, _, strict_err = run("validate", "--strict", path)
+
+    assert (code, out) == (0, f"{path}: valid NodeAgentConfiguration\n")
+    assert f"warning: {path}:4: maxPodz: 1 is not a known field; did you mean maxPods?; ignored" in err.splitlines()
+    assert strict_code == 1
+    assert strict_err.splitlines() == [
+        f"{path}:4: maxPodz: 1 is not a known field; did you mean maxPods?",
+        f"{path}:5: featureGates.Foo: True is not a feature gate of any known release",
+        "2 problems",
+    ]
+
+
+def test_validation_depends_on_the_release(run, file):
+    path = file(NATIVE + "cpuCFSQuotaPeriod: 10ms\n")
+
+    assert run("validate", path)[0] == 1
+    assert run("validate", "--compatibility-version=1.36", path)[0] == 0
+
+
+def test_release_is_printed_with_its_origin(run, file):
+    path = file(NATIVE)
+
+    _, rows, _ = run("effective", "--config", path, "--compatibility-version", "1.34", "--provenance")
+    _, document, _ = run("effective", "--config", path, "--provenance", "-o", "json")
+
+    assert rows.splitlines()[-1].split() == ["compatibility-version", "--compatibility-version", "1.34"]
+    assert json.loads(document)["release"]["origin"] == "default without API server"
+
+
 def test_all_problems_are_listed_with_exit_code_1(run, file):
     path = file(NATIVE + "maxPodz: 1\nport: 0\n")
 

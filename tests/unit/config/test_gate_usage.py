@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nodeagent.config.features import KNOWN
+from nodeagent.config.features import build_gates
+from nodeagent.config.gate_table import LIFE_CYCLES
 from nodeagent.config.gate_usage import GATES_IN_USE, all_ineffective_settings, ineffective_settings
-from nodeagent.contracts.configuration import NodeAgentConfiguration
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_gates_in_use_exist():
-    assert {gate.name for gate in KNOWN} >= GATES_IN_USE
+    assert LIFE_CYCLES.keys() >= GATES_IN_USE
 
 
 def test_gate_is_in_use_if_the_code_reads_it():
-    lists = {"features.py", "names.py", "gate_usage.py"}
+    lists = {"features.py", "gate_table.py", "names.py", "gate_usage.py"}
     texts = [
         path.read_text()
         for package in ("nodeagent", "plugins/nodeagent_plugins")
@@ -24,20 +24,20 @@ def test_gate_is_in_use_if_the_code_reads_it():
         if path.name not in lists
     ]
 
-    read = {gate.name for gate in KNOWN if any(f'"{gate.name}"' in text for text in texts)}
+    read = {name for name in LIFE_CYCLES if any(f'"{name}"' in text for text in texts)}
 
     assert read == GATES_IN_USE
 
 
 def test_defaults_are_not_listed():
-    assert ineffective_settings(NodeAgentConfiguration()) == []
+    assert ineffective_settings(build_gates({})) == []
 
 
 def test_ineffective_gate_is_listed_if_changed(monkeypatch):
     monkeypatch.setattr("nodeagent.config.gate_usage.GATES_IN_USE", frozenset({"NodeSwap"}))
-    config = NodeAgentConfiguration(feature_gates={"NodeSwap": True, "MemoryQoS": True, "AppArmor": True})
+    gates = build_gates({"NodeSwap": True, "MemoryQoS": True, "AppArmor": True})
 
-    assert ineffective_settings(config) == ["featureGates.MemoryQoS"]
+    assert ineffective_settings(gates) == ["featureGates.MemoryQoS"]
 
 
 def test_all_ineffective_settings_exclude_gates_in_use():

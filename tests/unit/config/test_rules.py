@@ -581,13 +581,7 @@ def test_firewall_bits_are_validated_and_cause_a_warning(load_text, rejected, fi
 def test_feature_gates_change_the_allowed_settings(load_text, rejected):
     needing = "cpuCFSQuotaPeriod: 10ms\n"
 
-    assert rejected("featureGates: {GracefulNodeShutdwon: true, CPUManager: false}") == [
-        (
-            "featureGates.GracefulNodeShutdwon",
-            "is an unrecognized feature gate; did you mean GracefulNodeShutdown?",
-        ),
-        ("featureGates.CPUManager", "is locked to true"),
-    ]
+    assert rejected("featureGates: {CPUManager: false}") == [("featureGates.CPUManager", "is locked to true")]
     assert rejected(needing)
     loaded = load_text(f"{needing}featureGates: {{CustomCPUCFSQuotaPeriod: true}}")
     assert loaded.gates.enabled("CustomCPUCFSQuotaPeriod")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.base.gates import FeatureGates
-from nodeagent.config.features import KNOWN
+from nodeagent.config.features import build_gates
 from nodeagent.testing import admit, load_plugin, make_config, make_container, make_context, make_pod
 from nodeagent_plugins import pod_admission
 
@@ -171,7 +170,7 @@ async def test_host_resources_are_used_before_the_node_is_available(tmp_path, mo
 async def test_sidecars_require_their_gate(tmp_path):
     pod = make_pod(init_containers=[make_container("proxy", restart_policy="Always")])
     assert await decision(tmp_path, pod) is None
-    off = FeatureGates(KNOWN, {"SidecarContainers": False})
+    off = build_gates({"SidecarContainers": False})
     assert (await decision(tmp_path, pod, gates=off))[0] == "InitContainerRestartPolicyForbidden"
 
 

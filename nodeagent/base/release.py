@@ -1,0 +1,102 @@
+"""Kubernetes releases: the one that the agent is compatible with, and the reason for its selection. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from nodeagent import __version__
+
+_RELEASE = re.compile(
+    r"v?(?P<major>\d{1,3})\.(?P<minor>\d{1,3})(\.\d{1,4})?\+?([-+][0-9A-Za-z.+-]*)?",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Release:
+    """Minor release, such as 1.36. Ordered."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def parse(cls, text: str) -> Release:
+        """Return the release of ``1.36``, ``v1.36.2``, ``1.36+`` or ``v1.36.2-vendor.1``.
+
+        :raises ValueError: *text* does not start with a release; the message is a predicate.
+        """
+        match = _RELEASE.fullmatch(text.strip())
+        if match is None:
+            raise ValueError("must be a release such as 1.36")
+        return cls(int(match["major"]), int(match["minor"]))
+
+    def bounded(self) -> Release:
+        """Return this release, or the nearest supported one."""
+        return min(max(self, OLDEST), NEWEST)
+
+    @property
+    def previous(self) -> Release:
+        """The minor release before this one."""
+        return Release(self.major, self.minor - 1)
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+_PATCHES = {
+    Release(1, 29): 15,
+    Release(1, 30): 14,
+    Release(1, 31): 14,
+    Release(1, 32): 10,
+    Release(1, 33): 6,
+    Release(1, 34): 2,
+    Release(1, 35): 0,
+    Release(1, 36): 2,
+}
+"""Patch version that the agent reports for each supported release, unless that of the API server is known."""
+
+OLDEST = min(_PATCHES)
+NEWEST = max(_PATCHES)
+
+
+class ReleaseOrigin(StrEnum):
+    """Reason for the selection of a release; the value is the text for logs and listings."""
+
+    FLAG = "--compatibility-version"
+    API_SERVER = "API server"
+    REMEMBERED = "last known API server"
+    ASSUMED = "default until the API server responds"
+    STANDALONE = "default without API server"
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedRelease:
+    """Release that determines feature gates, defaults and the reported version; constant while the agent runs."""
+
+    release: Release = field(default_factory=lambda: OLDEST)
+    origin: ReleaseOrigin = ReleaseOrigin.STANDALONE
+    server_version: str = ""
+    """Version of the API server, such as ``v1.36.2``; empty if unknown."""
+
+    @property
+    def assumed(self) -> bool:
+        """True if the release is a guess, because the API server has never responded."""
+        return self.origin is ReleaseOrigin.ASSUMED
+
+    @property
+    def patch_version(self) -> str:
+        """Version with patch number, such as ``v1.36.2``: that of the API server, or a known one of the release."""
+        match = re.match(r"v?(\d+\.\d+\.\d+)", self.server_version, re.ASCII)
+        if match and Release.parse(match[1]) == self.release:
+            return f"v{match[1]}"
+        return f"v{self.release}.{_PATCHES[self.release]}"
+
+    @property
+    def node_version(self) -> str:
+        """Version that the node reports: that of the release, with the version of the agent as build metadata."""
+        return f"{self.patch_version}+nodeagent-{__version__}"
+
+    def __str__(self) -> str:
+        return f"{self.release} ({self.origin})"
