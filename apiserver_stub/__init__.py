@@ -1,6 +1,6 @@
-"""The bundled API server: light, durable, and the same on the wire as the reference for the clients of a node.
+"""The bundled API server: lightweight, durable, and compatible with kube-apiserver for the clients of a node.
 
-It imports ``nodeagent.base`` and nothing else of ``nodeagent``; the two programs meet on the wire.
+It imports only ``nodeagent.base`` of ``nodeagent``; agent and server communicate only through the Kubernetes API.
 """
 
 import pluggy

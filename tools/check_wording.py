@@ -1,8 +1,8 @@
 """Check the wording of docstrings, comments, strings, log messages, names and Markdown against ``[tool.wording]``.
 
-``python tools/check_wording.py [FILE ...]`` checks the given files, or all files, except those that are pending, and
-prints ``file:line: found → use``. ``--list`` prints the names of the checked files instead, and ``--count`` totals per
-rule and package, pending files included.
+``python tools/check_wording.py [FILE ...]`` checks the given files, by default all, and prints a line
+``file:line: found → use`` per finding. ``--list`` prints the names of the checked files instead, and ``--count`` the
+number of findings per rule and package.
 
 A trailing ``# wording: ok`` (Markdown: ``<!-- wording: ok -->``) accepts a line, or the string that ends on it.
 """
@@ -17,7 +17,7 @@ import sys
 import tokenize
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -57,8 +57,6 @@ class Rules:
     def __init__(self, settings: Mapping[str, Any], root: Path) -> None:
         self.sources: Sequence[str] = settings["sources"]
         self.generated = [re.compile(pattern) for pattern in settings["generated"]]
-        self.pending = [_paths(entry) for entry in settings["pending"]]
-        self.revised = [_paths(entry) for entry in settings["revised"]]
         self.phrases = _any_of(settings["everywhere"])
         self.phrase_uses = list(settings["everywhere"].values())
         self.identifier = [(re.compile(rf"(?:^|_)(?:{p})(?:_|$)"), use) for p, use in settings["identifier"].items()]
@@ -73,10 +71,6 @@ class Rules:
     def load(cls, root: Path) -> Rules:
         """Read the lists of the project in *root*."""
         return cls(tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["wording"], root)
-
-    def is_pending(self, path: str) -> bool:
-        """Return whether *path* has not been revised yet."""
-        return any(p.match(path) for p in self.pending) and not any(r.match(path) for r in self.revised)
 
     def is_generated(self, path: str) -> bool:
         return any(pattern.search(path) for pattern in self.generated)
@@ -239,11 +233,6 @@ def _alternatives(node: ast.expr) -> Iterator[ast.expr]:
         yield node
 
 
-def _paths(entry: str) -> re.Pattern[str]:
-    """Return the expression for the paths of *entry*: a file, a directory, or names with ``*``."""
-    return re.compile(re.escape(entry).replace(r"\*", "[^/]*") + "(/|$)")
-
-
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
     """Return one expression with a group per pattern, none of which has groups; a space matches any white space."""
     groups = "|".join(f"({pattern.replace(' ', WHITE_SPACE)})" for pattern in patterns)
@@ -281,14 +270,14 @@ def check(paths: Iterable[str], rules: Rules, root: Path) -> list[Finding]:
     return [finding for source in sources for finding in source.check()]
 
 
-def counts(findings: Iterable[Finding], is_pending: Callable[[str], bool]) -> str:
+def counts(findings: Iterable[Finding]) -> str:
     """Return a table of the findings per package and rule."""
     columns = ("everywhere", "docstring_start", "log", "test_name", "identifier")
     totals = Counter[tuple[str, str]]()
     for finding in findings:
-        for row in (_package(finding.path), "pending" if is_pending(finding.path) else "checked", "total"):
+        for row in (_package(finding.path), "total"):
             totals[row, finding.rule] += 1
-    rows = [*sorted({row for row, _ in totals} - {"checked", "pending", "total"}), "checked", "pending", "total"]
+    rows = [*sorted({row for row, _ in totals} - {"total"}), "total"]
     lines = [f"{'':40}" + "".join(f"{column:>17}" for column in (*columns, "all"))]
     for row in rows:
         numbers = [totals[row, column] for column in columns]
@@ -312,10 +301,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rules = Rules.load(ROOT)
     known = list(files(rules, options.root))
     if options.count:
-        print(counts(check(known, rules, options.root), rules.is_pending))
+        print(counts(check(known, rules, options.root)))
         return 0
     given = set(options.files)
-    paths = [path for path in known if not rules.is_pending(path) and (not given or path in given)]
+    paths = [path for path in known if not given or path in given]
     if options.list:
         print("\n".join(paths))
         return 0

@@ -59,7 +59,7 @@ class ChangeFeed:
         finally:
             for collection in self._collections:
                 if (waiter := self._armed.pop(collection.name, None)) is not None:
-                    collection.forget(waiter)
+                    collection.abandon(waiter)
 
     async def catch_up(self) -> None:
         """Deliver all changes that were visible to readers of the store at the time of the call."""

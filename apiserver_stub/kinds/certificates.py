@@ -1,4 +1,4 @@
-"""CertificateSigningRequests, stored with the identity of the requestor."""
+"""CertificateSigningRequests, stored with the identity of the requesting user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contract of stores: reads from memory, atomic updates, durability before acknowledgement."""
+"""Contract of stores: reads from memory, atomic updates, durability before acknowledgment."""
 
 from __future__ import annotations
 

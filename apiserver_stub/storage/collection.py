@@ -59,7 +59,7 @@ class Collection:
     def get(self, key: str) -> Record | None:
         return self._records.get(key)
 
-    def unread(self, prefix: str = "") -> UnreadableValue | None:
+    def first_unreadable(self, prefix: str = "") -> UnreadableValue | None:
         """Return one of the unreadable values whose key starts with *prefix*, if there is any."""
         return next((found for key, found in self.unreadable.items() if key.startswith(prefix)), None)
 
@@ -110,7 +110,7 @@ class Collection:
         self._log_start = self.end + 1  # Behind the position of every reader.
         self._log.clear()
         self._log_bytes, self._floor = 0, revision
-        self._wake()
+        self._notify_waiters()
 
     def compact(self, revision: int) -> None:
         """Drop the history before *revision*."""
@@ -132,9 +132,9 @@ class Collection:
             self._log.append(change)
             self._log_bytes += _cost(change)
         self._trim()
-        self._wake()
+        self._notify_waiters()
 
-    def _wake(self) -> None:
+    def _notify_waiters(self) -> None:
         waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             if not waiter.done():
@@ -177,15 +177,15 @@ class Collection:
             try:
                 await waiter
             finally:
-                self.forget(waiter)
+                self.abandon(waiter)
 
     def next_change(self) -> asyncio.Future[None]:
-        """Return a future that the next change resolves; abandon it with :meth:`forget`."""
+        """Return a future that the next change resolves; abandon it with :meth:`abandon`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         return waiter
 
-    def forget(self, waiter: asyncio.Future[None]) -> None:
+    def abandon(self, waiter: asyncio.Future[None]) -> None:
         """Abandon a future of :meth:`next_change`."""
         self._waiters.discard(waiter)
 

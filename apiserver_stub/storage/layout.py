@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class StoredResource(Protocol):
-    """A resource, as far as its keys depend on it."""
+    """Properties of a resource on which its keys depend."""
 
     @property
     def plural(self) -> str: ...
@@ -23,13 +23,13 @@ class StoredResource(Protocol):
 
     @property
     def storage_key(self) -> str:
-        """Directory of the keys, where it is not the plural."""
+        """Directory of the keys, if it is not the plural."""
 
 
 class Layout:
     """Mapping between keys of collections and full keys.
 
-    :param directories: directory below *prefix* by collection, where it is not the plural.
+    :param directories: directory below *prefix* by collection; the plural of a collection that is absent.
     """
 
     def __init__(self, prefix: str, directories: Mapping[str, str]) -> None:

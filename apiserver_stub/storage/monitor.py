@@ -60,7 +60,7 @@ class StoreMonitor:
 
 
 async def repeat(measure: Callable[[], Awaitable[None]], every_seconds: float) -> None:
-    """Call *measure* now and then every *every_seconds*."""
+    """Call *measure* immediately, then every *every_seconds* until cancelled."""
     while True:
         await measure()
         await asyncio.sleep(every_seconds)

@@ -120,7 +120,7 @@ class SqliteStore:
 
     @property
     def healthy(self) -> bool:
-        """Whether the latest write was durable."""
+        """Return whether the latest write was durable."""
         return self._healthy
 
     def probes(self) -> Mapping[str, Probe]:
@@ -189,7 +189,7 @@ class SqliteStore:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._flushing is not None:
             await self._flushing
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._shut)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close_database)
         self._thread.shutdown()
 
     # Writing
@@ -259,7 +259,7 @@ class SqliteStore:
         for write in failed:
             write.fail(StoreUnavailable(f"write to {self._path.name}: {error}"))
 
-    # In the store's thread
+    # Run by the store's thread
 
     def _load(self) -> None:
         db = self._db = Database(self._path)
@@ -321,7 +321,7 @@ class SqliteStore:
         ]
         db.commit(removes, puts, batch[-1].change.revision)
 
-    def _shut(self) -> None:
+    def _close_database(self) -> None:
         if self._db is not None:
             self._db.close()
             self._db = None

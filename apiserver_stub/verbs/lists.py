@@ -163,7 +163,7 @@ def select(context: VerbContext, request: Request, resource: Resource) -> Page:
             raise too_large_version(requested, revision, cached=cached)
         if exact:
             revision = requested
-    if (unread := collection.unread(prefix)) is not None:
+    if (unread := collection.first_unreadable(prefix)) is not None:
         raise internal(unread.problem)
     if single and not exact and not after:
         record = collection.get(resource.key(chosen.namespace, chosen.name or ""))

@@ -229,7 +229,7 @@ class _ChangeWaiter:
         try:
             await self._waiting
         finally:
-            self._collection.forget(self._waiting)
+            self._collection.abandon(self._waiting)
         return self._collection.end > position
 
     def _expire(self) -> None:
@@ -242,11 +242,11 @@ def _shared(change: Change) -> dict[Any, Any]:
     """Return the cache of *change*, which all watches share briefly."""
     if change.shared is None:
         change.shared = {}
-        asyncio.get_running_loop().call_later(_SHARED_SECONDS, _forget, change)
+        asyncio.get_running_loop().call_later(_SHARED_SECONDS, _drop_shared, change)
     return change.shared
 
 
-def _forget(change: Change) -> None:
+def _drop_shared(change: Change) -> None:
     """Drop the cache of *change*; a later watch creates it again."""
     change.shared = None
 

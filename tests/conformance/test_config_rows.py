@@ -96,7 +96,7 @@ def _field(row: str) -> Field:
 
 
 def _has_default(row: str) -> bool:
-    """What stands inside a list, or in a struct that is absent, has none."""
+    """Return whether *row* has a default: fields of list items and of absent structs have none."""
     path = _field(row).path
     return "[]" not in path and not path.startswith("tracing.")
 

@@ -1,4 +1,4 @@
-"""Bundled plugins keep the contracts, proven by the suites that third parties use."""
+"""Contract tests of bundled runtimes, pod sources, volume kinds and cgroup managers, on the real system."""
 
 from __future__ import annotations
 
@@ -77,30 +77,30 @@ def manifest(name):
 
 class TestFileSource(FalliblePodSourceContract):
     @pytest.fixture
-    def folder(self, tmp_path):
+    def directory(self, tmp_path):
         (tmp_path / "manifests").mkdir()
         return tmp_path / "manifests"
 
     @pytest.fixture
-    async def source(self, folder, clock):
-        return FilePodSource(folder, "node-1", clock, 20)
+    async def source(self, directory, clock):
+        return FilePodSource(directory, "node-1", clock, 20)
 
     @pytest.fixture
-    async def set_pods(self, folder):
+    async def set_pods(self, directory):
         async def set_pods(names):
-            for file in folder.iterdir():
+            for file in directory.iterdir():
                 file.unlink()
             for name in names:
-                path = folder / f"{name}.json"
+                path = directory / f"{name}.json"
                 path.write_text(json.dumps(manifest(name)))
                 os.utime(path, (time.time() - 5,) * 2)
 
         return set_pods
 
     @pytest.fixture
-    async def break_source(self, folder):
+    async def break_source(self, directory):
         async def break_source():
-            for file in folder.iterdir():
+            for file in directory.iterdir():
                 file.write_text("{")
 
         return break_source
@@ -108,29 +108,29 @@ class TestFileSource(FalliblePodSourceContract):
 
 class TestHttpSource(FalliblePodSourceContract):
     @pytest.fixture
-    def answers(self):
+    def content(self):
         return [b""]
 
     @pytest.fixture
-    async def source(self, answers, clock):
+    async def source(self, content, clock):
         async def fetch():
-            if isinstance(answers[0], Exception):
-                raise answers[0]
-            return answers[0]
+            if isinstance(content[0], Exception):
+                raise content[0]
+            return content[0]
 
         return HttpPodSource("http://config.test/", fetch, "node-1", clock, 20)
 
     @pytest.fixture
-    async def set_pods(self, answers):
+    async def set_pods(self, content):
         async def set_pods(names):
-            answers[0] = json.dumps({"kind": "PodList", "items": [manifest(name) for name in names]}).encode()
+            content[0] = json.dumps({"kind": "PodList", "items": [manifest(name) for name in names]}).encode()
 
         return set_pods
 
     @pytest.fixture
-    async def break_source(self, answers):
+    async def break_source(self, content):
         async def break_source():
-            answers[0] = FetchError("status 500")
+            content[0] = FetchError("status 500")
 
         return break_source
 
@@ -157,6 +157,6 @@ class TestCgroupFiles(CgroupManagerContract):
         context = make_context(tmp_path, config=make_config(cgroup_root=f"/{root}"))
         yield load_plugin(cgroups_plugin).provide("nodeagent_provide_cgroups", context=context)
         mount = Path("/sys/fs/cgroup")
-        for place in [*mount.glob(f"*/{root}"), *mount.glob(root)]:
-            for directory, _, _ in os.walk(place, topdown=False):
+        for path in [*mount.glob(f"*/{root}"), *mount.glob(root)]:
+            for directory, _, _ in os.walk(path, topdown=False):
                 os.rmdir(directory)

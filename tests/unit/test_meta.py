@@ -1,4 +1,4 @@
-"""What holds for the whole tree: it imports piece by piece, its pages are current, its hooks are tested."""
+"""Checks of the complete repository: imports, hooks, log fields, generated and written pages, change fragments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKAGES = (("nodeagent", ROOT), ("nodeagent_plugins", ROOT / "plugins"), ("apis
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
 LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 
-# Imports each module in a process of its own, forked from one that holds the foreign libraries already.
+# Imports each module in a separate process, forked from one that has already imported the third-party libraries.
 IMPORTER = """
 import os, sys, traceback, warnings
 import aiohttp.web, asyncio, cryptography.x509, grpc.aio, msgspec, pluggy, rich.console, uvloop, yaml
@@ -58,8 +58,8 @@ def load_tool(name):
     return module
 
 
-@pytest.mark.timeout(600)  # each of hundreds starts afresh
-def test_each_module_imports_alone_without_warnings():
+@pytest.mark.timeout(600)  # hundreds of modules, one process each
+def test_each_module_can_be_imported_first_without_warnings():
     names = list(sources())
     halves = [names[::2], names[1::2]]
     importers = [
@@ -80,7 +80,7 @@ def test_each_module_imports_alone_without_warnings():
     assert [importer.returncode for importer in importers] == [0, 0]
 
 
-def test_generated_pages_say_what_the_code_says():
+def test_generated_pages_are_current():
     pages = load_tool("gen_docs").pages()
 
     stale = [path.name for path, text in pages.items() if not path.is_file() or path.read_text() != text]
@@ -88,7 +88,7 @@ def test_generated_pages_say_what_the_code_says():
     assert stale == [], "run make docs"
 
 
-def test_every_hook_has_a_test_of_its_name():
+def test_each_hook_has_a_test_with_its_name():
     hooks = {name for name in vars(hookspecs) if name.startswith("nodeagent_")}
     tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
     tested = set(re.findall(r"def test_hook_(\w+)\(", tests))
@@ -96,8 +96,8 @@ def test_every_hook_has_a_test_of_its_name():
     assert sorted(hook for hook in hooks if hook.removeprefix("nodeagent_") not in tested) == []
 
 
-def test_every_hook_says_when_it_is_called_and_what_a_failure_does():
-    unclear = []
+def test_each_hook_documents_its_calls_errors_and_parameters():
+    incomplete = []
     for name, hook in vars(hookspecs).items():
         if name.startswith("nodeagent_"):
             text = inspect.getdoc(hook) or ""
@@ -105,14 +105,14 @@ def test_every_hook_says_when_it_is_called_and_what_a_failure_does():
             if not (
                 "Called: " in text and "On error: " in text and documented == set(inspect.signature(hook).parameters)
             ):
-                unclear.append(name)
+                incomplete.append(name)
 
-    assert unclear == []
+    assert incomplete == []
 
 
-def test_no_pair_of_a_log_line_takes_a_name_of_the_standard_library():
-    """The standard library raises ``KeyError`` for one, at the moment when the line is needed."""
-    taken = []
+def test_log_fields_do_not_collide_with_log_record_attributes():
+    """A collision raises ``KeyError`` when the message is logged."""
+    collisions = []
     for name, path in sources().items():
         for node in ast.walk(ast.parse(path.read_text())):
             if not (
@@ -122,20 +122,20 @@ def test_no_pair_of_a_log_line_takes_a_name_of_the_standard_library():
             for keyword in node.keywords:
                 if keyword.arg == "extra" and isinstance(keyword.value, ast.Dict):
                     keys = {key.value for key in keyword.value.keys if isinstance(key, ast.Constant)}
-                    taken += [f"{name}:{node.lineno} {key}" for key in keys & RECORD_FIELDS]
+                    collisions += [f"{name}:{node.lineno} {key}" for key in keys & RECORD_FIELDS]
 
-    assert taken == []
+    assert collisions == []
 
 
-def test_make_help_tells_of_every_target():
+def test_make_help_lists_each_target():
     text = (ROOT / "Makefile").read_text()
     (targets,) = re.findall(r"^\.PHONY: (.+)$", text, re.MULTILINE)
-    told = re.findall(r"^([a-z-]+):[^\n]*## \S", text, re.MULTILINE)
+    documented = re.findall(r"^([a-z-]+):[^\n]*## \S", text, re.MULTILINE)
 
-    assert sorted(told) == sorted(targets.split())
+    assert sorted(documented) == sorted(targets.split())
 
 
-def test_change_fragments_are_named_by_issue_and_kind():
+def test_change_fragments_are_named_by_issue_and_type():
     names = [path.name for path in (ROOT / "changes").iterdir() if path.name != "README.md"]
 
     form = load_tool("changelog").FRAGMENT
@@ -146,28 +146,28 @@ def python_blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
-async def test_the_plugin_in_the_readme_works():
+async def test_readme_plugin_rejects_images_of_other_registries():
     (source,) = python_blocks("README.md")
     plugin = type(sys)("readme_plugin")
     exec(source, vars(plugin))
     manager = load_plugin(plugin)
 
-    foreign = await admit(manager, make_pod(containers=[make_container("a", image="evil.example/app:1")]))
-    own = await admit(manager, make_pod(containers=[make_container("a", image="registry.example/app:1")]))
+    other = await admit(manager, make_pod(containers=[make_container("a", image="evil.example/app:1")]))
+    allowed = await admit(manager, make_pod(containers=[make_container("a", image="registry.example/app:1")]))
 
-    assert foreign is not None
-    assert foreign.reason == "RegistryNotAllowed"
-    assert own is None
+    assert other is not None
+    assert other.reason == "RegistryNotAllowed"
+    assert allowed is None
     assert len(source.splitlines()) <= 11
 
 
-async def test_the_plugin_in_the_guide_passes_the_tests_of_the_guide(tmp_path):
+async def test_guide_plugin_passes_the_tests_of_the_guide(tmp_path):
     plugin, tests, suite, _ = python_blocks("docs/writing-a-plugin.md")
     (tmp_path / "image_policy.py").write_text(plugin)
     (tmp_path / "test_image_policy.py").write_text(tests)
     (tmp_path / "test_my_source.py").write_text(suite)
 
-    ended = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "."],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -177,7 +177,7 @@ async def test_the_plugin_in_the_guide_passes_the_tests_of_the_guide(tmp_path):
         check=False,
     )
 
-    assert ended.returncode == 0, ended.stdout
+    assert completed.returncode == 0, completed.stdout
 
 
 def test_guide_example_receives_components(tmp_path):
@@ -193,7 +193,7 @@ def test_guide_example_receives_components(tmp_path):
     assert shelves == [(context.pods, context.recorder)]
 
 
-def test_log_messages_of_the_troubleshooting_page_exist():
+def test_log_messages_on_troubleshooting_page_exist():
     section = (ROOT / "docs" / "troubleshooting.md").read_text().partition("## Log messages")[2].partition("\n## ")[0]
     messages = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
     code = "\n".join(path.read_text() for path in sources().values())
@@ -203,7 +203,7 @@ def test_log_messages_of_the_troubleshooting_page_exist():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links_of_pages_lead_somewhere(page):
+def test_relative_links_resolve(page):
     here = (ROOT / page).parent
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
 

@@ -66,12 +66,12 @@ class _Reader:
         self.problems: list[str] = []
 
     def read(self, config: Any) -> Rules:
-        wanted = identity.current().group("apiserver.config") + "/v1"
+        expected = identity.current().group("apiserver.config") + "/v1"
         found = config if isinstance(config, dict) else {}
-        if (found.get("apiVersion"), found.get("kind")) != (wanted, _KIND):
+        if (found.get("apiVersion"), found.get("kind")) != (expected, _KIND):
             self.problems.append(
                 f'no kind "{found.get("kind") or ""}" is registered for version "{found.get("apiVersion") or ""}", '
-                f'expected "{_KIND}" of "{wanted}"'
+                f'expected "{_KIND}" of "{expected}"'
             )
             return Rules()
         entries = self._entries(found.get("resources"), "resources")
@@ -141,13 +141,13 @@ class _Reader:
         for number, key in enumerate(keys):
             where, body = f"{path}[{number}]", key if isinstance(key, dict) else {}
             name, text = body.get("name"), body.get("secret")
-            sound = isinstance(name, str)
+            valid = isinstance(name, str)
             if not isinstance(name, str) or not name:
-                sound = False
+                valid = False
                 self.problems.append(f"{where}.name: Required value: name is a mandatory field for a key")
             elif ":" in name:
                 self._invalid(f"{where}.name", name, "must not contain ':'")
-                sound = False
+                valid = False
             if not isinstance(text, str) or not text:
                 self.problems.append(f"{where}.secret: Required value: secret is a mandatory field for a key")
                 continue
@@ -157,10 +157,10 @@ class _Reader:
                 self._invalid(f"{where}.secret", "REDACTED", "secrets must be base64 encoded")
                 continue
             if len(secret) not in lengths:
-                expected = " ".join(map(str, lengths))
-                text = f"secret is not of the expected length, got {len(secret)}, expected one of [{expected}]"
+                sizes = " ".join(map(str, lengths))
+                text = f"secret is not of the expected length, got {len(secret)}, expected one of [{sizes}]"
                 self._invalid(f"{where}.secret", "REDACTED", text)
-            elif sound:
+            elif valid:
                 yield make(str(name), Secret(secret))
 
     def _invalid(self, path: str, value: Any, text: str) -> None:

@@ -72,9 +72,9 @@ class Encryption:
         for rule in self.rules.rules:
             writer = rule.transformers[0]
             try:
-                sound = writer.decrypt(writer.encrypt(_PROBE, _PROBE), _PROBE) == _PROBE
+                intact = writer.decrypt(writer.encrypt(_PROBE, _PROBE), _PROBE) == _PROBE
             except DecryptionError:
-                sound = False
-            if not sound:
+                intact = False
+            if not intact:
                 return f"{writer.label.decode() or 'identity'} cannot decrypt its own output"
         return ""

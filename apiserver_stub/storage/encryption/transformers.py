@@ -45,7 +45,7 @@ class Transformer(Protocol):
 
 
 class Identity:
-    """Stores values unencrypted."""
+    """Transformer that stores values unencrypted."""
 
     label = identity = b""
 
@@ -78,9 +78,9 @@ class AesCbc(_Keyed):
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         start = os.urandom(_BLOCK)
-        missing = _BLOCK - len(data) % _BLOCK
+        padding = _BLOCK - len(data) % _BLOCK
         cipher = Cipher(algorithms.AES(self._key.reveal()), modes.CBC(start)).encryptor()
-        return self.label + start + cipher.update(data + bytes([missing]) * missing) + cipher.finalize()
+        return self.label + start + cipher.update(data + bytes([padding]) * padding) + cipher.finalize()
 
     def decrypt(self, stored: bytes, full_key: bytes) -> bytes:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -90,10 +90,10 @@ class AesCbc(_Keyed):
             raise DecryptionError("the stored data is not a multiple of the block size")
         cipher = Cipher(algorithms.AES(self._key.reveal()), modes.CBC(encrypted[:_BLOCK])).decryptor()
         padded = cipher.update(encrypted[_BLOCK:]) + cipher.finalize()
-        missing = padded[-1]
-        if not 1 <= missing <= _BLOCK or padded[-missing:] != bytes([missing]) * missing:
+        padding = padded[-1]
+        if not 1 <= padding <= _BLOCK or padded[-padding:] != bytes([padding]) * padding:
             raise DecryptionError("invalid padding on input")
-        return padded[:-missing]
+        return padded[:-padding]
 
 
 class AesGcm(_Keyed):
@@ -145,4 +145,4 @@ KINDS: dict[str, tuple[Callable[[str, Secret[bytes]], Transformer], tuple[int, .
     "aescbc": (AesCbc, (16, 24, 32)),
     "secretbox": (Secretbox, (32,)),
 }
-"""Provider → what makes a sealer of a key's name and bytes, and how many bytes its keys may have."""
+"""Provider → factory of a transformer from the name and bytes of a key, and the allowed key sizes in bytes."""

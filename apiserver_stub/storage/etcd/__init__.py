@@ -1,1 +1,1 @@
-"""An etcd cluster as the store; the one home of ``grpc`` in the server, imported when ``--store-servers`` is set."""
+"""etcd backend of the store; the only package of the server that imports ``grpc``, loaded for ``--store-servers``."""

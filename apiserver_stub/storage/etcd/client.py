@@ -36,9 +36,9 @@ _CHANNEL: list[tuple[str, Any]] = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
 ]
-_GONE = "etcdserver: mvcc: required revision has been compacted"
+_COMPACTED = "etcdserver: mvcc: required revision has been compacted"
 _END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # Missing from the type stubs.
-_LEASE_GONE = "etcdserver: requested lease not found"
+_LEASE_NOT_FOUND = "etcdserver: requested lease not found"
 _SERVICES: dict[str, tuple[str, Any]] = {
     "Range": ("KV", rpc.RangeResponse),
     "Txn": ("KV", rpc.TxnResponse),
@@ -48,11 +48,11 @@ _SERVICES: dict[str, tuple[str, Any]] = {
 }
 
 
-class HistoryGone(Exception):
+class HistoryCompacted(Exception):
     """The requested revision has been compacted."""
 
 
-class LeaseGone(Exception):
+class LeaseExpired(Exception):
     """The lease of a write has expired."""
 
 
@@ -122,7 +122,7 @@ class EtcdClient:
     ) -> rpc.RangeResponse:
         """Return the values from *key* up to *end* (exclusive), or of *key* only; the latest unless *revision* is set.
 
-        :raises HistoryGone: *revision* was compacted.
+        :raises HistoryCompacted: *revision* was compacted.
         :raises StoreUnavailable: no response.
         """
         request = rpc.RangeRequest(key=key, range_end=end, limit=limit, revision=revision, count_only=count_only)
@@ -137,7 +137,7 @@ class EtcdClient:
 
         Returns the new revision, or 0 and the current value.
 
-        :raises LeaseGone: the lease has expired.
+        :raises LeaseExpired: the lease has expired.
         :raises StoreRejected: the value is too large.
         :raises StoreUnavailable: no response; the write may have succeeded.
         """
@@ -163,7 +163,7 @@ class EtcdClient:
 
     async def compact(self, revision: int) -> None:
         """Compact the history before *revision*; an earlier compaction is not an error."""
-        with contextlib.suppress(HistoryGone):
+        with contextlib.suppress(HistoryCompacted):
             await self._call("Compact", rpc.CompactionRequest(revision=revision), CALL_SECONDS, "compact", "")
 
     async def grant(self, seconds: int) -> int:
@@ -201,9 +201,9 @@ class EtcdClient:
             try:
                 await call.write(rpc.WatchRequest(create_request=create))
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-                self._leave(endpoint)
+                self._fail_over(endpoint)
                 raise StoreUnavailable(str(error)) from error
-            yield Watching(call, lambda: self._leave(endpoint))
+            yield Watching(call, lambda: self._fail_over(endpoint))
         finally:
             call.cancel()
 
@@ -232,26 +232,26 @@ class EtcdClient:
             failed = False
             return response
         except grpc.aio.AioRpcError as error:
-            raise self._translated(error, endpoint) from error
+            raise self._translate(error, endpoint) from error
         finally:
             if self._observe is not None:
                 self._observe(operation, kind, time.perf_counter() - started, failed=failed)
 
-    def _translated(self, error: grpc.aio.AioRpcError, endpoint: _Endpoint) -> Exception:
+    def _translate(self, error: grpc.aio.AioRpcError, endpoint: _Endpoint) -> Exception:
         """Return the exception of this module for *error*."""
         text = _text(error)
-        if text == _GONE:
-            return HistoryGone(text)
-        if text == _LEASE_GONE:
-            return LeaseGone(text)
+        if text == _COMPACTED:
+            return HistoryCompacted(text)
+        if text == _LEASE_NOT_FOUND:
+            return LeaseExpired(text)
         code = error.code()
         if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE, grpc.StatusCode.PERMISSION_DENIED):
             return StoreRejected(text)
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-            self._leave(endpoint)
+            self._fail_over(endpoint)
         return StoreUnavailable(text)
 
-    def _leave(self, endpoint: _Endpoint) -> None:
+    def _fail_over(self, endpoint: _Endpoint) -> None:
         """Fail over to the next server, unless another call has done so."""
         if self._endpoints[self._current] is endpoint:
             self._current = (self._current + 1) % len(self._endpoints)
@@ -260,8 +260,8 @@ class EtcdClient:
 class Watching:
     """Open watch."""
 
-    def __init__(self, call: Any, leave: Callable[[], None]) -> None:
-        self._call, self._leave = call, leave
+    def __init__(self, call: Any, fail_over: Callable[[], None]) -> None:
+        self._call, self._fail_over = call, fail_over
 
     async def request_progress(self) -> None:
         """Request a progress notification; a broken watch is detected by its reader."""
@@ -271,21 +271,21 @@ class Watching:
     async def responses(self) -> AsyncIterator[rpc.WatchResponse]:
         """Yield the responses of the watch.
 
-        :raises HistoryGone: changes since the start were compacted.
+        :raises HistoryCompacted: changes since the start were compacted.
         :raises StoreUnavailable: the watch has ended.
         """
         while True:
             try:
                 response = await self._call.read()
             except grpc.aio.AioRpcError as error:
-                self._leave()
+                self._fail_over()
                 raise StoreUnavailable(_text(error)) from error
             if response is _END:
-                self._leave()
+                self._fail_over()
                 raise StoreUnavailable("watch closed")
             if response.canceled:
                 if response.compact_revision:
-                    raise HistoryGone(response.cancel_reason)
+                    raise HistoryCompacted(response.cancel_reason)
                 raise StoreUnavailable(response.cancel_reason or "watch was cancelled")
             yield response
 

@@ -18,12 +18,12 @@ KEY = b"compact_rev_key"
 class Compaction:
     """Compact the history before the previous interval every *seconds* (spec: opt.store-compaction-interval).
 
-    :param forget: called with the compacted revision.
+    :param drop_history: called with the compacted revision.
     """
 
-    def __init__(self, client: EtcdClient, forget: Callable[[int], None], seconds: float, clock: Clock) -> None:
-        self._client, self._forget, self.seconds, self._clock = client, forget, seconds, clock
-        self._round, self._revision = 0, 0
+    def __init__(self, client: EtcdClient, drop_history: Callable[[int], None], seconds: float, clock: Clock) -> None:
+        self._client, self._drop_history, self.seconds, self._clock = client, drop_history, seconds, clock
+        self._interval, self._revision = 0, 0
 
     async def run(self) -> None:
         """Compact periodically until cancelled."""
@@ -40,16 +40,16 @@ class Compaction:
         :raises StoreUnavailable: the cluster does not respond.
         """
         before = self._revision
-        won, response = await self._client.bump(KEY, str(before).encode(), version=self._round)
+        won, response = await self._client.bump(KEY, str(before).encode(), version=self._interval)
         self._revision = response.header.revision
         if won:
-            self._round += 1
+            self._interval += 1
             if before:
                 await self._client.compact(before)
-                self._forget(before)
+                self._drop_history(before)
             return
         found = response.responses[0].response_range.kvs
         if found:
-            self._round = found[0].version
+            self._interval = found[0].version
             if found[0].value.isdigit():
-                self._forget(min(int(found[0].value), self._revision))
+                self._drop_history(min(int(found[0].value), self._revision))

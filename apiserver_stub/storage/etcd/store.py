@@ -16,7 +16,7 @@ from apiserver_stub.storage.base import Keep, Outcome, Probe, Put, Remove, Store
 from apiserver_stub.storage.codec import StorageCodec
 from apiserver_stub.storage.collection import Collection, UnreadableValue
 from apiserver_stub.storage.encryption import DecryptionError
-from apiserver_stub.storage.etcd.client import EtcdClient, HistoryGone, LeaseGone, Watching, prefix_end
+from apiserver_stub.storage.etcd.client import EtcdClient, HistoryCompacted, LeaseExpired, Watching, prefix_end
 from apiserver_stub.storage.etcd.compaction import Compaction
 from apiserver_stub.storage.etcd.leases import Leases
 from apiserver_stub.storage.etcd.progress import Progress
@@ -70,7 +70,7 @@ class EtcdStore:
         self._written: dict[tuple[bytes, bytes], bytes] = {}  # Data of own writes by full key and stored value.
         self._removed: dict[tuple[bytes, int], bytes] = {}  # Last state of own deletions by full key and revision.
         self._barriers: list[asyncio.Task[None]] = []  # The barrier in progress and its successor.
-        self._silent_until = 0.0
+        self._unavailable_until = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -84,7 +84,7 @@ class EtcdStore:
             try:
                 await self._load()
                 break
-            except (StoreUnavailable, HistoryGone) as error:
+            except (StoreUnavailable, HistoryCompacted) as error:
                 if loop.time() > end:
                     raise StoreUnavailable(f"{', '.join(self._client.urls)}: {error}") from error
                 if not logged:
@@ -148,10 +148,10 @@ class EtcdStore:
                     raise LookupError(key)
                 await self._visible(current.revision)
                 return current
-            revision, there = await self._write(name, key, current, outcome)
+            revision, response = await self._write(name, key, current, outcome)
             if revision:
                 return Record(key, revision, with_revision(outcome.data, revision))
-            current, live = self._record(name, key, there), True
+            current, live = self._record(name, key, response), True
 
     async def _write(
         self, name: str, key: str, current: Record | None, outcome: Put | Remove
@@ -164,19 +164,19 @@ class EtcdStore:
                 raise LookupError(key)
             self._removed[full_key, expected] = outcome.data
             try:
-                revision, there = await self._client.delete(full_key, expected=expected, kind=name)
+                revision, response = await self._client.delete(full_key, expected=expected, kind=name)
                 if revision:
                     await self._visible(revision)
-                return revision, there
+                return revision, response
             finally:
                 self._removed.pop((full_key, expected), None)
         stored, _ = self._codec.write(name, key, outcome.data)
         self._written[full_key, stored] = outcome.data
         try:
-            revision, there = await self._put(name, full_key, stored, expected, outcome.ttl_seconds)
+            revision, response = await self._put(name, full_key, stored, expected, outcome.ttl_seconds)
             if revision:
                 await self._visible(revision)
-            return revision, there
+            return revision, response
         finally:
             self._written.pop((full_key, stored), None)
 
@@ -187,7 +187,7 @@ class EtcdStore:
             lease = await self._leases.lease(ttl_seconds) if ttl_seconds else 0
             try:
                 return await self._client.put(full_key, stored, expected=expected, lease=lease, kind=name)
-            except LeaseGone:
+            except LeaseExpired:
                 self._leases.drop(lease)
         raise StoreUnavailable("leases expire before they are used")
 
@@ -200,10 +200,10 @@ class EtcdStore:
         full_key = self._layout.full_key(name, key).encode()
         return self._record(name, key, await self._client.range(full_key, kind=name))
 
-    def _record(self, name: str, key: str, there: rpc.RangeResponse | None) -> Record | None:
-        if there is None or not there.kvs:
+    def _record(self, name: str, key: str, response: rpc.RangeResponse | None) -> Record | None:
+        if response is None or not response.kvs:
             return None
-        found = there.kvs[0]
+        found = response.kvs[0]
         known = self.collection(name).get(key)
         if known is not None and known.revision == found.mod_revision:
             return known
@@ -216,14 +216,14 @@ class EtcdStore:
     def _is_stale(self, name: str, key: str) -> bool:
         return self._codec.is_stale(name, self.collection(name).encrypted_by.get(key, b""))
 
-    # Catching up
+    # Consistent reads
 
     async def catch_up(self, name: str, revision: int = 0) -> None:
         if revision:
             await self._progress.wait(revision, _REVISION_SECONDS)
             return
         loop = asyncio.get_running_loop()
-        if loop.time() < self._silent_until:
+        if loop.time() < self._unavailable_until:
             return
         self._barriers = [task for task in self._barriers if not task.done()]
         if len(self._barriers) < 2:  # The one in progress may have read before this call.
@@ -237,16 +237,16 @@ class EtcdStore:
         try:
             response = await self._client.range(self._health_key, seconds=_BARRIER_SECONDS)
         except (StoreUnavailable, StoreRejected):
-            self._silent_until = asyncio.get_running_loop().time() + _BARRIER_SECONDS
+            self._unavailable_until = asyncio.get_running_loop().time() + _BARRIER_SECONDS
             return
         revision = response.header.revision
         if await self._progress.wait(revision, _STALL_SECONDS) or self._watching is None:
             return
-        # Another client writes under a different prefix, of which the watch does not report.
+        # Another client writes under a different prefix, whose events the watch does not receive.
         await self._watching.request_progress()
         await self._progress.wait(revision, _BARRIER_SECONDS)
 
-    # Following
+    # Watching
 
     async def _load(self) -> None:
         """Replace the records in memory by those of the cluster."""
@@ -302,7 +302,7 @@ class EtcdStore:
                     async for response in watching.responses():
                         pause, self._watching = _PAUSE_SECONDS[0], watching
                         self._apply(response)
-            except HistoryGone:
+            except HistoryCompacted:
                 _log.warning("Etcd history was compacted, reloading")
                 reload = True
                 continue

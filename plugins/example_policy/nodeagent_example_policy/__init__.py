@@ -1,4 +1,4 @@
-"""Example policy: pods run only images of allowed registries, and carry the labels that are required."""
+"""Example admission policy: pods run only images of allowed registries and have the required labels."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def nodeagent_settings_schema() -> dict[str, Any]:
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "allowedRegistries": {**_TEXTS, "description": "Registries, or repositories below one; all when absent."},
-            "requiredLabels": {**_TEXTS, "description": "Labels that every pod has to have."},
-            "exemptNamespaces": {**_TEXTS, "description": "Namespaces whose pods always pass."},
+            "allowedRegistries": {**_TEXTS, "description": "Registries or repository prefixes; all if absent."},
+            "requiredLabels": {**_TEXTS, "description": "Labels that every pod must have."},
+            "exemptNamespaces": {**_TEXTS, "description": "Namespaces whose pods are always admitted."},
         },
     }
 
@@ -39,7 +39,7 @@ def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What pods have to keep; ``registries`` is ``None`` when every image may run."""
+    """Requirements for pods; ``registries`` is ``None`` if every image is allowed."""
 
     registries: Sequence[str] | None = None
     labels: Sequence[str] = ()
@@ -47,18 +47,18 @@ class Policy:
 
 
 class PolicyAdmission:
-    """Refuses pods that break the policy."""
+    """Admission hook that rejects pods that violate the policy."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
     @hookimpl
     async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:
-        return judge(pod, self._policy)
+        return check_pod(pod, self._policy)
 
 
 def read_policy(settings: Mapping[str, Any]) -> Policy:
-    """Return the policy that the settings, which fit the schema, describe."""
+    """Return the policy in *settings*, which match the schema."""
     registries = settings.get("allowedRegistries")
     return Policy(
         registries=None if registries is None else [name.rstrip("/") for name in registries],
@@ -67,8 +67,8 @@ def read_policy(settings: Mapping[str, Any]) -> Policy:
     )
 
 
-def judge(pod: Pod, policy: Policy) -> Rejection | None:
-    """Return why *pod* breaks the policy, or ``None``."""
+def check_pod(pod: Pod, policy: Policy) -> Rejection | None:
+    """Return the rejection of *pod*, or ``None`` if it complies with the policy."""
     if pod.namespace in policy.exempt:
         return None
     if missing := [label for label in policy.labels if label not in (pod.metadata.labels or {})]:
@@ -76,13 +76,13 @@ def judge(pod: Pod, policy: Policy) -> Rejection | None:
     for _, container in pod.containers():
         if policy.registries is not None and not allowed(container.image, policy.registries):
             return Rejection(
-                "ImagePolicy", f'container "{container.name}" runs {container.image}, which no allowed registry holds'
+                "ImagePolicy", f'container "{container.name}": image {container.image} is not from an allowed registry'
             )
     return None
 
 
 def allowed(image: str, registries: Iterable[str]) -> bool:
-    """Tell whether an image comes from one of *registries*; short names are those of docker.io."""
+    """Return whether *image* is from one of *registries*; short names refer to docker.io."""
     name = full_name(image)
     return any(name == registry or name.startswith(f"{registry}/") for registry in registries)
 

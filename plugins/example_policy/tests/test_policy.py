@@ -1,4 +1,4 @@
-"""Pods pass when they keep the policy; else the first broken rule is told."""
+"""Tests for the example policy: admitted pods, and rejections by image and label."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pod(image="registry.example.com/team/app:1", *, labels=("owner",), **fields)
 
 
 @pytest.mark.parametrize("image", ["registry.example.com/team/app:1", "busybox", "busybox@sha256:" + "0" * 64])
-async def test_images_of_allowed_registries_pass(plugins, image):
+async def test_image_of_allowed_registry_is_admitted(plugins, image):
     assert await admit(plugins, pod(image)) is None
 
 
@@ -39,26 +39,26 @@ async def test_images_of_allowed_registries_pass(plugins, image):
         "registry.example.com:5000/app",
     ],
 )
-async def test_other_images_are_refused(plugins, image):
+async def test_image_of_other_registry_is_rejected(plugins, image):
     rejection = await admit(plugins, pod(image))
     assert rejection.reason == "ImagePolicy"
     assert image in rejection.message
 
 
-async def test_init_containers_count(plugins):
+async def test_init_container_of_other_registry_is_rejected(plugins):
     rejection = await admit(plugins, pod(init_containers=[make_container("prepare", "evil.test/x")]))
     assert '"prepare"' in rejection.message
 
 
-async def test_labels_are_required(plugins):
+async def test_pod_without_required_label_is_rejected(plugins):
     rejection = await admit(plugins, pod(labels=()))
     assert (rejection.reason, rejection.message) == ("LabelPolicy", "pod lacks the required labels: owner")
 
 
-async def test_exempt_namespaces_pass(plugins):
+async def test_pod_in_exempt_namespace_is_admitted(plugins):
     assert await admit(plugins, pod("evil.test/x", labels=(), namespace="kube-system")) is None
 
 
-async def test_without_settings_everything_passes(tmp_path):
+async def test_pod_is_admitted_without_settings(tmp_path):
     plugins = load_plugin(plugin, context=make_context(tmp_path))
     assert await admit(plugins, pod("evil.test/x", labels=())) is None

@@ -43,7 +43,7 @@ def test_rejection_is_in_status_event_and_plugin_list(containerd, tmp_path: Path
         pod = node.phase("bad", "Failed")
 
         assert pod["status"]["reason"] == "ImagePolicy"
-        assert "which no allowed registry holds" in pod["status"]["message"]
+        assert "is not from an allowed registry" in pod["status"]["message"]
         wait_until(lambda: "ImagePolicy" in node.reasons("bad"), "the refusal is told")
         recorded_file = environment.packages / "recorded"
         line = "bad Warning ImagePolicy"

@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from apiserver_stub.storage import Compacted
-from apiserver_stub.storage.etcd.client import HistoryGone, TlsFiles
+from apiserver_stub.storage.etcd.client import HistoryCompacted, TlsFiles
 from apiserver_stub.storage.etcd.compaction import KEY
 from nodeagent.base.tls import generate_ca, issue
 
@@ -213,7 +213,7 @@ async def test_one_server_compacts_the_history(tmp_path: Path) -> None:
                         await ok(one, "PUT", f"{MAPS}/m", a_map("m"))
                         try:
                             await look.range(b"/registry/x", revision=old)
-                        except HistoryGone:
+                        except HistoryCompacted:
                             return True
                         return False
 

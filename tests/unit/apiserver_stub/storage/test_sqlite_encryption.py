@@ -85,7 +85,7 @@ async def test_next_update_rewrites_a_value_of_an_older_key(tmp_path: Path) -> N
     async with opened(tmp_path, keys("b", "a")) as store:
         third = await store.update(SECRETS, KEY, keep)
     async with opened(tmp_path, keys("b", clear=False)) as store:
-        assert store.collection(SECRETS).unread() is None
+        assert store.collection(SECRETS).first_unreadable() is None
         assert (await store.update(SECRETS, KEY, keep)).revision == third.revision
 
     assert again.revision == second.revision  # the second update changes nothing
@@ -101,7 +101,7 @@ async def test_undecryptable_value_is_reported_and_kept(tmp_path: Path) -> None:
     encryption = keys("b")
     async with opened(tmp_path, encryption) as store:
         collection = store.collection(SECRETS)
-        unread = collection.unread("ns/")
+        unread = collection.first_unreadable("ns/")
         assert unread is not None
         assert "identity transformer tried to read encrypted data" in unread.problem
         assert collection.get(KEY) is None
@@ -112,7 +112,7 @@ async def test_undecryptable_value_is_reported_and_kept(tmp_path: Path) -> None:
         encryption.rules = keys("b", "a").rules
         store.reread()
 
-        assert collection.unread() is None
+        assert collection.first_unreadable() is None
         found = collection.get(KEY)
         assert found is not None
         assert found.data == made.data
@@ -143,6 +143,6 @@ async def test_encrypted_store_without_keys_reports_an_error(tmp_path: Path) -> 
     bare = SqliteStore(tmp_path / "store.db")
     await bare.open()
     try:
-        assert bare.collection(SECRETS).unread() is not None
+        assert bare.collection(SECRETS).first_unreadable() is not None
     finally:
         await bare.close()

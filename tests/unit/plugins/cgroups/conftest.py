@@ -121,7 +121,7 @@ class FakeKernel:
                         _WRITE(child / file, value)
 
     def move(self, procs: Path, pid: str) -> None:
-        """A process is in one cgroup of each hierarchy."""
+        """Move a process to the cgroup of *procs*, and out of every other cgroup of that hierarchy."""
         root = self._mount(procs.relative_to(self.path / "cgroup").parts[0])
         for other in root.rglob("cgroup.procs"):
             left = [line for line in other.read_text().split() if line != pid]

@@ -10,8 +10,8 @@ from nodeagent_plugins.resource_managers.topology import format_cpu_list, read_t
 GI = 1 << 30
 
 
-def write_machine(root, *, sockets=2, nodes=4, cores=8, threads=2, gibibytes=4, huge_2mi=0, numa=True):
-    """Write the files of a host; the threads of core N are the CPUs N, N+cores, …"""
+def write_host(root, *, sockets=2, nodes=4, cores=8, threads=2, gibibytes=4, huge_2mi=0, numa=True):
+    """Write the files of a host; the threads of core N are the CPUs N, N + cores and so on."""
     system = root / "sys/devices/system"
     cpus = range(cores * threads)
     put(system / "cpu/online", format_cpu_list(cpus))
@@ -45,7 +45,7 @@ def _distance(one, other):
 @pytest.fixture
 def machine(tmp_path):
     """Two sockets with two NUMA nodes, four cores and eight threads each: node N has the CPUs 2N, 2N+1, 2N+8, 2N+9."""
-    return write_machine(tmp_path / "machine")
+    return write_host(tmp_path / "machine")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def topology(machine):
 @pytest.fixture
 def small(tmp_path):
     """One socket, one NUMA node and two cores with one thread each."""
-    return write_machine(tmp_path / "machine", sockets=1, nodes=1, cores=2, threads=1)
+    return write_host(tmp_path / "machine", sockets=1, nodes=1, cores=2, threads=1)
 
 
 def guaranteed(name="fast", *, init=(), **amounts):

@@ -12,7 +12,7 @@ from nodeagent_plugins.resource_managers.errors import AllocationFailed, StaleSt
 from nodeagent_plugins.resource_managers.memory import MemoryAssignments
 from nodeagent_plugins.resource_managers.topology import read_topology
 
-from .conftest import GI, guaranteed, write_machine
+from .conftest import GI, guaranteed, write_host
 
 ANYWHERE = Hint()
 
@@ -79,7 +79,7 @@ def test_excessive_request_is_rejected(memory):
 
 
 def test_huge_pages_are_pinned_separately_from_memory(tmp_path):
-    memory = MemoryAssignments(read_topology(write_machine(tmp_path, huge_2mi=512)), {})
+    memory = MemoryAssignments(read_topology(write_host(tmp_path, huge_2mi=512)), {})
     assert free(memory) == [3, 3, 3, 3]
     give(memory, guaranteed(main={"hugepages-2Mi": "1Gi"}))
     assert [state.tables["hugepages-2Mi"].free for state in memory.nodes.values()] == [0, GI, GI, GI]

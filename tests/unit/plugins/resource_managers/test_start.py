@@ -11,7 +11,7 @@ from nodeagent.testing import make_config
 from nodeagent_plugins.resource_managers.start import make_alignment, make_cpus, make_memory
 from nodeagent_plugins.resource_managers.topology import read_topology
 
-from .conftest import write_machine
+from .conftest import write_host
 
 
 @pytest.mark.parametrize(
@@ -43,21 +43,21 @@ def test_static_policy_requires_reserved_cpus(topology, fields, problem):
 
 
 def test_align_by_socket_requires_a_numa_node_per_socket(tmp_path):
-    topology = read_topology(write_machine(tmp_path, nodes=1))
+    topology = read_topology(write_host(tmp_path, nodes=1))
     config = make_config(reserved_system_cpus="0", cpu_manager_policy_options={"align-by-socket": "true"})
     with pytest.raises(ConfigError, match="this host has 1 and 2"):
         make_cpus(config, topology)
 
 
 def test_topology_policy_supports_at_most_eight_numa_nodes(tmp_path):
-    topology = read_topology(write_machine(tmp_path, nodes=9, cores=18, threads=1))
+    topology = read_topology(write_host(tmp_path, nodes=9, cores=18, threads=1))
     with pytest.raises(ConfigError, match="more than 8 NUMA nodes; this host has 9"):
         make_alignment(make_config(topology_manager_policy="restricted"), topology)
     assert make_alignment(make_config(), topology).policy == "none"
 
 
 def test_closest_numa_nodes_requires_distances(tmp_path):
-    topology = read_topology(write_machine(tmp_path, sockets=1, numa=False))
+    topology = read_topology(write_host(tmp_path, sockets=1, numa=False))
     options = {"prefer-closest-numa-nodes": "true"}
     config = make_config(topology_manager_policy="restricted", topology_manager_policy_options=options)
     with pytest.raises(ConfigError, match="the kernel does not report"):

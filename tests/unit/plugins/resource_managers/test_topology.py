@@ -7,7 +7,7 @@ import pytest
 from nodeagent.errors import NodeAgentError
 from nodeagent_plugins.resource_managers.topology import CpuLocation, NumaNode, format_cpu_list, read_topology
 
-from .conftest import GI, put, write_machine
+from .conftest import GI, put, write_host
 
 
 def test_threads_cores_nodes_and_sockets_are_distinguished(topology):
@@ -20,12 +20,12 @@ def test_threads_cores_nodes_and_sockets_are_distinguished(topology):
 
 
 def test_memory_huge_pages_and_distances_belong_to_nodes(tmp_path):
-    topology = read_topology(write_machine(tmp_path, huge_2mi=512))
+    topology = read_topology(write_host(tmp_path, huge_2mi=512))
     assert topology.nodes[3] == NumaNode(4 * GI, {"hugepages-2Mi": GI}, {0: 15, 1: 20, 2: 20, 3: 10})
 
 
 def test_kernel_without_numa_has_one_node(tmp_path):
-    topology = read_topology(write_machine(tmp_path, sockets=1, cores=2, threads=1, numa=False))
+    topology = read_topology(write_host(tmp_path, sockets=1, cores=2, threads=1, numa=False))
     assert dict(topology.nodes) == {0: NumaNode(4 * GI)}
     assert topology.within("node", [0]) == {0, 1}
 

@@ -1,4 +1,4 @@
-"""Bundled plugins keep the contracts of what they provide, on fakes of everything around them."""
+"""Contract tests of the components that bundled plugins provide, on fakes of their environment."""
 
 from __future__ import annotations
 
@@ -76,16 +76,16 @@ from nodeagent_plugins import (
     volumes,
 )
 
-NEVER_SEEN = RequestCredentials(token=Secret("never-seen"))
+UNKNOWN_TOKEN = RequestCredentials(token=Secret("unknown"))
 
 
-def test_each_provide_hook_has_a_suite():
+def test_each_provide_hook_has_a_contract_suite():
     hooks = {name for name in vars(hookspecs) if name.startswith("nodeagent_provide_")}
     assert set(SUITES) == hooks
 
 
 class ReviewingApi(FakeApi):
-    """An API server that knows one token, and one user who may ask for logs alone."""
+    """API server that authenticates one token, and authorizes only requests for logs."""
 
     async def create(self, resource, obj, namespace="", **options):
         spec = obj.get("spec", {})
@@ -104,20 +104,20 @@ def api(clock):
 
 @pytest.fixture
 async def context(tmp_path, clock, api):
-    """A node of fakes with an API server; what plugins start ends with it."""
+    """Context with fakes and an API server; tasks of plugins are cancelled after the test."""
     made = make_context(tmp_path, clock=clock, api=api)
     yield made
     await made.tasks.close()
 
 
 def provided(plugin, hook, context, **arguments):
-    """Return everything that *plugin* provides, configured as the agent does it."""
+    """Return all components that *plugin* provides for *hook*, configured as by the agent."""
     plugins = load_plugin(plugin, name=plugin.__name__.rpartition(".")[2], context=context)
-    answers = plugins.provide_all(hook, context=context, plugins=plugins, **arguments)
-    return [one for answer in answers for one in answer.value]
+    results = plugins.provide_all(hook, context=context, plugins=plugins, **arguments)
+    return [component for result in results for component in result.value]
 
 
-# --- parts ----------------------------------------------------------------------------------------------------
+# --- components ----------------------------------------------------------------------------------------------------
 
 
 class TestApiRecorder(EventRecorderContract):
@@ -171,34 +171,34 @@ class TestVolumeManager(VolumeManagerContract):
         plugins = load_plugin(volumes)
         kinds = [
             kind
-            for answer in plugins.provide_all("nodeagent_provide_volume_kinds", context=context)
-            for kind in answer.value
+            for result in plugins.provide_all("nodeagent_provide_volume_kinds", context=context)
+            for kind in result.value
         ]
         return plugins.provide("nodeagent_provide_volume_manager", context=context, kinds=kinds)
 
 
 class TestExecCredentials(CredentialProviderContract):
-    """The program is a real one, in the shell."""
+    """The credential provider executable is a shell script."""
 
     @pytest.fixture
     async def provider(self, tmp_path, clock):
-        answer = {
+        response = {
             "kind": "CredentialProviderResponse",
             "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
             "cacheKeyType": "Registry",
             "auth": {"known.test": {"username": "ada", "password": "very-secret"}},
         }
-        program = tmp_path / "bin" / "keys"
-        program.parent.mkdir()
-        program.write_text(f"#!/bin/sh\ncat >/dev/null\nprintf '%s' '{json.dumps(answer)}'\n")
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        executable = tmp_path / "bin" / "keys"
+        executable.parent.mkdir()
+        executable.write_text(f"#!/bin/sh\ncat >/dev/null\nprintf '%s' '{json.dumps(response)}'\n")
+        executable.chmod(executable.stat().st_mode | stat.S_IXUSR)
         entry = {"name": "keys", "matchImages": ["known.test"], "defaultCacheDuration": "1m"}
-        entry["apiVersion"] = answer["apiVersion"]
+        entry["apiVersion"] = response["apiVersion"]
         file = tmp_path / "credentials.yaml"
         document = {"apiVersion": "kubelet.config.k8s.io/v1", "kind": "CredentialProviderConfig", "providers": [entry]}
         file.write_text(yaml.safe_dump(document))
         settings = NodeSettings(
-            image_credential_provider_config=str(file), image_credential_provider_bin_dir=str(program.parent)
+            image_credential_provider_config=str(file), image_credential_provider_bin_dir=str(executable.parent)
         )
         context = make_context(tmp_path, clock=clock, settings=settings)
         (provider,) = provided(credential_exec, "nodeagent_provide_credential_providers", context)
@@ -344,14 +344,14 @@ class TestApiSource(PodSourceContract):
 
 @pytest.mark.parametrize("plugin", [container_gc, eviction, image_gc, log_rotation])
 class TestLoops(BackgroundLoopContract):
-    """The first loop of each plugin that has some."""
+    """The first background loop of each plugin."""
 
     @pytest.fixture
     async def loop(self, plugin, context):
         return provided(plugin, "nodeagent_provide_background_loops", context)[0]
 
 
-# --- the server -----------------------------------------------------------------------------------------------
+# --- HTTPS server -----------------------------------------------------------------------------------------------
 
 
 class TestAnonymous(AuthenticatorContract):
@@ -365,7 +365,7 @@ class TestAnonymous(AuthenticatorContract):
 
     @pytest.fixture
     def bad(self):
-        return NEVER_SEEN
+        return UNKNOWN_TOKEN
 
 
 class TestX509(AuthenticatorContract):
@@ -394,10 +394,10 @@ class TestTokenReview(AuthenticatorContract):
 
     @pytest.fixture
     def bad(self):
-        return NEVER_SEEN
+        return UNKNOWN_TOKEN
 
 
-def question(subresource):
+def attributes(subresource):
     return AuthorizationAttributes(User("ada"), "get", subresource, "node-1")
 
 
@@ -408,11 +408,11 @@ class TestAccessReview(AuthorizerContract):
 
     @pytest.fixture
     def allowed(self):
-        return question("log")
+        return attributes("log")
 
     @pytest.fixture
     def denied(self):
-        return question("proxy")
+        return attributes("proxy")
 
 
 class TestAlwaysAllow(AuthorizerContract):
@@ -422,7 +422,7 @@ class TestAlwaysAllow(AuthorizerContract):
 
     @pytest.fixture
     def allowed(self):
-        return question("proxy")
+        return attributes("proxy")
 
 
 @pytest.mark.parametrize("plugin", [routes_config, routes_debug, routes_exec, routes_logs, routes_pods, routes_stats])
@@ -447,18 +447,18 @@ class TestDoctor(NodeCheckContract):
         return provided(node_checks, "nodeagent_provide_node_checks", context)
 
 
-def test_bundled_plugins_have_nothing_that_the_check_of_plugins_would_find():
-    folder = Path(__file__).parents[2] / "plugins" / "nodeagent_plugins"
-    modules = [read_module(file) for file in sorted(folder.rglob("*.py")) if "_pb2" not in file.name]
-    found = [*check_hooks(modules), *check_settings(modules, None)]
+def test_plugins_check_reports_nothing_for_bundled_plugins():
+    directory = Path(__file__).parents[2] / "plugins" / "nodeagent_plugins"
+    modules = [read_module(file) for file in sorted(directory.rglob("*.py")) if "_pb2" not in file.name]
+    problems = [*check_hooks(modules), *check_settings(modules, None)]
     for module in modules:
         of_module = (*check_imports(module, own={"nodeagent_plugins"}, others=()), *check_blocking(module))
-        found += [one for one in of_module if one.rule not in module.ignored.get(one.line, ())]
+        problems += [problem for problem in of_module if problem.rule not in module.ignored.get(problem.line, ())]
 
-    assert [f"{one.file.name}:{one.line}: {one.message}" for one in found] == []
+    assert [f"{problem.file.name}:{problem.line}: {problem.message}" for problem in problems] == []
 
 
-def test_a_bundled_plugin_runs_each_suite():
+def test_each_contract_suite_runs_for_a_bundled_plugin():
     texts = "\n".join(path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py"))
     assert [
         suite.__name__ for suite in SUITES.values() if not re.search(rf"class Test.*\({suite.__name__}\)", texts)
