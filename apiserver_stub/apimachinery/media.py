@@ -14,14 +14,12 @@ import yaml
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, unsupported_media_type
-from nodeagent.base import apiproto, identity, yamlsafe
+from nodeagent.base import apiproto, yamlsafe
+from nodeagent.base.identity import Identity
 
 JSON = "application/json"
 YAML = "application/yaml"
 APPLY_PATCH = "application/apply-patch+yaml"
-PROTOBUF = identity.current().protobuf_media_type
-_OBJECT_TYPES = (JSON, YAML, PROTOBUF)
-_STREAM_TYPES = tuple(f"{name};stream=watch" for name in (JSON, PROTOBUF))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +27,17 @@ class Format:
     """Negotiated response format: encoding, and requested shape (``Table``, ``PartialObjectMetadata``…), if any."""
 
     encoding: str = JSON
+    """Media type."""
     shape: str = ""
-    shape_version: str = "v1"
+    shape_version: str = ""
+    """API version of the shape, such as ``meta.k8s.io/v1``."""
     pretty: bool = False
     error_encoding: str = ""
     """Encoding of errors, which have no shape, if it is another one."""
+
+    @property
+    def is_protobuf(self) -> bool:
+        return self.encoding not in (JSON, YAML)
 
     @property
     def plain_json(self) -> bool:
@@ -60,7 +64,7 @@ def clauses(accept: str) -> list[tuple[str, dict[str, str]]]:
 
 
 @lru_cache(maxsize=256)
-def negotiate(accept: str, *, watch: bool, protobuf: bool, tables: bool = True) -> Format:
+def negotiate(accept: str, identity: Identity, *, watch: bool, protobuf: bool, tables: bool = True) -> Format:
     """Return the format that *accept* requests.
 
     :param protobuf: the kind has a protobuf encoding.
@@ -69,28 +73,30 @@ def negotiate(accept: str, *, watch: bool, protobuf: bool, tables: bool = True) 
     """
     if not accept:
         return PLAIN
+    types = object_types(identity)
     for media, values in clauses(accept):
         encoding = _encoding(media)
-        if encoding not in _OBJECT_TYPES or (watch and encoding == YAML):
+        if encoding not in types or (watch and encoding == YAML):
             continue
         shape = values.get("as", "")
         if shape and (
             shape not in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
             or (shape == "Table" and not tables)
-            or values.get("g") != identity.current().group("meta")
+            or values.get("g") != identity.group("meta")
             or values.get("v") not in ("v1", "v1beta1")
         ):
             continue
-        if encoding == PROTOBUF and (shape == "Table" or not (shape or protobuf)):
+        if encoding == identity.protobuf_media_type and (shape == "Table" or not (shape or protobuf)):
             continue
         result = _format(encoding, values, shape)
-        return replace(result, error_encoding=of_error(accept).encoding) if shape else result
-    if any(_encoding(media) in _OBJECT_TYPES for media, _ in clauses(accept)):
-        raise _not_accepted(_STREAM_TYPES if watch else _OBJECT_TYPES)
-    raise _not_available(_OBJECT_TYPES + _STREAM_TYPES)
+        return replace(result, error_encoding=of_error(accept, identity).encoding) if shape else result
+    stream_types = tuple(f"{name};stream=watch" for name in (JSON, identity.protobuf_media_type))
+    if any(_encoding(media) in types for media, _ in clauses(accept)):
+        raise _not_accepted(stream_types if watch else types)
+    raise _not_available(types + stream_types)
 
 
-def negotiate_document(accept: str, *, routed: bool) -> Format:
+def negotiate_document(accept: str, identity: Identity, *, routed: bool) -> Format:
     """Return the format of a document that has no other shape, such as discovery.
 
     :param routed: upstream's router negotiates the type: it does not support ``application/*``, and its 406 differs.
@@ -98,13 +104,14 @@ def negotiate_document(accept: str, *, routed: bool) -> Format:
     """
     if not accept:
         return PLAIN
+    types = object_types(identity)
     for media, values in clauses(accept):
         encoding = JSON if media == "application/*" and not routed else _encoding(media)
-        if encoding in _OBJECT_TYPES and "as" not in values:
+        if encoding in types and "as" not in values:
             return _format(encoding, values)
-    if routed and not any(_encoding(media) in _OBJECT_TYPES for media, _ in clauses(accept)):
-        raise _not_available(_OBJECT_TYPES)
-    raise _not_accepted(_OBJECT_TYPES)
+    if routed and not any(_encoding(media) in types for media, _ in clauses(accept)):
+        raise _not_available(types)
+    raise _not_accepted(types)
 
 
 def require_json(accept: str) -> None:
@@ -116,9 +123,10 @@ def require_json(accept: str) -> None:
         raise _not_available((JSON,))
 
 
-def of_error(accept: str) -> Format:
+def of_error(accept: str, identity: Identity) -> Format:
     """Return the format of an error: the first media type of *accept* without another shape, by default JSON."""
-    plain = (media for media, values in clauses(accept) if media in _OBJECT_TYPES and "as" not in values)
+    types = object_types(identity)
+    plain = (media for media, values in clauses(accept) if media in types and "as" not in values)
     return Format(next(plain, JSON))
 
 
@@ -127,10 +135,18 @@ def _encoding(media: str) -> str:
 
 
 def _format(encoding: str, values: dict[str, str], shape: str = "") -> Format:
-    return Format(encoding, shape, values.get("v", "v1"), values.get("pretty", "") not in ("", "0", "false"))
+    shape_version = f"{values.get('g')}/{values.get('v')}" if shape else ""
+    return Format(encoding, shape, shape_version, values.get("pretty", "") not in ("", "0", "false"))
 
 
-def read_body(content_type: str, body: bytes, what: str, repeats: list[yamlsafe.Repeat] | None = None) -> Object:
+def object_types(identity: Identity) -> tuple[str, ...]:
+    """Return the media types of objects."""
+    return JSON, YAML, identity.protobuf_media_type
+
+
+def read_body(
+    content_type: str, body: bytes, what: str, identity: Identity, repeats: list[yamlsafe.Repeat] | None = None
+) -> Object:
     """Decode a request body into an object; *what* is the expected kind in messages.
 
     :param repeats: receives the duplicate keys of YAML; without it, duplicate keys are an error.
@@ -141,10 +157,11 @@ def read_body(content_type: str, body: bytes, what: str, repeats: list[yamlsafe.
         return read_json(body, what)
     if media == YAML:
         return read_yaml(body, what, repeats)
-    if media == PROTOBUF:
-        return read_protobuf(body, what)
+    types = object_types(identity)
+    if media in types:
+        return read_protobuf(body, what, identity.api_domain)
     raise unsupported_media_type(
-        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(_OBJECT_TYPES)
+        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(types)
     )
 
 
@@ -179,20 +196,23 @@ def read_yaml(body: bytes, what: str, repeats: list[yamlsafe.Repeat] | None = No
     return obj
 
 
-def read_protobuf(body: bytes, what: str) -> Object:
+def read_protobuf(body: bytes, what: str, api_domain: str) -> Object:
     try:
-        return apiproto.decode(body)
+        return apiproto.decode(body, api_domain)
     except apiproto.ProtobufError as error:
         raise bad_request(str(error) or f"the object provided is unrecognized (must be of type {what})") from error
 
 
-def encode(format_: Format, obj: Object) -> tuple[str, bytes]:
-    """Return the content type and the bytes of *obj* in *format_*, or in JSON if it has no protobuf encoding."""
+def encode(format_: Format, obj: Object, api_domain: str) -> tuple[str, bytes]:
+    """Return the content type and the bytes of *obj* in *format_*, or in JSON if it has no protobuf encoding.
+
+    :param api_domain: domain of API groups.
+    """
     if format_.encoding == YAML:
         return YAML, yaml.dump(obj, Dumper=_Dumper, default_flow_style=False, allow_unicode=True).encode()
-    if format_.encoding == PROTOBUF:
+    if format_.is_protobuf:
         with contextlib.suppress(apiproto.ProtobufError):
-            return PROTOBUF, apiproto.encode(obj)
+            return format_.encoding, apiproto.encode(obj, api_domain)
     data = objects.encode(obj)
     return JSON, (msgspec.json.format(data, indent=2) if format_.pretty else data) + b"\n"
 

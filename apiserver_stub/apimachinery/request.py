@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote
 
 from apiserver_stub.apimachinery.status import ApiError, bad_request
 from nodeagent.base.gointeger import IntegerError, parse_int64
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.media import Format
@@ -119,6 +120,8 @@ class Request:
     body: bytes
     user: User
     format: Format
+    identity: Identity
+    """Names of the server, such as the domain of its API groups."""
     warnings: list[str] = field(default_factory=list)
     """Warnings for the client; each becomes a ``Warning`` header."""
     annotations: dict[str, str] = field(default_factory=dict)

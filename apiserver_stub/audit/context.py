@@ -9,6 +9,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,14 +22,12 @@ from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.audit import event as events
 from apiserver_stub.audit.backend import Backend
 from apiserver_stub.audit.event import Event, ObjectReference, ResponseStatus
-from apiserver_stub.audit.policy import API_VERSION, NAMES, Decision, Level, Policy
+from apiserver_stub.audit.policy import NAMES, Decision, Level, Policy, audit_version
 from apiserver_stub.transport.rendered import Rendered
 from apiserver_stub.transport.response_writer import ID_KEY
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 ID_HEADER = "Audit-ID"
-_DECISION, _REASON = (f"{identity.current().group('authorization')}/{name}" for name in ("decision", "reason"))
-_TOTAL = identity.current().group("apiserver.latency") + "/total"
 _SLOW_NANOSECONDS = 500_000_000
 _STATUS_PREFIXES = (b'{"kind":"Status"', b'{\n  "kind": "Status"')
 _PROTOBUF_STATUS = b"\x12\x06Status"
@@ -45,11 +44,37 @@ class _Named(msgspec.Struct):
     metadata: _Identity | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AuditNames:
+    """API version and annotations of events, and names for decoding bodies."""
+
+    api_version: str
+    decision: str
+    reason: str
+    total_latency: str
+    protobuf: str
+    """Media type."""
+    api_domain: str
+
+    @classmethod
+    def of(cls, identity: Identity) -> AuditNames:
+        authorization = identity.group("authorization")
+        return cls(
+            audit_version(identity),
+            f"{authorization}/decision",
+            f"{authorization}/reason",
+            identity.group("apiserver.latency") + "/total",
+            identity.protobuf_media_type,
+            identity.api_domain,
+        )
+
+
 class Audit:
     """Policy, backends and counters; :meth:`begin` creates the audit context of a request."""
 
-    def __init__(self, policy: Policy, backends: Sequence[Backend], errors: Counter[str]) -> None:
+    def __init__(self, policy: Policy, backends: Sequence[Backend], errors: Counter[str], identity: Identity) -> None:
         self._policy, self._backends = policy, backends
+        self.names = AuditNames.of(identity)
         self.events = 0
         self.rejected = 0
         self.levels: Counter[str] = Counter()
@@ -112,7 +137,7 @@ class AuditContext:
         received = events.timestamp(self._received)
         self.event = Event(
             kind="Event",
-            api_version=API_VERSION,
+            api_version=audit.names.api_version,
             level=NAMES[decision.level],
             audit_id=name,
             stage="RequestReceived",
@@ -137,12 +162,12 @@ class AuditContext:
 
     def authorized(self, allowed: bool, reason: str) -> None:
         """Record the authorization decision."""
-        self.event.annotations[_DECISION] = "allow" if allowed else "forbid"
-        self.event.annotations[_REASON] = reason
+        self.event.annotations[self._audit.names.decision] = "allow" if allowed else "forbid"
+        self.event.annotations[self._audit.names.reason] = reason
 
     def authorization_failed(self) -> None:
         """Record that authorization failed with an error."""
-        self.event.annotations[_REASON] = "internal error"
+        self.event.annotations[self._audit.names.reason] = "internal error"
 
     def impersonated(self, user: User) -> None:
         """Record the impersonated user."""
@@ -156,14 +181,16 @@ class AuditContext:
         names = self._info.verb in ("create", "update")
         with contextlib.suppress(ApiError, msgspec.MsgspecError, RecursionError):  # The verb rejects the body.
             if self._decision.level >= Level.Request:
-                content = _read(content_type, body)
+                content = _read(content_type, body, self._audit.names)
                 if names and isinstance(content, dict):
                     self._name(msgspec.convert(content, _Named, strict=False))
                 self.event.request_object = self._trim(content)
             elif names:
                 plain = content_type.partition(";")[0].strip().lower() in ("", media.JSON)
                 decoded = msgspec.json.decode(body, type=_Named) if plain else None
-                self._name(decoded or msgspec.convert(_read(content_type, body), _Named, strict=False))
+                self._name(
+                    decoded or msgspec.convert(_read(content_type, body, self._audit.names), _Named, strict=False)
+                )
 
     async def started(self, code: int) -> None:
         """Record the start of the response to a long-running request."""
@@ -208,7 +235,7 @@ class AuditContext:
             now = time.time_ns()
             event.stage_timestamp = events.timestamp(now)
             if stage == "ResponseComplete" and (elapsed := now - self._received) > _SLOW_NANOSECONDS:
-                event.annotations[_TOTAL] = f"{elapsed / 1e9:.9f}s"
+                event.annotations[self._audit.names.total_latency] = f"{elapsed / 1e9:.9f}s"
         return True
 
     def _name(self, named: _Named) -> None:
@@ -230,7 +257,7 @@ class AuditContext:
             if not is_status and not self._decision.omit_managed_fields and rendered.content_type == media.JSON:
                 self.event.response_object = msgspec.Raw(msgspec.json.format(body, indent=-1))
                 return
-            content = _read(rendered.content_type, body)
+            content = _read(rendered.content_type, body, self._audit.names)
             if is_status and content.get("kind") == "Status":
                 self.event.response_status = _status(content, rendered.code)
             if include_object:
@@ -259,11 +286,11 @@ def _reference(info: RequestInfo) -> ObjectReference:
     )
 
 
-def _read(content_type: str, body: bytes) -> Any:
+def _read(content_type: str, body: bytes, names: AuditNames) -> Any:
     """Return the decoded *body*; patches are JSON unless their media type is YAML."""
     kind = content_type.partition(";")[0].strip().lower()
-    if kind == media.PROTOBUF:
-        return media.read_protobuf(body, "Object")
+    if kind == names.protobuf:
+        return media.read_protobuf(body, "Object", names.api_domain)
     if "yaml" in kind:
         return media.read_yaml(body, "Object", [])
     if kind not in ("", media.JSON) and not kind.endswith("+json"):

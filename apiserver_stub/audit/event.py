@@ -12,14 +12,8 @@ from typing import Any
 import msgspec
 
 from apiserver_stub.apimachinery.request import User
-from apiserver_stub.audit.policy import API_VERSION
-from nodeagent.base import identity
 from nodeagent.base.names import is_ip
 
-KIND_HEAD = b'{"kind":"Event","apiVersion":"' + API_VERSION.encode() + b'",'
-"""The start of every encoded event; items of an ``EventList`` omit it."""
-
-TRUNCATED = identity.current().group("audit") + "/truncated"
 _MAX_USER_AGENT = 1024
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -87,7 +81,7 @@ def encode(event: Event) -> bytes:
 
 def truncated(event: Event) -> Event:
     """Return *event* without request and response object, annotated as truncated."""
-    annotations = {**event.annotations, TRUNCATED: "true"}
+    annotations = {**event.annotations, f"{event.api_version.partition('/')[0]}/truncated": "true"}
     return msgspec.structs.replace(event, request_object=None, response_object=None, annotations=annotations)
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from apiserver_stub.apimachinery.request import RequestInfo, User
-from nodeagent.base import identity, yamlsafe
+from nodeagent.base import yamlsafe
+from nodeagent.base.identity import Identity
 from nodeagent.base.names import subdomain_problems
 
 _log = logging.getLogger(__name__)
 
-API_VERSION = identity.current().group("audit") + "/v1"
 STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
 
 
@@ -108,7 +108,12 @@ class Policy:
         return self._otherwise
 
 
-def load_policy(path: Path) -> Policy:
+def audit_version(identity: Identity) -> str:
+    """Return the API version of policies and events."""
+    return identity.group("audit") + "/v1"
+
+
+def load_policy(path: Path, identity: Identity) -> Policy:
     """Read the policy in *path*.
 
     :raises AuditError: the file cannot be read or is not a valid policy; the text lists all problems.
@@ -119,12 +124,12 @@ def load_policy(path: Path) -> Policy:
         reason = f"open {path}: {(error.strerror or str(error)).lower()}"
         raise AuditError(f'loading audit policy file: failed to read file path "{path}": {reason}') from None
     try:
-        return read_policy(text)
+        return read_policy(text, identity)
     except AuditError as error:
         raise AuditError(f"loading audit policy file: {error}: from file {path}") from None
 
 
-def read_policy(text: bytes) -> Policy:
+def read_policy(text: bytes, identity: Identity) -> Policy:
     """Return the policy that *text* describes.
 
     :raises AuditError: *text* is not a valid policy.
@@ -134,7 +139,7 @@ def read_policy(text: bytes) -> Policy:
         file = msgspec.convert(document, _File)
     except (yamlsafe.YamlError, msgspec.ValidationError) as error:
         raise AuditError(f"failed decoding: {error}") from None
-    if (file.api_version, file.kind) != (API_VERSION, "Policy"):
+    if (file.api_version, file.kind) != (audit_version(identity), "Policy"):
         raise AuditError(
             f'failed decoding: no kind "{file.kind}" is registered for version "{file.api_version}" in scheme "audit"'
         )

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from apiserver_stub import webhook
 from apiserver_stub.audit import event as events
-from apiserver_stub.audit.event import KIND_HEAD, Event
-from apiserver_stub.audit.policy import API_VERSION, AuditError
+from apiserver_stub.audit.event import Event
+from apiserver_stub.audit.policy import AuditError, audit_version
 from nodeagent.base.aio import Clock
+from nodeagent.base.identity import Identity
 from nodeagent.base.kubeconfig import KubeconfigError
-
-_HEAD = f'{{"kind":"EventList","apiVersion":"{API_VERSION}","metadata":{{}},"items":['.encode()
 
 
 class Webhook:
@@ -24,7 +23,10 @@ class Webhook:
     plugin = "webhook"
     parallel = True
 
-    def __init__(self, config_file: Path, initial_backoff_seconds: float, clock: Clock) -> None:
+    def __init__(self, config_file: Path, initial_backoff_seconds: float, clock: Clock, identity: Identity) -> None:
+        version = audit_version(identity)
+        self._head = f'{{"kind":"EventList","apiVersion":"{version}","metadata":{{}},"items":['.encode()
+        self._type_length = len(f'{{"kind":"Event","apiVersion":"{version}",')
         try:
             self._service = webhook.Webhook(
                 config_file, clock=clock, first_pause_seconds=initial_backoff_seconds, retry_all=True
@@ -33,7 +35,8 @@ class Webhook:
             raise AuditError(f"initializing audit webhook: {error}") from None
 
     def encode(self, event: Event) -> bytes:
-        return b"{" + events.encode(event)[len(KIND_HEAD) : -1]
+        """Return *event* as an item of an ``EventList``, without kind and API version."""
+        return b"{" + events.encode(event)[self._type_length : -1]
 
     async def write(self, records: Sequence[bytes]) -> None:
         """Post *records*.
@@ -41,7 +44,7 @@ class Webhook:
         :raises AuditError: all attempts failed.
         """
         try:
-            await self._service.send(_HEAD + b",".join(records) + b"]}\n")
+            await self._service.send(self._head + b",".join(records) + b"]}\n")
         except webhook.WebhookError as error:
             raise AuditError(f"webhook: {error}") from error
 

@@ -15,7 +15,6 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import no_such_resource
 from apiserver_stub.apimachinery.version import version
 from apiserver_stub.verbs.responses import Reply
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -72,9 +71,9 @@ class Discovery:
             )
         if path in ("/version", "/version/"):
             media.require_json(request.headers.get("Accept", ""))
-            return _json(version(self._settings.reported_version))
+            return _json(version(self._settings.reported_version), request)
         if path == "/":
-            return _json({"paths": _paths(served, groups)})
+            return _json({"paths": _paths(served, groups)}, request)
         parts = path.strip("/").split("/")
         if parts[0] == "api" and parts[1:] == ["v1"]:
             return _document(self._resource_list("", "v1"), request)
@@ -108,7 +107,7 @@ class Discovery:
             items.append({"metadata": metadata, "versions": versions})
         listing = {
             "kind": _AGGREGATED,
-            "apiVersion": f"{identity.current().group('apidiscovery')}/{_AGGREGATED_VERSION}",
+            "apiVersion": f"{request.identity.group('apidiscovery')}/{_AGGREGATED_VERSION}",
             "metadata": {},
             "items": items,
         }
@@ -117,8 +116,8 @@ class Discovery:
             "Vary": "Accept",
             "Cache-Control": "public",
         }
-        content_type, body = media.encode(format_, listing)
-        group = identity.current().group("apidiscovery")
+        content_type, body = media.encode(format_, listing, request.identity.api_domain)
+        group = request.identity.group("apidiscovery")
         content_type = f"{content_type};g={group};v={_AGGREGATED_VERSION};as={_AGGREGATED}"
         if request.headers.get("If-None-Match") == headers["Etag"]:
             return Reply(304, content_type=content_type, headers=headers)  # clients put it to the document they have
@@ -135,27 +134,29 @@ class Discovery:
         return {**found, "freshness": "Current" if known.fresh else "Stale"}
 
 
-def _json(obj: Object) -> Reply:
+def _json(obj: Object, request: Request) -> Reply:
     """Return *obj* as people read it: these documents have one form."""
-    return Reply(200, body=media.encode(media.PRETTY, obj)[1])
+    return Reply(200, body=media.encode(media.PRETTY, obj, request.identity.api_domain)[1])
 
 
 def _document(obj: Object, request: Request) -> Reply:
     routed = not request.info.path.startswith("/apis") or request.info.path.count("/") > 2
-    format_ = media.negotiate_document(request.headers.get("Accept", ""), routed=routed)
-    content_type, body = media.encode(replace(format_, pretty=format_.pretty or request.format.pretty), obj)
+    format_ = media.negotiate_document(request.headers.get("Accept", ""), request.identity, routed=routed)
+    format_ = replace(format_, pretty=format_.pretty or request.format.pretty)
+    content_type, body = media.encode(format_, obj, request.identity.api_domain)
     return Reply(200, body=body, content_type=content_type)
 
 
 def _aggregated_format(request: Request) -> Format | None:
     """Return the format of the one document of all groups if it is requested, ``None`` for the plain one."""
+    types = media.object_types(request.identity)
     for kind, values in media.clauses(request.headers.get("Accept", "")):
         encoding = media.JSON if kind == "*/*" else kind
-        if encoding not in (media.JSON, media.YAML, media.PROTOBUF):
+        if encoding not in types:
             continue
         if "as" not in values:
             return None
-        group = identity.current().group("apidiscovery")
+        group = request.identity.group("apidiscovery")
         if (values["as"], values.get("g"), values.get("v")) == (_AGGREGATED, group, _AGGREGATED_VERSION):
             return Format(encoding)
     return None

@@ -203,7 +203,7 @@ def _select_by_keys(term: Object, labels: Object) -> None:
 def _with_defaults(spec: Object) -> Object:
     """Return a stored *spec* with the defaults of this release, to compare it with a new one."""
     pod: Object = decode(encode({"metadata": {}, "spec": spec}))
-    if (shape := shapes.of("v1", "Pod")) is not None:
+    if (shape := shapes.of("v1", "Pod", api_domain="")) is not None:
         field_validation.check(pod, shape, complete=True)
     POD.apply(pod)
     result: Object = pod["spec"]

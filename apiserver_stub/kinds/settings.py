@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.identity import Identity
 
 Network = IPv4Network | IPv6Network
 
@@ -20,3 +21,5 @@ class KindSettings:
     """``True`` if containers may be privileged (spec: opt.allow-privileged)."""
     service_networks: Sequence[Network]
     service_node_ports: range
+    identity: Identity
+    """Names of the server, such as the domain of its API groups."""

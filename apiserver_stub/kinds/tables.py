@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.apimachinery.objects import Object, parse_time
 from apiserver_stub.apimachinery.status import ApiError
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Query
@@ -36,10 +35,10 @@ def include_object(query: Query) -> str:
 def table(
     resource: Resource, items: Sequence[Object], metadata: Object, mode: str, version: str, *, columns: bool = True
 ) -> Object:
-    """Return a Table of *items*; tables of a watch after the first one have no *columns*."""
+    """Return a Table of *items*, of API version *version*; tables of a watch after the first one have no *columns*."""
     return {
         "kind": "Table",
-        "apiVersion": f"{identity.current().group('meta')}/{version}",
+        "apiVersion": version,
         "metadata": metadata,
         "columnDefinitions": [
             {
@@ -75,10 +74,10 @@ def _no_rows(resource: Resource) -> list[Object] | None:
 
 
 def partial(item: Object, version: str) -> Object:
-    """Return the PartialObjectMetadata of *item*."""
+    """Return the PartialObjectMetadata of *item*, of API version *version*."""
     return {
         "kind": "PartialObjectMetadata",
-        "apiVersion": f"{identity.current().group('meta')}/{version}",
+        "apiVersion": version,
         "metadata": item.get("metadata", {}),
     }
 

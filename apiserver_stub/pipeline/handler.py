@@ -24,6 +24,7 @@ from apiserver_stub.transport import response_writer
 from apiserver_stub.transport.http2.negotiation import send_goaway
 from apiserver_stub.verbs.responses import render_error
 from nodeagent.base import apiproto
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.admission import AdmissionChain
@@ -60,6 +61,7 @@ class RequestHandler:
     def __init__(
         self,
         *,
+        identity: Identity,
         lifecycle: Lifecycle,
         authenticator: Authenticator,
         authorization: Authorization,
@@ -80,6 +82,7 @@ class RequestHandler:
         closes_unauthenticated: bool = False,
         sends_retry_after: bool = False,
     ) -> None:
+        self._identity, self._protobuf = identity, identity.protobuf_media_type
         self._lifecycle, self._authenticator, self._authorization = lifecycle, authenticator, authorization
         self._audit, self._registry, self._remotes, self._admission = audit, registry, remotes, admission
         self._dispatcher, self._limits, self._watches, self._streams = dispatcher, limits, watches, streams
@@ -125,15 +128,15 @@ class RequestHandler:
                 resource = self._registry.find(info.group, info.version, info.resource)
             unacceptable: ApiError | None = None
             try:
-                format_ = _negotiate(http, info, query, resource)
+                format_ = self._negotiate(http, info, query, resource)
             except ApiError as error:
                 unacceptable = error  # Reported to authorized users.
-                format_ = media.of_error(http.headers.get("Accept", ""))
+                format_ = media.of_error(http.headers.get("Accept", ""), self._identity)
             await self._authorization.authorize(user, authorized, trail)
             if unacceptable is not None:
                 raise unacceptable
             if remote is not None:
-                request = _request(http, info, query, user, format_)
+                request = self._request(http, info, query, user, format_)
                 proxied = await self._aggregation.run(http, request, remote, trail)
                 if isinstance(proxied, web.StreamResponse):
                     return proxied
@@ -141,12 +144,12 @@ class RequestHandler:
             elif info.group and resource is None and info.group not in dict(self._registry.group_versions()):
                 raise error_responses.PlainNotFound
             elif info.verb == "watch" and resource is not None:
-                return await self._watches.run(http, _request(http, info, query, user, format_), resource, trail)
+                return await self._watches.run(http, self._request(http, info, query, user, format_), resource, trail)
             elif resource is not None and self._dispatcher.streams(resource, info, http.method):
-                await self._admission.connect(_request(http, info, query, user, format_), resource)
+                await self._admission.connect(self._request(http, info, query, user, format_), resource)
                 return await self._streams.run(http, info, query, resource, trail)
             else:
-                request = _request(http, info, query, user, format_)
+                request = self._request(http, info, query, user, format_)
                 warnings = request.warnings
                 if trail is not None:
                     request.annotations = trail.event.annotations
@@ -181,9 +184,24 @@ class RequestHandler:
         log_request(http, info, rendered.code, seconds)
         return await response_writer.send(http, rendered, warnings, compress=http.method == "GET" and self._compresses)
 
+    def _request(self, http: web.BaseRequest, info: RequestInfo, query: Query, user: User, format_: Format) -> Request:
+        return Request(http.method, info, query, http.headers, b"", user, format_, self._identity)
 
-def _request(http: web.BaseRequest, info: RequestInfo, query: Query, user: User, format_: Format) -> Request:
-    return Request(http.method, info, query, http.headers, b"", user, format_)
+    def _negotiate(self, http: web.BaseRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:
+        identity, accept = self._identity, http.headers.get("Accept", "")
+        pretty = query.flag("pretty") if "pretty" in query else response_writer.prefers_pretty(http)
+        if accept in ("", "*/*", media.JSON):
+            return PRETTY if pretty else PLAIN
+        if resource is None:
+            return replace(PRETTY if pretty else PLAIN, error_encoding=media.of_error(accept, identity).encoding)
+        protobuf = self._protobuf in accept and apiproto.supports(
+            resource.api_version, resource.kind, identity.api_domain
+        )
+        tables = resource.has_table(info.subresource)
+        format_ = media.negotiate(accept, identity, watch=info.verb == "watch", protobuf=protobuf, tables=tables)
+        if pretty and not format_.pretty:
+            return Format(format_.encoding, format_.shape, format_.shape_version, pretty=True)
+        return format_
 
 
 def _require_text(http: web.BaseRequest) -> None:
@@ -197,18 +215,3 @@ def _require_text(http: web.BaseRequest) -> None:
             text.encode()
     except UnicodeEncodeError:
         raise bad_request("the head of the request is not UTF-8") from None
-
-
-def _negotiate(http: web.BaseRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:
-    accept = http.headers.get("Accept", "")
-    pretty = query.flag("pretty") if "pretty" in query else response_writer.prefers_pretty(http)
-    if accept in ("", "*/*", media.JSON):
-        return PRETTY if pretty else PLAIN
-    if resource is None:
-        return replace(PRETTY if pretty else PLAIN, error_encoding=media.of_error(accept).encoding)
-    protobuf = media.PROTOBUF in accept and apiproto.supports(resource.api_version, resource.kind)
-    tables = resource.has_table(info.subresource)
-    format_ = media.negotiate(accept, watch=info.verb == "watch", protobuf=protobuf, tables=tables)
-    if pretty and not format_.pretty:
-        return Format(format_.encoding, format_.shape, format_.shape_version, pretty=True)
-    return format_

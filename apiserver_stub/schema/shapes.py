@@ -127,9 +127,12 @@ _INLINE = "inline"
 
 
 @cache
-def of(api_version: str, kind: str) -> Shape | None:
-    """Return the shape of *kind*, including ``kind`` and ``apiVersion``; ``None`` if it has no definition."""
-    descriptor = apiproto.descriptor(api_version, kind)
+def of(api_version: str, kind: str, api_domain: str) -> Shape | None:
+    """Return the shape of *kind*, including ``kind`` and ``apiVersion``; ``None`` if it has no definition.
+
+    :param api_domain: domain of API groups.
+    """
+    descriptor = apiproto.descriptor(api_version, kind, api_domain)
     if descriptor is None:
         return None
     shape = _object(descriptor)

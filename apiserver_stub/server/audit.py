@@ -22,7 +22,7 @@ async def build_audit(options: Options) -> Audit | None:
     """
     if options.audit_policy_file is None:
         return None
-    policy = await asyncio.to_thread(load_policy, options.audit_policy_file)
+    policy = await asyncio.to_thread(load_policy, options.audit_policy_file, options.identity)
     sinks = await asyncio.to_thread(_sinks, options)
     if not sinks:
         return None
@@ -32,7 +32,7 @@ async def build_audit(options: Options) -> Audit | None:
     backends = [
         Backend(sink, options.audit_delivery(sink.plugin, wait_seconds=wait_seconds), errors, clock) for sink in sinks
     ]
-    return Audit(policy, backends, errors)
+    return Audit(policy, backends, errors, options.identity)
 
 
 def _sinks(options: Options) -> list[AuditSink]:
@@ -48,5 +48,5 @@ def _sinks(options: Options) -> list[AuditSink]:
         result.append(LogFile(options.audit_log_path, legacy=legacy, rotation=rotation))
     if options.audit_webhook_config_file is not None:
         backoff = options.audit_webhook_initial_backoff
-        result.append(Webhook(options.audit_webhook_config_file, backoff, SystemClock()))
+        result.append(Webhook(options.audit_webhook_config_file, backoff, SystemClock(), options.identity))
     return result

@@ -19,6 +19,7 @@ from apiserver_stub.transport.rendered import Rendered
 from apiserver_stub.verbs.responses import render, render_error
 
 if TYPE_CHECKING:
+    from nodeagent.base.identity import Identity
     from nodeagent.base.profiling.profiles import Profiles
 
 _log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 _OWNER_ONLY = 0o600
 
 
-async def serve(profiles: Profiles, path: Path, stack: AsyncExitStack) -> None:
+async def serve(profiles: Profiles, identity: Identity, path: Path, stack: AsyncExitStack) -> None:
     """Serve profiles on the socket *path* until *stack* closes; failure to open the socket is only logged."""
 
     endpoint = Profiling(profiles)
@@ -35,7 +36,7 @@ async def serve(profiles: Profiles, path: Path, stack: AsyncExitStack) -> None:
         rest, _, query = http.path_qs.partition("?")
         body = await http.read() if http.can_read_body else b""
         info = RequestInfo(http.method.lower(), rest)
-        request = Request(http.method, info, Query(query), http.headers, body, ANONYMOUS, PLAIN)
+        request = Request(http.method, info, Query(query), http.headers, body, ANONYMOUS, PLAIN, identity)
         try:
             reply = await endpoint.respond(request)
         except ApiError as error:

@@ -22,6 +22,7 @@ def kind_settings(options: Options) -> KindSettings:
         allow_privileged=options.allow_privileged,
         service_networks=options.service_networks,
         service_node_ports=options.service_node_port_range,
+        identity=options.identity,
     )
 
 

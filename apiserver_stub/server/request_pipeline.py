@@ -118,7 +118,7 @@ async def build_pipeline(
             external_hostname=options.external_hostname,
         ),
         health,
-        OpenApi(registry, remotes),
+        OpenApi(registry, remotes, options.identity),
         Metrics(options.metric_choice(), collectors, health.outcomes if gates.enabled("ComponentSLIs") else None),
     ]
     if options.profiling:
@@ -139,6 +139,7 @@ async def build_pipeline(
     origins, directives = options.cors_allowed_origins, options.strict_transport_security_directives
     closes = options.http2_max_streams_per_connection > 0 and gates.enabled("UnauthenticatedHTTP2DOSMitigation")
     handler = RequestHandler(
+        identity=options.identity,
         lifecycle=lifecycle,
         authenticator=authenticator,
         authorization=Authorization(authorizer, requests),

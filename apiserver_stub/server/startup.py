@@ -236,7 +236,7 @@ async def start(options: Options) -> RunningServer:
         max_profile_seconds = min(_MAX_PROFILE_SECONDS, options.request_timeout_seconds)
         profiles = Profiles(contention, max_seconds=max_profile_seconds)
         if options.debug_socket_path is not None:
-            await debug_socket.serve(profiles, options.debug_socket_path, stack)
+            await debug_socket.serve(profiles, options.identity, options.debug_socket_path, stack)
         tracing = None
         if options.tracing_config_file is not None and options.gates.enabled("APIServerTracing"):
             tracing = Tracing(await asyncio.to_thread(load_config, options.tracing_config_file))

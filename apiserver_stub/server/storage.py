@@ -67,7 +67,7 @@ def _build(options: Options, layout: Layout, at_rest: Encryption, calls: StoreRe
     if options.store_servers:
         main = _etcd(options, layout.without(overrides), layout, options.store_servers, at_rest, calls)
     else:
-        codec = StorageCodec(layout, at_rest, options.storage_media_type or media.JSON)
+        codec = StorageCodec(layout, at_rest, options.identity, options.storage_media_type or media.JSON)
         interval = options.store_compaction_interval_seconds
         main = SqliteStore(options.data_dir / "store.db", codec=codec, compaction_seconds=interval)
     if not overrides:
@@ -96,7 +96,12 @@ def _etcd(
     return EtcdStore(
         EtcdClient(urls, files, observe=calls.count),
         stored,
-        StorageCodec(layout, at_rest, options.storage_media_type or media.PROTOBUF),
+        StorageCodec(
+            layout,
+            at_rest,
+            options.identity,
+            options.storage_media_type or options.identity.protobuf_media_type,
+        ),
         root=root,
         reuse_seconds=options.lease_reuse_duration_seconds,
         compaction_seconds=options.store_compaction_interval_seconds,

@@ -17,6 +17,7 @@ from apiserver_stub.apimachinery import media, objects
 from apiserver_stub.storage.encryption import IDENTITY, DecryptionError, Encryption, Transformer
 from apiserver_stub.storage.layout import Layout
 from nodeagent.base import apiproto, yamlsafe
+from nodeagent.base.identity import Identity
 
 _MAGIC = b"k8s\0"
 _AS_SERVED = re.compile(rb'\{"kind":"[^"\\]*","apiVersion":"[^"\\]*","metadata":\{')
@@ -33,6 +34,7 @@ class StorageCodec:
 
     layout: Layout
     encryption: Encryption
+    identity: Identity
     media_type: str = media.JSON
 
     def plain(self, collection: str) -> bool:
@@ -54,16 +56,16 @@ class StorageCodec:
         """
         full_key = self.layout.full_key(collection, key).encode()
         value, transformer = self.encryption.decrypt(collection, stored, full_key)
-        return _decode(value), transformer
+        return _decode(value, self.identity.api_domain), transformer
 
     def is_stale(self, collection: str, identity: bytes) -> bool:
         """Return whether a value encrypted by the transformer *identity* must be rewritten with the current one."""
         return identity != self.encryption.writer(collection).identity
 
     def _encode(self, data: bytes) -> bytes:
-        if self.media_type == media.PROTOBUF:
+        if self.media_type == self.identity.protobuf_media_type:
             try:
-                return apiproto.encode(objects.decode(data))
+                return apiproto.encode(objects.decode(data), self.identity.api_domain)
             except apiproto.ProtobufError:  # The kind has no definition, or a value is out of range.
                 return data + b"\n"
         if self.media_type == media.YAML:
@@ -72,10 +74,10 @@ class StorageCodec:
         return data + b"\n"
 
 
-def _decode(value: bytes) -> bytes:
+def _decode(value: bytes, api_domain: str) -> bytes:
     try:
         if value.startswith(_MAGIC):
-            obj: Any = apiproto.decode(value)
+            obj: Any = apiproto.decode(value, api_domain)
         elif value[:1] == b"{":
             if _AS_SERVED.match(value) and b'"resourceVersion"' not in value:
                 return value.rstrip(b"\n")

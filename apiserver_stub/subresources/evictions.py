@@ -159,7 +159,7 @@ class _Removal:
         self._context, self._resource, self._name = context, resource, request.info.name
         self._marks = marks
         self._key = objects.key_of(request.info.namespace, request.info.name)
-        self._given = given
+        self._request, self._given = request, given
         self.dry_run = request.dry_run or bool(given.get("dryRun"))
         preconditions = given.get("preconditions") or {}
         self.own_version: bool = preconditions.get("resourceVersion") is not None
@@ -190,7 +190,7 @@ class _Removal:
         :raises ApiError: 404; 409 when it has changed or a precondition of the request does not hold; 422 for invalid
             options of the deletion.
         """
-        validate_options(self._given, self._given.get("dryRun") or ())
+        validate_options(self._request, self._given, self._given.get("dryRun") or ())
         options = dict(self._options)
         if unchanged and not self.own_version:
             version = pod["metadata"]["resourceVersion"]
@@ -223,7 +223,7 @@ def _read(request: Request) -> Object:
 
     :raises ApiError: 400 or 415, it is none.
     """
-    body = media.read_body(request.headers.get("Content-Type", ""), request.body, "Eviction", [])
+    body = media.read_body(request.headers.get("Content-Type", ""), request.body, "Eviction", request.identity, [])
     old = body.get("apiVersion") == _OLD_VERSION
     found = read_object(request, "Eviction", _OLD_VERSION if old else _VERSION)
     return found | {"apiVersion": _VERSION}

@@ -30,13 +30,14 @@ class Configuration:
     repeats: tuple[yamlsafe.Repeat, ...]
     """Fields that are set twice; the last value takes effect."""
 
-    def convert(self, merged: Object) -> None:
+    def convert(self, merged: Object, api_domain: str) -> None:
         """Convert the values of *merged*, which include those of the configuration, to the types of its kind.
 
+        :param api_domain: domain of API groups.
         :raises ApiError: 500, a value cannot be converted.
         """
         try:
-            check_types(merged, converts=True)
+            check_types(merged, api_domain, converts=True)
         except SchemaMismatch as error:
             problem = f"unable to convert unstructured object to {kind_of(self.obj)}: {error.converting}"
             text = f"failed to convert new object ({identity_of(self.obj)}) to proper version: {problem}"

@@ -33,9 +33,9 @@ async def apply(context: VerbContext, request: Request, resource: Resource) -> R
     """Apply the configuration in the body; the reply is 200, or 201 if the object was created."""
     if not request.query.get("fieldManager"):
         text = "Required value: is required for apply patch"
-        raise invalid_options("PatchOptions", [("FieldValueRequired", text, "fieldManager")])
+        raise invalid_options(request, "PatchOptions", [("FieldValueRequired", text, "fieldManager")])
     info = request.info
-    kind = kind_of(resource, info.subresource)
+    kind = kind_of(resource, info.subresource, request.identity.api_domain)
     if kind is None:
         raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type\n\nAvailable representations: ", {})
     force, created = request.query.flag("force"), False
@@ -51,7 +51,7 @@ async def apply(context: VerbContext, request: Request, resource: Resource) -> R
         live = kind.blank if current is None else resource.read(current)
         merged, entries = apply_to(request, resource, kind, live, config.obj, force=force)
         merged = objects.decode(objects.encode(merged))
-        config.convert(merged)
+        config.convert(merged, request.identity.api_domain)
         config.report(request)
         metadata = merged["metadata"]
         if current is not None:

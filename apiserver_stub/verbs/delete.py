@@ -210,8 +210,10 @@ def read_options(request: Request) -> Object:
     """
     options: Object = {}
     if request.body:
-        options = media.read_body(request.headers.get("Content-Type", ""), request.body, "DeleteOptions", [])
-        if (shape := shapes.of("v1", "DeleteOptions")) is not None:
+        options = media.read_body(
+            request.headers.get("Content-Type", ""), request.body, "DeleteOptions", request.identity, []
+        )
+        if (shape := shapes.of("v1", "DeleteOptions", request.identity.api_domain)) is not None:
             try:
                 check(options, shape)
             except SchemaMismatch as error:
@@ -229,7 +231,7 @@ def read_options(request: Request) -> Object:
         options["propagationPolicy"] = request.query.get("propagationPolicy")
         if "orphanDependents" in request.query:
             options["orphanDependents"] = request.query.flag("orphanDependents")
-    validate_options(options, dry_run)
+    validate_options(request, options, dry_run)
     grace = options.get("gracePeriodSeconds")
     if grace is not None and grace < 0:
         grace = 1
@@ -246,7 +248,7 @@ def read_options(request: Request) -> Object:
     }
 
 
-def validate_options(options: Object, dry_run: Sequence[str]) -> None:
+def validate_options(request: Request, options: Object, dry_run: Sequence[str]) -> None:
     """Validate the *options* of a deletion.
 
     :raises ApiError: 422, an option is invalid.
@@ -264,7 +266,7 @@ def validate_options(options: Object, dry_run: Sequence[str]) -> None:
         text = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
         wrong.append(("FieldValueInvalid", text, "propagationPolicy"))
     if wrong:
-        raise invalid_options("DeleteOptions", wrong)
+        raise invalid_options(request, "DeleteOptions", wrong)
 
 
 def check_preconditions(resource: Resource, options: Object, metadata: Object) -> None:

@@ -38,11 +38,14 @@ def writer(request: Request, resource: Resource, operation: str = UPDATE) -> Man
 
 def track_create(request: Request, resource: Resource, obj: Object) -> None:
     """Record the field manager as the owner of the fields that are set in the new *obj*."""
-    kind = kind_of(resource, "")
+    kind = kind_of(resource, "", request.identity.api_domain)
     if kind is None:
         return
     sender = writer(request, resource)
-    if not request.dry_run and (fields := _fields_of_flat(kind, resource, obj)) is not None:
+    if (
+        not request.dry_run
+        and (fields := _fields_of_flat(kind, resource, obj, request.identity.api_domain)) is not None
+    ):
         if fields == _NOTHING:
             return
         entry = {
@@ -59,7 +62,7 @@ def track_create(request: Request, resource: Resource, obj: Object) -> None:
     _put_updated(kind, kind.blank, obj, entries, sender)
 
 
-def _fields_of_flat(kind: Kind, resource: Resource, obj: Object) -> msgspec.Raw | None:
+def _fields_of_flat(kind: Kind, resource: Resource, obj: Object, api_domain: str) -> msgspec.Raw | None:
     """Return the fields that the creator of *obj* owns, as JSON, if *obj* is flat: no field in it is owned in parts.
 
     ``None`` for other objects. Events are numerous and set few different combinations of fields, so the result is
@@ -68,7 +71,7 @@ def _fields_of_flat(kind: Kind, resource: Resource, obj: Object) -> msgspec.Raw 
     metadata = obj["metadata"]
     if "managedFields" in metadata or "ownerReferences" in metadata or "finalizers" in metadata:
         return None
-    composite = _composite_fields(resource)
+    composite = _composite_fields(resource, api_domain)
     if not composite.isdisjoint(obj) and any(obj.get(name) for name in composite):
         return None
     blank = kind.blank
@@ -91,9 +94,9 @@ def _fields_of_flat(kind: Kind, resource: Resource, obj: Object) -> msgspec.Raw 
 
 
 @lru_cache(maxsize=256)
-def _composite_fields(resource: Resource) -> frozenset[str]:
+def _composite_fields(resource: Resource, api_domain: str) -> frozenset[str]:
     """Return the top-level fields of *resource*, except metadata, whose parts may have different owners."""
-    shape = shapes.of(resource.api_version, resource.kind)
+    shape = shapes.of(resource.api_version, resource.kind, api_domain)
     members = shape.members.items() if shape is not None else ()
     return frozenset(name for name, member in members if not member.leaf and name != "metadata")
 
@@ -101,7 +104,7 @@ def _composite_fields(resource: Resource) -> frozenset[str]:
 def track_update(request: Request, resource: Resource, new: Object, old: Object) -> None:
     """Record the field manager as the owner of the differences between *old* and *new*."""
     subresource = request.info.subresource
-    kind = kind_of(resource, subresource)
+    kind = kind_of(resource, subresource, request.identity.api_domain)
     if kind is None:
         return
     entries = managed_fields.current(new, old, writable=not subresource)
@@ -123,7 +126,7 @@ def _put_updated(
 
 def track_action(request: Request, resource: Resource, obj: Object) -> None:
     """Record the field manager as the owner of *obj*, which a subresource of *resource* does not store."""
-    shape = shapes.of(obj["apiVersion"], obj["kind"])
+    shape = shapes.of(obj["apiVersion"], obj["kind"], request.identity.api_domain)
     if shape is not None:
         kind = Kind(shape, obj["apiVersion"], {}, {"metadata": {}, **shape.blank()}, {})
         sender = replace(writer(request, resource), api_version=obj["apiVersion"])
@@ -152,7 +155,11 @@ def apply_to(
             entries = [field_ownership.before_first_apply(kind, live)]
         merged, entries = field_ownership.applied(kind, live, config, entries, sender, force=force)
     except Conflicts as conflicts:
-        allowed = last_applied.undisputed(kind.shape, live) if sender.manager == last_applied.MANAGER else None
+        allowed = (
+            last_applied.undisputed(kind.shape, live, request.identity)
+            if sender.manager == last_applied.MANAGER
+            else None
+        )
         left = conflicts.without(allowed) if allowed is not None else conflicts
         if left is not None:
             raise left.error() from conflicts
@@ -164,14 +171,14 @@ def apply_to(
         text = f"failed to convert new object ({identity}) to smd typed: {problems}"
         raise ApiError(500, "", f"failed to create manager for existing fields: {text}") from error
     if sender.manager == last_applied.MANAGER:
-        last_applied.refresh(merged, config)
+        last_applied.refresh(merged, config, request.identity)
     return merged, entries
 
 
 @lru_cache(maxsize=256)
-def kind_of(resource: Resource, subresource: str) -> Kind | None:
+def kind_of(resource: Resource, subresource: str, api_domain: str) -> Kind | None:
     """Return the ownership properties of *resource* as written through *subresource*; ``None`` without a schema."""
-    shape = shapes.of(resource.api_version, resource.kind)
+    shape = shapes.of(resource.api_version, resource.kind, api_domain)
     if shape is None:
         return None
     blank: Object = {"metadata": {}, **shape.blank()}

@@ -16,7 +16,7 @@ from apiserver_stub.storage import Compacted, Record
 from apiserver_stub.verbs.responses import Page, Reply
 from apiserver_stub.verbs.revisions import requested_version, too_large_version
 from apiserver_stub.verbs.write_common import invalid_options
-from nodeagent.base import gobase64, identity
+from nodeagent.base import gobase64
 from nodeagent.base.selectors import (
     FieldSelector,
     LabelSelector,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _REVISION_LIMIT = 1 << 63
 """Exclusive upper limit of store revisions."""
-_TOKEN_VERSION = identity.current().group("meta") + "/v1"
 _CONTINUE_TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
     "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
@@ -150,7 +149,7 @@ def select(context: VerbContext, request: Request, resource: Resource) -> Page:
     if version == "0" and cached:
         limit = 0  # As upstream's watch cache, which ignores limits here.
     if token:
-        at, start = _read_token(token)
+        at, start = _read_token(token, _token_version(request))
         if version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         after, exact = prefix + start, at > 0
@@ -174,10 +173,10 @@ def select(context: VerbContext, request: Request, resource: Resource) -> Page:
         except Compacted:
             if not token:
                 raise expired(_LIST_TOO_OLD) from None
-            raise _expired_token(after[len(prefix) :]) from None
+            raise _expired_token(after[len(prefix) :], _token_version(request)) from None
     else:
         found = collection.view(prefix, after)
-    return _page(found, chosen, revision, limit, len(prefix))
+    return _page(found, chosen, revision, limit, len(prefix), _token_version(request))
 
 
 def _served_by_cache(version: str, match: str, limit: int, token: str) -> bool:
@@ -219,10 +218,12 @@ def check_list_options(request: Request) -> None:
             text = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
             wrong.append(("FieldValueForbidden", text, field))
     if wrong:
-        raise invalid_options("ListOptions", wrong)
+        raise invalid_options(request, "ListOptions", wrong)
 
 
-def _page(found: Sequence[Record], chosen: Selection, revision: int, limit: int, prefix_length: int) -> Page:
+def _page(
+    found: Sequence[Record], chosen: Selection, revision: int, limit: int, prefix_length: int, token_version: str
+) -> Page:
     """Return the first *limit* selected records; as upstream, a full page continues if any record follows."""
     metadata: Object = {"resourceVersion": str(revision)}
     if chosen.everything:
@@ -230,7 +231,7 @@ def _page(found: Sequence[Record], chosen: Selection, revision: int, limit: int,
     else:
         selected, end = _filter(found, chosen.matches, limit)
     if limit and len(selected) == limit and end < len(found):
-        metadata["continue"] = _token(revision, selected[-1].key[prefix_length:] + "\0")
+        metadata["continue"] = _token(token_version, revision, selected[-1].key[prefix_length:] + "\0")
         if chosen.everything:
             metadata["remainingItemCount"] = len(found) - limit
     return Page(selected, metadata)
@@ -249,22 +250,26 @@ def _filter(found: Sequence[Record], matches: Callable[[Record], bool], limit: i
     return selected, len(found)
 
 
-def _token(revision: int, start: str) -> str:
-    text = objects.encode({"v": _TOKEN_VERSION, "rv": revision, "start": start})
+def _token_version(request: Request) -> str:
+    return request.identity.group("meta") + "/v1"
+
+
+def _token(token_version: str, revision: int, start: str) -> str:
+    text = objects.encode({"v": token_version, "rv": revision, "start": start})
     return gobase64.encode_url(text)
 
 
-def _read_token(token: str) -> tuple[int, str]:
+def _read_token(token: str, token_version: str) -> tuple[int, str]:
     try:
         value = _decode_token(gobase64.decode_url(token))
     except ValueError as error:  # Includes errors of msgspec.
         raise _invalid_token(f": {error}") from error
-    if value.v != _TOKEN_VERSION:
+    if value.v != token_version:
         raise _invalid_token(f": server does not recognize this encoded version {value.v}")
     if not value.rv:
-        raise _invalid_token(f": incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
+        raise _invalid_token(f": incorrect encoded start resourceVersion (version {token_version})")
     if not value.start:
-        raise _invalid_token(f": encoded start key empty (version {_TOKEN_VERSION})")
+        raise _invalid_token(f": encoded start key empty (version {token_version})")
     path = "/" + value.start.removeprefix("/")
     if path.startswith("//") or posixpath.normpath(path) != path:  # The key is outside of the collection.
         raise _invalid_token(f": {value.start}")
@@ -275,9 +280,9 @@ def _invalid_token(problem: str) -> ApiError:
     return bad_request(f"invalid continue token: continue key is not valid{problem}")
 
 
-def _expired_token(start: str) -> ApiError:
+def _expired_token(start: str, token_version: str) -> ApiError:
     error = expired(_CONTINUE_TOO_OLD)
-    error.metadata = {"continue": _token(-1, start)}
+    error.metadata = {"continue": _token(token_version, -1, start)}
     return error
 
 

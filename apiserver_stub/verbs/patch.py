@@ -48,7 +48,7 @@ async def patch(context: VerbContext, request: Request, resource: Resource) -> R
         return await apply(context, request, resource)
     if request.query.flag("force"):
         text = "Forbidden: may not be specified for non-apply patch"
-        raise invalid_options("PatchOptions", [("FieldValueForbidden", text, "force")])
+        raise invalid_options(request, "PatchOptions", [("FieldValueForbidden", text, "force")])
     if media_type not in (_JSON_PATCH, _MERGE_PATCH, _STRATEGIC_PATCH):
         raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type\n\nAvailable representations: ", {})
     try:
@@ -64,10 +64,10 @@ async def patch(context: VerbContext, request: Request, resource: Resource) -> R
         if current is None:
             raise not_found(resource.group, resource.plural, info.name)
         old = resource.read(current)
-        new = _apply(resource, media_type, old, body)
+        new = _apply(resource, request.identity.api_domain, media_type, old, body)
         _restore_type(resource, media_type, new)
         try:
-            findings = check_types(new, converts=media_type == _STRATEGIC_PATCH)
+            findings = check_types(new, request.identity.api_domain, converts=media_type == _STRATEGIC_PATCH)
         except SchemaMismatch as error:
             if media_type == _STRATEGIC_PATCH:
                 raise _invalid_patch(go_value(body), error.converting) from error
@@ -76,7 +76,7 @@ async def patch(context: VerbContext, request: Request, resource: Resource) -> R
             if problem := _report(request, media_type, body, findings.unknown):
                 if media_type == _STRATEGIC_PATCH:
                     raise _invalid_patch(go_value(body), problem)
-                raise _invalid_result(_apply(resource, media_type, old, body), problem)
+                raise _invalid_result(_apply(resource, request.identity.api_domain, media_type, old, body), problem)
             warned = True
         metadata = new["metadata"]
         if not metadata.get("name"):
@@ -119,13 +119,13 @@ def _report(request: Request, media_type: str, body: Any, unknown: list[str]) ->
     return report(request, unknown, more=problems)
 
 
-def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Object:
+def _apply(resource: Resource, api_domain: str, media_type: str, old: Object, body: Any) -> Object:
     document: Object = objects.decode(objects.encode(old))
     result: Any
     if media_type == _JSON_PATCH:
         result = apply_json_patch(document, body)
     elif media_type == _STRATEGIC_PATCH:
-        result = apply_strategic_patch(document, {} if body is None else body, _shape(resource))
+        result = apply_strategic_patch(document, {} if body is None else body, _shape(resource, api_domain))
     elif not isinstance(body, dict):
         json_type = type_name(body)
         raise bad_request(
@@ -138,8 +138,8 @@ def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Objec
     return result
 
 
-def _shape(resource: Resource) -> shapes.Shape:
-    return shapes.of(resource.api_version, resource.kind) or shapes.UNKNOWN
+def _shape(resource: Resource, api_domain: str) -> shapes.Shape:
+    return shapes.of(resource.api_version, resource.kind, api_domain) or shapes.UNKNOWN
 
 
 def _invalid_result(result: Any, message: str) -> ApiError:

@@ -12,7 +12,6 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds import tables
 from apiserver_stub.transport.rendered import Rendered
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -50,7 +49,9 @@ def render(reply: Reply, request: Request, resource: Resource | None) -> Rendere
     if reply.page is not None and resource is not None:
         if format_.plain_json:
             return Rendered(reply.code, media.JSON, _join(reply.page, resource), reply.headers)
-        content_type, data = media.encode(format_, _shape_list(reply.page, request, resource))
+        content_type, data = media.encode(
+            format_, _shape_list(reply.page, request, resource), request.identity.api_domain
+        )
         return Rendered(reply.code, content_type, [data], reply.headers)
     if reply.record is not None and resource is not None:
         if format_.plain_json:
@@ -62,7 +63,7 @@ def render(reply: Reply, request: Request, resource: Resource | None) -> Rendere
         return Rendered(reply.code, reply.content_type, [reply.body], reply.headers)
     if resource is not None and _is_convertible(obj, format_, resource):
         obj = _shape_object(obj, request, resource)
-    content_type, data = media.encode(format_, obj)
+    content_type, data = media.encode(format_, obj, request.identity.api_domain)
     return Rendered(reply.code, content_type, [data], reply.headers)
 
 
@@ -77,7 +78,9 @@ def _is_convertible(obj: Object, format_: Format, resource: Resource) -> bool:
 def render_error(error: ApiError, format_: Format) -> Rendered:
     """Return *error* as a Status response."""
     content_type, data = media.encode(
-        Format(format_.error_encoding or format_.encoding, pretty=format_.pretty), error.body()
+        Format(format_.error_encoding or format_.encoding, pretty=format_.pretty),
+        error.body(),
+        api_domain="",  # The group of a Status has no domain.
     )
     headers = dict(error.headers)
     if seconds := (error.details or {}).get("retryAfterSeconds"):
@@ -115,7 +118,7 @@ def _shape_list(page: Page, request: Request, resource: Resource) -> Object:
         return tables.table(resource, items, page.metadata, mode, format_.shape_version)
     kind, api_version = f"{resource.kind}List", resource.api_version
     if format_.shape == "PartialObjectMetadataList":
-        kind, api_version = format_.shape, f"{identity.current().group('meta')}/{format_.shape_version}"
+        kind, api_version = format_.shape, format_.shape_version
         items = [tables.partial(item, format_.shape_version) for item in items]
     elif format_.shape:
         text = f"you requested {format_.shape}, but the requested object is a list ({_go_type(resource)}List)"

@@ -19,7 +19,7 @@ from apiserver_stub.storage.record import with_revision, without_revision
 from apiserver_stub.verbs.lists import Selection, selection
 from apiserver_stub.verbs.revisions import requested_version
 from apiserver_stub.verbs.write_common import invalid_options
-from nodeagent.base import apiproto, identity
+from nodeagent.base import apiproto
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -43,6 +43,7 @@ class Watch:
         self._collection: Collection = context.store.collection(resource.storage)
         self._selection: Selection = selection(request, resource)
         self._format: Format = request.format
+        self._api_domain = request.identity.api_domain
         self._include = tables.include_object(query)
         self._bookmarks = query.flag("allowWatchBookmarks")
         self._initial: bool | None = query.flag("sendInitialEvents") if "sendInitialEvents" in query else None
@@ -71,11 +72,11 @@ class Watch:
 
     @property
     def content_type(self) -> str:
-        return f"{media.PROTOBUF};stream=watch" if self._format.encoding == media.PROTOBUF else media.JSON
+        return f"{self._format.encoding};stream=watch" if self._format.is_protobuf else media.JSON
 
     @property
     def is_text(self) -> bool:
-        return self._format.encoding != media.PROTOBUF
+        return not self._format.is_protobuf
 
     def messages(self, frames: bytes) -> Iterator[bytes]:
         """Yield each event in *frames*, which :meth:`frames` yielded, without delimiters and length prefixes."""
@@ -180,8 +181,8 @@ class Watch:
         return tables.partial(obj, version) if shape else obj
 
     def _encode(self, type_: str, obj: Object) -> bytes:
-        if self._format.encoding == media.PROTOBUF:
-            return apiproto.encode_watch_frame(type_, apiproto.encode(obj))
+        if self._format.is_protobuf:
+            return apiproto.encode_watch_frame(type_, apiproto.encode(obj, self._api_domain))
         return objects.encode({"type": type_, "object": obj}) + b"\n"
 
     def _bookmark(self, *, initial_end: bool = False) -> bytes:
@@ -190,9 +191,9 @@ class Watch:
             "creationTimestamp": None,
         }
         if initial_end:
-            metadata["annotations"] = {identity.current().api_domain + "/initial-events-end": "true"}
+            metadata["annotations"] = {self._api_domain + "/initial-events-end": "true"}
         kind, api_version = self._resource.kind, self._resource.api_version
-        shape = shapes.of(api_version, kind) if self._format.encoding != media.PROTOBUF else None
+        shape = shapes.of(api_version, kind, self._api_domain) if self.is_text else None
         blank = shape.blank() if shape is not None else {}
         return self._encode(
             "BOOKMARK", self._shape({"kind": kind, "apiVersion": api_version, **blank, "metadata": metadata})
@@ -271,4 +272,4 @@ def _check_options(request: Request, initial: bool | None, *, lists: bool) -> No
         text = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
         wrong.append(("FieldValueForbidden", text, field))
     if wrong:
-        raise invalid_options("ListOptions", wrong)
+        raise invalid_options(request, "ListOptions", wrong)

@@ -21,7 +21,7 @@ from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.allocation import reserve
 from apiserver_stub.verbs.field_manager import put, track_create, track_update
 from apiserver_stub.verbs.revisions import version_of
-from nodeagent.base import identity, yamlsafe
+from nodeagent.base import yamlsafe
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from apiserver_stub.schema.managed_fields import ManagedFieldsEntry
     from apiserver_stub.verbs.context import VerbContext
 
-_META = identity.current().group("meta")
 _OMITTED_IF_EMPTY = ("annotations", "finalizers", "labels", "ownerReferences")
 _DUPLICATES = (
     "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your "
@@ -51,46 +50,46 @@ def read_object(request: Request, kind: str, api_version: str) -> Object:
 
     :raises ApiError: 400 or 415, the body is not such an object.
     """
-    media_type = request.headers.get("Content-Type", "")
+    media_type, api_domain = request.headers.get("Content-Type", ""), request.identity.api_domain
     repeats: list[yamlsafe.Repeat] = []
-    obj = media.read_body(media_type, request.body, kind, repeats)
+    obj = media.read_body(media_type, request.body, kind, request.identity, repeats)
     sent_version, sent_kind = obj.get("apiVersion") or api_version, obj.get("kind") or kind
     if (sent_version, sent_kind) != (api_version, kind):
-        raise _other_type(sent_version, sent_kind, api_version, kind)
+        raise _other_type(sent_version, sent_kind, api_version, kind, api_domain)
     obj["kind"], obj["apiVersion"] = kind, api_version
-    findings = _check_body(obj)
-    if media_type.startswith(media.PROTOBUF):  # The decoder has dropped unknown fields.
+    findings = _check_body(obj, api_domain)
+    if media_type.startswith(request.identity.protobuf_media_type):  # The decoder has dropped unknown fields.
         return obj
     is_yaml = media_type.startswith(media.YAML)
     duplicates = [] if is_yaml else repeated(request.body, findings.members, findings.unknown)
     if duplicates:
         merged = merge_repeated(request.body)
         obj = merged | {"kind": kind, "apiVersion": api_version}
-        findings = _check_body(obj)
+        findings = _check_body(obj, api_domain)
     if problem := report(request, findings.unknown, duplicates, repeats):
         raise _cannot_be_handled(obj, problem)
     return obj
 
 
-def _check_body(obj: Object) -> Findings:
+def _check_body(obj: Object, api_domain: str) -> Findings:
     """Check *obj* against the schema of its kind.
 
     :raises ApiError: 400, a value has the wrong type.
     """
     try:
-        return check_types(obj)
+        return check_types(obj, api_domain)
     except SchemaMismatch as error:
         raise _cannot_be_handled(obj, str(error)) from error
 
 
-def _other_type(sent_version: Any, sent_kind: Any, api_version: str, kind: str) -> ApiError:
+def _other_type(sent_version: Any, sent_kind: Any, api_version: str, kind: str, api_domain: str) -> ApiError:
     for name, value in (("apiVersion", sent_version), ("kind", sent_kind)):
         if not isinstance(value, str):
             problem = f"json: cannot unmarshal {type_name(value)} into Go struct field .{name} of type string"
             return bad_request(f"the object provided is unrecognized (must be of type {kind}): {problem}")
     version = sent_version.rpartition("/")[2]
     problem = f'no kind "{sent_kind}" is registered for version "{sent_version}" in scheme "apiserver_stub"'
-    if shapes.of(sent_version, sent_kind) is not None:
+    if shapes.of(sent_version, sent_kind, api_domain) is not None:
         if sent_kind == kind:
             return bad_request(
                 f"the API version in the data ({sent_version}) does not match the expected API version ({api_version})"
@@ -100,13 +99,14 @@ def _other_type(sent_version: Any, sent_kind: Any, api_version: str, kind: str) 
     return bad_request(f'{sent_kind} in version "{version}" cannot be handled as a {kind}: {problem}')
 
 
-def check_types(obj: Object, *, converts: bool = False) -> Findings:
+def check_types(obj: Object, api_domain: str, *, converts: bool = False) -> Findings:
     """Check *obj* against the schema of its kind, so that each stored object can be written in every encoding.
 
+    :param api_domain: domain of API groups.
     :param converts: *obj* was converted from decoded values, as by strategic merge patches and server-side apply.
     :raises SchemaMismatch: a value has the wrong type.
     """
-    shape = shapes.of(obj["apiVersion"], obj["kind"])
+    shape = shapes.of(obj["apiVersion"], obj["kind"], api_domain)
     try:
         findings = check(obj, shape, complete=True, converts=converts) if shape is not None else Findings()
     except RecursionError:
@@ -200,7 +200,7 @@ async def prepare_new(
         put(obj, entries)
     call = AdmissionRequest("CREATE", request, resource, obj, name=metadata.get("name") or "", dry_run=request.dry_run)
     await context.admission.admit(call)
-    settle(obj, shapes.of(resource.api_version, resource.kind))
+    settle(obj, shapes.of(resource.api_version, resource.kind, request.identity.api_domain))
     metadata = obj["metadata"]
     _drop_duplicate_owners(request, metadata, " after mutating admission happens")
     strategy.prepare_create(obj)
@@ -323,7 +323,7 @@ async def plan_update(
         put(new, entries)
     call = AdmissionRequest("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
     await context.admission.admit(call)
-    settle(new, shapes.of(resource.api_version, resource.kind))
+    settle(new, shapes.of(resource.api_version, resource.kind, request.identity.api_domain))
     _drop_duplicate_owners(request, new["metadata"], " after mutating admission happens")
     owners = new["metadata"].get("managedFields")
     strategy.prepare_update(new, old, info.subresource)
@@ -432,11 +432,12 @@ def check_options(request: Request, kind: str) -> None:
         text = f'Unsupported value: "{validation}": supported values: "", "Ignore", "Strict", "Warn"'
         wrong.append(("FieldValueNotSupported", text, "fieldValidation"))
     if wrong:
-        raise invalid_options(kind, wrong)
+        raise invalid_options(request, kind, wrong)
 
 
-def invalid_options(kind: str, wrong: list[tuple[str, str, str]]) -> ApiError:
+def invalid_options(request: Request, kind: str, wrong: list[tuple[str, str, str]]) -> ApiError:
     """Return the 422 error for query options; *wrong* has the reason, message and field of each problem."""
+    meta = request.identity.group("meta")
     texts = [f"{field}: {message}" for _, message, field in wrong]
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes: list[dict[str, Any]] = [
@@ -445,6 +446,6 @@ def invalid_options(kind: str, wrong: list[tuple[str, str, str]]) -> ApiError:
     return ApiError(
         422,
         "Invalid",
-        f'{kind}.{_META} "" is invalid: {text}',
-        {"group": _META, "kind": kind, "causes": causes},
+        f'{kind}.{meta} "" is invalid: {text}',
+        {"group": meta, "kind": kind, "causes": causes},
     )

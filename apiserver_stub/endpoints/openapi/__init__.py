@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from apiserver_stub.aggregation.remotes import Remotes
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Registry, Resource, Subresource
+    from nodeagent.base.identity import Identity
 
 V2, V3 = "/openapi/v2", "/openapi/v3"
 _METHODS = {
@@ -90,8 +91,8 @@ class OpenApi:
 
     read_only = False
 
-    def __init__(self, registry: Registry, remotes: Remotes) -> None:
-        self._registry, self._remotes = registry, remotes
+    def __init__(self, registry: Registry, remotes: Remotes, identity: Identity) -> None:
+        self._registry, self._remotes, self._identity = registry, remotes, identity
         self._documents: dict[str, bytes] | None = None
         self._protobuf: bytes | None = None
 
@@ -101,7 +102,7 @@ class OpenApi:
         if path not in (V2, V3) and not path.startswith(V3 + "/"):
             return None
         if self._documents is None:
-            self._documents = await asyncio.to_thread(_build, registry)
+            self._documents = await asyncio.to_thread(_build, registry, self._identity)
         known = self._documents
         if path == V3:
             index = {
@@ -151,11 +152,11 @@ def _hash(body: bytes) -> str:
     return hashlib.sha512(body).hexdigest().upper()
 
 
-def _build(registry: Registry) -> dict[str, bytes]:
+def _build(registry: Registry, identity: Identity) -> dict[str, bytes]:
     """Return every document: version 3 by path, version 2 under the empty name."""
     found = {}
     for group, version in registry.group_versions():
-        schemas = Schemas("#/components/schemas/")
+        schemas = Schemas("#/components/schemas/", identity)
         paths = _paths(registry.of(group, version), schemas, v3=True)
         document = {
             "openapi": "3.0.0",
@@ -164,7 +165,7 @@ def _build(registry: Registry) -> dict[str, bytes]:
             "components": {"schemas": dict(sorted(schemas.found.items()))},
         }
         found[f"apis/{group}/{version}" if group else f"api/{version}"] = objects.encode(document)
-    schemas = Schemas("#/definitions/")
+    schemas = Schemas("#/definitions/", identity)
     document = {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": GIT_VERSION},
@@ -250,7 +251,7 @@ def _operation(
     sent = _sent(verb, body)
     if sent is None:
         return operation
-    types = _PATCH_TYPES if verb == "patch" else (media.JSON, media.YAML, media.PROTOBUF)
+    types = _PATCH_TYPES if verb == "patch" else schemas.media_types
     content: Object = {"type": "object"} if verb == "patch" else schemas.refer(sent)
     if v3:
         operation["requestBody"] = {

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from apiserver_stub.apimachinery.media import object_types
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.schema import shapes
 from apiserver_stub.schema.shapes import Form, Shape
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Resource
+    from nodeagent.base.identity import Identity
 
 _BUNDLED = "nodeagent.api."
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
@@ -71,8 +73,9 @@ _TEXTS: Mapping[str, str] = {
 class Schemas:
     """Schemas of the requested kinds, by name; *reference* is the prefix of references."""
 
-    def __init__(self, reference: str) -> None:
-        self._reference = reference
+    def __init__(self, reference: str, identity: Identity) -> None:
+        self._reference, self._api_domain = reference, identity.api_domain
+        self.media_types = object_types(identity)
         self.found: dict[str, Object] = {}
 
     def add_kind(self, resource: Resource) -> str | None:
@@ -82,7 +85,7 @@ class Schemas:
     def add(self, group: str, version: str, kind: str, *, lists: bool = False) -> str | None:
         """Add *kind* and what it is made of, and return its name; ``None`` for one without a definition."""
         api_version = f"{group}/{version}" if group else version
-        shape = shapes.of(api_version, kind)
+        shape = shapes.of(api_version, kind, self._api_domain)
         if shape is None:
             return None
         name = _name(shape)
@@ -90,7 +93,7 @@ class Schemas:
         for part in shapes.walk(shape):
             if part is not shape and part.form is Form.OBJECT:
                 self.found.setdefault(_name(part), self._object(part))
-        listed = shapes.of(api_version, f"{kind}List") if lists else None
+        listed = shapes.of(api_version, f"{kind}List", self._api_domain) if lists else None
         if listed is not None:
             self.found[_name(listed)] = (
                 self._object(listed) | _of_kind(group, version, f"{kind}List") | {"required": ["items"]}

@@ -16,19 +16,22 @@ if TYPE_CHECKING:
     from nodeagent.base.apiproto.plans import Plans, Reader, Writer
 
 
-def supports(api_version: str, kind: str) -> bool:
-    """Return whether *kind* of *api_version* has a protobuf form; loads nothing."""
-    return registry.locate(api_version, kind) is not None
+def supports(api_version: str, kind: str, api_domain: str | None = None) -> bool:
+    """Return whether *kind* of *api_version* has a protobuf form; loads nothing.
+
+    :param api_domain: domain of API groups, by default that of the process; likewise for the other functions.
+    """
+    return registry.locate(api_version, kind, api_domain) is not None
 
 
-def descriptor(api_version: str, kind: str) -> Descriptor | None:
+def descriptor(api_version: str, kind: str, api_domain: str | None = None) -> Descriptor | None:
     """Return the definition of *kind*, from which schemas can be derived, or ``None`` if it has none."""
-    location = registry.locate(api_version, kind)
+    location = registry.locate(api_version, kind, api_domain)
     found: Descriptor | None = None if location is None else _codec(location).message.DESCRIPTOR
     return found
 
 
-def encode(obj: Mapping[str, Any]) -> bytes:
+def encode(obj: Mapping[str, Any], api_domain: str | None = None) -> bytes:
     """Return the envelope of *obj*, which must have ``apiVersion`` and ``kind``.
 
     Unknown fields and nulls are omitted.
@@ -37,13 +40,13 @@ def encode(obj: Mapping[str, Any]) -> bytes:
     :raises ProtobufError: the value of a field is invalid; the text names its path.
     """
     api_version, kind = obj.get("apiVersion") or "", obj.get("kind") or ""
-    codec = _codec(_locate(api_version, kind))
+    codec = _codec(_locate(api_version, kind, api_domain))
     message = codec.message()
     codec.write(message, obj)
     return framing.wrap(framing.Envelope(api_version, kind, message.SerializeToString(deterministic=True)))
 
 
-def decode(data: bytes) -> dict[str, Any]:
+def decode(data: bytes, api_domain: str | None = None) -> dict[str, Any]:
     """Return the object in the envelope *data* as the value of its JSON form.
 
     Empty fields are absent, as in JSON; an empty list of items is present.
@@ -54,7 +57,7 @@ def decode(data: bytes) -> dict[str, Any]:
     from google.protobuf.message import DecodeError
 
     envelope = framing.unwrap(data)
-    codec = _codec(_locate(envelope.api_version, envelope.kind))
+    codec = _codec(_locate(envelope.api_version, envelope.kind, api_domain))
     try:
         message = codec.message.FromString(envelope.raw)
     except DecodeError as error:
@@ -102,8 +105,8 @@ class _Codec(NamedTuple):
     write: Writer
 
 
-def _locate(api_version: str, kind: str) -> registry.Location:
-    location = registry.locate(api_version, kind)
+def _locate(api_version: str, kind: str, api_domain: str | None) -> registry.Location:
+    location = registry.locate(api_version, kind, api_domain)
     if location is None:
         raise UnsupportedKindError(f"no protobuf form of kind {kind!r} in version {api_version!r}")
     return location

@@ -19,18 +19,18 @@ class Location(NamedTuple):
     message: str
 
 
-def locate(api_version: str, kind: str) -> Location | None:
+def locate(api_version: str, kind: str, api_domain: str | None = None) -> Location | None:
     """Return the definition of *kind* of *api_version*, or ``None`` if it has no protobuf form.
 
-    Group names follow :mod:`nodeagent.base.identity`: with ``--api-domain=example.com``, ``events.example.com/v1`` is
-    supported and ``events.k8s.io/v1`` is not.
+    Group names have the domain *api_domain*, by default that of :mod:`nodeagent.base.identity`: with
+    ``--api-domain=example.com``, ``events.example.com/v1`` is supported and ``events.k8s.io/v1`` is not.
     """
     if kind in _SHARED:  # Such as DeleteOptions: part of every group version.
         return Location(f"{_DEFINITIONS}.meta_v1_pb2", kind)
     if (added := _added.get((api_version, kind))) is not None:
         return added
     name, _, version = api_version.rpartition("/")
-    group = _group_of(name)
+    group = _group_of(name, identity.current().api_domain if api_domain is None else api_domain)
     if group is None or kind not in KINDS.get(f"{group}_{version}", ()):
         return None
     return Location(f"{_DEFINITIONS}.{group}_{version}_pb2", kind)
@@ -41,12 +41,12 @@ def add_kind(api_version: str, kind: str, message: type[Any]) -> None:
     _added[api_version, kind] = Location(message.__module__, message.__name__)
 
 
-def _group_of(name: str) -> str | None:
-    """Return the definition group of the API group *name*."""
+def _group_of(name: str, api_domain: str) -> str | None:
+    """Return the definition group of the API group *name* in *api_domain*."""
     if name in _UNQUALIFIED:
         return _UNQUALIFIED[name]
-    head, domain_found, _ = name.rpartition("." + identity.current().api_domain)
-    return _QUALIFIED.get(head) if domain_found and head + "." + identity.current().api_domain == name else None
+    suffix = f".{api_domain}"
+    return _QUALIFIED.get(name.removesuffix(suffix)) if name.endswith(suffix) else None
 
 
 _SHARED = frozenset(

@@ -11,6 +11,7 @@ from apiserver_stub.apimachinery.media import PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.verbs.admission import AdmissionRequest
+from nodeagent.base.identity import Identity
 
 PODS = Resource("", "v1", "Pod", "pods")
 
@@ -28,7 +29,7 @@ def make_call(
 ) -> AdmissionRequest:
     name = ((new or old or {}).get("metadata") or {}).get("name", "")
     info = RequestInfo("create", "", resource.group, resource.version, resource.plural, "", "default", name)
-    request = Request("POST", info, Query(""), {}, b"", User(user), PLAIN)
+    request = Request("POST", info, Query(""), {}, b"", User(user), PLAIN, Identity())
     return AdmissionRequest(operation, request, resource, new, old, name, dry_run=dry_run)
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from apiserver_stub.apimachinery import media
-from apiserver_stub.apimachinery.media import JSON, PROTOBUF, YAML, Format
+from apiserver_stub.apimachinery.media import JSON, YAML, Format
 from apiserver_stub.apimachinery.status import ApiError
+from nodeagent.base.identity import Identity
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 TABLE = (
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
@@ -22,34 +25,34 @@ TABLE = (
         (f"{PROTOBUF},application/json", Format(PROTOBUF)),
         ("application/json;q=0.5,application/yaml", Format(YAML)),
         ("text/html,application/xml;q=0.9,*/*;q=0.8", Format()),
-        (TABLE, Format(JSON, "Table", error_encoding=JSON)),
+        (TABLE, Format(JSON, "Table", "meta.k8s.io/v1", error_encoding=JSON)),
         (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,{JSON}", Format(JSON)),
         (
             f"{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io,{JSON}",
-            Format(PROTOBUF, "PartialObjectMetadata", error_encoding=JSON),
+            Format(PROTOBUF, "PartialObjectMetadata", "meta.k8s.io/v1", error_encoding=JSON),
         ),
         (
             "application/json;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io",
-            Format(JSON, "PartialObjectMetadataList", "v1beta1", error_encoding=JSON),
+            Format(JSON, "PartialObjectMetadataList", "meta.k8s.io/v1beta1", error_encoding=JSON),
         ),
         ("application/json;as=Nope;v=v1;g=meta.k8s.io,application/json", Format()),
         ("application/json;pretty=1", Format(pretty=True)),
     ],
 )
 def test_negotiation(accept: str, expected: Format) -> None:
-    assert media.negotiate(accept, watch=False, protobuf=True) == expected
+    assert media.negotiate(accept, Identity(), watch=False, protobuf=True) == expected
 
 
 def test_table_of_a_resource_without_table_falls_back() -> None:
     accept = f"{JSON};as=Table;v=v1;g=meta.k8s.io,{YAML}"
 
-    assert media.negotiate(accept, watch=False, protobuf=True, tables=False) == Format(YAML)
+    assert media.negotiate(accept, Identity(), watch=False, protobuf=True, tables=False) == Format(YAML)
     with pytest.raises(ApiError, match="only the following media types are accepted"):
-        media.negotiate(accept.partition(",")[0], watch=False, protobuf=True, tables=False)
+        media.negotiate(accept.partition(",")[0], Identity(), watch=False, protobuf=True, tables=False)
 
 
 def test_kinds_without_protobuf_fall_back() -> None:
-    assert media.negotiate(f"{PROTOBUF},application/json", watch=False, protobuf=False) == Format()
+    assert media.negotiate(f"{PROTOBUF},application/json", Identity(), watch=False, protobuf=False) == Format()
 
 
 @pytest.mark.parametrize(
@@ -65,16 +68,16 @@ def test_kinds_without_protobuf_fall_back() -> None:
 )
 def test_unsupported_media_type_is_not_acceptable(accept: str, watch: bool, text: str) -> None:
     with pytest.raises(ApiError) as error:
-        media.negotiate(accept, watch=watch, protobuf=True)
+        media.negotiate(accept, Identity(), watch=watch, protobuf=True)
 
     assert error.value.code == 406
     assert text in error.value.message
 
 
 def test_bodies_are_decoded_by_content_type() -> None:
-    assert media.read_body("", b'{"a":1}', "X") == {"a": 1}
-    assert media.read_body("application/json; charset=utf-8", b'{"a":1}', "X") == {"a": 1}
-    assert media.read_body(YAML, b"a: 2026-11-21", "X") == {"a": "2026-11-21"}
+    assert media.read_body("", b'{"a":1}', "X", Identity()) == {"a": 1}
+    assert media.read_body("application/json; charset=utf-8", b'{"a":1}', "X", Identity()) == {"a": 1}
+    assert media.read_body(YAML, b"a: 2026-11-21", "X", Identity()) == {"a": "2026-11-21"}
 
 
 @pytest.mark.parametrize(
@@ -93,13 +96,13 @@ def test_body_that_mismatches_its_content_type_is_rejected(
     content_type: str, body: bytes, code: int, text: str
 ) -> None:
     with pytest.raises(ApiError) as error:
-        media.read_body(content_type, body, "Pod")
+        media.read_body(content_type, body, "Pod", Identity())
 
     assert error.value.code == code
     assert text in error.value.message
 
 
 def test_response_without_protobuf_form_is_json() -> None:
-    content_type, data = media.encode(Format(PROTOBUF), {"kind": "Table", "apiVersion": "meta.k8s.io/v1"})
+    content_type, data = media.encode(Format(PROTOBUF), {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}, "k8s.io")
 
     assert (content_type, data) == (JSON, b'{"kind":"Table","apiVersion":"meta.k8s.io/v1"}\n')

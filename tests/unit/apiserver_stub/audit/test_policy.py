@@ -10,12 +10,15 @@ import pytest
 
 from apiserver_stub.apimachinery.request import Query, User, parse_path
 from apiserver_stub.audit.policy import AuditError, Level, Policy, load_policy, read_policy
+from nodeagent.base.identity import Identity
 
 ADMIN = User("admin", groups=("ops", "system:authenticated"))
 
 
 def policy(*rules: dict[str, Any], **more: Any) -> Policy:
-    return read_policy(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules, **more}).encode())
+    return read_policy(
+        json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules, **more}).encode(), Identity()
+    )
 
 
 def level(rule: dict[str, Any], path: str, method: str = "GET", user: User | None = ADMIN) -> Level:
@@ -97,7 +100,7 @@ rules:
 """
     )
     with pytest.raises(AuditError) as error:
-        load_policy(file)
+        load_policy(file, Identity())
 
     text = str(error.value)
     assert text.startswith("loading audit policy file: [omitStages[0]: Invalid value: ")
@@ -125,7 +128,7 @@ rules:
 )
 def test_file_of_another_kind_is_rejected(text: str, message: str) -> None:
     with pytest.raises(AuditError, match=message):
-        read_policy(text.encode())
+        read_policy(text.encode(), Identity())
 
 
 def test_unknown_field_is_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:

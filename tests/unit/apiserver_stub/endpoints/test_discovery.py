@@ -19,6 +19,7 @@ from apiserver_stub.pipeline.dispatch import Dispatcher
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.subresources import Handlers
 from apiserver_stub.transport.rendered import Rendered
+from nodeagent.base.identity import Identity
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 ISSUER = "/.well-known/openid-configuration"
@@ -38,7 +39,7 @@ async def send(path: str, *, method: str = "GET", format_: Format = PLAIN, **hea
     dispatcher = Dispatcher(SimpleNamespace(), Handlers(), endpoints, SimpleNamespace())
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     info = RequestInfo(method.lower(), path)
-    return await dispatcher.dispatch(Request(method, info, Query(""), given, b"", User("u"), format_), None)
+    return await dispatcher.dispatch(Request(method, info, Query(""), given, b"", User("u"), format_, Identity()), None)
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis", "/apis/policy", "/apis/policy/v1"])

@@ -21,6 +21,7 @@ from apiserver_stub.pipeline.error_responses import PlainNotFound
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.subresources import Handlers
 from apiserver_stub.telemetry.exposition import Choice
+from nodeagent.base.identity import Identity
 
 
 class Stuck:
@@ -50,7 +51,7 @@ def dispatcher(endpoint: Health, outcomes: Outcomes | None) -> Dispatcher:
 
 
 def requested(path: str, query: str = "") -> Request:
-    return Request("GET", RequestInfo("get", path), Query(query), {}, b"", ANONYMOUS, PLAIN)
+    return Request("GET", RequestInfo("get", path), Query(query), {}, b"", ANONYMOUS, PLAIN, Identity())
 
 
 async def test_checks_are_counted_by_path_and_result(endpoint: Health) -> None:

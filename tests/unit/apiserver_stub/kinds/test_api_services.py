@@ -125,6 +125,6 @@ def test_priorities_order_groups_and_their_versions() -> None:
 
 
 def test_api_service_has_a_form_for_each_encoding() -> None:
-    shape = of("apiregistration.k8s.io/v1", "APIService")
+    shape = of("apiregistration.k8s.io/v1", "APIService", "k8s.io")
     assert shape is not None
     assert shape.child("status").child("conditions").keys == ("type",)

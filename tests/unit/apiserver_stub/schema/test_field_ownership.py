@@ -15,7 +15,7 @@ from apiserver_stub.schema.managed_fields import APPLY, UPDATE, ManagedFieldsEnt
 
 
 def kind(version: str, name: str, **changes: Any) -> Kind:
-    shape = shapes.of(version, name)
+    shape = shapes.of(version, name, "k8s.io")
     assert shape is not None
     blank: dict[str, Any] = {"metadata": {}, "spec": {"containers": None}, "status": {}}
     return Kind(shape, version, **{"renamed": {}, "blank": blank, "reset": {}, **changes})

@@ -61,7 +61,7 @@ def test_paths_list_fields_before_those_in_them() -> None:
 
 
 def test_struct_fields_are_added_and_map_entries_are_not() -> None:
-    shape = shapes.of("v1", "Pod")
+    shape = shapes.of("v1", "Pod", "k8s.io")
     assert shape is not None
     fields = field_sets.decode(
         {"f:spec": {"f:containers": {'k:{"name":"c"}': {"f:image": {}}}}, "f:metadata": {"f:labels": {"f:a": {}}}}

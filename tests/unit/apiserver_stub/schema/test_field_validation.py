@@ -18,7 +18,7 @@ EVENT, POD = "events.k8s.io/v1", "v1"
 def checked(
     obj: dict[str, Any], version: str = EVENT, kind: str = "Event", *, complete: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    shape = shapes.of(version, kind)
+    shape = shapes.of(version, kind, "k8s.io")
     assert shape is not None
     return obj, check(obj, shape, complete=complete).unknown
 
@@ -124,7 +124,7 @@ def test_encoded_values_have_no_duplicate_fields(value: Any, separators: tuple[s
 
 @given(_json)
 def test_arbitrary_value_is_valid_or_a_schema_mismatch(value: Any) -> None:
-    shape = shapes.of(POD, "Pod")
+    shape = shapes.of(POD, "Pod", "k8s.io")
     assert shape is not None
     obj = {"spec": {"containers": [value]}, "metadata": value, "status": {"conditions": value}}
     try:
@@ -168,7 +168,7 @@ def test_wrong_type_in_a_tree_of_values_has_its_message(obj: dict[str, Any], mes
 
 
 def test_numbers_of_a_tree_of_values_are_converted() -> None:
-    shape = shapes.of(POD, "Pod")
+    shape = shapes.of(POD, "Pod", "k8s.io")
     assert shape is not None
     pod = {"spec": {"priority": 5.0, "activeDeadlineSeconds": 1 << 40}}
 

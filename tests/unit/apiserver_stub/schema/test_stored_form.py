@@ -21,5 +21,5 @@ from apiserver_stub.schema.stored_form import settle
     ],
 )
 def test_empty_list_of_a_required_field_becomes_null(version: str, kind: str, obj: Any, settled: Any) -> None:
-    settle(obj, shapes.of(version, kind))
+    settle(obj, shapes.of(version, kind, "k8s.io"))
     assert obj == settled

@@ -16,7 +16,7 @@ from apiserver_stub.schema.strategic_merge import apply_strategic_patch
 
 
 def shape_of(api_version: str, kind: str) -> Shape:
-    found = shapes.of(api_version, kind)
+    found = shapes.of(api_version, kind, "k8s.io")
     assert found is not None
     return found
 

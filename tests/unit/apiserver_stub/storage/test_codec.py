@@ -8,6 +8,9 @@ from apiserver_stub.apimachinery import media, objects
 from apiserver_stub.storage.codec import StorageCodec
 from apiserver_stub.storage.encryption import DecryptionError, Encryption
 from apiserver_stub.storage.layout import Layout
+from nodeagent.base.identity import Identity
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 LAYOUT = Layout("/registry", {})
 POD = {
@@ -20,10 +23,10 @@ OWN = {"kind": "Widget", "apiVersion": "example.org/v1", "metadata": {"name": "w
 
 
 def coding(media_type: str) -> StorageCodec:
-    return StorageCodec(LAYOUT, Encryption(), media_type)
+    return StorageCodec(LAYOUT, Encryption(), Identity(), media_type)
 
 
-@pytest.mark.parametrize("media_type", [media.JSON, media.YAML, media.PROTOBUF])
+@pytest.mark.parametrize("media_type", [media.JSON, media.YAML, PROTOBUF])
 @pytest.mark.parametrize("obj", [POD, OWN])
 def test_each_format_is_read_independently_of_the_write_format(media_type: str, obj: objects.Object) -> None:
     stored, _ = coding(media_type).write("core/pods", "ns/p", objects.encode_for_store(obj))

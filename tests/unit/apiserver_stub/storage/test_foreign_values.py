@@ -11,6 +11,7 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.storage.codec import StorageCodec
 from apiserver_stub.storage.encryption import Encryption, parse_config
 from apiserver_stub.storage.layout import Layout
+from nodeagent.base.identity import Identity
 
 KEY = {"name": "key1", "secret": base64.b64encode(bytes(range(32))).decode()}
 WRITTEN = {
@@ -54,7 +55,7 @@ def test_value_encrypted_by_kube_apiserver_is_decrypted(
     head = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration"}
     encryption = Encryption(parse_config(json.dumps({**head, "resources": [entry]}).encode()))
 
-    data, transformer = StorageCodec(Layout("/registry", {}), encryption).read(
+    data, transformer = StorageCodec(Layout("/registry", {}), encryption, Identity()).read(
         name, key, base64.b64decode(WRITTEN[kind])
     )
 

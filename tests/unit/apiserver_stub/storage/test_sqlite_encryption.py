@@ -18,6 +18,9 @@ from apiserver_stub.storage.codec import StorageCodec
 from apiserver_stub.storage.encryption import Encryption, parse_config
 from apiserver_stub.storage.layout import Layout
 from apiserver_stub.storage.sqlite import SqliteStore
+from nodeagent.base.identity import Identity
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 DATA = b'{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"},"data":{"a":"aHVzaA=="}}'
 SECRETS, KEY = "core/secrets", "ns/s"
@@ -36,7 +39,9 @@ def keys(*names: str, clear: bool = True) -> Encryption:
 
 @asynccontextmanager
 async def opened(path: Path, encryption: Encryption, media_type: str = media.JSON) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path / "store.db", codec=StorageCodec(Layout("/registry", {}), encryption, media_type))
+    store = SqliteStore(
+        path / "store.db", codec=StorageCodec(Layout("/registry", {}), encryption, Identity(), media_type)
+    )
     await store.open()
     try:
         yield store
@@ -124,7 +129,7 @@ async def test_undecryptable_value_is_reported_and_kept(tmp_path: Path) -> None:
 @pytest.mark.row("opt.storage-media-type")
 @pytest.mark.parametrize(
     ("media_type", "start"),
-    [(media.JSON, b'{"kind"'), (media.YAML, b"kind: Secret\n"), (media.PROTOBUF, b"k8s\0")],
+    [(media.JSON, b'{"kind"'), (media.YAML, b"kind: Secret\n"), (PROTOBUF, b"k8s\0")],
 )
 async def test_each_storage_format_can_be_encrypted(tmp_path: Path, media_type: str, start: bytes) -> None:
     async with opened(tmp_path, Encryption(), media_type) as store:

@@ -16,6 +16,7 @@ from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.subresources.evictions import Evictions, EvictionSettings
 from apiserver_stub.verbs.context import VerbContext
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 PODS = "core/pods"
@@ -63,7 +64,7 @@ async def eviction(
     body = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": options or {}}
     info = RequestInfo("create", "", "", "v1", "pods", "eviction", "n", "p")
     headers = {"Content-Type": "application/json"}
-    request = Request("POST", info, Query(query), headers, json.dumps(body).encode(), User("u"), PLAIN)
+    request = Request("POST", info, Query(query), headers, json.dumps(body).encode(), User("u"), PLAIN, Identity())
     pods = registry.find("", "v1", "pods")
     assert pods is not None
     reply = await evictions.create(request, pods)

@@ -19,7 +19,7 @@ def pod(*, metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any
         "spec": {"containers": [{"name": "web", "image": "web:1"}], **spec},
         "status": {"phase": "Pending"},
     }
-    shape = shapes.of("v1", "Pod")
+    shape = shapes.of("v1", "Pod", "k8s.io")
     assert shape is not None
     field_validation.check(made, shape, complete=True)
     POD.apply(made)

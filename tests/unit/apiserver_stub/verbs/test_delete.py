@@ -11,12 +11,13 @@ from apiserver_stub.apimachinery.media import JSON, PLAIN
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.verbs.delete import read_options
+from nodeagent.base.identity import Identity
 
 
 def deletion(body: Any = None, query: str = "") -> Request:
     info = RequestInfo("delete", "/api/v1/namespaces/d/pods/p", "", "v1", "pods", "", "d", "p")
     data = b"" if body is None else json.dumps(body).encode()
-    return Request("DELETE", info, Query(query), {"Content-Type": JSON}, data, User("u"), PLAIN)
+    return Request("DELETE", info, Query(query), {"Content-Type": JSON}, data, User("u"), PLAIN, Identity())
 
 
 def test_body_overrides_the_query() -> None:

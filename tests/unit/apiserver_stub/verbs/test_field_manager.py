@@ -11,12 +11,13 @@ from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, Use
 from apiserver_stub.options import Options
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.verbs.field_manager import track_create
+from nodeagent.base.identity import Identity
 
 
 @pytest.mark.parametrize("first", [[], None])
 def test_empty_list_is_owned_and_null_is_not(first: object) -> None:
     info = RequestInfo("create", "/", "discovery.k8s.io", "v1", "endpointslices", namespace="d")
-    request = Request("POST", info, Query(""), {}, b"", User("u"), PLAIN)
+    request = Request("POST", info, Query(""), {}, b"", User("u"), PLAIN, Identity())
     (resource,) = (item for item in build_registry(Options()) if item.plural == "endpointslices")
 
     owned = {}

@@ -10,6 +10,7 @@ import pytest
 from apiserver_stub.schema import field_sets, shapes
 from apiserver_stub.validation.metadata import ANNOTATIONS_LIMIT_BYTES
 from apiserver_stub.verbs import last_applied
+from nodeagent.base.identity import Identity
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -22,10 +23,10 @@ def config_map(data: dict[str, str], annotation: str | None = None) -> dict[str,
 
 
 def undisputed(annotation: Any) -> Any:
-    shape = shapes.of("v1", "ConfigMap")
+    shape = shapes.of("v1", "ConfigMap", "k8s.io")
     assert shape is not None
     text = annotation if isinstance(annotation, str) else json.dumps(annotation)
-    found = last_applied.undisputed(shape, config_map({"a": "1", "b": "2"}, text))
+    found = last_applied.undisputed(shape, config_map({"a": "1", "b": "2"}, text), Identity())
     return None if found is None else field_sets.encode(found).get("f:data")
 
 
@@ -54,7 +55,7 @@ def test_annotation_contains_the_applied_configuration() -> None:
     config = config_map({"a": "<&>"}, "other")
     config["metadata"]["annotations"]["x"] = "y"
 
-    last_applied.refresh(merged, config)
+    last_applied.refresh(merged, config, Identity())
 
     assert merged["metadata"]["annotations"] == {
         ANNOTATION: '{"apiVersion":"v1","data":{"a":"\\u003c\\u0026\\u003e"},"kind":"ConfigMap",'
@@ -68,7 +69,7 @@ def test_other_annotations_are_kept(given: Any, kept: dict[str, Any]) -> None:
     merged, config = config_map({}, "old"), config_map({})
     config["metadata"]["annotations"] = given
 
-    last_applied.refresh(merged, config)
+    last_applied.refresh(merged, config, Identity())
 
     applied = json.loads(merged["metadata"]["annotations"][ANNOTATION])
     assert applied["metadata"] == {"name": "c", **kept}
@@ -77,13 +78,13 @@ def test_other_annotations_are_kept(given: Any, kept: dict[str, Any]) -> None:
 def test_object_without_annotation_gets_none() -> None:
     for merged in (config_map({}), config_map({}, "")):
         before = json.dumps(merged)
-        last_applied.refresh(merged, config_map({"a": "1"}))
+        last_applied.refresh(merged, config_map({"a": "1"}), Identity())
         assert json.dumps(merged) == before
 
 
 def test_too_long_annotation_is_removed() -> None:
     merged = config_map({}, "old")
 
-    last_applied.refresh(merged, config_map({"a": "x" * ANNOTATIONS_LIMIT_BYTES}))
+    last_applied.refresh(merged, config_map({"a": "x" * ANNOTATIONS_LIMIT_BYTES}), Identity())
 
     assert merged["metadata"]["annotations"] == {}

@@ -18,6 +18,7 @@ from apiserver_stub.storage import Record
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.context import VerbContext
 from apiserver_stub.verbs.write_common import DryRun, check_types, plan_update, prepare_new
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.validation.pods import pod
 
 
@@ -52,7 +53,7 @@ def pods(found: Any) -> Resource:
 
 def request(verb: str, subresource: str = "") -> Request:
     info = RequestInfo(verb, "", "", "v1", "pods", subresource, "default", "web")
-    return Request("POST", info, Query("dryRun=All"), {}, b"", User("u"), PLAIN)
+    return Request("POST", info, Query("dryRun=All"), {}, b"", User("u"), PLAIN, Identity())
 
 
 async def test_qos_class_follows_requests_set_by_admission(limits: Limits) -> None:
@@ -70,7 +71,7 @@ async def test_status_update_drops_spec_changes_of_admission(limits: Limits) -> 
     made = server(limits)
     old = pod(serviceAccountName="default", metadata={"uid": "u", "resourceVersion": "5"})
     new = pod(serviceAccountName="default", nodeName="node-2")
-    check_types(new)
+    check_types(new, "k8s.io")
 
     with pytest.raises(DryRun) as dry_run:
         await plan_update(made.context, request("update", "status"), pods(made), new, record(old))

@@ -8,6 +8,7 @@ from apiserver_stub.apimachinery.media import JSON, PLAIN, YAML
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.verbs.write_common import read_object
+from nodeagent.base.identity import Identity
 
 TWICE = b"metadata: {name: m}\ndata:\n  a: one\n  a: two\nfoo: 1\n"
 REPORTED = 'line 4: key "a" already set in map'
@@ -15,7 +16,7 @@ REPORTED = 'line 4: key "a" already set in map'
 
 def post(body: bytes, query: str = "", content_type: str = YAML) -> Request:
     info = RequestInfo("create", "/api/v1/namespaces/d/configmaps", "", "v1", "configmaps", namespace="d")
-    return Request("POST", info, Query(query), {"Content-Type": content_type}, body, User("u"), PLAIN)
+    return Request("POST", info, Query(query), {"Content-Type": content_type}, body, User("u"), PLAIN, Identity())
 
 
 @pytest.mark.parametrize(

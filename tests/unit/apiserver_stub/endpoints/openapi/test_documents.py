@@ -16,8 +16,11 @@ from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, Use
 from apiserver_stub.endpoints import openapi
 from apiserver_stub.options import Options
 from apiserver_stub.server.kinds import build_registry
+from nodeagent.base.identity import Identity
 
-DOCUMENTS = {name: msgspec.json.decode(body) for name, body in openapi._build(build_registry(Options())).items()}
+DOCUMENTS = {
+    name: msgspec.json.decode(body) for name, body in openapi._build(build_registry(Options()), Identity()).items()
+}
 
 
 def references(value: Any) -> Iterator[str]:
@@ -86,11 +89,11 @@ def test_lists_have_merge_annotations() -> None:
 
 
 async def test_document_requested_by_hash_is_cacheable() -> None:
-    documents = openapi.OpenApi(build_registry(Options()), Remotes())
+    documents = openapi.OpenApi(build_registry(Options()), Remotes(), Identity())
 
     async def send(query: str) -> Any:
         info = RequestInfo("get", "/openapi/v3/api/v1")
-        return await documents.respond(Request("GET", info, Query(query), {}, b"", User("u"), PLAIN))
+        return await documents.respond(Request("GET", info, Query(query), {}, b"", User("u"), PLAIN, Identity()))
 
     first = await send("")
     kept = await send(f"hash={first.headers['Etag'].strip(chr(34))}")

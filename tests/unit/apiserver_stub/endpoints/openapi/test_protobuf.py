@@ -12,11 +12,12 @@ from apiserver_stub.endpoints.openapi import protobuf
 from apiserver_stub.endpoints.openapi.proto import v2_pb2 as pb
 from apiserver_stub.options import Options
 from apiserver_stub.server.kinds import build_registry
+from nodeagent.base.identity import Identity
 
 
 @pytest.fixture(scope="module")
 def document() -> Any:
-    return json.loads(openapi._build(build_registry(Options()))[""])
+    return json.loads(openapi._build(build_registry(Options()), Identity())[""])
 
 
 def plain(message: Any) -> Any:

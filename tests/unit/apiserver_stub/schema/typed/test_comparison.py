@@ -12,7 +12,7 @@ from apiserver_stub.schema.typed.elements import InvalidElement
 
 
 def _spec(kind: str = "Service") -> shapes.Shape:
-    found = shapes.of("v1", kind)
+    found = shapes.of("v1", kind, "k8s.io")
     assert found is not None
     return found.child("spec")
 

@@ -11,7 +11,7 @@ from apiserver_stub.schema.typed.validation import summary, validate
 
 
 def _shape(kind: str = "Service") -> shapes.Shape:
-    found = shapes.of("v1", kind)
+    found = shapes.of("v1", kind, "k8s.io")
     assert found is not None
     return found
 
