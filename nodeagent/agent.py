@@ -124,6 +124,7 @@ class Agent:
                 node=lambda: self._node.node,
                 wait_for_node=self._node.wait_for_node,
                 trigger_node_status=self._node.wake,
+                runtime_status=self._node.runtime_status,
             ),
             plugins,
         )

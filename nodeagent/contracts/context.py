@@ -8,7 +8,7 @@ previous one. A component of a later stage is neither an attribute for the type 
     RuntimeContext   + runtime
     ImageContext     + images
     RecorderContext  + recorder, node_reference, pods
-    NodeContext      + node, wait_for_node, trigger_node_status
+    NodeContext      + node, wait_for_node, trigger_node_status, runtime_status
     ObjectsContext   + objects
     CgroupsContext   + cgroups
     VolumesContext   + volumes
@@ -40,7 +40,7 @@ from nodeagent.contracts.local import LocalQuery
 from nodeagent.contracts.objects import ObjectReader
 from nodeagent.contracts.pods import PodDirectory, PodSyncer
 from nodeagent.contracts.probes import Prober
-from nodeagent.contracts.runtime import ContainerRuntime, ImageService
+from nodeagent.contracts.runtime import ContainerRuntime, ImageService, RuntimeStatus
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.contracts.stats import StatsProvider
 from nodeagent.contracts.volumes import VolumeManager
@@ -185,6 +185,8 @@ class NodeContext(RecorderContext):
     """Waits until the node object was read once; admission uses its labels and taints."""
     trigger_node_status: Callable[[], None]
     """Requests an immediate node status update, because a plugin's report has changed."""
+    runtime_status: Callable[[], Awaitable[RuntimeStatus]]
+    """Returns the runtime's last status, at most some seconds old; waits until the runtime has responded once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

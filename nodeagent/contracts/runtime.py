@@ -10,363 +10,125 @@ spec: config.containerRuntimeEndpoint, config.imageServiceEndpoint, config.runti
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from nodeagent.contracts.stats import InterfaceStats
-
-LABEL_POD_NAME = "io.kubernetes.pod.name"
-LABEL_POD_NAMESPACE = "io.kubernetes.pod.namespace"
-LABEL_POD_UID = "io.kubernetes.pod.uid"
-LABEL_CONTAINER_NAME = "io.kubernetes.container.name"
-ANNOTATION_HASH = "io.kubernetes.container.hash"
-ANNOTATION_RESTART_COUNT = "io.kubernetes.container.restartCount"
-ANNOTATION_MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
-ANNOTATION_MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
-ANNOTATION_PRE_STOP = "io.kubernetes.container.preStopHandler"
-ANNOTATION_PORTS = "io.kubernetes.container.ports"
-ANNOTATION_GRACE = "io.kubernetes.pod.terminationGracePeriod"
-ANNOTATION_DELETION_GRACE = "io.kubernetes.pod.deletionGracePeriod"
-
-
-# Runtime messages for a start whose client disconnected: the call is cancelled together with the process it started.
-_INTERRUPTED = ("context canceled", "signal: killed")
-
-
-class ContainerState(IntEnum):
-    """State of a container; the numbers are CRI's."""
-
-    CREATED = 0
-    RUNNING = 1
-    EXITED = 2
-    UNKNOWN = 3
-
-
-class NamespaceMode(IntEnum):
-    """Linux namespace that a container uses; the numbers are CRI's."""
-
-    POD = 0
-    CONTAINER = 1
-    NODE = 2
-    TARGET = 3
-
-
-class MountPropagation(IntEnum):
-    """Propagation of mounts between host and container."""
-
-    PRIVATE = 0
-    HOST_TO_CONTAINER = 1
-    BIDIRECTIONAL = 2
-
-
-class ProfileType(IntEnum):
-    """Type of a security profile; the numbers are CRI's."""
-
-    RUNTIME_DEFAULT = 0
-    UNCONFINED = 1
-    LOCALHOST = 2
-
-
-# --- configuration --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SecurityProfile:
-    """A seccomp or AppArmor profile; ``path`` is the file or profile name of a localhost profile."""
-
-    type: ProfileType = ProfileType.RUNTIME_DEFAULT
-    path: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SeLinux:
-    """SELinux label of a process; empty parts use the default."""
-
-    user: str = ""
-    role: str = ""
-    type: str = ""
-    level: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Namespaces:
-    """Namespaces of a sandbox or container."""
-
-    network: NamespaceMode = NamespaceMode.POD
-    pid: NamespaceMode = NamespaceMode.CONTAINER
-    ipc: NamespaceMode = NamespaceMode.POD
-    target_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class LinuxResources:
-    """Resources of a pod or container in CRI's units (bytes, microseconds); zero means not specified."""
-
-    cpu_period: int = 0
-    cpu_quota: int = 0
-    cpu_shares: int = 0
-    memory_limit_bytes: int = 0
-    oom_score_adj: int = 0
-    cpuset_cpus: str = ""
-    cpuset_mems: str = ""
-    hugepage_limits: Mapping[str, int] = field(default_factory=dict)
-    unified: Mapping[str, str] = field(default_factory=dict)
-    memory_swap_limit_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PortMapping:
-    """A host port that is forwarded to a port of the sandbox."""
-
-    container_port: int
-    host_port: int = 0
-    protocol: str = "TCP"
-    host_ip: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DnsConfig:
-    """Contents of ``resolv.conf``."""
-
-    servers: Sequence[str] = ()
-    searches: Sequence[str] = ()
-    options: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SandboxSecurity:
-    """Security context of a sandbox."""
-
-    namespaces: Namespaces = Namespaces()
-    selinux: SeLinux | None = None
-    run_as_user: int | None = None
-    run_as_group: int | None = None
-    readonly_rootfs: bool = False
-    supplemental_groups: Sequence[int] = ()
-    privileged: bool = False
-    seccomp: SecurityProfile = SecurityProfile()
-
-
-@dataclass(frozen=True, slots=True)
-class SandboxConfig:
-    """Configuration of a pod's sandbox."""
-
-    name: str
-    uid: str
-    namespace: str
-    attempt: int = 0
-    hostname: str = ""
-    log_directory: str = ""
-    dns: DnsConfig | None = None
-    port_mappings: Sequence[PortMapping] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    cgroup_parent: str = ""
-    sysctls: Mapping[str, str] = field(default_factory=dict)
-    security: SandboxSecurity = SandboxSecurity()
-    overhead: LinuxResources | None = None
-    resources: LinuxResources | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A bind mount from the host."""
-
-    container_path: str
-    host_path: str
-    readonly: bool = False
-    selinux_relabel: bool = False
-    propagation: MountPropagation = MountPropagation.PRIVATE
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A device of the host in a container."""
-
-    container_path: str
-    host_path: str
-    permissions: str = "mrw"
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerSecurity:
-    """Security context of a container."""
-
-    capabilities_add: Sequence[str] = ()
-    capabilities_drop: Sequence[str] = ()
-    privileged: bool = False
-    namespaces: Namespaces = Namespaces()
-    selinux: SeLinux | None = None
-    run_as_user: int | None = None
-    run_as_group: int | None = None
-    run_as_username: str = ""
-    readonly_rootfs: bool = False
-    supplemental_groups: Sequence[int] = ()
-    no_new_privs: bool = False
-    masked_paths: Sequence[str] = ()
-    readonly_paths: Sequence[str] = ()
-    seccomp: SecurityProfile = SecurityProfile(ProfileType.UNCONFINED)
-    apparmor: SecurityProfile | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerConfig:
-    """Configuration of a container."""
-
-    name: str
-    attempt: int
-    image: str
-    """The image reference in the runtime's store (an ID or digest from the pull)."""
-    user_image: str = ""
-    """The image as specified in the pod."""
-    command: Sequence[str] = ()
-    args: Sequence[str] = ()
-    working_dir: str = ""
-    envs: Sequence[tuple[str, str]] = ()
-    mounts: Sequence[Mount] = ()
-    devices: Sequence[Device] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    log_path: str = ""
-    """Relative to the sandbox's log directory."""
-    stdin: bool = False
-    stdin_once: bool = False
-    tty: bool = False
-    resources: LinuxResources = LinuxResources()
-    security: ContainerSecurity = ContainerSecurity()
-
-
-# --- state ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SandboxInfo:
-    """A sandbox as returned by a list call."""
-
-    id: str
-    name: str
-    uid: str
-    namespace: str
-    attempt: int
-    ready: bool
-    created_at: int
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    runtime_handler: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SandboxStatus:
-    """Detailed status of a sandbox."""
-
-    id: str
-    name: str
-    uid: str
-    namespace: str
-    attempt: int
-    ready: bool
-    created_at: int
-    ips: Sequence[str] = ()
-    """One address per IP family, the node's primary family first."""
-    network_mode: NamespaceMode = NamespaceMode.POD
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    runtime_handler: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerInfo:
-    """A container as returned by a list call."""
-
-    id: str
-    sandbox_id: str
-    name: str
-    attempt: int
-    image: str
-    image_ref: str
-    state: ContainerState
-    created_at: int
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeContainerStatus:
-    """Detailed status of a container."""
-
-    id: str
-    name: str
-    attempt: int
-    state: ContainerState
-    created_at: int
-    started_at: int
-    finished_at: int
-    exit_code: int
-    image: str
-    image_ref: str
-    reason: str = ""
-    message: str = ""
-    log_path: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    mounts: Sequence[Mount] = ()
-
-    @property
-    def start_interrupted(self) -> bool:
-        """True if the container never ran because the agent exited during the start call."""
-        failed_start = self.state is ContainerState.EXITED and not self.started_at
-        return failed_start and any(text in self.message for text in _INTERRUPTED)
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimePod:
-    """State of one pod in the runtime; sandboxes and containers are sorted latest first."""
-
-    uid: str
-    name: str
-    namespace: str
-    sandboxes: Sequence[SandboxStatus] = ()
-    containers: Sequence[RuntimeContainerStatus] = ()
-    observed_at: float = 0.0
-    """Monotonic time at which the observation started."""
-
-    @property
-    def ips(self) -> Sequence[str]:
-        """IPs of the latest sandbox, if it is ready."""
-        return self.sandboxes[0].ips if self.sandboxes and self.sandboxes[0].ready else ()
-
-    @property
-    def alive(self) -> bool:
-        """True if a container or sandbox may still be running."""
-        return any(c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN) for c in self.containers) or any(
-            s.ready for s in self.sandboxes
-        )
-
-    def newest(self, name: str) -> RuntimeContainerStatus | None:
-        """Return the latest container called *name*."""
-        return next((c for c in self.containers if c.name == name), None)
-
-
-class RuntimeEventType(StrEnum):
-    """Type of an event of the runtime."""
-
-    CREATED = "CREATED"
-    STARTED = "STARTED"
-    STOPPED = "STOPPED"
-    DELETED = "DELETED"
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeEvent:
-    """An event of the runtime's event stream, with the pod's status at that time."""
-
-    type: RuntimeEventType
-    container_id: str
-    pod_uid: str
-    pod: RuntimePod | None = None
-    created_at: int = 0
-    """Time of the event; 0 if the runtime does not report it."""
+from nodeagent.contracts.image_service import (
+    Credentials,
+    FilesystemUsage,
+    Image,
+    ImageService,
+    ProgressReportingImageService,
+    Transfer,
+)
+from nodeagent.contracts.runtime_config import (
+    ContainerConfig,
+    ContainerSecurity,
+    Device,
+    DnsConfig,
+    IdMapping,
+    ImageMount,
+    LinuxResources,
+    Mount,
+    MountPropagation,
+    NamespaceMode,
+    Namespaces,
+    PortMapping,
+    ProfileType,
+    SandboxConfig,
+    SandboxSecurity,
+    SecurityProfile,
+    SeLinux,
+    SupplementalGroupsPolicy,
+    UserNamespace,
+)
+from nodeagent.contracts.runtime_state import (
+    ANNOTATION_DELETION_GRACE,
+    ANNOTATION_GRACE,
+    ANNOTATION_HASH,
+    ANNOTATION_MESSAGE_PATH,
+    ANNOTATION_MESSAGE_POLICY,
+    ANNOTATION_PORTS,
+    ANNOTATION_PRE_STOP,
+    ANNOTATION_RESTART_COUNT,
+    LABEL_CONTAINER_NAME,
+    LABEL_POD_NAME,
+    LABEL_POD_NAMESPACE,
+    LABEL_POD_UID,
+    ContainerInfo,
+    ContainerState,
+    ContainerUser,
+    RuntimeContainerStatus,
+    RuntimeEvent,
+    RuntimeEventType,
+    RuntimePod,
+    SandboxInfo,
+    SandboxStatus,
+)
+from nodeagent.contracts.runtime_stats import (
+    ContainerStats,
+    SandboxStats,
+)
+
+__all__ = [
+    "ANNOTATION_DELETION_GRACE",
+    "ANNOTATION_GRACE",
+    "ANNOTATION_HASH",
+    "ANNOTATION_MESSAGE_PATH",
+    "ANNOTATION_MESSAGE_POLICY",
+    "ANNOTATION_PORTS",
+    "ANNOTATION_PRE_STOP",
+    "ANNOTATION_RESTART_COUNT",
+    "LABEL_CONTAINER_NAME",
+    "LABEL_POD_NAME",
+    "LABEL_POD_NAMESPACE",
+    "LABEL_POD_UID",
+    "CheckpointingRuntime",
+    "ContainerConfig",
+    "ContainerInfo",
+    "ContainerRuntime",
+    "ContainerSecurity",
+    "ContainerState",
+    "ContainerStats",
+    "ContainerUser",
+    "Credentials",
+    "Device",
+    "DnsConfig",
+    "ExecResult",
+    "FilesystemUsage",
+    "IdMapping",
+    "Image",
+    "ImageMount",
+    "ImageService",
+    "LinuxResources",
+    "Mount",
+    "MountPropagation",
+    "NamespaceMode",
+    "Namespaces",
+    "PortMapping",
+    "ProfileType",
+    "ProgressReportingImageService",
+    "RuntimeCondition",
+    "RuntimeContainerStatus",
+    "RuntimeEvent",
+    "RuntimeEventType",
+    "RuntimeFeatures",
+    "RuntimeHandler",
+    "RuntimeInfoProvider",
+    "RuntimePod",
+    "RuntimeStatus",
+    "RuntimeVersion",
+    "SandboxConfig",
+    "SandboxInfo",
+    "SandboxSecurity",
+    "SandboxStats",
+    "SandboxStatus",
+    "SeLinux",
+    "SecurityProfile",
+    "SupplementalGroupsPolicy",
+    "Transfer",
+    "UserNamespace",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,59 +151,46 @@ class RuntimeCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class RuntimeHandler:
+    """A handler of runtime classes and its features; the default handler has an empty name."""
+
+    name: str
+    recursive_read_only_mounts: bool = False
+    user_namespaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeFeatures:
+    """Features of the runtime that do not depend on the handler."""
+
+    supplemental_groups_policy: bool = False
+    user_namespaces_host_network: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeStatus:
+    """Conditions and features of the runtime."""
+
+    conditions: Sequence[RuntimeCondition] = ()
+    handlers: Sequence[RuntimeHandler] = ()
+    """Empty if the runtime does not report its handlers."""
+    features: RuntimeFeatures | None = None
+    """``None`` if the runtime does not report its features."""
+    image_volumes: bool = False
+    """True if the runtime supports :attr:`~nodeagent.contracts.runtime_config.Mount.image`."""
+
+    def handler(self, name: str) -> RuntimeHandler:
+        """Return the handler called *name*; one without features if the runtime does not report it."""
+        return next((handler for handler in self.handlers if handler.name == name), RuntimeHandler(name))
+
+
+@dataclass(frozen=True, slots=True)
 class ExecResult:
     """Result of a command."""
 
     exit_code: int
     stdout: bytes = b""
     stderr: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerStats:
-    """Usage of one container; cumulative CPU in nanoseconds, sizes in bytes, times in epoch nanoseconds."""
-
-    id: str
-    name: str
-    pod_uid: str
-    timestamp: int = 0
-    cpu_usage_core_nanoseconds: int = 0
-    memory_working_set_bytes: int = 0
-    memory_usage_bytes: int = 0
-    memory_rss_bytes: int = 0
-    writable_layer_bytes: int = 0
-    writable_layer_inodes: int = 0
-    writable_layer_mountpoint: str = ""
-    """Mount point of the file system of writable layers, or a directory in it."""
-    memory_available_bytes: int | None = None
-    """``None`` without a limit."""
-    page_faults: int = 0
-    major_page_faults: int = 0
-    swap_usage_bytes: int | None = None
-    swap_available_bytes: int | None = None
-    cpu_usage_nanocores: int | None = None
-    """The runtime's own rate of CPU usage, if reported."""
-
-
-@dataclass(frozen=True, slots=True)
-class SandboxStats:
-    """Usage of one pod and its containers as measured by the runtime; unreported values are ``None``."""
-
-    id: str
-    pod_uid: str
-    timestamp: int = 0
-    cpu_usage_core_nanoseconds: int | None = None
-    cpu_usage_nanocores: int | None = None
-    memory_available_bytes: int | None = None
-    memory_working_set_bytes: int | None = None
-    memory_usage_bytes: int | None = None
-    memory_rss_bytes: int | None = None
-    page_faults: int | None = None
-    major_page_faults: int | None = None
-    process_count: int | None = None
-    interfaces: Sequence[InterfaceStats] = ()
-    """The default one first."""
-    containers: Sequence[ContainerStats] = ()
 
 
 class ContainerRuntime(Protocol):
@@ -455,8 +204,10 @@ class ContainerRuntime(Protocol):
         """
         ...
 
-    async def status(self) -> Sequence[RuntimeCondition]:
-        """Return the runtime's conditions; ``RuntimeReady`` and ``NetworkReady`` are always among them.
+    async def status(self) -> RuntimeStatus:
+        """Return the runtime's conditions and features.
+
+        ``RuntimeReady`` and ``NetworkReady`` are always among the conditions.
 
         :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
         :raises RuntimeFailure: the runtime returned an error.
@@ -713,122 +464,6 @@ class CheckpointingRuntime(Protocol):
         :param timeout_seconds: time limit in seconds.
         :raises NotImplementedError: the runtime does not support the call, or lacks a prerequisite.
         :raises NotFound: the container does not exist.
-        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
-        :raises RuntimeFailure: the runtime returned an error.
-        """
-        ...
-
-
-# --- images ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """An image in the runtime's store."""
-
-    id: str
-    repo_tags: Sequence[str] = ()
-    repo_digests: Sequence[str] = ()
-    size_bytes: int = 0
-    uid: int | None = None
-    username: str = ""
-    pinned: bool = False
-
-    @property
-    def names(self) -> frozenset[str]:
-        """All names of the image: ID, bare digest, tags, repositories with digest."""
-        return frozenset((self.id, self.id.removeprefix("sha256:"), *self.repo_tags, *self.repo_digests))
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """Credentials of a registry; never displayed."""
-
-    username: str = field(repr=False, default="")
-    password: str = field(repr=False, default="")
-    source: str = ""
-    """Origin: the name of a pull secret or plugin."""
-
-
-@dataclass(frozen=True, slots=True)
-class FilesystemUsage:
-    """Usage of an image file system; the timestamp is in epoch nanoseconds."""
-
-    mountpoint: str
-    used_bytes: int
-    inodes_used: int
-    timestamp: int = 0
-
-
-class ImageService(Protocol):
-    """The runtime's image store."""
-
-    async def list_images(self) -> Sequence[Image]:
-        """Return all images in the store.
-
-        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
-        :raises RuntimeFailure: the runtime returned an error.
-        """
-        ...
-
-    async def image_status(self, image: str) -> Image | None:
-        """Return the image, or ``None`` if it is not in the store.
-
-        :param image: name or ID of the image.
-        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
-        :raises RuntimeFailure: the runtime returned an error.
-        """
-        ...
-
-    async def pull_image(
-        self, image: str, credentials: Credentials | None = None, sandbox: SandboxConfig | None = None
-    ) -> str:
-        """Pull *image* and return its reference in the store; the call has no deadline.
-
-        :param image: name of the image, with tag or digest.
-        :param credentials: credentials of the registry; ``None`` pulls anonymously.
-        :param sandbox: the sandbox for which to pull, if the runtime distinguishes them.
-        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
-        :raises RuntimeFailure: the runtime returned an error.
-        """
-        ...
-
-    async def remove_image(self, image: str) -> None:
-        """Remove an image with all its names; unknown images are ignored.
-
-        :param image: name or ID of the image.
-        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
-        :raises RuntimeFailure: the runtime returned an error.
-        """
-        ...
-
-    async def filesystem_usage(self) -> Sequence[FilesystemUsage]:
-        """Return the usage of the image file systems.
-
-        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
-        :raises RuntimeFailure: the runtime returned an error.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """A layer or other blob of an image that is being downloaded."""
-
-    ref: str
-    """Identifier, such as the digest of a layer."""
-    received_bytes: int
-    total_bytes: int
-    """0 if unknown."""
-
-
-@runtime_checkable
-class ProgressReportingImageService(ImageService, Protocol):
-    """An image service that also reports the progress of pulls."""
-
-    async def transfers(self) -> Sequence[Transfer] | None:
-        """Return the transfers in progress of all pulls; ``None`` if the runtime does not report them.
-
         :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
         :raises RuntimeFailure: the runtime returned an error.
         """

@@ -9,6 +9,7 @@ from typing import Any
 from nodeagent.base.quantity import Quantity, parse_quantity
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.context import RecorderContext
+from nodeagent.contracts.runtime import RuntimeStatus
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.node import NodeStatus
 from nodeagent.model.wire import to_wire
@@ -88,6 +89,10 @@ class NodeManager:
     def wake(self) -> None:
         """Compute the status again now."""
         self._reporter.wake()
+
+    async def runtime_status(self) -> RuntimeStatus:
+        """Return the runtime's last status; wait until it has responded once."""
+        return await self._health.status()
 
     @property
     def node(self) -> Mapping[str, Any] | None:

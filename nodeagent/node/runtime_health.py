@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 from nodeagent.base.aio import Clock
-from nodeagent.contracts.runtime import ContainerRuntime, RuntimeCondition, RuntimeVersion
+from nodeagent.contracts.runtime import ContainerRuntime, RuntimeStatus, RuntimeVersion
 from nodeagent.errors import RuntimeFailure
 
 PERIOD_SECONDS = 5.0
@@ -18,14 +20,15 @@ _log = logging.getLogger(__name__)
 
 
 class RuntimeHealth:
-    """Caches the conditions that the runtime reports.
+    """Caches the conditions and features that the runtime reports.
 
-    :param changed: called when :attr:`problems` has changed.
+    :param changed: called when :attr:`problems` or the features have changed.
     """
 
     def __init__(self, runtime: Callable[[], ContainerRuntime], clock: Clock, changed: Callable[[], None]) -> None:
         self._runtime, self._clock, self._changed = runtime, clock, changed
-        self._conditions: Sequence[RuntimeCondition] = ()
+        self._status = RuntimeStatus()
+        self._responded = asyncio.Event()
         self._responded_at: float | None = None
         self._failing = False
         self._last_problems: list[str] = []
@@ -40,8 +43,9 @@ class RuntimeHealth:
 
     async def check(self) -> None:
         """Check once; failures are reported in :attr:`problems`."""
+        features_changed = False
         try:
-            conditions = await self._runtime().status()
+            status = await self._runtime().status()
             if self.version is None or self._failing:  # It may have been upgraded during the outage.
                 self.version = await self._runtime().version()
         except RuntimeFailure as error:
@@ -52,10 +56,22 @@ class RuntimeHealth:
             if self._failing:
                 _log.info("Container runtime recovered")
             self._failing = False
-            self._conditions, self._responded_at = conditions, self._clock.now()
-        if (problems := self.problems) != self._last_problems:
+            features_changed = self._features(status) != self._features(self._status)
+            self._status, self._responded_at = status, self._clock.now()
+            self._responded.set()
+        if (problems := self.problems) != self._last_problems or features_changed:
             self._last_problems = problems
             self._changed()
+
+    async def status(self) -> RuntimeStatus:
+        """Return the last status of the runtime; wait until it has responded once."""
+        await self._responded.wait()
+        return self._status
+
+    @property
+    def last_status(self) -> RuntimeStatus:
+        """The last status of the runtime; without conditions and features until it has responded once."""
+        return self._status
 
     @property
     def problems(self) -> list[str]:
@@ -72,8 +88,12 @@ class RuntimeHealth:
         """The reason why the pod network is not ready; empty if it is, or if it is unknown yet."""
         return self._problem(NETWORK_READY, "container runtime network not ready")
 
+    @staticmethod
+    def _features(status: RuntimeStatus) -> RuntimeStatus:
+        return replace(status, conditions=())
+
     def _problem(self, kind: str, prefix: str) -> str:
-        condition = next((each for each in self._conditions if each.type == kind), None)
+        condition = next((each for each in self._status.conditions if each.type == kind), None)
         if condition is None or condition.status:
             return ""
         return f"{prefix}: {kind}=false reason:{condition.reason} message:{condition.message}"

@@ -61,6 +61,7 @@ def make_context(
     clock = clock or FakeClock()
     settings = NodeSettings(node_name=node_name, root_dir=str(tmp_path), cert_dir=str(tmp_path / "pki"))
     images = components.get("images") or FakeImages()
+    runtime = components.get("runtime") or FakeRuntime(clock)
     fields: dict[str, Any] = {
         "config": config,
         "clock": clock,
@@ -71,7 +72,7 @@ def make_context(
         "tasks": TaskOwner("test"),
         "api": api,
         "new_api": (lambda _qps, _burst, *, deadline_seconds=None: api) if api is not None else None,
-        "runtime": FakeRuntime(clock),
+        "runtime": runtime,
         "images": images,
         "recorder": FakeRecorder(),
         "node_reference": lambda: ObjectReference(kind="Node", name=node_name, uid=node_name),
@@ -79,6 +80,7 @@ def make_context(
         "node": lambda: node,
         "wait_for_node": _return_immediately,
         "trigger_node_status": lambda: None,
+        "runtime_status": runtime.status,
         "objects": FakeObjects(clock),
         "cgroups": FakeCgroups(),
         "volumes": FakeVolumes(),

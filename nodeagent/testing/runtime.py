@@ -22,7 +22,10 @@ from nodeagent.contracts.runtime import (
     RuntimeContainerStatus,
     RuntimeEvent,
     RuntimeEventType,
+    RuntimeFeatures,
+    RuntimeHandler,
     RuntimePod,
+    RuntimeStatus,
     RuntimeVersion,
     SandboxConfig,
     SandboxInfo,
@@ -102,6 +105,9 @@ class FakeRuntime(Faults):
             RuntimeCondition("RuntimeReady", True),
             RuntimeCondition("NetworkReady", True),
         ]
+        self.handlers: Sequence[RuntimeHandler] = ()
+        self.features: RuntimeFeatures | None = None
+        self.image_volumes = False
         self.pod_cidr = ""
         self.driver = ""
         self.stats: dict[str, ContainerStats] = {}
@@ -214,9 +220,9 @@ class FakeRuntime(Faults):
         await self._enter("version")
         return RuntimeVersion("fake", "1.0.0", "v1")
 
-    async def status(self) -> Sequence[RuntimeCondition]:
+    async def status(self) -> RuntimeStatus:
         await self._enter("status")
-        return tuple(self.conditions)
+        return RuntimeStatus(tuple(self.conditions), tuple(self.handlers), self.features, self.image_volumes)
 
     async def cgroup_driver(self) -> str:
         await self._enter("cgroup_driver")

@@ -121,7 +121,7 @@ def assemble(tmp_path, third_party):
 def assembled(fakes, plugins, directory):
     """Return the context with the components of *plugins*, assembled as the agent does."""
     recording = provide_recorder(fakes.stage(ApiContext), plugins, directory)
-    node = {name: getattr(fakes, name) for name in ("node", "wait_for_node", "trigger_node_status")}
+    node = {name: getattr(fakes, name) for name in ("node", "wait_for_node", "trigger_node_status", "runtime_status")}
     components = provide_components(recording.stage(NodeContext, **node), plugins)
     return provide_syncer(components, plugins, fakes.flush_statuses).stage(ServerContext, queries={})
 

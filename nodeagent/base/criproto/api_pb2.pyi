@@ -26,10 +26,84 @@ class NamespaceMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     NODE: _ClassVar[NamespaceMode]
     TARGET: _ClassVar[NamespaceMode]
 
+class SupplementalGroupsPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    Merge: _ClassVar[SupplementalGroupsPolicy]
+    Strict: _ClassVar[SupplementalGroupsPolicy]
+
 class PodSandboxState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SANDBOX_READY: _ClassVar[PodSandboxState]
     SANDBOX_NOTREADY: _ClassVar[PodSandboxState]
+
+class Signal(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RUNTIME_DEFAULT: _ClassVar[Signal]
+    SIGABRT: _ClassVar[Signal]
+    SIGALRM: _ClassVar[Signal]
+    SIGBUS: _ClassVar[Signal]
+    SIGCHLD: _ClassVar[Signal]
+    SIGCLD: _ClassVar[Signal]
+    SIGCONT: _ClassVar[Signal]
+    SIGFPE: _ClassVar[Signal]
+    SIGHUP: _ClassVar[Signal]
+    SIGILL: _ClassVar[Signal]
+    SIGINT: _ClassVar[Signal]
+    SIGIO: _ClassVar[Signal]
+    SIGIOT: _ClassVar[Signal]
+    SIGKILL: _ClassVar[Signal]
+    SIGPIPE: _ClassVar[Signal]
+    SIGPOLL: _ClassVar[Signal]
+    SIGPROF: _ClassVar[Signal]
+    SIGPWR: _ClassVar[Signal]
+    SIGQUIT: _ClassVar[Signal]
+    SIGSEGV: _ClassVar[Signal]
+    SIGSTKFLT: _ClassVar[Signal]
+    SIGSTOP: _ClassVar[Signal]
+    SIGSYS: _ClassVar[Signal]
+    SIGTERM: _ClassVar[Signal]
+    SIGTRAP: _ClassVar[Signal]
+    SIGTSTP: _ClassVar[Signal]
+    SIGTTIN: _ClassVar[Signal]
+    SIGTTOU: _ClassVar[Signal]
+    SIGURG: _ClassVar[Signal]
+    SIGUSR1: _ClassVar[Signal]
+    SIGUSR2: _ClassVar[Signal]
+    SIGVTALRM: _ClassVar[Signal]
+    SIGWINCH: _ClassVar[Signal]
+    SIGXCPU: _ClassVar[Signal]
+    SIGXFSZ: _ClassVar[Signal]
+    SIGRTMIN: _ClassVar[Signal]
+    SIGRTMINPLUS1: _ClassVar[Signal]
+    SIGRTMINPLUS2: _ClassVar[Signal]
+    SIGRTMINPLUS3: _ClassVar[Signal]
+    SIGRTMINPLUS4: _ClassVar[Signal]
+    SIGRTMINPLUS5: _ClassVar[Signal]
+    SIGRTMINPLUS6: _ClassVar[Signal]
+    SIGRTMINPLUS7: _ClassVar[Signal]
+    SIGRTMINPLUS8: _ClassVar[Signal]
+    SIGRTMINPLUS9: _ClassVar[Signal]
+    SIGRTMINPLUS10: _ClassVar[Signal]
+    SIGRTMINPLUS11: _ClassVar[Signal]
+    SIGRTMINPLUS12: _ClassVar[Signal]
+    SIGRTMINPLUS13: _ClassVar[Signal]
+    SIGRTMINPLUS14: _ClassVar[Signal]
+    SIGRTMINPLUS15: _ClassVar[Signal]
+    SIGRTMAXMINUS14: _ClassVar[Signal]
+    SIGRTMAXMINUS13: _ClassVar[Signal]
+    SIGRTMAXMINUS12: _ClassVar[Signal]
+    SIGRTMAXMINUS11: _ClassVar[Signal]
+    SIGRTMAXMINUS10: _ClassVar[Signal]
+    SIGRTMAXMINUS9: _ClassVar[Signal]
+    SIGRTMAXMINUS8: _ClassVar[Signal]
+    SIGRTMAXMINUS7: _ClassVar[Signal]
+    SIGRTMAXMINUS6: _ClassVar[Signal]
+    SIGRTMAXMINUS5: _ClassVar[Signal]
+    SIGRTMAXMINUS4: _ClassVar[Signal]
+    SIGRTMAXMINUS3: _ClassVar[Signal]
+    SIGRTMAXMINUS2: _ClassVar[Signal]
+    SIGRTMAXMINUS1: _ClassVar[Signal]
+    SIGRTMAX: _ClassVar[Signal]
 
 class ContainerState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -64,8 +138,76 @@ POD: NamespaceMode
 CONTAINER: NamespaceMode
 NODE: NamespaceMode
 TARGET: NamespaceMode
+Merge: SupplementalGroupsPolicy
+Strict: SupplementalGroupsPolicy
 SANDBOX_READY: PodSandboxState
 SANDBOX_NOTREADY: PodSandboxState
+RUNTIME_DEFAULT: Signal
+SIGABRT: Signal
+SIGALRM: Signal
+SIGBUS: Signal
+SIGCHLD: Signal
+SIGCLD: Signal
+SIGCONT: Signal
+SIGFPE: Signal
+SIGHUP: Signal
+SIGILL: Signal
+SIGINT: Signal
+SIGIO: Signal
+SIGIOT: Signal
+SIGKILL: Signal
+SIGPIPE: Signal
+SIGPOLL: Signal
+SIGPROF: Signal
+SIGPWR: Signal
+SIGQUIT: Signal
+SIGSEGV: Signal
+SIGSTKFLT: Signal
+SIGSTOP: Signal
+SIGSYS: Signal
+SIGTERM: Signal
+SIGTRAP: Signal
+SIGTSTP: Signal
+SIGTTIN: Signal
+SIGTTOU: Signal
+SIGURG: Signal
+SIGUSR1: Signal
+SIGUSR2: Signal
+SIGVTALRM: Signal
+SIGWINCH: Signal
+SIGXCPU: Signal
+SIGXFSZ: Signal
+SIGRTMIN: Signal
+SIGRTMINPLUS1: Signal
+SIGRTMINPLUS2: Signal
+SIGRTMINPLUS3: Signal
+SIGRTMINPLUS4: Signal
+SIGRTMINPLUS5: Signal
+SIGRTMINPLUS6: Signal
+SIGRTMINPLUS7: Signal
+SIGRTMINPLUS8: Signal
+SIGRTMINPLUS9: Signal
+SIGRTMINPLUS10: Signal
+SIGRTMINPLUS11: Signal
+SIGRTMINPLUS12: Signal
+SIGRTMINPLUS13: Signal
+SIGRTMINPLUS14: Signal
+SIGRTMINPLUS15: Signal
+SIGRTMAXMINUS14: Signal
+SIGRTMAXMINUS13: Signal
+SIGRTMAXMINUS12: Signal
+SIGRTMAXMINUS11: Signal
+SIGRTMAXMINUS10: Signal
+SIGRTMAXMINUS9: Signal
+SIGRTMAXMINUS8: Signal
+SIGRTMAXMINUS7: Signal
+SIGRTMAXMINUS6: Signal
+SIGRTMAXMINUS5: Signal
+SIGRTMAXMINUS4: Signal
+SIGRTMAXMINUS3: Signal
+SIGRTMAXMINUS2: Signal
+SIGRTMAXMINUS1: Signal
+SIGRTMAX: Signal
 CONTAINER_CREATED: ContainerState
 CONTAINER_RUNNING: ContainerState
 CONTAINER_EXITED: ContainerState
@@ -120,7 +262,7 @@ class PortMapping(_message.Message):
     def __init__(self, protocol: _Optional[_Union[Protocol, str]] = ..., container_port: _Optional[int] = ..., host_port: _Optional[int] = ..., host_ip: _Optional[str] = ...) -> None: ...
 
 class Mount(_message.Message):
-    __slots__ = ("container_path", "host_path", "readonly", "selinux_relabel", "propagation", "uidMappings", "gidMappings")
+    __slots__ = ("container_path", "host_path", "readonly", "selinux_relabel", "propagation", "uidMappings", "gidMappings", "recursive_read_only", "image", "image_sub_path")
     CONTAINER_PATH_FIELD_NUMBER: _ClassVar[int]
     HOST_PATH_FIELD_NUMBER: _ClassVar[int]
     READONLY_FIELD_NUMBER: _ClassVar[int]
@@ -128,6 +270,9 @@ class Mount(_message.Message):
     PROPAGATION_FIELD_NUMBER: _ClassVar[int]
     UIDMAPPINGS_FIELD_NUMBER: _ClassVar[int]
     GIDMAPPINGS_FIELD_NUMBER: _ClassVar[int]
+    RECURSIVE_READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_SUB_PATH_FIELD_NUMBER: _ClassVar[int]
     container_path: str
     host_path: str
     readonly: bool
@@ -135,7 +280,10 @@ class Mount(_message.Message):
     propagation: MountPropagation
     uidMappings: _containers.RepeatedCompositeFieldContainer[IDMapping]
     gidMappings: _containers.RepeatedCompositeFieldContainer[IDMapping]
-    def __init__(self, container_path: _Optional[str] = ..., host_path: _Optional[str] = ..., readonly: _Optional[bool] = ..., selinux_relabel: _Optional[bool] = ..., propagation: _Optional[_Union[MountPropagation, str]] = ..., uidMappings: _Optional[_Iterable[_Union[IDMapping, _Mapping]]] = ..., gidMappings: _Optional[_Iterable[_Union[IDMapping, _Mapping]]] = ...) -> None: ...
+    recursive_read_only: bool
+    image: ImageSpec
+    image_sub_path: str
+    def __init__(self, container_path: _Optional[str] = ..., host_path: _Optional[str] = ..., readonly: _Optional[bool] = ..., selinux_relabel: _Optional[bool] = ..., propagation: _Optional[_Union[MountPropagation, str]] = ..., uidMappings: _Optional[_Iterable[_Union[IDMapping, _Mapping]]] = ..., gidMappings: _Optional[_Iterable[_Union[IDMapping, _Mapping]]] = ..., recursive_read_only: _Optional[bool] = ..., image: _Optional[_Union[ImageSpec, _Mapping]] = ..., image_sub_path: _Optional[str] = ...) -> None: ...
 
 class IDMapping(_message.Message):
     __slots__ = ("host_id", "container_id", "length")
@@ -178,7 +326,7 @@ class Int64Value(_message.Message):
     def __init__(self, value: _Optional[int] = ...) -> None: ...
 
 class LinuxSandboxSecurityContext(_message.Message):
-    __slots__ = ("namespace_options", "selinux_options", "run_as_user", "run_as_group", "readonly_rootfs", "supplemental_groups", "privileged", "seccomp", "apparmor", "seccomp_profile_path")
+    __slots__ = ("namespace_options", "selinux_options", "run_as_user", "run_as_group", "readonly_rootfs", "supplemental_groups", "privileged", "seccomp", "apparmor", "seccomp_profile_path", "supplemental_groups_policy")
     NAMESPACE_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     SELINUX_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     RUN_AS_USER_FIELD_NUMBER: _ClassVar[int]
@@ -189,6 +337,7 @@ class LinuxSandboxSecurityContext(_message.Message):
     SECCOMP_FIELD_NUMBER: _ClassVar[int]
     APPARMOR_FIELD_NUMBER: _ClassVar[int]
     SECCOMP_PROFILE_PATH_FIELD_NUMBER: _ClassVar[int]
+    SUPPLEMENTAL_GROUPS_POLICY_FIELD_NUMBER: _ClassVar[int]
     namespace_options: NamespaceOption
     selinux_options: SELinuxOption
     run_as_user: Int64Value
@@ -199,7 +348,8 @@ class LinuxSandboxSecurityContext(_message.Message):
     seccomp: SecurityProfile
     apparmor: SecurityProfile
     seccomp_profile_path: str
-    def __init__(self, namespace_options: _Optional[_Union[NamespaceOption, _Mapping]] = ..., selinux_options: _Optional[_Union[SELinuxOption, _Mapping]] = ..., run_as_user: _Optional[_Union[Int64Value, _Mapping]] = ..., run_as_group: _Optional[_Union[Int64Value, _Mapping]] = ..., readonly_rootfs: _Optional[bool] = ..., supplemental_groups: _Optional[_Iterable[int]] = ..., privileged: _Optional[bool] = ..., seccomp: _Optional[_Union[SecurityProfile, _Mapping]] = ..., apparmor: _Optional[_Union[SecurityProfile, _Mapping]] = ..., seccomp_profile_path: _Optional[str] = ...) -> None: ...
+    supplemental_groups_policy: SupplementalGroupsPolicy
+    def __init__(self, namespace_options: _Optional[_Union[NamespaceOption, _Mapping]] = ..., selinux_options: _Optional[_Union[SELinuxOption, _Mapping]] = ..., run_as_user: _Optional[_Union[Int64Value, _Mapping]] = ..., run_as_group: _Optional[_Union[Int64Value, _Mapping]] = ..., readonly_rootfs: _Optional[bool] = ..., supplemental_groups: _Optional[_Iterable[int]] = ..., privileged: _Optional[bool] = ..., seccomp: _Optional[_Union[SecurityProfile, _Mapping]] = ..., apparmor: _Optional[_Union[SecurityProfile, _Mapping]] = ..., seccomp_profile_path: _Optional[str] = ..., supplemental_groups_policy: _Optional[_Union[SupplementalGroupsPolicy, str]] = ...) -> None: ...
 
 class SecurityProfile(_message.Message):
     __slots__ = ("profile_type", "localhost_ref")
@@ -476,6 +626,18 @@ class ListPodSandboxResponse(_message.Message):
     items: _containers.RepeatedCompositeFieldContainer[PodSandbox]
     def __init__(self, items: _Optional[_Iterable[_Union[PodSandbox, _Mapping]]] = ...) -> None: ...
 
+class StreamPodSandboxesRequest(_message.Message):
+    __slots__ = ("filter",)
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    filter: PodSandboxFilter
+    def __init__(self, filter: _Optional[_Union[PodSandboxFilter, _Mapping]] = ...) -> None: ...
+
+class StreamPodSandboxesResponse(_message.Message):
+    __slots__ = ("pod_sandboxes",)
+    POD_SANDBOXES_FIELD_NUMBER: _ClassVar[int]
+    pod_sandboxes: _containers.RepeatedCompositeFieldContainer[PodSandbox]
+    def __init__(self, pod_sandboxes: _Optional[_Iterable[_Union[PodSandbox, _Mapping]]] = ...) -> None: ...
+
 class PodSandboxStatsRequest(_message.Message):
     __slots__ = ("pod_sandbox_id",)
     POD_SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
@@ -515,6 +677,18 @@ class ListPodSandboxStatsResponse(_message.Message):
     stats: _containers.RepeatedCompositeFieldContainer[PodSandboxStats]
     def __init__(self, stats: _Optional[_Iterable[_Union[PodSandboxStats, _Mapping]]] = ...) -> None: ...
 
+class StreamPodSandboxStatsRequest(_message.Message):
+    __slots__ = ("filter",)
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    filter: PodSandboxStatsFilter
+    def __init__(self, filter: _Optional[_Union[PodSandboxStatsFilter, _Mapping]] = ...) -> None: ...
+
+class StreamPodSandboxStatsResponse(_message.Message):
+    __slots__ = ("pod_sandbox_stats",)
+    POD_SANDBOX_STATS_FIELD_NUMBER: _ClassVar[int]
+    pod_sandbox_stats: _containers.RepeatedCompositeFieldContainer[PodSandboxStats]
+    def __init__(self, pod_sandbox_stats: _Optional[_Iterable[_Union[PodSandboxStats, _Mapping]]] = ...) -> None: ...
+
 class PodSandboxAttributes(_message.Message):
     __slots__ = ("id", "metadata", "labels", "annotations")
     class LabelsEntry(_message.Message):
@@ -552,18 +726,20 @@ class PodSandboxStats(_message.Message):
     def __init__(self, attributes: _Optional[_Union[PodSandboxAttributes, _Mapping]] = ..., linux: _Optional[_Union[LinuxPodSandboxStats, _Mapping]] = ..., windows: _Optional[_Union[WindowsPodSandboxStats, _Mapping]] = ...) -> None: ...
 
 class LinuxPodSandboxStats(_message.Message):
-    __slots__ = ("cpu", "memory", "network", "process", "containers")
+    __slots__ = ("cpu", "memory", "network", "process", "containers", "io")
     CPU_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     CONTAINERS_FIELD_NUMBER: _ClassVar[int]
+    IO_FIELD_NUMBER: _ClassVar[int]
     cpu: CpuUsage
     memory: MemoryUsage
     network: NetworkUsage
     process: ProcessUsage
     containers: _containers.RepeatedCompositeFieldContainer[ContainerStats]
-    def __init__(self, cpu: _Optional[_Union[CpuUsage, _Mapping]] = ..., memory: _Optional[_Union[MemoryUsage, _Mapping]] = ..., network: _Optional[_Union[NetworkUsage, _Mapping]] = ..., process: _Optional[_Union[ProcessUsage, _Mapping]] = ..., containers: _Optional[_Iterable[_Union[ContainerStats, _Mapping]]] = ...) -> None: ...
+    io: IoUsage
+    def __init__(self, cpu: _Optional[_Union[CpuUsage, _Mapping]] = ..., memory: _Optional[_Union[MemoryUsage, _Mapping]] = ..., network: _Optional[_Union[NetworkUsage, _Mapping]] = ..., process: _Optional[_Union[ProcessUsage, _Mapping]] = ..., containers: _Optional[_Iterable[_Union[ContainerStats, _Mapping]]] = ..., io: _Optional[_Union[IoUsage, _Mapping]] = ...) -> None: ...
 
 class WindowsPodSandboxStats(_message.Message):
     __slots__ = ("cpu", "memory", "network", "process", "containers")
@@ -644,7 +820,7 @@ class WindowsProcessUsage(_message.Message):
     def __init__(self, timestamp: _Optional[int] = ..., process_count: _Optional[_Union[UInt64Value, _Mapping]] = ...) -> None: ...
 
 class ImageSpec(_message.Message):
-    __slots__ = ("image", "annotations", "user_specified_image", "runtime_handler")
+    __slots__ = ("image", "annotations", "user_specified_image", "runtime_handler", "image_ref")
     class AnnotationsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -656,11 +832,13 @@ class ImageSpec(_message.Message):
     ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
     USER_SPECIFIED_IMAGE_FIELD_NUMBER: _ClassVar[int]
     RUNTIME_HANDLER_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_REF_FIELD_NUMBER: _ClassVar[int]
     image: str
     annotations: _containers.ScalarMap[str, str]
     user_specified_image: str
     runtime_handler: str
-    def __init__(self, image: _Optional[str] = ..., annotations: _Optional[_Mapping[str, str]] = ..., user_specified_image: _Optional[str] = ..., runtime_handler: _Optional[str] = ...) -> None: ...
+    image_ref: str
+    def __init__(self, image: _Optional[str] = ..., annotations: _Optional[_Mapping[str, str]] = ..., user_specified_image: _Optional[str] = ..., runtime_handler: _Optional[str] = ..., image_ref: _Optional[str] = ...) -> None: ...
 
 class KeyValue(_message.Message):
     __slots__ = ("key", "value")
@@ -732,7 +910,7 @@ class Capability(_message.Message):
     def __init__(self, add_capabilities: _Optional[_Iterable[str]] = ..., drop_capabilities: _Optional[_Iterable[str]] = ..., add_ambient_capabilities: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LinuxContainerSecurityContext(_message.Message):
-    __slots__ = ("capabilities", "privileged", "namespace_options", "selinux_options", "run_as_user", "run_as_group", "run_as_username", "readonly_rootfs", "supplemental_groups", "no_new_privs", "masked_paths", "readonly_paths", "seccomp", "apparmor", "apparmor_profile", "seccomp_profile_path")
+    __slots__ = ("capabilities", "privileged", "namespace_options", "selinux_options", "run_as_user", "run_as_group", "run_as_username", "readonly_rootfs", "supplemental_groups", "no_new_privs", "masked_paths", "readonly_paths", "seccomp", "apparmor", "apparmor_profile", "seccomp_profile_path", "supplemental_groups_policy")
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     PRIVILEGED_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_OPTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -749,6 +927,7 @@ class LinuxContainerSecurityContext(_message.Message):
     APPARMOR_FIELD_NUMBER: _ClassVar[int]
     APPARMOR_PROFILE_FIELD_NUMBER: _ClassVar[int]
     SECCOMP_PROFILE_PATH_FIELD_NUMBER: _ClassVar[int]
+    SUPPLEMENTAL_GROUPS_POLICY_FIELD_NUMBER: _ClassVar[int]
     capabilities: Capability
     privileged: bool
     namespace_options: NamespaceOption
@@ -765,7 +944,8 @@ class LinuxContainerSecurityContext(_message.Message):
     apparmor: SecurityProfile
     apparmor_profile: str
     seccomp_profile_path: str
-    def __init__(self, capabilities: _Optional[_Union[Capability, _Mapping]] = ..., privileged: _Optional[bool] = ..., namespace_options: _Optional[_Union[NamespaceOption, _Mapping]] = ..., selinux_options: _Optional[_Union[SELinuxOption, _Mapping]] = ..., run_as_user: _Optional[_Union[Int64Value, _Mapping]] = ..., run_as_group: _Optional[_Union[Int64Value, _Mapping]] = ..., run_as_username: _Optional[str] = ..., readonly_rootfs: _Optional[bool] = ..., supplemental_groups: _Optional[_Iterable[int]] = ..., no_new_privs: _Optional[bool] = ..., masked_paths: _Optional[_Iterable[str]] = ..., readonly_paths: _Optional[_Iterable[str]] = ..., seccomp: _Optional[_Union[SecurityProfile, _Mapping]] = ..., apparmor: _Optional[_Union[SecurityProfile, _Mapping]] = ..., apparmor_profile: _Optional[str] = ..., seccomp_profile_path: _Optional[str] = ...) -> None: ...
+    supplemental_groups_policy: SupplementalGroupsPolicy
+    def __init__(self, capabilities: _Optional[_Union[Capability, _Mapping]] = ..., privileged: _Optional[bool] = ..., namespace_options: _Optional[_Union[NamespaceOption, _Mapping]] = ..., selinux_options: _Optional[_Union[SELinuxOption, _Mapping]] = ..., run_as_user: _Optional[_Union[Int64Value, _Mapping]] = ..., run_as_group: _Optional[_Union[Int64Value, _Mapping]] = ..., run_as_username: _Optional[str] = ..., readonly_rootfs: _Optional[bool] = ..., supplemental_groups: _Optional[_Iterable[int]] = ..., no_new_privs: _Optional[bool] = ..., masked_paths: _Optional[_Iterable[str]] = ..., readonly_paths: _Optional[_Iterable[str]] = ..., seccomp: _Optional[_Union[SecurityProfile, _Mapping]] = ..., apparmor: _Optional[_Union[SecurityProfile, _Mapping]] = ..., apparmor_profile: _Optional[str] = ..., seccomp_profile_path: _Optional[str] = ..., supplemental_groups_policy: _Optional[_Union[SupplementalGroupsPolicy, str]] = ...) -> None: ...
 
 class LinuxContainerConfig(_message.Message):
     __slots__ = ("resources", "security_context")
@@ -817,19 +997,29 @@ class WindowsContainerConfig(_message.Message):
     security_context: WindowsContainerSecurityContext
     def __init__(self, resources: _Optional[_Union[WindowsContainerResources, _Mapping]] = ..., security_context: _Optional[_Union[WindowsContainerSecurityContext, _Mapping]] = ...) -> None: ...
 
+class WindowsCpuGroupAffinity(_message.Message):
+    __slots__ = ("cpu_mask", "cpu_group")
+    CPU_MASK_FIELD_NUMBER: _ClassVar[int]
+    CPU_GROUP_FIELD_NUMBER: _ClassVar[int]
+    cpu_mask: int
+    cpu_group: int
+    def __init__(self, cpu_mask: _Optional[int] = ..., cpu_group: _Optional[int] = ...) -> None: ...
+
 class WindowsContainerResources(_message.Message):
-    __slots__ = ("cpu_shares", "cpu_count", "cpu_maximum", "memory_limit_in_bytes", "rootfs_size_in_bytes")
+    __slots__ = ("cpu_shares", "cpu_count", "cpu_maximum", "memory_limit_in_bytes", "rootfs_size_in_bytes", "affinity_cpus")
     CPU_SHARES_FIELD_NUMBER: _ClassVar[int]
     CPU_COUNT_FIELD_NUMBER: _ClassVar[int]
     CPU_MAXIMUM_FIELD_NUMBER: _ClassVar[int]
     MEMORY_LIMIT_IN_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROOTFS_SIZE_IN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    AFFINITY_CPUS_FIELD_NUMBER: _ClassVar[int]
     cpu_shares: int
     cpu_count: int
     cpu_maximum: int
     memory_limit_in_bytes: int
     rootfs_size_in_bytes: int
-    def __init__(self, cpu_shares: _Optional[int] = ..., cpu_count: _Optional[int] = ..., cpu_maximum: _Optional[int] = ..., memory_limit_in_bytes: _Optional[int] = ..., rootfs_size_in_bytes: _Optional[int] = ...) -> None: ...
+    affinity_cpus: _containers.RepeatedCompositeFieldContainer[WindowsCpuGroupAffinity]
+    def __init__(self, cpu_shares: _Optional[int] = ..., cpu_count: _Optional[int] = ..., cpu_maximum: _Optional[int] = ..., memory_limit_in_bytes: _Optional[int] = ..., rootfs_size_in_bytes: _Optional[int] = ..., affinity_cpus: _Optional[_Iterable[_Union[WindowsCpuGroupAffinity, _Mapping]]] = ...) -> None: ...
 
 class ContainerMetadata(_message.Message):
     __slots__ = ("name", "attempt")
@@ -856,7 +1046,7 @@ class CDIDevice(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class ContainerConfig(_message.Message):
-    __slots__ = ("metadata", "image", "command", "args", "working_dir", "envs", "mounts", "devices", "labels", "annotations", "log_path", "stdin", "stdin_once", "tty", "linux", "windows", "CDI_devices")
+    __slots__ = ("metadata", "image", "command", "args", "working_dir", "envs", "mounts", "devices", "labels", "annotations", "log_path", "stdin", "stdin_once", "tty", "linux", "windows", "CDI_devices", "stop_signal")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -888,6 +1078,7 @@ class ContainerConfig(_message.Message):
     LINUX_FIELD_NUMBER: _ClassVar[int]
     WINDOWS_FIELD_NUMBER: _ClassVar[int]
     CDI_DEVICES_FIELD_NUMBER: _ClassVar[int]
+    STOP_SIGNAL_FIELD_NUMBER: _ClassVar[int]
     metadata: ContainerMetadata
     image: ImageSpec
     command: _containers.RepeatedScalarFieldContainer[str]
@@ -905,7 +1096,8 @@ class ContainerConfig(_message.Message):
     linux: LinuxContainerConfig
     windows: WindowsContainerConfig
     CDI_devices: _containers.RepeatedCompositeFieldContainer[CDIDevice]
-    def __init__(self, metadata: _Optional[_Union[ContainerMetadata, _Mapping]] = ..., image: _Optional[_Union[ImageSpec, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., working_dir: _Optional[str] = ..., envs: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., log_path: _Optional[str] = ..., stdin: _Optional[bool] = ..., stdin_once: _Optional[bool] = ..., tty: _Optional[bool] = ..., linux: _Optional[_Union[LinuxContainerConfig, _Mapping]] = ..., windows: _Optional[_Union[WindowsContainerConfig, _Mapping]] = ..., CDI_devices: _Optional[_Iterable[_Union[CDIDevice, _Mapping]]] = ...) -> None: ...
+    stop_signal: Signal
+    def __init__(self, metadata: _Optional[_Union[ContainerMetadata, _Mapping]] = ..., image: _Optional[_Union[ImageSpec, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., working_dir: _Optional[str] = ..., envs: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., log_path: _Optional[str] = ..., stdin: _Optional[bool] = ..., stdin_once: _Optional[bool] = ..., tty: _Optional[bool] = ..., linux: _Optional[_Union[LinuxContainerConfig, _Mapping]] = ..., windows: _Optional[_Union[WindowsContainerConfig, _Mapping]] = ..., CDI_devices: _Optional[_Iterable[_Union[CDIDevice, _Mapping]]] = ..., stop_signal: _Optional[_Union[Signal, str]] = ...) -> None: ...
 
 class CreateContainerRequest(_message.Message):
     __slots__ = ("pod_sandbox_id", "config", "sandbox_config")
@@ -987,7 +1179,7 @@ class ListContainersRequest(_message.Message):
     def __init__(self, filter: _Optional[_Union[ContainerFilter, _Mapping]] = ...) -> None: ...
 
 class Container(_message.Message):
-    __slots__ = ("id", "pod_sandbox_id", "metadata", "image", "image_ref", "state", "created_at", "labels", "annotations")
+    __slots__ = ("id", "pod_sandbox_id", "metadata", "image", "image_ref", "state", "created_at", "labels", "annotations", "image_id")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1011,6 +1203,7 @@ class Container(_message.Message):
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_ID_FIELD_NUMBER: _ClassVar[int]
     id: str
     pod_sandbox_id: str
     metadata: ContainerMetadata
@@ -1020,9 +1213,22 @@ class Container(_message.Message):
     created_at: int
     labels: _containers.ScalarMap[str, str]
     annotations: _containers.ScalarMap[str, str]
-    def __init__(self, id: _Optional[str] = ..., pod_sandbox_id: _Optional[str] = ..., metadata: _Optional[_Union[ContainerMetadata, _Mapping]] = ..., image: _Optional[_Union[ImageSpec, _Mapping]] = ..., image_ref: _Optional[str] = ..., state: _Optional[_Union[ContainerState, str]] = ..., created_at: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    image_id: str
+    def __init__(self, id: _Optional[str] = ..., pod_sandbox_id: _Optional[str] = ..., metadata: _Optional[_Union[ContainerMetadata, _Mapping]] = ..., image: _Optional[_Union[ImageSpec, _Mapping]] = ..., image_ref: _Optional[str] = ..., state: _Optional[_Union[ContainerState, str]] = ..., created_at: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., image_id: _Optional[str] = ...) -> None: ...
 
 class ListContainersResponse(_message.Message):
+    __slots__ = ("containers",)
+    CONTAINERS_FIELD_NUMBER: _ClassVar[int]
+    containers: _containers.RepeatedCompositeFieldContainer[Container]
+    def __init__(self, containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ...) -> None: ...
+
+class StreamContainersRequest(_message.Message):
+    __slots__ = ("filter",)
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    filter: ContainerFilter
+    def __init__(self, filter: _Optional[_Union[ContainerFilter, _Mapping]] = ...) -> None: ...
+
+class StreamContainersResponse(_message.Message):
     __slots__ = ("containers",)
     CONTAINERS_FIELD_NUMBER: _ClassVar[int]
     containers: _containers.RepeatedCompositeFieldContainer[Container]
@@ -1036,8 +1242,24 @@ class ContainerStatusRequest(_message.Message):
     verbose: bool
     def __init__(self, container_id: _Optional[str] = ..., verbose: _Optional[bool] = ...) -> None: ...
 
+class LinuxContainerUser(_message.Message):
+    __slots__ = ("uid", "gid", "supplemental_groups")
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GID_FIELD_NUMBER: _ClassVar[int]
+    SUPPLEMENTAL_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    uid: int
+    gid: int
+    supplemental_groups: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, uid: _Optional[int] = ..., gid: _Optional[int] = ..., supplemental_groups: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ContainerUser(_message.Message):
+    __slots__ = ("linux",)
+    LINUX_FIELD_NUMBER: _ClassVar[int]
+    linux: LinuxContainerUser
+    def __init__(self, linux: _Optional[_Union[LinuxContainerUser, _Mapping]] = ...) -> None: ...
+
 class ContainerStatus(_message.Message):
-    __slots__ = ("id", "metadata", "state", "created_at", "started_at", "finished_at", "exit_code", "image", "image_ref", "reason", "message", "labels", "annotations", "mounts", "log_path", "resources")
+    __slots__ = ("id", "metadata", "state", "created_at", "started_at", "finished_at", "exit_code", "image", "image_ref", "reason", "message", "labels", "annotations", "mounts", "log_path", "resources", "image_id", "user", "stop_signal")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1068,6 +1290,9 @@ class ContainerStatus(_message.Message):
     MOUNTS_FIELD_NUMBER: _ClassVar[int]
     LOG_PATH_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    STOP_SIGNAL_FIELD_NUMBER: _ClassVar[int]
     id: str
     metadata: ContainerMetadata
     state: ContainerState
@@ -1084,7 +1309,10 @@ class ContainerStatus(_message.Message):
     mounts: _containers.RepeatedCompositeFieldContainer[Mount]
     log_path: str
     resources: ContainerResources
-    def __init__(self, id: _Optional[str] = ..., metadata: _Optional[_Union[ContainerMetadata, _Mapping]] = ..., state: _Optional[_Union[ContainerState, str]] = ..., created_at: _Optional[int] = ..., started_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., exit_code: _Optional[int] = ..., image: _Optional[_Union[ImageSpec, _Mapping]] = ..., image_ref: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., log_path: _Optional[str] = ..., resources: _Optional[_Union[ContainerResources, _Mapping]] = ...) -> None: ...
+    image_id: str
+    user: ContainerUser
+    stop_signal: Signal
+    def __init__(self, id: _Optional[str] = ..., metadata: _Optional[_Union[ContainerMetadata, _Mapping]] = ..., state: _Optional[_Union[ContainerState, str]] = ..., created_at: _Optional[int] = ..., started_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., exit_code: _Optional[int] = ..., image: _Optional[_Union[ImageSpec, _Mapping]] = ..., image_ref: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., log_path: _Optional[str] = ..., resources: _Optional[_Union[ContainerResources, _Mapping]] = ..., image_id: _Optional[str] = ..., user: _Optional[_Union[ContainerUser, _Mapping]] = ..., stop_signal: _Optional[_Union[Signal, str]] = ...) -> None: ...
 
 class ContainerStatusResponse(_message.Message):
     __slots__ = ("status", "info")
@@ -1246,6 +1474,18 @@ class ListImagesResponse(_message.Message):
     images: _containers.RepeatedCompositeFieldContainer[Image]
     def __init__(self, images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ...) -> None: ...
 
+class StreamImagesRequest(_message.Message):
+    __slots__ = ("filter",)
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    filter: ImageFilter
+    def __init__(self, filter: _Optional[_Union[ImageFilter, _Mapping]] = ...) -> None: ...
+
+class StreamImagesResponse(_message.Message):
+    __slots__ = ("images",)
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    images: _containers.RepeatedCompositeFieldContainer[Image]
+    def __init__(self, images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ...) -> None: ...
+
 class ImageStatusRequest(_message.Message):
     __slots__ = ("image", "verbose")
     IMAGE_FIELD_NUMBER: _ClassVar[int]
@@ -1357,8 +1597,32 @@ class StatusRequest(_message.Message):
     verbose: bool
     def __init__(self, verbose: _Optional[bool] = ...) -> None: ...
 
+class RuntimeHandlerFeatures(_message.Message):
+    __slots__ = ("recursive_read_only_mounts", "user_namespaces")
+    RECURSIVE_READ_ONLY_MOUNTS_FIELD_NUMBER: _ClassVar[int]
+    USER_NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    recursive_read_only_mounts: bool
+    user_namespaces: bool
+    def __init__(self, recursive_read_only_mounts: _Optional[bool] = ..., user_namespaces: _Optional[bool] = ...) -> None: ...
+
+class RuntimeHandler(_message.Message):
+    __slots__ = ("name", "features")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    features: RuntimeHandlerFeatures
+    def __init__(self, name: _Optional[str] = ..., features: _Optional[_Union[RuntimeHandlerFeatures, _Mapping]] = ...) -> None: ...
+
+class RuntimeFeatures(_message.Message):
+    __slots__ = ("supplemental_groups_policy", "user_namespaces_host_network")
+    SUPPLEMENTAL_GROUPS_POLICY_FIELD_NUMBER: _ClassVar[int]
+    USER_NAMESPACES_HOST_NETWORK_FIELD_NUMBER: _ClassVar[int]
+    supplemental_groups_policy: bool
+    user_namespaces_host_network: bool
+    def __init__(self, supplemental_groups_policy: _Optional[bool] = ..., user_namespaces_host_network: _Optional[bool] = ...) -> None: ...
+
 class StatusResponse(_message.Message):
-    __slots__ = ("status", "info")
+    __slots__ = ("status", "info", "runtime_handlers", "features")
     class InfoEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1368,9 +1632,13 @@ class StatusResponse(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     STATUS_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_HANDLERS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     status: RuntimeStatus
     info: _containers.ScalarMap[str, str]
-    def __init__(self, status: _Optional[_Union[RuntimeStatus, _Mapping]] = ..., info: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    runtime_handlers: _containers.RepeatedCompositeFieldContainer[RuntimeHandler]
+    features: RuntimeFeatures
+    def __init__(self, status: _Optional[_Union[RuntimeStatus, _Mapping]] = ..., info: _Optional[_Mapping[str, str]] = ..., runtime_handlers: _Optional[_Iterable[_Union[RuntimeHandler, _Mapping]]] = ..., features: _Optional[_Union[RuntimeFeatures, _Mapping]] = ...) -> None: ...
 
 class ImageFsInfoRequest(_message.Message):
     __slots__ = ()
@@ -1459,6 +1727,18 @@ class ListContainerStatsResponse(_message.Message):
     stats: _containers.RepeatedCompositeFieldContainer[ContainerStats]
     def __init__(self, stats: _Optional[_Iterable[_Union[ContainerStats, _Mapping]]] = ...) -> None: ...
 
+class StreamContainerStatsRequest(_message.Message):
+    __slots__ = ("filter",)
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    filter: ContainerStatsFilter
+    def __init__(self, filter: _Optional[_Union[ContainerStatsFilter, _Mapping]] = ...) -> None: ...
+
+class StreamContainerStatsResponse(_message.Message):
+    __slots__ = ("container_stats",)
+    CONTAINER_STATS_FIELD_NUMBER: _ClassVar[int]
+    container_stats: _containers.RepeatedCompositeFieldContainer[ContainerStats]
+    def __init__(self, container_stats: _Optional[_Iterable[_Union[ContainerStats, _Mapping]]] = ...) -> None: ...
+
 class ContainerAttributes(_message.Message):
     __slots__ = ("id", "metadata", "labels", "annotations")
     class LabelsEntry(_message.Message):
@@ -1486,18 +1766,20 @@ class ContainerAttributes(_message.Message):
     def __init__(self, id: _Optional[str] = ..., metadata: _Optional[_Union[ContainerMetadata, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ContainerStats(_message.Message):
-    __slots__ = ("attributes", "cpu", "memory", "writable_layer", "swap")
+    __slots__ = ("attributes", "cpu", "memory", "writable_layer", "swap", "io")
     ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
     CPU_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     WRITABLE_LAYER_FIELD_NUMBER: _ClassVar[int]
     SWAP_FIELD_NUMBER: _ClassVar[int]
+    IO_FIELD_NUMBER: _ClassVar[int]
     attributes: ContainerAttributes
     cpu: CpuUsage
     memory: MemoryUsage
     writable_layer: FilesystemUsage
     swap: SwapUsage
-    def __init__(self, attributes: _Optional[_Union[ContainerAttributes, _Mapping]] = ..., cpu: _Optional[_Union[CpuUsage, _Mapping]] = ..., memory: _Optional[_Union[MemoryUsage, _Mapping]] = ..., writable_layer: _Optional[_Union[FilesystemUsage, _Mapping]] = ..., swap: _Optional[_Union[SwapUsage, _Mapping]] = ...) -> None: ...
+    io: IoUsage
+    def __init__(self, attributes: _Optional[_Union[ContainerAttributes, _Mapping]] = ..., cpu: _Optional[_Union[CpuUsage, _Mapping]] = ..., memory: _Optional[_Union[MemoryUsage, _Mapping]] = ..., writable_layer: _Optional[_Union[FilesystemUsage, _Mapping]] = ..., swap: _Optional[_Union[SwapUsage, _Mapping]] = ..., io: _Optional[_Union[IoUsage, _Mapping]] = ...) -> None: ...
 
 class WindowsContainerStats(_message.Message):
     __slots__ = ("attributes", "cpu", "memory", "writable_layer")
@@ -1511,15 +1793,45 @@ class WindowsContainerStats(_message.Message):
     writable_layer: WindowsFilesystemUsage
     def __init__(self, attributes: _Optional[_Union[ContainerAttributes, _Mapping]] = ..., cpu: _Optional[_Union[WindowsCpuUsage, _Mapping]] = ..., memory: _Optional[_Union[WindowsMemoryUsage, _Mapping]] = ..., writable_layer: _Optional[_Union[WindowsFilesystemUsage, _Mapping]] = ...) -> None: ...
 
+class PsiStats(_message.Message):
+    __slots__ = ("Full", "Some")
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    SOME_FIELD_NUMBER: _ClassVar[int]
+    Full: PsiData
+    Some: PsiData
+    def __init__(self, Full: _Optional[_Union[PsiData, _Mapping]] = ..., Some: _Optional[_Union[PsiData, _Mapping]] = ...) -> None: ...
+
+class PsiData(_message.Message):
+    __slots__ = ("Total", "Avg10", "Avg60", "Avg300")
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    AVG10_FIELD_NUMBER: _ClassVar[int]
+    AVG60_FIELD_NUMBER: _ClassVar[int]
+    AVG300_FIELD_NUMBER: _ClassVar[int]
+    Total: int
+    Avg10: float
+    Avg60: float
+    Avg300: float
+    def __init__(self, Total: _Optional[int] = ..., Avg10: _Optional[float] = ..., Avg60: _Optional[float] = ..., Avg300: _Optional[float] = ...) -> None: ...
+
+class IoUsage(_message.Message):
+    __slots__ = ("timestamp", "psi")
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    PSI_FIELD_NUMBER: _ClassVar[int]
+    timestamp: int
+    psi: PsiStats
+    def __init__(self, timestamp: _Optional[int] = ..., psi: _Optional[_Union[PsiStats, _Mapping]] = ...) -> None: ...
+
 class CpuUsage(_message.Message):
-    __slots__ = ("timestamp", "usage_core_nano_seconds", "usage_nano_cores")
+    __slots__ = ("timestamp", "usage_core_nano_seconds", "usage_nano_cores", "psi")
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     USAGE_CORE_NANO_SECONDS_FIELD_NUMBER: _ClassVar[int]
     USAGE_NANO_CORES_FIELD_NUMBER: _ClassVar[int]
+    PSI_FIELD_NUMBER: _ClassVar[int]
     timestamp: int
     usage_core_nano_seconds: UInt64Value
     usage_nano_cores: UInt64Value
-    def __init__(self, timestamp: _Optional[int] = ..., usage_core_nano_seconds: _Optional[_Union[UInt64Value, _Mapping]] = ..., usage_nano_cores: _Optional[_Union[UInt64Value, _Mapping]] = ...) -> None: ...
+    psi: PsiStats
+    def __init__(self, timestamp: _Optional[int] = ..., usage_core_nano_seconds: _Optional[_Union[UInt64Value, _Mapping]] = ..., usage_nano_cores: _Optional[_Union[UInt64Value, _Mapping]] = ..., psi: _Optional[_Union[PsiStats, _Mapping]] = ...) -> None: ...
 
 class WindowsCpuUsage(_message.Message):
     __slots__ = ("timestamp", "usage_core_nano_seconds", "usage_nano_cores")
@@ -1532,7 +1844,7 @@ class WindowsCpuUsage(_message.Message):
     def __init__(self, timestamp: _Optional[int] = ..., usage_core_nano_seconds: _Optional[_Union[UInt64Value, _Mapping]] = ..., usage_nano_cores: _Optional[_Union[UInt64Value, _Mapping]] = ...) -> None: ...
 
 class MemoryUsage(_message.Message):
-    __slots__ = ("timestamp", "working_set_bytes", "available_bytes", "usage_bytes", "rss_bytes", "page_faults", "major_page_faults")
+    __slots__ = ("timestamp", "working_set_bytes", "available_bytes", "usage_bytes", "rss_bytes", "page_faults", "major_page_faults", "psi")
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     WORKING_SET_BYTES_FIELD_NUMBER: _ClassVar[int]
     AVAILABLE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -1540,6 +1852,7 @@ class MemoryUsage(_message.Message):
     RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     PAGE_FAULTS_FIELD_NUMBER: _ClassVar[int]
     MAJOR_PAGE_FAULTS_FIELD_NUMBER: _ClassVar[int]
+    PSI_FIELD_NUMBER: _ClassVar[int]
     timestamp: int
     working_set_bytes: UInt64Value
     available_bytes: UInt64Value
@@ -1547,7 +1860,8 @@ class MemoryUsage(_message.Message):
     rss_bytes: UInt64Value
     page_faults: UInt64Value
     major_page_faults: UInt64Value
-    def __init__(self, timestamp: _Optional[int] = ..., working_set_bytes: _Optional[_Union[UInt64Value, _Mapping]] = ..., available_bytes: _Optional[_Union[UInt64Value, _Mapping]] = ..., usage_bytes: _Optional[_Union[UInt64Value, _Mapping]] = ..., rss_bytes: _Optional[_Union[UInt64Value, _Mapping]] = ..., page_faults: _Optional[_Union[UInt64Value, _Mapping]] = ..., major_page_faults: _Optional[_Union[UInt64Value, _Mapping]] = ...) -> None: ...
+    psi: PsiStats
+    def __init__(self, timestamp: _Optional[int] = ..., working_set_bytes: _Optional[_Union[UInt64Value, _Mapping]] = ..., available_bytes: _Optional[_Union[UInt64Value, _Mapping]] = ..., usage_bytes: _Optional[_Union[UInt64Value, _Mapping]] = ..., rss_bytes: _Optional[_Union[UInt64Value, _Mapping]] = ..., page_faults: _Optional[_Union[UInt64Value, _Mapping]] = ..., major_page_faults: _Optional[_Union[UInt64Value, _Mapping]] = ..., psi: _Optional[_Union[PsiStats, _Mapping]] = ...) -> None: ...
 
 class SwapUsage(_message.Message):
     __slots__ = ("timestamp", "swap_available_bytes", "swap_usage_bytes")
@@ -1645,6 +1959,16 @@ class ListPodSandboxMetricsResponse(_message.Message):
     pod_metrics: _containers.RepeatedCompositeFieldContainer[PodSandboxMetrics]
     def __init__(self, pod_metrics: _Optional[_Iterable[_Union[PodSandboxMetrics, _Mapping]]] = ...) -> None: ...
 
+class StreamPodSandboxMetricsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StreamPodSandboxMetricsResponse(_message.Message):
+    __slots__ = ("pod_sandbox_metrics",)
+    POD_SANDBOX_METRICS_FIELD_NUMBER: _ClassVar[int]
+    pod_sandbox_metrics: _containers.RepeatedCompositeFieldContainer[PodSandboxMetrics]
+    def __init__(self, pod_sandbox_metrics: _Optional[_Iterable[_Union[PodSandboxMetrics, _Mapping]]] = ...) -> None: ...
+
 class PodSandboxMetrics(_message.Message):
     __slots__ = ("pod_sandbox_id", "metrics", "container_metrics")
     POD_SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1692,3 +2016,17 @@ class LinuxRuntimeConfiguration(_message.Message):
     CGROUP_DRIVER_FIELD_NUMBER: _ClassVar[int]
     cgroup_driver: CgroupDriver
     def __init__(self, cgroup_driver: _Optional[_Union[CgroupDriver, str]] = ...) -> None: ...
+
+class UpdatePodSandboxResourcesRequest(_message.Message):
+    __slots__ = ("pod_sandbox_id", "overhead", "resources")
+    POD_SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    OVERHEAD_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    pod_sandbox_id: str
+    overhead: LinuxContainerResources
+    resources: LinuxContainerResources
+    def __init__(self, pod_sandbox_id: _Optional[str] = ..., overhead: _Optional[_Union[LinuxContainerResources, _Mapping]] = ..., resources: _Optional[_Union[LinuxContainerResources, _Mapping]] = ...) -> None: ...
+
+class UpdatePodSandboxResourcesResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -75,7 +75,7 @@ class RuntimeContract:
 
     async def test_version_and_conditions_are_reported(self, runtime: ContainerRuntime) -> None:
         assert (await runtime.version()).name
-        conditions = {condition.type: condition.status for condition in await runtime.status()}
+        conditions = {condition.type: condition.status for condition in (await runtime.status()).conditions}
         assert conditions["RuntimeReady"] and conditions["NetworkReady"]
 
     async def test_sandbox_is_listed_with_its_configuration(

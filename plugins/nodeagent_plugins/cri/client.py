@@ -15,9 +15,9 @@ from nodeagent.contracts.runtime import (
     ContainerStats,
     ExecResult,
     LinuxResources,
-    RuntimeCondition,
     RuntimeContainerStatus,
     RuntimeEvent,
+    RuntimeStatus,
     RuntimeVersion,
     SandboxConfig,
     SandboxInfo,
@@ -28,6 +28,7 @@ from nodeagent.errors import NotFound
 from nodeagent_plugins.cri import requests, responses
 from nodeagent_plugins.cri.connection import Connection
 from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
+from nodeagent_plugins.cri.known_features import supports_image_volumes
 from nodeagent_plugins.cri.listing import Listing
 
 API_VERSION = "0.1.0"
@@ -50,6 +51,7 @@ class CriRuntime:
         self.connection, self._clock, self._ipv6_first = connection, clock, ipv6_first
         self._sandboxes: Listing[SandboxInfo] = Listing(responses.sandbox_info)
         self._containers: Listing[ContainerInfo] = Listing(responses.container_info)
+        self._image_volumes: bool | None = None
 
     async def close(self) -> None:
         """Close the connection, which an image service may share."""
@@ -58,11 +60,15 @@ class CriRuntime:
     async def version(self) -> RuntimeVersion:
         request = cri.VersionRequest(version=API_VERSION)
         response = await self.connection.call("Version", request, "get the runtime version")
-        return RuntimeVersion(response.runtime_name, response.runtime_version, response.runtime_api_version)
+        version = RuntimeVersion(response.runtime_name, response.runtime_version, response.runtime_api_version)
+        self._image_volumes = supports_image_volumes(version)
+        return version
 
-    async def status(self) -> Sequence[RuntimeCondition]:
+    async def status(self) -> RuntimeStatus:
         response = await self.connection.call("Status", cri.StatusRequest(), "get the runtime status")
-        return tuple(RuntimeCondition(c.type, c.status, c.reason, c.message) for c in response.status.conditions)
+        if self._image_volumes is None:
+            await self.version()
+        return responses.runtime_status(response, image_volumes=bool(self._image_volumes))
 
     async def info(self) -> Mapping[str, str]:
         """Return the runtime's description of its setup (``Status`` with ``verbose``)."""

@@ -7,13 +7,16 @@ from nodeagent.contracts.runtime import (
     ContainerConfig,
     ContainerSecurity,
     DnsConfig,
+    IdMapping,
     LinuxResources,
+    Mount,
     Namespaces,
     ProfileType,
     SandboxConfig,
     SandboxSecurity,
     SecurityProfile,
     SeLinux,
+    SupplementalGroupsPolicy,
 )
 
 _PROFILES = {
@@ -21,6 +24,7 @@ _PROFILES = {
     ProfileType.UNCONFINED: cri.SecurityProfile.Unconfined,
     ProfileType.LOCALHOST: cri.SecurityProfile.Localhost,
 }
+_POLICIES = {SupplementalGroupsPolicy.MERGE: cri.Merge, SupplementalGroupsPolicy.STRICT: cri.Strict}
 
 
 def sandbox_config(config: SandboxConfig) -> cri.PodSandboxConfig:
@@ -62,16 +66,7 @@ def container_config(config: ContainerConfig) -> cri.ContainerConfig:
         args=config.args,
         working_dir=config.working_dir,
         envs=[cri.KeyValue(key=key, value=value) for key, value in config.envs],
-        mounts=[
-            cri.Mount(
-                container_path=mount.container_path,
-                host_path=mount.host_path,
-                readonly=mount.readonly,
-                selinux_relabel=mount.selinux_relabel,
-                propagation=f"PROPAGATION_{mount.propagation.name}",
-            )
-            for mount in config.mounts
-        ],
+        mounts=list(map(mount, config.mounts)),
         devices=[
             cri.Device(container_path=device.container_path, host_path=device.host_path, permissions=device.permissions)
             for device in config.devices
@@ -86,6 +81,26 @@ def container_config(config: ContainerConfig) -> cri.ContainerConfig:
             resources=resources(config.resources), security_context=container_security(config.security)
         ),
     )
+
+
+def mount(requested: Mount) -> cri.Mount:
+    image = requested.image
+    return cri.Mount(
+        container_path=requested.container_path,
+        host_path=requested.host_path,
+        readonly=requested.readonly,
+        selinux_relabel=requested.selinux_relabel,
+        propagation=f"PROPAGATION_{requested.propagation.name}",
+        uidMappings=map(id_mapping, requested.uids),
+        gidMappings=map(id_mapping, requested.gids),
+        recursive_read_only=requested.recursive_readonly,
+        image=None if image is None else cri.ImageSpec(image=image.image, user_specified_image=image.user_image),
+        image_sub_path="" if image is None else image.subpath,
+    )
+
+
+def id_mapping(mapping: IdMapping) -> cri.IDMapping:
+    return cri.IDMapping(host_id=mapping.host_id, container_id=mapping.container_id, length=mapping.length)
 
 
 def dns_config(dns: DnsConfig) -> cri.DNSConfig:
@@ -120,6 +135,7 @@ def sandbox_security(security: SandboxSecurity) -> cri.LinuxSandboxSecurityConte
         supplemental_groups=security.supplemental_groups,
         privileged=security.privileged,
         seccomp=profile(security.seccomp),
+        supplemental_groups_policy=_POLICIES[security.supplemental_groups_policy],
     )
 
 
@@ -136,6 +152,7 @@ def container_security(security: ContainerSecurity) -> cri.LinuxContainerSecurit
         run_as_username=security.run_as_username,
         readonly_rootfs=security.readonly_rootfs,
         supplemental_groups=security.supplemental_groups,
+        supplemental_groups_policy=_POLICIES[security.supplemental_groups_policy],
         no_new_privs=security.no_new_privs,
         masked_paths=security.masked_paths,
         readonly_paths=security.readonly_paths,
@@ -147,11 +164,16 @@ def container_security(security: ContainerSecurity) -> cri.LinuxContainerSecurit
 
 
 def namespaces(modes: Namespaces) -> cri.NamespaceOption:
+    user = modes.user
     return cri.NamespaceOption(
         network=modes.network.name,
         pid=modes.pid.name,
         ipc=modes.ipc.name,
         target_id=modes.target_id,
+        # Without a mode, later runtimes assume POD.
+        userns_options=cri.UserNamespace(mode=cri.NODE)
+        if user is None
+        else cri.UserNamespace(mode=cri.POD, uids=map(id_mapping, user.uids), gids=map(id_mapping, user.gids)),
     )
 
 

@@ -11,15 +11,22 @@ from nodeagent.contracts.runtime import (
     ContainerInfo,
     ContainerState,
     ContainerStats,
+    ContainerUser,
     FilesystemUsage,
+    IdMapping,
     Image,
+    ImageMount,
     Mount,
     MountPropagation,
     NamespaceMode,
+    RuntimeCondition,
     RuntimeContainerStatus,
     RuntimeEvent,
     RuntimeEventType,
+    RuntimeFeatures,
+    RuntimeHandler,
     RuntimePod,
+    RuntimeStatus,
     SandboxInfo,
     SandboxStats,
     SandboxStatus,
@@ -88,6 +95,7 @@ def container_info(container: cri.Container) -> ContainerInfo:
         created_at=container.created_at,
         labels=dict(container.labels),
         annotations=dict(container.annotations),
+        image_id=container.image_id,
     )
 
 
@@ -108,16 +116,59 @@ def container_status(status: cri.ContainerStatus) -> RuntimeContainerStatus:
         log_path=status.log_path,
         labels=dict(status.labels),
         annotations=dict(status.annotations),
-        mounts=tuple(
-            Mount(
-                mount.container_path,
-                mount.host_path,
-                mount.readonly,
-                mount.selinux_relabel,
-                MountPropagation(mount.propagation),
+        mounts=tuple(map(mount, status.mounts)),
+        image_id=status.image_id,
+        user=container_user(status.user.linux) if status.user.HasField("linux") else None,
+        stop_signal=_signal(status.stop_signal),
+    )
+
+
+def mount(reported: cri.Mount) -> Mount:
+    image = reported.image
+    return Mount(
+        container_path=reported.container_path,
+        host_path=reported.host_path,
+        readonly=reported.readonly,
+        selinux_relabel=reported.selinux_relabel,
+        propagation=MountPropagation(reported.propagation),
+        recursive_readonly=reported.recursive_read_only,
+        image=ImageMount(image.image, image.user_specified_image, reported.image_sub_path) if image.image else None,
+        uids=tuple(map(id_mapping, reported.uidMappings)),
+        gids=tuple(map(id_mapping, reported.gidMappings)),
+    )
+
+
+def id_mapping(mapping: cri.IDMapping) -> IdMapping:
+    return IdMapping(mapping.host_id, mapping.container_id, mapping.length)
+
+
+def container_user(user: cri.LinuxContainerUser) -> ContainerUser:
+    return ContainerUser(user.uid, user.gid, tuple(user.supplemental_groups))
+
+
+def runtime_status(response: cri.StatusResponse, *, image_volumes: bool) -> RuntimeStatus:
+    """Return the conditions and features in *response*.
+
+    :param image_volumes: the runtime mounts images, which CRI does not report.
+    """
+    features = response.features
+    return RuntimeStatus(
+        conditions=tuple(RuntimeCondition(c.type, c.status, c.reason, c.message) for c in response.status.conditions),
+        handlers=tuple(
+            RuntimeHandler(
+                handler.name,
+                recursive_read_only_mounts=handler.features.recursive_read_only_mounts,
+                user_namespaces=handler.features.user_namespaces,
             )
-            for mount in status.mounts
+            for handler in response.runtime_handlers
         ),
+        features=RuntimeFeatures(
+            supplemental_groups_policy=features.supplemental_groups_policy,
+            user_namespaces_host_network=features.user_namespaces_host_network,
+        )
+        if response.HasField("features")
+        else None,
+        image_volumes=image_volumes,
     )
 
 
@@ -212,3 +263,9 @@ def _state(number: int) -> ContainerState:
         return ContainerState(number)
     except ValueError:  # A state of a later CRI version.
         return ContainerState.UNKNOWN
+
+
+def _signal(number: int) -> str:
+    """Return the name of a stop signal in the API; empty for the runtime's default or an unknown one."""
+    name = cri.Signal.Name(number) if number in cri.Signal.values() else ""
+    return "" if number == cri.RUNTIME_DEFAULT else name.replace("MINUS", "-").replace("PLUS", "+")

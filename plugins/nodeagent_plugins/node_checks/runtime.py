@@ -35,7 +35,7 @@ class RuntimeChecks:
         endpoint = self._context.config.container_runtime_endpoint or "the runtime"
         try:
             version = await self._context.runtime.version()
-            conditions = await self._context.runtime.status()
+            conditions = (await self._context.runtime.status()).conditions
         except RuntimeFailure as error:
             remedy = "start it (`systemctl start containerd`), or correct containerRuntimeEndpoint"
             return [problem(f"{endpoint} does not respond: {error}", remedy)]
@@ -68,7 +68,7 @@ class RuntimeChecks:
     async def network(self) -> Sequence[Finding]:
         context = self._context
         try:
-            conditions = await context.runtime.status()
+            conditions = (await context.runtime.status()).conditions
             setup = _parsed(await context.runtime.info()) if isinstance(context.runtime, RuntimeInfoProvider) else {}
         except RuntimeFailure as error:
             raise CheckInconclusive from error

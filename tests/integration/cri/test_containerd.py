@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.row("card.cri")]
 
 async def test_runtime_reports_version_and_readiness(cri):
     version = await cri.version()
-    conditions = {condition.type: condition.status for condition in await cri.status()}
+    conditions = {condition.type: condition.status for condition in (await cri.status()).conditions}
 
     assert version.name == "containerd"
     assert version.api_version == "v1"

@@ -445,3 +445,21 @@ async def test_hook_node_ready_changed(make_node, clock):
 
     assert [ready for ready, _ in node.plugin.ready_changes][-2:] == [True, False]
     assert "pleg was last seen active" in node.plugin.ready_changes[-1][1]
+
+
+async def test_runtime_status_waits_for_the_first_response(make_node: Any, clock: FakeClock) -> None:
+    from nodeagent.contracts.runtime import RuntimeFeatures
+    from nodeagent.errors import RuntimeUnavailable
+
+    node = make_node()
+    runtime = node.context.runtime
+    runtime.features = RuntimeFeatures(supplemental_groups_policy=True)
+    runtime.fail("status", RuntimeUnavailable("starting"), times=None)
+    async with node.running() as manager:
+        waiting = asyncio.ensure_future(manager.runtime_status())
+        await clock.advance(6)
+        early = waiting.done()
+        runtime.recover("status")
+        await clock.advance(6)
+
+        assert (early, waiting.done() and (await waiting).features) == (False, runtime.features)

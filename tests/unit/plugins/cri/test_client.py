@@ -18,6 +18,9 @@ from nodeagent.contracts.runtime import (
     ImageService,
     LinuxResources,
     ProgressReportingImageService,
+    RuntimeFeatures,
+    RuntimeHandler,
+    RuntimeStatus,
     SandboxConfig,
     Transfer,
 )
@@ -80,7 +83,6 @@ def images(connection) -> CriImageService:
 Call = Callable[[CriRuntime, CriImageService], Any]
 PLAIN: dict[str, Call] = {
     "Version": lambda r, i: r.version(),
-    "Status": lambda r, i: r.status(),
     "UpdateRuntimeConfig": lambda r, i: r.update_pod_cidr("10.0.0.0/24"),
     "StopPodSandbox": lambda r, i: r.stop_sandbox("s"),
     "RemovePodSandbox": lambda r, i: r.remove_sandbox("s"),
@@ -110,6 +112,26 @@ async def test_plain_call_uses_the_configured_timeout(name, connection, runtime,
     await PLAIN[name](runtime, images)
 
     assert [(called, bound) for called, _, bound in connection.calls] == [(name, 120)]
+
+
+async def test_first_status_also_requests_the_version(connection, runtime):
+    connection.responses["Version"] = cri.VersionResponse(runtime_name="containerd", runtime_version="v2.1.3")
+    handlers = [cri.RuntimeHandler(name="runc", features=cri.RuntimeHandlerFeatures(user_namespaces=True))]
+    features = cri.RuntimeFeatures(supplemental_groups_policy=True)
+    connection.responses["Status"] = cri.StatusResponse(runtime_handlers=handlers, features=features)
+
+    status = [await runtime.status() for _ in range(2)][-1]
+
+    assert status == RuntimeStatus(
+        (), (RuntimeHandler("runc", False, True),), RuntimeFeatures(True, False), image_volumes=True
+    )
+    assert [name for name, _, _ in connection.calls] == ["Status", "Version", "Status"]
+
+
+async def test_status_without_features_reports_none(connection, runtime):
+    connection.responses["Version"] = cri.VersionResponse(runtime_name="containerd", runtime_version="1.6.20~ds1")
+
+    assert await runtime.status() == RuntimeStatus()
 
 
 async def test_run_sandbox_has_twice_the_timeout(connection, runtime):

@@ -12,6 +12,8 @@ from nodeagent.contracts.runtime import (
     ContainerSecurity,
     Device,
     DnsConfig,
+    IdMapping,
+    ImageMount,
     LinuxResources,
     Mount,
     MountPropagation,
@@ -23,6 +25,8 @@ from nodeagent.contracts.runtime import (
     SandboxSecurity,
     SecurityProfile,
     SeLinux,
+    SupplementalGroupsPolicy,
+    UserNamespace,
 )
 from nodeagent_plugins.cri import requests
 
@@ -99,7 +103,9 @@ def test_complete_sandbox_is_converted():
     assert dict(made.linux.sysctls) == {"kernel.shm_rmid_forced": "1"}
     assert made.linux.overhead.cpu_shares == 2
     assert made.linux.resources == requests.resources(RESOURCES)
-    assert context.namespace_options == cri.NamespaceOption(network=cri.NODE, pid=cri.POD, ipc=cri.NODE)
+    assert context.namespace_options == cri.NamespaceOption(
+        network=cri.NODE, pid=cri.POD, ipc=cri.NODE, userns_options=cri.UserNamespace(mode=cri.NODE)
+    )
     assert context.selinux_options == cri.SELinuxOption(user="u", role="r", type="t", level="l")
     assert (context.HasField("run_as_user"), context.run_as_user.value, context.run_as_group.value) == (True, 0, 5)
     assert (context.readonly_rootfs, list(context.supplemental_groups), context.privileged) == (True, [7], True)
@@ -184,7 +190,9 @@ def test_container_security_is_converted():
     assert made == cri.LinuxContainerSecurityContext(
         capabilities=cri.Capability(add_capabilities=["NET_ADMIN"], drop_capabilities=["ALL"]),
         privileged=True,
-        namespace_options=cri.NamespaceOption(network=cri.POD, pid=cri.TARGET, ipc=cri.POD, target_id="c0"),
+        namespace_options=cri.NamespaceOption(
+            pid=cri.TARGET, target_id="c0", userns_options=cri.UserNamespace(mode=cri.NODE)
+        ),
         selinux_options=cri.SELinuxOption(level="s0"),
         run_as_user=cri.Int64Value(value=1000),
         run_as_group=cri.Int64Value(value=1001),
@@ -219,4 +227,45 @@ def test_every_contract_field_is_covered():
     """Fails for a new field of the contract until the tests above cover it."""
     fields = {kind: len(dataclasses.fields(kind)) for kind in (SandboxConfig, ContainerConfig, ContainerSecurity)}
 
-    assert fields == {SandboxConfig: 15, ContainerConfig: 18, ContainerSecurity: 15}
+    assert fields == {SandboxConfig: 15, ContainerConfig: 18, ContainerSecurity: 16}
+
+
+def test_mount_of_an_image_has_reference_and_subpath():
+    image = ImageMount("sha256:1", "busybox:1", "bin")
+
+    made = requests.mount(Mount("/tools", "", readonly=True, image=image))
+
+    assert (made.image.image, made.image.user_specified_image, made.image_sub_path) == ("sha256:1", "busybox:1", "bin")
+    assert (made.host_path, made.readonly) == ("", True)
+
+
+def test_mount_has_id_mappings_and_recursive_read_only():
+    mapping = IdMapping(65536, 0, 1024)
+
+    made = requests.mount(Mount("/data", "/srv", True, recursive_readonly=True, uids=[mapping], gids=[mapping]))
+
+    expected = cri.IDMapping(host_id=65536, container_id=0, length=1024)
+    assert (made.recursive_read_only, list(made.uidMappings), list(made.gidMappings)) == (True, [expected], [expected])
+    assert not made.HasField("image")
+
+
+def test_pod_without_user_namespace_requests_that_of_the_node():
+    assert requests.namespaces(Namespaces()).userns_options.mode == cri.NODE
+
+
+def test_pod_with_user_namespace_has_mappings():
+    made = requests.namespaces(Namespaces(user=UserNamespace([IdMapping(1, 2, 3)], [IdMapping(4, 5, 6)])))
+
+    assert made.userns_options == cri.UserNamespace(
+        mode=cri.POD,
+        uids=[cri.IDMapping(host_id=1, container_id=2, length=3)],
+        gids=[cri.IDMapping(host_id=4, container_id=5, length=6)],
+    )
+
+
+@pytest.mark.parametrize("policy", SupplementalGroupsPolicy)
+def test_supplemental_groups_policy_is_passed(policy):
+    sandbox = requests.sandbox_security(SandboxSecurity(supplemental_groups_policy=policy))
+    container = requests.container_security(ContainerSecurity(supplemental_groups_policy=policy))
+
+    assert (sandbox.supplemental_groups_policy, container.supplemental_groups_policy) == (policy, policy)

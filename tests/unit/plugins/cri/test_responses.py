@@ -9,8 +9,10 @@ from nodeagent.contracts.runtime import (
     ContainerInfo,
     ContainerState,
     ContainerStats,
+    ContainerUser,
     FilesystemUsage,
     Image,
+    ImageMount,
     Mount,
     MountPropagation,
     NamespaceMode,
@@ -202,3 +204,30 @@ def test_file_system_usage():
     found.used_bytes.value, found.inodes_used.value = 2, 3
 
     assert responses.filesystem_usage(found) == FilesystemUsage("/x", 2, 3, 1)
+
+
+def test_container_status_has_user_image_and_stop_signal():
+    user = cri.LinuxContainerUser(uid=1000, gid=2000, supplemental_groups=[2000, 3000])
+    found = cri.ContainerStatus(
+        id="c1", image_id="sha256:1", user=cri.ContainerUser(linux=user), stop_signal=cri.SIGRTMINPLUS3
+    )
+
+    status = responses.container_status(found)
+
+    assert (status.image_id, status.stop_signal) == ("sha256:1", "SIGRTMIN+3")
+    assert status.user == ContainerUser(1000, 2000, (2000, 3000))
+
+
+def test_container_status_of_an_older_runtime_has_no_user():
+    status = responses.container_status(cri.ContainerStatus(id="c1"))
+
+    assert (status.user, status.image_id, status.stop_signal) == (None, "", "")
+
+
+def test_reported_mount_of_an_image():
+    image = cri.ImageSpec(image="sha256:1", user_specified_image="busybox:1")
+    found = cri.Mount(container_path="/tools", readonly=True, recursive_read_only=True, image=image, image_sub_path="a")
+
+    assert responses.mount(found) == Mount(
+        "/tools", "", True, recursive_readonly=True, image=ImageMount("sha256:1", "busybox:1", "a")
+    )

@@ -14,7 +14,7 @@ import pytest
 from nodeagent.base.tls import generate_ca, issue
 from nodeagent.contracts.api import NODES, ApiProbe
 from nodeagent.contracts.checks import CheckInconclusive, Severity
-from nodeagent.contracts.runtime import RuntimeCondition, RuntimeVersion
+from nodeagent.contracts.runtime import RuntimeCondition, RuntimeStatus, RuntimeVersion
 from nodeagent.errors import ApiError, ApiUnavailable, ConfigError, Problem, RuntimeUnavailable
 from nodeagent.testing import FakeApi, make_config, make_context
 from nodeagent_plugins import node_checks
@@ -55,7 +55,7 @@ class Runtime:
         return self._response(RuntimeVersion("containerd", "1.5", self.api_version))
 
     async def status(self):
-        return self._response(self.conditions)
+        return self._response(RuntimeStatus(self.conditions))
 
     async def cgroup_driver(self):
         return self._response(self.driver)
