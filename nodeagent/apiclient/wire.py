@@ -118,7 +118,7 @@ def frame_reader(media_type: str) -> FrameReader:
     if media_type == identity.current().protobuf_media_type:
         from nodeagent.base.apiproto import WatchFrameDecoder
 
-        return WatchFrameDecoder(MAX_FRAME_BYTES)
+        return WatchFrameDecoder(MAX_FRAME_BYTES, keep_unrecognized=True)
     return JsonFrames()
 
 
@@ -154,7 +154,7 @@ def _readable(items: Any, into: type[T]) -> list[T]:
 def _decode_protobuf(data: bytes) -> dict[str, Any]:
     from nodeagent.base import apiproto
 
-    return apiproto.decode(data)
+    return apiproto.decode(data, keep_unrecognized=True)  # Objects may be written back.
 
 
 def _decoder(into: type[T]) -> msgspec.json.Decoder[T]:

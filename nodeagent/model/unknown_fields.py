@@ -41,6 +41,11 @@ def unknown_fields(plain: Mapping[str, Any]) -> list[UnknownField]:
     return [_unknown_field(path, known) for path, known in fields if not _has(pod, path)]
 
 
+def unknown_spec_fields(plain: Mapping[str, Any]) -> list[UnknownField]:
+    """Return the same for the spec of *plain*, a pod of the API server, whose release may be later than the agent's."""
+    return unknown_fields({"spec": plain.get("spec") or {}})
+
+
 @lru_cache(maxsize=1)
 def _shape() -> Any:
     import msgspec.inspect

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -12,11 +13,14 @@ from nodeagent import hookimpl
 from nodeagent.base.aio import Backoff, Clock
 from nodeagent.contracts.api import PODS, Api, WatchEvent, WatchType
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventType
 from nodeagent.contracts.pods import PodSource, PublishPods
 from nodeagent.errors import ApiError, ApiGone
 from nodeagent.model.pod import Pod
 from nodeagent.model.pod_source_annotations import pod_source_annotations
+from nodeagent.model.unknown_fields import unknown_spec_fields
 
+ReportPod = Callable[[Pod, str], None]
 _RETRY_SECONDS = (0.8, 30.0)
 _SHORT_WATCH_SECONDS = 1.0
 """A watch without events that ends sooner counts as failed, so that a faulty server is not overloaded."""
@@ -28,7 +32,14 @@ _log = logging.getLogger(__name__)
 def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
     if context.api is None:
         return []
-    return [ApiPodSource(context.api, context.node_name, context.clock, node_known=context.wait_for_node)]
+
+    def report(pod: Pod, note: str) -> None:
+        context.recorder.record(pod.reference(), EventType.WARNING, "UnknownPodFields", note)
+
+    source = ApiPodSource(
+        context.api, context.node_name, context.clock, node_known=context.wait_for_node, report=report
+    )
+    return [source]
 
 
 class ApiPodSource:
@@ -40,6 +51,7 @@ class ApiPodSource:
 
     :param node_known: awaited before the first list, because pods are admitted again after a restart and must not be
      rejected because node labels have not been loaded yet.
+    :param report: called with a pod that has unknown fields and the text of an event.
     """
 
     name = "api"
@@ -51,9 +63,11 @@ class ApiPodSource:
         clock: Clock,
         *,
         node_known: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0),
+        report: ReportPod = lambda pod, note: None,
     ) -> None:
         self._api, self._clock, self._node_known = api, clock, node_known
         self._selector = f"spec.nodeName={node_name}"
+        self._reader = _Reader(report)
         self._pods: dict[str, Pod] = {}
         self._version = ""
         self._failing = False
@@ -82,8 +96,10 @@ class ApiPodSource:
             publisher.close()
 
     async def _list(self) -> None:
-        listing = await self._api.list(PODS, into=Pod, field_selector=self._selector)
-        pods = {pod.uid: self._marked(pod) for pod in listing.items}
+        listing = await self._api.list(PODS, into=dict, field_selector=self._selector)
+        found = [pod for plain in listing.items if (pod := self._reader.read(plain)) is not None]
+        pods = {pod.uid: self._marked(pod) for pod in found}
+        self._reader.retain(pods)
         self._pods.clear()
         self._pods.update(pods)
         self._version = listing.resource_version
@@ -92,7 +108,7 @@ class ApiPodSource:
     async def _watch(self, publisher: _Publisher) -> bool:
         """Watch until the watch ends; return whether it had events or lasted for some time."""
         started, news = self._clock.now(), False
-        events = self._api.watch(PODS, into=Pod, resource_version=self._version, field_selector=self._selector)
+        events = self._api.watch(PODS, into=dict, resource_version=self._version, field_selector=self._selector)
         async for event in events:
             self._recovered()
             news = True
@@ -101,14 +117,19 @@ class ApiPodSource:
             self._version = event.resource_version or self._version
         return news or self._clock.now() - started > _SHORT_WATCH_SECONDS
 
-    def _apply(self, event: WatchEvent[Pod]) -> bool:
+    def _apply(self, event: WatchEvent[dict[str, Any]]) -> bool:
         """Update the set; return whether it changed."""
         match event.type:
             case WatchType.ADDED | WatchType.MODIFIED:
-                self._pods[event.object.uid] = self._marked(event.object)
+                pod = self._reader.read(event.object)
+                if pod is None:
+                    return False
+                self._pods[pod.uid] = self._marked(pod)
                 return True
             case WatchType.DELETED:
-                return self._pods.pop(event.object.uid, None) is not None
+                removed = self._pods.pop(event.object.get("metadata", {}).get("uid", ""), None)
+                self._reader.retain(self._pods)
+                return removed is not None
             case _:
                 return False
 
@@ -130,6 +151,44 @@ class ApiPodSource:
         if self._failing:
             _log.info("Pod watch recovered")
         self._failing = False
+
+
+class _Reader:
+    """Decodes pods and reports, once per generation, spec fields that this agent does not recognize.
+
+    They are those of a later release of the API: their effect is unknown, so that the pod is not rejected.
+    """
+
+    def __init__(self, report: ReportPod) -> None:
+        self._report = report
+        self._checked: dict[str, int] = {}
+        """Generation of the checked spec by UID."""
+
+    def read(self, plain: Mapping[str, Any]) -> Pod | None:
+        """Return the pod in *plain*, its JSON form; ``None`` if it is invalid, which is logged."""
+        try:
+            pod = msgspec.convert(plain, Pod)
+        except msgspec.ValidationError as error:
+            _log.error("Failed to decode object, skipping", extra={"err": str(error)})
+            return None
+        generation = (plain.get("metadata") or {}).get("generation") or 0
+        if self._checked.get(pod.uid) != generation:
+            self._checked[pod.uid] = generation
+            self._check(pod, plain)
+        return pod
+
+    def retain(self, uids: Container[str]) -> None:
+        """Drop the pods that are not in *uids*."""
+        self._checked = {uid: generation for uid, generation in self._checked.items() if uid in uids}
+
+    def _check(self, pod: Pod, plain: Mapping[str, Any]) -> None:
+        if unknown := unknown_spec_fields(plain):
+            fields = ", ".join(field.path for field in unknown)
+            _log.warning(
+                "Pod has unknown fields, ignoring them",
+                extra={"pod": pod.full_name, "podUID": pod.uid, "fields": fields},
+            )
+            self._report(pod, f"Pod has fields that this node does not recognize and ignores: {fields}")
 
 
 class _Publisher:

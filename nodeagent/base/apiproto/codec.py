@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nodeagent.base.apiproto import framing, registry
 from nodeagent.base.apiproto.errors import ProtobufError, UnsupportedKindError
+from nodeagent.base.apiproto.unrecognized import has_unrecognized
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -34,7 +35,7 @@ def descriptor(api_version: str, kind: str, api_domain: str | None = None) -> De
 def encode(obj: Mapping[str, Any], api_domain: str | None = None) -> bytes:
     """Return the envelope of *obj*, which must have ``apiVersion`` and ``kind``.
 
-    Unknown fields and nulls are omitted.
+    Unknown fields and nulls are omitted, unless :func:`decode` kept the field.
 
     :raises UnsupportedKindError: the kind has no protobuf form; send JSON.
     :raises ProtobufError: the value of a field is invalid; the text names its path.
@@ -46,11 +47,12 @@ def encode(obj: Mapping[str, Any], api_domain: str | None = None) -> bytes:
     return framing.wrap(framing.Envelope(api_version, kind, message.SerializeToString(deterministic=True)))
 
 
-def decode(data: bytes, api_domain: str | None = None) -> dict[str, Any]:
+def decode(data: bytes, api_domain: str | None = None, *, keep_unrecognized: bool = False) -> dict[str, Any]:
     """Return the object in the envelope *data* as the value of its JSON form.
 
     Empty fields are absent, as in JSON; an empty list of items is present.
 
+    :param keep_unrecognized: include fields of a later release as ``#<number>``, which :func:`encode` writes back.
     :raises UnsupportedKindError: the kind has no protobuf form.
     :raises ProtobufError: the bytes are not an object in protobuf form.
     """
@@ -64,7 +66,10 @@ def decode(data: bytes, api_domain: str | None = None) -> dict[str, Any]:
         raise ProtobufError(f"{envelope.kind}: {error}") from error
     obj: dict[str, Any] = {"apiVersion": envelope.api_version, "kind": envelope.kind}
     try:
-        obj.update(codec.read(message))
+        if keep_unrecognized and has_unrecognized(message):
+            obj.update(_plans(keep_unrecognized=True).reader(message.DESCRIPTOR)(message))
+        else:
+            obj.update(codec.read(message))
     except (ValueError, OverflowError, OSError, RecursionError) as error:  # A time out of range, or embedded JSON.
         raise ProtobufError(f"{envelope.kind}: {error}") from error
     if "items" in codec.message.DESCRIPTOR.fields_by_name:
@@ -81,10 +86,12 @@ class WatchFrameDecoder:
     """Incremental decoder of a watch stream; buffers at most one incomplete frame.
 
     :param max_frame_bytes: a longer frame terminates the stream with an error.
+    :param keep_unrecognized: see :func:`decode`.
     """
 
-    def __init__(self, max_frame_bytes: int = framing.MAX_FRAME_BYTES) -> None:
+    def __init__(self, max_frame_bytes: int = framing.MAX_FRAME_BYTES, *, keep_unrecognized: bool = False) -> None:
         self._frames = framing.FrameSplitter(max_frame_bytes)
+        self._keep_unrecognized = keep_unrecognized
 
     def feed(self, data: bytes) -> list[tuple[str, dict[str, Any]]]:
         """Return the events that *data* completes, each with its type and object.
@@ -94,7 +101,7 @@ class WatchFrameDecoder:
         events = []
         for frame in self._frames.feed(data):
             event_type, envelope = framing.unwrap_event(frame)
-            events.append((event_type, decode(envelope)))
+            events.append((event_type, decode(envelope, keep_unrecognized=self._keep_unrecognized)))
         return events
 
 
@@ -121,7 +128,7 @@ def _codec(location: registry.Location) -> _Codec:
 
 
 @cache
-def _plans() -> Plans:
+def _plans(*, keep_unrecognized: bool = False) -> Plans:
     from nodeagent.base.apiproto.plans import Plans
 
-    return Plans()
+    return Plans(keep_unrecognized=keep_unrecognized)

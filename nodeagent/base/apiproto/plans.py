@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from nodeagent.base.apiproto import special
+from nodeagent.base.apiproto import special, unrecognized
 from nodeagent.base.apiproto.errors import ProtobufError
 
 Reader = Callable[[Any], Any]
@@ -25,9 +25,13 @@ INLINE = "inline"
 
 
 class Plans:
-    """Cache of plans, kept for the lifetime of the process."""
+    """Cache of plans, kept for the lifetime of the process.
 
-    def __init__(self) -> None:
+    :param keep_unrecognized: readers include unrecognized fields; see :mod:`unrecognized`.
+    """
+
+    def __init__(self, *, keep_unrecognized: bool = False) -> None:
+        self._keep_unrecognized = keep_unrecognized
         self._readers: dict[str, Reader] = {}
         self._setters: dict[str, dict[str, Setter]] = {}
 
@@ -41,9 +45,10 @@ class Plans:
         if message.full_name in special.BY_NAME:
             return special.BY_NAME[message.full_name].read
         plan: dict[FieldDescriptor, tuple[str, Reader | None]] = {}
+        keep = self._keep_unrecognized
 
         def read(value: Any) -> dict[str, Any]:
-            converted_fields = {}
+            converted_fields: dict[str, Any] = unrecognized.read_unrecognized(value) if keep else {}
             for field, content in value.ListFields():
                 name, convert = plan[field]
                 if convert is None:
@@ -97,8 +102,12 @@ class Plans:
             name = ""
             try:
                 for name, content in value.items():
-                    if content is not None and (put := setters.get(name)) is not None:
+                    if content is None:
+                        continue
+                    if (put := setters.get(name)) is not None:
                         put(target, content)
+                    elif name.startswith(unrecognized.PREFIX):
+                        unrecognized.write_unrecognized(target, content)
             except _FieldValueError as error:
                 raise error.inside(name) from error.__cause__
             except (TypeError, ValueError, AttributeError, RecursionError) as error:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodeagent.base import apiproto, gotime, identity
-from nodeagent.base.apiproto import registry, special
+from nodeagent.base.apiproto import ProtobufError, registry, special
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -133,6 +133,30 @@ def test_nulls_and_unknown_fields_are_omitted():
     obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"creationTimestamp": None, "shoeSize": 44}, "x": [1]}
 
     assert apiproto.decode(apiproto.encode(obj)) == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}
+
+
+UNRECOGNIZED = field(15, b"later") + b"\x78\x05" + b"\x7d\x01\x02\x03\x04" + b"\x79" + bytes(8)
+"""Fields 15 of all wire types, which no definition has."""
+
+
+def test_unrecognized_fields_are_dropped_by_default():
+    lease = envelope(b"coordination.k8s.io/v1", b"Lease", field(2, UNRECOGNIZED + field(1, b"n1")))
+
+    assert apiproto.decode(lease)["spec"] == {"holderIdentity": "n1"}
+
+
+def test_kept_unrecognized_fields_are_written_back():
+    lease = envelope(b"coordination.k8s.io/v1", b"Lease", field(2, field(1, b"n1") + UNRECOGNIZED) + UNRECOGNIZED)
+
+    decoded = apiproto.decode(lease, keep_unrecognized=True)
+
+    assert set(decoded["spec"]) == {"holderIdentity", "#15"}
+    assert apiproto.encode(decoded) == lease
+
+
+def test_invalid_unrecognized_field_is_an_error():
+    with pytest.raises(ProtobufError, match=r"^spec\.#15: "):
+        apiproto.encode({**LEASE, "spec": {"#15": "not base64"}})
 
 
 def test_empty_list_has_items():

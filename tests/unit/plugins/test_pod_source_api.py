@@ -158,3 +158,29 @@ async def test_immediate_failures_are_retried_later(published: Published, api: F
     await clock.advance(60)
 
     assert len(api.requests) < 20
+
+
+async def test_unknown_spec_fields_are_reported_once_per_generation(
+    api: FakeApi, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    notes: list[tuple[str, str]] = []
+    source = ApiPodSource(api, "n1", clock, report=lambda pod, note: notes.append((pod.name, note)))
+    task = asyncio.create_task(source.run(lambda pods: None))
+    plain = {
+        "metadata": {"name": "a", "uid": "a", "generation": 1, "unknown": 1},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "turbo": True}], "#44": "AA=="},
+    }
+    api.put(PODS, plain)
+    await clock.advance(0)
+    api.put(PODS, plain | {"status": {"phase": "Running"}})
+    await clock.advance(0)
+
+    expected = "Pod has fields that this node does not recognize and ignores: spec.containers[0].turbo, spec.#44"
+    assert notes == [("a", expected)]
+    assert [record.message for record in caplog.records] == ["Pod has unknown fields, ignoring them"]
+
+    api.put(PODS, plain | {"metadata": {"name": "a", "uid": "a", "generation": 2}})
+    await clock.advance(0)
+    assert len(notes) == 2
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
