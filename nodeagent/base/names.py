@@ -19,6 +19,7 @@ _WILDCARD = rf"\*\.{_SUBDOMAIN}"
 _label, _service_name, _subdomain, _wildcard, _name = (
     re.compile(pattern) for pattern in (_LABEL, _SERVICE_NAME, _SUBDOMAIN, _WILDCARD, _NAME)
 )
+_any_variable = re.compile(r"[ -<>-~]+")
 _variable, _config_key, _header = (re.compile(pattern) for pattern in (_VARIABLE, _CONFIG_KEY, _HEADER))
 _port_characters, _letter = re.compile("[-a-z0-9]+"), re.compile("[a-z]")
 
@@ -49,6 +50,7 @@ VALUE_RULE = (
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
+ANY_VARIABLE_RULE = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 VARIABLE_RULE = (
     "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not "
     "start with a digit (e.g. 'my.env-name',  or 'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation is "
@@ -133,6 +135,11 @@ def port_name_problems(value: str) -> list[str]:
 def variable_name_problems(value: str) -> list[str]:
     """Return the reasons why *value* is not a valid name of an environment variable."""
     return ([] if _variable.fullmatch(value) else [VARIABLE_RULE]) + _parent_problems(value)
+
+
+def any_variable_name_problems(value: str) -> list[str]:
+    """Return the reasons why *value* is not a valid name of an environment variable since Kubernetes 1.32."""
+    return [] if _any_variable.fullmatch(value) else [ANY_VARIABLE_RULE]
 
 
 def config_key_problems(value: str) -> list[str]:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from nodeagent.base.names import (
+    any_variable_name_problems,
     config_key_problems,
     header_name_problems,
     label_problems,
     port_name_problems,
     qualified_name_problems,
     subdomain_problems,
-    variable_name_problems,
 )
 from nodeagent.model import checks
 from nodeagent.model.checks import Problems
@@ -138,11 +138,11 @@ def _check_host_ports(
 
 def _check_env(problems: Problems, at: str, container: Container) -> None:
     for i, variable in enumerate(container.env or ()):
-        problems.name(f"{at}.env[{i}].name", variable.name, variable_name_problems)
+        problems.name(f"{at}.env[{i}].name", variable.name, any_variable_name_problems)
         _check_env_source(problems, f"{at}.env[{i}]", variable)
     for i, source in enumerate(container.env_from or ()):
         path = f"{at}.envFrom[{i}]"
-        problems.optional(f"{path}.prefix", source.prefix, variable_name_problems)
+        problems.optional(f"{path}.prefix", source.prefix, any_variable_name_problems)
         given = {"configMapRef": source.config_map_ref, "secretRef": source.secret_ref}
         problems.exactly_one(path, [name for name, value in given.items() if value is not None])
         for name, value in given.items():
@@ -161,6 +161,7 @@ def _check_env_source(problems: Problems, at: str, variable: EnvVar) -> None:
         "resourceFieldRef": source.resource_field_ref,
         "configMapKeyRef": source.config_map_key_ref,
         "secretKeyRef": source.secret_key_ref,
+        "fileKeyRef": source.file_key_ref,
     }
     problems.exactly_one(f"{at}.valueFrom", [name for name, value in given.items() if value is not None])
     if source.field_ref is not None:
@@ -174,6 +175,12 @@ def _check_env_source(problems: Problems, at: str, variable: EnvVar) -> None:
         if reference is not None:
             problems.name(f"{at}.valueFrom.{name}.name", reference.name, subdomain_problems)
             problems.name(f"{at}.valueFrom.{name}.key", reference.key, config_key_problems)
+
+    if (file := source.file_key_ref) is not None:
+        path = f"{at}.valueFrom.fileKeyRef"
+        problems.require(f"{path}.volumeName", file.volume_name)
+        problems.add(f"{path}.path", file.path, checks.relative_path(file.path))
+        problems.name(f"{path}.key", file.key, any_variable_name_problems)
 
 
 def _check_mounts(problems: Problems, at: str, container: Container, volumes: set[str]) -> None:

@@ -1,17 +1,18 @@
-"""Pod fields that this agent does not implement: a pod that uses one would not run as its author intended. No I/O.
+"""Pod fields that this agent does not implement, or that a feature gate disables. No I/O.
 
-Fields that the agent implements, and fields that concern only other components, are not listed. Volume sources are not
-listed either, because volume plugins can add them: a pod with a source that no plugin supports waits with an event.
+A pod that uses one would not run as its author intended. Fields that concern only other components are not listed, and
+neither are volume sources, which plugins can add: a pod with a source that no plugin supports waits with an event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from nodeagent.base.gates import FeatureGates
 from nodeagent.model.pod import (
     Container,
     ContainerRestartRule,
@@ -35,7 +36,7 @@ _MAX_VALUE_CHARACTERS = 80
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedField:
-    """A field that is not implemented."""
+    """A field that is not implemented or not enabled."""
 
     owner: type[WireStruct]
     name: str
@@ -43,7 +44,9 @@ class UnsupportedField:
     reason: str = FIELD_NOT_SUPPORTED
     """Reason of the rejection, the kubelet's where it has one."""
     accepted: tuple[object, ...] = ()
-    """Values that describe the behavior of this agent."""
+    """Values that describe the behavior without the field."""
+    gate: str = ""
+    """Feature gate that enables the field; without one it is not implemented."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
         accepted=("Restart",),
     ),
     UnsupportedField(Container, "volume_devices", "block devices cannot be passed to containers"),
-    UnsupportedField(EnvVarSource, "file_key_ref", "variables cannot be read from files"),
+    UnsupportedField(EnvVarSource, "file_key_ref", "feature gate EnvFiles is disabled", gate="EnvFiles"),
     UnsupportedField(Lifecycle, "stop_signal", "containers are stopped with the signal of their image"),
     UnsupportedField(
         VolumeMount,
@@ -106,14 +109,18 @@ UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
 _BY_FIELD = {(each.owner, each.name): each for each in UNSUPPORTED_FIELDS}
 
 
-def unsupported_uses(pod: Pod) -> list[UnsupportedUse]:
-    """Return the fields of *pod* that this agent does not implement, with values other than those it accepts."""
-    return list(_uses(pod.spec, "spec"))
+def unsupported_uses(pod: Pod, gates: FeatureGates) -> list[UnsupportedUse]:
+    """Return the unsupported fields of *pod* that have values other than the accepted ones."""
+    return _without_enabled(_uses(pod.spec, "spec"), gates)
 
 
-def unsupported_in_container(container: Container, path: str) -> list[UnsupportedUse]:
+def unsupported_in_container(container: Container, path: str, gates: FeatureGates) -> list[UnsupportedUse]:
     """Return the same for *container*, which is at *path*; ephemeral containers are added to admitted pods."""
-    return list(_uses(container, path))
+    return _without_enabled(_uses(container, path), gates)
+
+
+def _without_enabled(uses: Iterable[UnsupportedUse], gates: FeatureGates) -> list[UnsupportedUse]:
+    return [use for use in uses if not (use.field.gate and gates.enabled(use.field.gate))]
 
 
 def _uses(value: Any, path: str) -> Iterator[UnsupportedUse]:

@@ -25,7 +25,7 @@ class FieldAdmission:
 
     @hookimpl
     async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:
-        uses = unsupported_uses(pod)
+        uses = unsupported_uses(pod, self._context.gates)
         if not uses:
             return None
         fields = "; ".join(map(str, uses))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from nodeagent.base.names import variable_name_problems
@@ -19,11 +22,15 @@ from nodeagent.model.pod import (
     EnvFromRef,
     EnvVar,
     EnvVarSource,
+    FileKeySelector,
     KeySelector,
     Pod,
 )
+from nodeagent_plugins.pod_sync.env_file import read_env_file
 
 CONFIG_ERROR = "CreateContainerConfigError"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,8 @@ class PodEnvironmentInputs:
     node_name: str = ""
     allocatable: Callable[[], Mapping[str, Any]] = dict
     """Returns the node's allocatable resources, which replace unset limits."""
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """Host paths of the pod's volumes by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +63,14 @@ async def make_environment(
     facts: PodEnvironmentInputs,
     objects: ObjectReader,
     services: Sequence[Mapping[str, Any]] = (),
+    *,
+    any_name: bool = False,
 ) -> Environment:
     """Return the environment variables of *container*.
 
     :param services: services whose variables are included.
-    :raises ContainerError: a required config map, secret, key or field is missing.
+    :param any_name: accept all names from ``envFrom``, as Kubernetes does since 1.32.
+    :raises ContainerError: a required config map, secret, file, key or field is missing.
     """
     result: dict[str, str] = {}
     skipped: list[str] = []
@@ -73,7 +85,7 @@ async def make_environment(
             invalid = []
             for key, value in values.items():
                 name = source.prefix + key
-                if not variable_name_problems(name):
+                if any_name or not variable_name_problems(name):
                     result[name] = value
                 else:
                     invalid.append(name)
@@ -170,7 +182,30 @@ async def _value(
         return await _one_key(pod.namespace, "configmap", source.config_map_key_ref, objects)
     if source.secret_key_ref is not None:
         return await _one_key(pod.namespace, "secret", source.secret_key_ref, objects)
+    if source.file_key_ref is not None:
+        return await _key_of_file(pod, source.file_key_ref, facts.volumes)
     return ""
+
+
+async def _key_of_file(pod: Pod, selector: FileKeySelector, volumes: Mapping[str, str]) -> str | None:
+    volume = volumes.get(selector.volume_name)
+    if volume is None:
+        text = f'cannot find the volume "{selector.volume_name}" referenced by FileKeyRef'
+        raise ContainerError(text, reason=CONFIG_ERROR)
+    path = Path(volume) / selector.path
+    try:
+        value = await asyncio.to_thread(read_env_file, Path(volume), selector.path, selector.key)
+    except (OSError, ValueError) as error:
+        if selector.optional and isinstance(error, FileNotFoundError):
+            return None
+        _log.error("Failed to parse env file", extra={"pod": pod.full_name, "path": str(path), "err": str(error)})
+        raise ContainerError("couldn't parse env file", reason=CONFIG_ERROR) from error
+    if value:
+        return value
+    if selector.optional:
+        return None
+    text = f'environment variable key "{selector.key}" not found in file "{path}"'
+    raise ContainerError(text, reason=CONFIG_ERROR)
 
 
 async def _one_key(namespace: str, kind: str, selector: KeySelector, objects: ObjectReader) -> str | None:

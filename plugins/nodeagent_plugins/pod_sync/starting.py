@@ -9,6 +9,7 @@ from typing import Any
 
 from nodeagent.base import identity
 from nodeagent.base.duration import Duration
+from nodeagent.base.gates import FeatureGates
 from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.images import PulledImage
@@ -122,7 +123,7 @@ class ContainerStarter:
         context, pod, container = self._context, step.pod, start.container
         assert step.sandbox is not None
         if start.kind is ContainerKind.EPHEMERAL:
-            _check_supported(container)
+            _check_supported(container, context.gates)
         requested = context.clock.now()
         try:
             image = await context.puller.ensure(pod, start.kind, container, step.sandbox)
@@ -258,9 +259,13 @@ class ContainerStarter:
 
     async def _environment(self, step: Step, container: Container, reference: ObjectReference) -> Environment:
         context, pod = self._context, step.pod
-        facts = PodEnvironmentInputs(step.ips, host_ips(context), context.node_name, lambda: _allocatable(context))
+        volumes = {name: volume.host_path for name, volume in step.volumes.items()}
+        facts = PodEnvironmentInputs(
+            step.ips, host_ips(context), context.node_name, lambda: _allocatable(context), volumes
+        )
         services = await self._services(pod)
-        environment = await make_environment(pod, container, facts, context.objects, services)
+        any_name = context.gates.enabled("RelaxedEnvironmentVariableValidation")
+        environment = await make_environment(pod, container, facts, context.objects, services, any_name=any_name)
         for sentence in environment.skipped:
             context.recorder.record(reference, EventType.WARNING, "InvalidEnvironmentVariableNames", sentence)
         return environment
@@ -320,13 +325,13 @@ def _target_id(step: Step, start: Start) -> str:
     return target.id
 
 
-def _check_supported(container: Container) -> None:
+def _check_supported(container: Container, gates: FeatureGates) -> None:
     """Check the fields of an ephemeral container, which was not part of the pod at admission.
 
     :raises ContainerError: the agent does not implement a field.
     """
     path = f"{ContainerKind.EPHEMERAL.value}{{{container.name}}}"
-    if uses := unsupported_in_container(container, path):
+    if uses := unsupported_in_container(container, path, gates):
         problem = f"container uses fields that this node does not support: {'; '.join(map(str, uses))}"
         raise ContainerError(problem, reason=CONFIG_ERROR)
 

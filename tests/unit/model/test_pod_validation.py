@@ -116,7 +116,12 @@ def test_valid_pod_has_no_problems():
             [{"containerPort": 1, "hostPort": 5}, {"containerPort": 2, "hostPort": 5}],
             "spec.containers[0].ports[1].hostPort",
         ),
-        ((*MAIN, "env"), [{"name": "1a"}], "spec.containers[0].env[0].name"),
+        ((*MAIN, "env"), [{"name": "a=b"}], "spec.containers[0].env[0].name"),
+        (
+            (*MAIN, "env"),
+            [{"name": "a", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "../p", "key": "k"}}}],
+            "spec.containers[0].env[0].valueFrom.fileKeyRef.path",
+        ),
         ((*MAIN, "env"), [{"name": "A", "valueFrom": {}}], "spec.containers[0].env[0].valueFrom"),
         (
             (*MAIN, "env"),

@@ -11,10 +11,13 @@ import pytest
 from msgspec import inspect
 
 from nodeagent.base import apiproto
+from nodeagent.base.release import NEWEST
+from nodeagent.config.features import build_gates
 from nodeagent.model.pod import PodSpec, Volume
 from nodeagent.model.unsupported_fields import UNSUPPORTED_FIELDS, unsupported_uses
 from nodeagent.testing import make_container, make_pod
 
+GATES = build_gates({})
 ROOT = Path(__file__).parents[3]
 MODEL = ("pod.py", "pod_defaults.py", "pod_validation.py", "container_validation.py", "volume_validation.py")
 
@@ -120,7 +123,7 @@ def test_unsupported_fields_exist_in_the_api():
 
 
 def test_plain_pod_uses_no_unsupported_field():
-    assert unsupported_uses(make_pod(volumes=[{"name": "v", "emptyDir": {}}])) == []
+    assert unsupported_uses(make_pod(volumes=[{"name": "v", "emptyDir": {}}]), GATES) == []
 
 
 def mounting(**mount):
@@ -140,7 +143,7 @@ def mounting(**mount):
     ],
 )
 def test_value_of_the_default_behavior_is_accepted(spec):
-    assert unsupported_uses(make_pod(**spec)) == []
+    assert unsupported_uses(make_pod(**spec), GATES) == []
 
 
 @pytest.mark.parametrize(
@@ -160,10 +163,23 @@ def test_value_of_the_default_behavior_is_accepted(spec):
     ],
 )
 def test_use_names_path_and_value(spec, use):
-    assert [str(each) for each in unsupported_uses(make_pod(**spec))] == [use]
+    assert [str(each) for each in unsupported_uses(make_pod(**spec), GATES)] == [use]
 
 
 def test_long_value_is_truncated():
-    (use,) = unsupported_uses(make_pod(volumes=[{"name": "v", "image": {"reference": "a" * 200}}]))
+    (use,) = unsupported_uses(make_pod(volumes=[{"name": "v", "image": {"reference": "a" * 200}}]), GATES)
 
     assert len(str(use)) < 160
+
+
+def test_gate_enables_an_implemented_field():
+    source = {"fileKeyRef": {"volumeName": "v", "path": "p", "key": "k"}}
+    pod = make_pod(containers=[make_container(env=[{"name": "A", "valueFrom": source}])])
+
+    assert [use.field.gate for use in unsupported_uses(pod, GATES)] == ["EnvFiles"]
+    assert unsupported_uses(pod, build_gates({}, NEWEST)) == []
+
+
+def test_gates_of_fields_exist():
+    for each in UNSUPPORTED_FIELDS:
+        assert not each.gate or build_gates({}, NEWEST).enabled(each.gate) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 
 import pytest
 
@@ -25,10 +26,10 @@ def objects() -> FakeObjects:
     return objects
 
 
-async def variables(objects, pod=None, services=(), **fields):
+async def variables(objects, pod=None, services=(), facts=FACTS, any_name=False, **fields):
     container = make_container("main", **fields)
     pod = pod or make_pod(containers=[container], labels={"app": "web"}, annotations={"note": "n"})
-    return await make_environment(pod, container, FACTS, objects, services)
+    return await make_environment(pod, container, facts, objects, services, any_name=any_name)
 
 
 def by_field(path: str) -> dict:
@@ -172,3 +173,52 @@ async def test_env_overrides_service_variables(objects):
 
     assert result.variables["MY_WEB_SERVICE_HOST"] == "mine"
     assert result.variables["URL"] == "tcp://10.1.1.1:80"
+
+
+# --- env files ----------------------------------------------------------------------------------------------------
+
+
+def from_file(key="KEY", **selector):
+    return {"name": "V", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "env", "key": key, **selector}}}
+
+
+@pytest.fixture
+def with_volume(tmp_path):
+    (tmp_path / "env").write_text("KEY='from file'\nEMPTY=''\n")
+    return replace(FACTS, volumes={"v": str(tmp_path)})
+
+
+async def test_variable_is_read_from_a_file_of_a_volume(objects, with_volume):
+    result = await variables(objects, facts=with_volume, env=[from_file(), {"name": "W", "value": "$(V)!"}])
+
+    assert dict(result.variables) == {"V": "from file", "W": "from file!"}
+
+
+@pytest.mark.parametrize("selector", [{"key": "OTHER"}, {"key": "EMPTY"}, {"path": "missing"}])
+async def test_optional_variable_without_value_is_omitted(objects, with_volume, selector):
+    result = await variables(objects, facts=with_volume, env=[from_file(optional=True, **selector)])
+
+    assert dict(result.variables) == {}
+
+
+@pytest.mark.parametrize(
+    ("selector", "problem"),
+    [
+        ({"key": "OTHER"}, 'environment variable key "OTHER" not found in file ".*/env"'),
+        ({"path": "missing"}, "couldn't parse env file"),
+        ({"path": "missing/../../env"}, "couldn't parse env file"),
+        ({"volumeName": "w"}, 'cannot find the volume "w" referenced by FileKeyRef'),
+    ],
+)
+async def test_required_variable_without_value_is_an_error(objects, with_volume, selector, problem):
+    with pytest.raises(ContainerError, match=problem) as caught:
+        await variables(objects, facts=with_volume, env=[from_file(**selector)])
+
+    assert caught.value.reason == "CreateContainerConfigError"
+
+
+async def test_any_name_from_env_from_is_accepted_if_enabled(objects):
+    result = await variables(objects, any_name=True, env_from=[{"prefix": "1 ", "configMapRef": {"name": "cm"}}])
+
+    assert dict(result.variables) == {"1 COLOR": "red", "1 bad=name": "x"}
+    assert result.skipped == []
