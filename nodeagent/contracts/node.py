@@ -25,3 +25,5 @@ class NodeReport:
     conditions: Sequence[NodeConditionReport] = ()
     not_ready: Sequence[str] = ()
     """Reasons why the node is not Ready, as messages."""
+    declared_features: Sequence[str] = ()
+    """Names of Kubernetes features that the node implements, for the scheduler and admission."""

@@ -28,8 +28,32 @@ class ContainerImage(WireStruct, frozen=True):
     size_bytes: int = 0
 
 
+class NodeSwapStatus(WireStruct, frozen=True):
+    """Swap of the host; the capacity is in bytes."""
+
+    capacity: int
+
+
+class NodeRuntimeHandlerFeatures(WireStruct, frozen=True, omit_defaults=False):
+    recursive_read_only_mounts: bool = False
+    user_namespaces: bool = False
+
+
+class NodeRuntimeHandler(WireStruct, frozen=True, omit_defaults=False):
+    """A handler of runtime classes; the default handler has an empty name."""
+
+    name: str = ""
+    features: NodeRuntimeHandlerFeatures = NodeRuntimeHandlerFeatures()
+
+
+class NodeFeatures(WireStruct, frozen=True, omit_defaults=False):
+    """Features of the runtime that do not depend on the handler."""
+
+    supplemental_groups_policy: bool = False
+
+
 class NodeSystemInfo(WireStruct, frozen=True, omit_defaults=False):
-    """Hardware and software of the host; all fields are required in JSON."""
+    """Hardware and software of the host; all fields except swap are required in JSON."""
 
     machine_id: str = ""
     system_uuid: str = ""
@@ -41,6 +65,7 @@ class NodeSystemInfo(WireStruct, frozen=True, omit_defaults=False):
     proxy_version: str = msgspec.field(default="", name="kubeProxyVersion")
     operating_system: str = "linux"
     architecture: str = ""
+    swap: NodeSwapStatus | msgspec.UnsetType = msgspec.UNSET
 
 
 class DaemonEndpoint(WireStruct, frozen=True):
@@ -61,3 +86,6 @@ class NodeStatus(WireStruct, frozen=True):
     images: list[ContainerImage]
     daemon_endpoints: NodeDaemonEndpoints
     addresses: list[NodeAddress] | None = None
+    runtime_handlers: list[NodeRuntimeHandler] | None = None
+    features: NodeFeatures | None = None
+    declared_features: list[str] | None = None

@@ -40,6 +40,15 @@ def read_machine(root: Path = Path("/")) -> Machine:
     )
 
 
+def swap_capacity_bytes(root: Path = Path("/")) -> int:
+    """Return the capacity of all swap areas, from a file below *root*; 0 without swap."""
+    try:
+        lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("SwapTotal:")), 0)
+
+
 def online_cpus(root: Path = Path("/")) -> frozenset[int]:
     """Return the IDs of the online CPUs, from a file below *root*."""
     try:

@@ -20,8 +20,9 @@ from nodeagent.model.node import NodeCondition, NodeStatus
 from nodeagent.model.wire import to_wire
 from nodeagent.node.condition_events import event_reasons
 from nodeagent.node.startup import NodeStartup
-from nodeagent.node.status import READY, compute_status, conditions_of, status_patch
+from nodeagent.node.status import READY, compute_status, conditions_of
 from nodeagent.node.status_inputs import StatusInputCollector
+from nodeagent.node.status_patch import StoredDifferently, altered_fields, status_patch
 from nodeagent.node.watcher import NodeWatcher
 from nodeagent.pluginmanager import PluginManager
 
@@ -58,6 +59,7 @@ class NodeStatusReporter:
         self._report_period = context.config.node_status_report_frequency.seconds
         self._reported_at: float | None = None
         self._failing = False
+        self._altered: Mapping[str, StoredDifferently] = {}
         self._condition_statuses: dict[str, str] | None = None
         self._unschedulable: bool | None = None
         self._boot_checked = False
@@ -101,12 +103,13 @@ class NodeStatusReporter:
             self._record_node_changes(node, inputs.info.boot_id)
         await self._set_pod_cidr(node)
         if self._watcher is not None and self._watcher.node is not None:
-            await self._report(status, self._watcher)
+            await self._report(status, self._watcher, runtime_known=inputs.runtime is not None)
 
-    async def _report(self, status: NodeStatus, watcher: NodeWatcher) -> None:
+    async def _report(self, status: NodeStatus, watcher: NodeWatcher, *, runtime_known: bool) -> None:
         now = self._clock.now()
         due = self._reported_at is None or now - self._reported_at >= self._report_period
-        patch = status_patch(status, (watcher.node or {}).get("status") or {}, heartbeat=due)
+        reported = (watcher.node or {}).get("status") or {}
+        patch = status_patch(status, reported, heartbeat=due, runtime_known=runtime_known, altered=self._altered)
         api = self._api()
         if not patch or api is None:
             return
@@ -121,6 +124,8 @@ class NodeStatusReporter:
                 )
             self._failing, self.problem = True, str(error) or "timeout"
             return
+        sent_later = altered_fields(patch, (watcher.node or {}).get("status") or {})
+        self._altered = sent_later if due else {**self._altered, **sent_later}
         if self._failing:
             _log.info("Node status updates recovered", extra={"node": name})
         self._failing, self.problem, self._reported_at = False, "", now

@@ -69,9 +69,9 @@ class RuntimeHealth:
         return self._status
 
     @property
-    def last_status(self) -> RuntimeStatus:
-        """The last status of the runtime; without conditions and features until it has responded once."""
-        return self._status
+    def last_status(self) -> RuntimeStatus | None:
+        """The last status of the runtime; ``None`` until it has responded once."""
+        return self._status if self._responded.is_set() else None
 
     @property
     def problems(self) -> list[str]:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nodeagent.base import identity
 from nodeagent.contracts.node import NodeConditionReport, NodeReport
-from nodeagent.contracts.runtime import Image
+from nodeagent.contracts.runtime import Image, RuntimeStatus
 from nodeagent.model.node import (
     ContainerImage,
     DaemonEndpoint,
     NodeAddress,
     NodeCondition,
     NodeDaemonEndpoints,
+    NodeFeatures,
+    NodeRuntimeHandler,
+    NodeRuntimeHandlerFeatures,
     NodeStatus,
     NodeSystemInfo,
 )
 from nodeagent.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from nodeagent.model.wire import to_wire
 
 READY = "Ready"
 NEEDED_CAPACITY = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
@@ -42,6 +44,9 @@ class NodeStatusInputs:
     remarks: Sequence[str] = ()
     """Additional texts in the message of a Ready node."""
     port: int = 0
+    runtime: RuntimeStatus | None = None
+    """``None`` until the runtime has responded."""
+    declared_features: Collection[str] = ()
 
 
 def compute_status(inputs: NodeStatusInputs, before: Sequence[Mapping[str, NodeCondition]], now: str) -> NodeStatus:
@@ -59,7 +64,31 @@ def compute_status(inputs: NodeStatusInputs, before: Sequence[Mapping[str, NodeC
         images=list(inputs.images),
         daemon_endpoints=NodeDaemonEndpoints(agent_endpoint=DaemonEndpoint(port=port) if port else None),
         addresses=None if inputs.addresses is None else list(inputs.addresses),
+        runtime_handlers=(report_handlers(inputs.runtime) or None) if inputs.runtime else None,
+        features=report_features(inputs.runtime) if inputs.runtime else None,
+        declared_features=sorted(set(inputs.declared_features)) or None,
     )
+
+
+def report_handlers(runtime: RuntimeStatus) -> list[NodeRuntimeHandler]:
+    """Return the handlers that the runtime reports, by name."""
+    return [
+        NodeRuntimeHandler(
+            name=handler.name,
+            features=NodeRuntimeHandlerFeatures(
+                recursive_read_only_mounts=handler.recursive_read_only_mounts,
+                user_namespaces=handler.user_namespaces,
+            ),
+        )
+        for handler in sorted(runtime.handlers, key=lambda handler: handler.name)
+    ]
+
+
+def report_features(runtime: RuntimeStatus) -> NodeFeatures | None:
+    """Return the features that the runtime reports; ``None`` if it reports none."""
+    if runtime.features is None:
+        return None
+    return NodeFeatures(supplemental_groups_policy=runtime.features.supplemental_groups_policy)
 
 
 def merge_reports(reports: Iterable[NodeReport]) -> NodeReport:
@@ -68,12 +97,14 @@ def merge_reports(reports: Iterable[NodeReport]) -> NodeReport:
     allocatable: dict[str, str] = {}
     conditions: dict[str, NodeConditionReport] = {}
     not_ready: list[str] = []
+    declared: list[str] = []
     for report in reports:
         capacity.update(report.capacity)
         allocatable.update(report.allocatable)
         conditions.update((condition.type, condition) for condition in report.conditions)
         not_ready.extend(report.not_ready)
-    return NodeReport(capacity, allocatable, list(conditions.values()), not_ready)
+        declared.extend(report.declared_features)
+    return NodeReport(capacity, allocatable, list(conditions.values()), not_ready, declared)
 
 
 def missing_capacity(capacity: Mapping[str, str], *, isolation: bool = True) -> list[str]:
@@ -111,41 +142,6 @@ def conditions_of(node: Mapping[str, Any] | None) -> dict[str, NodeCondition]:
         for condition in reported
         if condition.get("type")
     }
-
-
-def status_patch(status: NodeStatus, reported: Mapping[str, Any], *, heartbeat: bool) -> dict[str, Any]:
-    """Return the patch from the *reported* status to *status*; empty if nothing differs.
-
-    Fields and conditions of other owners are left unchanged. With *heartbeat*, the conditions are always included.
-    """
-    desired: dict[str, Any] = to_wire(status)
-    patch: dict[str, Any] = {}
-    known = {condition.get("type"): condition for condition in reported.get("conditions") or ()}
-    changed = [
-        c for c in desired["conditions"] if _without_heartbeat(known.get(c["type"], {})) != _without_heartbeat(c)
-    ]
-    if changed or heartbeat:
-        patch["conditions"] = desired["conditions"]
-    reported_capacity = reported.get("capacity") or {}
-    desired["allocatable"] = {name: reported_capacity[name] for name in reported_capacity if "/" in name} | desired[
-        "allocatable"
-    ]
-    for name in ("capacity", "allocatable"):
-        if difference := _amounts_patch(desired[name], reported.get(name) or {}):
-            patch[name] = difference
-    if differing := _differing(desired["nodeInfo"], reported.get("nodeInfo") or {}):
-        patch["nodeInfo"] = differing
-    for name in ("daemonEndpoints", "images"):
-        if desired[name] and desired[name] != reported.get(name):
-            patch[name] = desired[name]
-    if not desired["images"] and reported.get("images"):
-        patch["images"] = None
-    if desired.get("addresses") and desired["addresses"] != reported.get("addresses"):
-        # The merge key of this list is the type, which need not be unique.
-        patch["addresses"] = [*desired["addresses"], {"$patch": "replace"}]
-    if patch and "conditions" not in patch:
-        patch["conditions"] = desired["conditions"]
-    return {"status": patch} if patch else {}
 
 
 def _condition_reports(inputs: NodeStatusInputs) -> list[NodeConditionReport]:
@@ -193,18 +189,3 @@ def _condition(report: NodeConditionReport, before: Sequence[Mapping[str, NodeCo
 def _names(image: Image) -> list[str]:
     names = [name for name in (*image.repo_digests, *image.repo_tags) if _NO_NAME not in name]
     return names[:_MAX_NAMES]
-
-
-def _amounts_patch(desired: Mapping[str, str], reported: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the changed quantities; other components own extended resources (``example.com/dongle``)."""
-    removed = (name for name in reported if name not in desired and "/" not in name)
-    return {**_differing(desired, reported), **dict.fromkeys(removed, None)}
-
-
-def _differing(desired: Mapping[str, str], reported: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields that differ; a missing field equals an empty one, as protobuf omits those."""
-    return {name: value for name, value in desired.items() if reported.get(name, "") != value}
-
-
-def _without_heartbeat(condition: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in condition.items() if key != "lastHeartbeatTime"}

@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any
 
+import msgspec
+
 from nodeagent.contracts.context import RecorderContext
 from nodeagent.contracts.reservations import pod_capacity
 from nodeagent.errors import ConfigError, RuntimeFailure
-from nodeagent.model.node import ContainerImage, NodeAddress, NodeSystemInfo
+from nodeagent.model.node import ContainerImage, NodeAddress, NodeSwapStatus, NodeSystemInfo
 from nodeagent.node.addresses import HOSTNAME, INTERNAL_IP, NodeAddresses
 from nodeagent.node.allocatable import check_reservations, compute_allocatable
-from nodeagent.node.machine import Machine, online_cpus, read_machine
+from nodeagent.node.machine import Machine, online_cpus, read_machine, swap_capacity_bytes
 from nodeagent.node.runtime_health import RuntimeHealth
 from nodeagent.node.status import NodeStatusInputs, merge_reports, missing_capacity, report_images
 from nodeagent.pluginmanager import PluginManager
@@ -70,7 +72,7 @@ class StatusInputCollector:
         machine = await self.machine()
         capacity = {"pods": str(pod_capacity(config, os.cpu_count() or 1)), **report.capacity}
         return NodeStatusInputs(
-            info=self._info(machine),
+            info=self._info(machine, await asyncio.to_thread(swap_capacity_bytes)),
             addresses=await self._find_addresses(reported),
             capacity=capacity,
             allocatable=compute_allocatable(capacity, config) | dict(report.allocatable),
@@ -84,9 +86,11 @@ class StatusInputCollector:
             ],
             remarks=["AppArmor enabled"] if machine.apparmor else [],
             port=config.port if config.enable_server else 0,
+            runtime=self._health.last_status,
+            declared_features=report.declared_features,
         )
 
-    def _info(self, machine: Machine) -> NodeSystemInfo:
+    def _info(self, machine: Machine, swap_bytes: int) -> NodeSystemInfo:
         runtime, version, gates = self._health.version, self._context.release.node_version, self._context.gates
         return NodeSystemInfo(
             machine_id=machine.machine_id,
@@ -98,6 +102,7 @@ class StatusInputCollector:
             agent_version=version,
             proxy_version="" if gates.enabled("DisableNodePlatformProxyVersion") else version,
             architecture=machine.architecture,
+            swap=NodeSwapStatus(capacity=swap_bytes) if swap_bytes else msgspec.UNSET,
         )
 
     async def _find_addresses(self, reported: Mapping[str, Any]) -> list[NodeAddress] | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.contracts.api import NODES
-from nodeagent.node.machine import read_machine
+from nodeagent.node.machine import read_machine, swap_capacity_bytes
 from nodeagent.testing import FakeApi, FakeClock
 from tests.unit.node.conftest import MakeNode
 
@@ -43,3 +43,30 @@ async def test_ready_message_states_whether_apparmor_is_enabled(
     assert node is not None
     (ready,) = [c for c in node["status"]["conditions"] if c["type"] == "Ready"]
     assert (ready["status"], ready["message"]) == ("True", message)
+
+
+@pytest.mark.parametrize(("content", "capacity"), [("MemTotal: 5 kB\nSwapTotal:  2048 kB\n", 2 << 20), (None, 0)])
+def test_swap_capacity_is_read_from_the_kernel(tmp_path: Path, content: str | None, capacity: int) -> None:
+    if content is not None:
+        (tmp_path / "proc").mkdir()
+        (tmp_path / "proc/meminfo").write_text(content)
+
+    assert swap_capacity_bytes(tmp_path) == capacity
+
+
+@pytest.mark.parametrize(("capacity", "expected"), [(4096, {"capacity": 4096}), (0, None)])
+async def test_node_reports_swap_unless_there_is_none(
+    make_node: MakeNode,
+    api: FakeApi,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    capacity: int,
+    expected: dict[str, int] | None,
+) -> None:
+    monkeypatch.setattr("nodeagent.node.status_inputs.swap_capacity_bytes", lambda: capacity)
+
+    async with make_node().running():
+        await clock.advance(2)
+
+    node = api.find(NODES, "node-1", "")
+    assert node is not None and node["status"]["nodeInfo"].get("swap") == expected
