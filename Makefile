@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Separate stamps, because the first run must not wait for the development dependencies.
 RUN_READY := $(VENV)/.run-ready
 DEV_READY := $(VENV)/.dev-ready
-export DESTDIR PREFIX UNITDIR RUNTIME PYTHON
+export DESTDIR PREFIX UNITDIR RUNTIME KUBELET PYTHON
 SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 
 .PHONY: help run test vm-test unit check fmt docs changelog bench install uninstall clean
@@ -56,7 +56,7 @@ changelog: $(DEV_READY) ## Print the changelog section of the fragments in chang
 bench: $(DEV_READY) ## Run the benchmarks on this host
 	$(BIN)/python -m benchmarks $(ARGS)
 
-install: ## Install commands, systemd units and an initial configuration, as root; for DESTDIR, PREFIX and RUNTIME see tools/install
+install: ## Install commands, systemd units and an initial configuration, as root; KUBELET=1 as a kubelet for kubeadm; variables: see tools/install
 	tools/install
 
 uninstall: ## Remove the installed files, except for state and modified files

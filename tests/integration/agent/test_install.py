@@ -65,7 +65,8 @@ def test_wheel_has_all_package_files_and_units(dist: Path) -> None:
 
     for directory, package in PACKAGES.items():
         assert {f"{package}/{name}" for name in sources(directory)} <= names
-    assert {name.rpartition("/")[2] for name in names if "share/nodeagent/systemd/" in name} == sources("systemd")
+    units = (name.partition("share/nodeagent/systemd/") for name in names)
+    assert {path for _, found, path in units if found} == sources("systemd")
 
 
 def test_wheel_requires_agent_dependencies_and_offers_extras(dist: Path) -> None:
@@ -104,8 +105,8 @@ class Staged:
         self.root = root
         self.home = root / "usr/lib/nodeagent"
 
-    def install(self) -> Staged:
-        self._make("install")
+    def install(self, *variables: str) -> Staged:
+        self._make("install", *variables)
         return self
 
     def uninstall(self) -> str:
@@ -120,9 +121,10 @@ class Staged:
         name, *rest = arguments
         return run(str(self.home / "bin/python"), str(self.home / "bin" / name), *rest, PYTHONPATH=_dependencies())
 
-    def _make(self, target: str) -> str:
+    def _make(self, target: str, *variables: str) -> str:
         pip = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0", "PYTHONPATH": _dependencies()}
-        return run("make", target, f"DESTDIR={self.root}", "PREFIX=/usr", f"PYTHON={sys.executable}", **pip)
+        locations = (f"DESTDIR={self.root}", "PREFIX=/usr", f"PYTHON={sys.executable}")
+        return run("make", target, *locations, *variables, **pip)
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +185,32 @@ def test_units_start_the_installed_executables(staged: Staged) -> None:
         text = (units / f"{name}.service").read_text()
         assert f"ExecStart=/usr/bin/{name} " in text
         assert "/usr/local" not in text
+
+
+def test_kubelet_is_installed_only_on_request(staged: Staged, tmp_path: Path) -> None:
+    units = "usr/lib/systemd/system"
+    files = {"usr/bin/kubelet", f"{units}/kubelet.service", f"{units}/kubelet.service.d/10-kubeadm.conf"}
+    assert not files & listing(staged.root)
+
+    copy = staged.copy(tmp_path / "copy").install("KUBELET=1")
+
+    assert files <= listing(copy.root)
+    assert re.match(r"Kubernetes v1\.\d+\.\d+\+nodeagent-", copy.program("kubelet", "--version"))
+    command = (copy.root / units / "kubelet.service.d/10-kubeadm.conf").read_text()
+    assert "\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS" in command
+    copy.uninstall()
+    assert listing(copy.root) == set()
+
+
+def test_install_keeps_the_files_of_another_kubelet(staged: Staged, tmp_path: Path) -> None:
+    copy = staged.copy(tmp_path / "copy")
+    other = copy.root / "usr/bin/kubelet"
+    other.write_text("another program")
+
+    with pytest.raises(AssertionError, match="kubelet exists: remove the kubelet first"):
+        copy.install("KUBELET=1")
+
+    assert other.read_text() == "another program"
 
 
 def test_uninstall_removes_all_files(staged: Staged, tmp_path: Path) -> None:
