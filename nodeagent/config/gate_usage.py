@@ -25,6 +25,7 @@ GATES_IN_USE = frozenset(
         "LoggingBetaOptions",
         "MemoryManager",
         "MemoryQoS",
+        "NodeAgentFineGrainedAuthz",
         "NodeAgentInUserNamespace",
         "NodeAgentSeparateDiskGC",
         "NodeAgentCgroupDriverFromCRI",

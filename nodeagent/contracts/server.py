@@ -130,6 +130,7 @@ class Route:
     :param verb: the verb to authorize; empty derives it from the method (GET get, POST create, …).
     :param rejection: if not empty, every request is rejected with status 405 and this text.
     :param streams: responses may be long-running; each request is logged with user, source, duration and bytes.
+    :param fine_grained: replaces *subresources* if feature gate ``NodeAgentFineGrainedAuthz`` is enabled; empty: same.
     """
 
     method: str
@@ -140,3 +141,4 @@ class Route:
     verb: str = ""
     rejection: str = ""
     streams: bool = False
+    fine_grained: Sequence[str] = ()

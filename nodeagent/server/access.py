@@ -46,6 +46,7 @@ class Access:
 
     :param node: name of the node, the authorized resource.
     :param is_trusted: returns whether client certificates that a TLS context verified are still trusted.
+    :param fine_grained: whether routes have specific subresources instead of ``proxy``.
     """
 
     def __init__(
@@ -54,9 +55,11 @@ class Access:
         authenticators: Sequence[Authenticator],
         authorizer: Authorizer,
         is_trusted: Callable[[ssl.SSLContext], Awaitable[bool]],
+        *,
+        fine_grained: bool = False,
     ) -> None:
         self._node, self._authenticators, self._authorizer = node, authenticators, authorizer
-        self._is_trusted = is_trusted
+        self._is_trusted, self._fine_grained = is_trusted, fine_grained
 
     async def check(self, request: web.Request, route: Route | None) -> User:
         """Return the user of an authorized request.
@@ -65,19 +68,24 @@ class Access:
         :raises Denied: authentication or authorization failed.
         """
         user = await self._authenticate(RequestCredentials(await self._certificate(request), _bearer(request)))
-        verb, subresources = required_access(request.method, route)
+        verb, subresources = required_access(request.method, route, fine_grained=self._fine_grained)
         try:
             for subresource in subresources:
                 if await self._authorizer.allows(AuthorizationAttributes(user, verb, subresource, self._node)):
                     return user
         except AuthorizationFailed as error:
-            fields = {"user": user.name, "verb": verb, "resource": "nodes", "subresource": subresources[0]}
-            _log.error("Authorization error", extra={**fields, "err": str(error)})
-            text = f"Authorization error (user={user.name}, verb={verb}, resource=nodes, subresource={subresources[0]})"
-            raise Denied(500, text, user.name) from error
-        _log.log(v_level(2), "Forbidden", extra={"user": user.name, "verb": verb, "subresource": subresources[0]})
-        text = f"Forbidden (user={user.name}, verb={verb}, resource=nodes, subresource={subresources[0]})"
-        raise Denied(403, text, user.name)
+            _log.error("Authorization error", extra={**self._fields(user, verb, subresources), "err": str(error)})
+            raise Denied(500, f"Authorization error ({self._text(user, verb, subresources)})", user.name) from error
+        _log.log(v_level(2), "Forbidden", extra=self._fields(user, verb, subresources))
+        raise Denied(403, f"Forbidden ({self._text(user, verb, subresources)})", user.name)
+
+    def _fields(self, user: User, verb: str, subresources: Sequence[str]) -> dict[str, str]:
+        return {"user": user.name, "verb": verb, "resource": "nodes", "subresource": " ".join(subresources)}
+
+    def _text(self, user: User, verb: str, subresources: Sequence[str]) -> str:
+        """Return the access in the format of the kubelet: with all subresources since fine-grained authorization."""
+        part = f"subresource(s)=[{' '.join(subresources)}]" if self._fine_grained else f"subresource={subresources[0]}"
+        return f"user={user.name}, verb={verb}, resource=nodes, {part}"
 
     async def _certificate(self, request: web.Request) -> Mapping[str, Any] | None:
         """Return the client certificate if the handshake of this connection, not of a resumed session, verified it."""
@@ -101,11 +109,12 @@ class Access:
         raise Denied(401, "Unauthorized")
 
 
-def required_access(method: str, route: Route | None) -> tuple[str, Sequence[str]]:
+def required_access(method: str, route: Route | None, *, fine_grained: bool = False) -> tuple[str, Sequence[str]]:
     """Return the verb, and the subresources of which one must be authorized."""
     if route is None:
         return _VERBS.get(method, ""), ("proxy",)
-    return route.verb or _VERBS.get(method, ""), route.subresources
+    subresources = route.fine_grained if fine_grained and route.fine_grained else route.subresources
+    return route.verb or _VERBS.get(method, ""), subresources
 
 
 def _bearer(request: web.Request) -> Secret[str] | None:

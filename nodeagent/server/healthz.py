@@ -27,6 +27,7 @@ RESULTS = Counter(
     prefixed=False,
     page="slis",
 )
+FINE_GRAINED = ("healthz", "proxy")
 _TYPE = "healthz"
 
 Check = Callable[[], str]
@@ -68,8 +69,8 @@ def health_routes(checks: Mapping[str, Check]) -> Sequence[Route]:
         return web.Response(text="ok")
 
     return (
-        Route("GET", "/healthz", everything, Exposure.READ_ONLY),
-        Route("GET", "/healthz/{check}", one, Exposure.READ_ONLY),
+        Route("GET", "/healthz", everything, Exposure.READ_ONLY, fine_grained=FINE_GRAINED),
+        Route("GET", "/healthz/{check}", one, Exposure.READ_ONLY, fine_grained=FINE_GRAINED),
     )
 
 

@@ -69,7 +69,9 @@ class AgentServer:
         tls = self._tls()
         if config.enable_server:
             try:
-                guard = Access(self._context.node_name, *self._provide_access(), tls.is_trusted)
+                fine_grained = self._context.gates.enabled("NodeAgentFineGrainedAuthz")
+                access = self._provide_access()
+                guard = Access(self._context.node_name, *access, tls.is_trusted, fine_grained=fine_grained)
             except ServerConfigError as error:
                 _log.error("Failed to serve secure port", extra={"err": str(error)})
         routes = [*health_routes(self._checks), *metrics_routes(self._context), *self._provide_routes()]

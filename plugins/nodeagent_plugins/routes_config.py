@@ -21,4 +21,4 @@ def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
             body=msgspec.json.encode({name: context.effective.masked()}), content_type="application/json"
         )
 
-    return (Route("GET", "/configz", configz, Exposure.DEBUG_HIDDEN),)
+    return (Route("GET", "/configz", configz, Exposure.DEBUG_HIDDEN, fine_grained=("configz", "proxy")),)

@@ -30,8 +30,9 @@ def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     async def statusz(request: web.Request) -> web.Response:
         return web.Response(text=status_page(started_at, context.clock.wall(), context.release))
 
-    return Route("GET", "/flagz", flagz, Exposure.DEBUG_HIDDEN), Route(
-        "GET", "/statusz", statusz, Exposure.DEBUG_HIDDEN
+    return (
+        Route("GET", "/flagz", flagz, Exposure.DEBUG_HIDDEN, fine_grained=("configz",)),
+        Route("GET", "/statusz", statusz, Exposure.DEBUG_HIDDEN, fine_grained=("statusz",)),
     )
 
 

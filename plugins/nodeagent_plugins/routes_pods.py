@@ -14,6 +14,8 @@ from nodeagent.contracts.runtime import ContainerInfo, ContainerState, SandboxIn
 from nodeagent.contracts.server import Exposure, Route
 from nodeagent.model.pod import Pod
 
+_FINE_GRAINED = ("pods", "proxy")
+
 
 @hookimpl
 def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
@@ -25,10 +27,10 @@ def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
         return _list(running_pods(sandboxes, await context.runtime.list_containers()))
 
     return (
-        Route("GET", "/pods", pods, Exposure.READ_ONLY),
-        Route("GET", "/pods/", pods, Exposure.READ_ONLY),
-        Route("GET", "/runningpods", running, Exposure.DEBUG),
-        Route("GET", "/runningpods/", running, Exposure.DEBUG),
+        Route("GET", "/pods", pods, Exposure.READ_ONLY, fine_grained=_FINE_GRAINED),
+        Route("GET", "/pods/", pods, Exposure.READ_ONLY, fine_grained=_FINE_GRAINED),
+        Route("GET", "/runningpods", running, Exposure.DEBUG, fine_grained=_FINE_GRAINED),
+        Route("GET", "/runningpods/", running, Exposure.DEBUG, fine_grained=_FINE_GRAINED),
     )
 
 

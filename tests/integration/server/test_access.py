@@ -10,7 +10,9 @@ import pytest
 from aiohttp import web
 
 from nodeagent import hookimpl
+from nodeagent.base.release import Release
 from nodeagent.base.tls import generate_ca
+from nodeagent.config.features import build_gates
 from nodeagent.contracts.configuration import (
     Authentication,
     Authorization,
@@ -239,6 +241,37 @@ async def test_permission_for_one_subresource_of_a_path_is_sufficient(pki, tmp_p
 
     assert own not in (401, 403)
     assert other == 403
+
+
+async def test_fine_grained_authorization_is_enabled_from_release_1_33(pki, tmp_path):
+    paths = {"/pods": "pods", "/runningpods/": "pods", "/healthz": "healthz", "/healthz/syncloop": "healthz"}
+    paths |= {"/configz": "configz", "/flagz": "configz", "/statusz": "statusz"}
+    allowed, old = {}, {}
+    try:
+        for release, results in (("1.33", allowed), ("1.32", old)):
+            gates = build_gates({}, Release.parse(release))
+            async with serving(pki, tmp_path / release, parts={"gates": gates}) as node:
+                for path, subresource in paths.items():
+                    RIGHTS["reader"] = {("get", subresource)}
+                    status, *_ = await node.fetch(path, tls=pki.client("reader"))
+                    results[path] = status not in (401, 403)
+                _, forbidden, _ = await node.fetch("/pods", tls=pki.client("somebody"))
+                results["text"] = forbidden.partition(", resource=nodes, ")[2]
+    finally:
+        RIGHTS.pop("reader", None)
+
+    assert allowed == {**dict.fromkeys(paths, True), "text": "subresource(s)=[pods proxy])"}
+    assert old == {**dict.fromkeys(paths, False), "text": "subresource=proxy)"}
+
+
+async def test_fine_grained_authorization_still_permits_proxy(pki, tmp_path):
+    gates = build_gates({"KubeletFineGrainedAuthz": True}, Release.parse("1.32"))
+    async with serving(pki, tmp_path, parts={"gates": gates}) as node:
+        statuses = {
+            path: (await node.fetch(path, token="viewer-token"))[0] for path in ("/pods", "/healthz", "/statusz")
+        }
+
+    assert statuses == {"/pods": 200, "/healthz": 200, "/statusz": 403}
 
 
 async def test_alternative_spelling_of_a_path_requires_its_permission(pki, tmp_path):
