@@ -18,7 +18,6 @@ from apiserver_stub.kinds import api_services
 from apiserver_stub.kinds.api_services import available, is_local, local_status
 from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreRejected, StoreUnavailable
 from apiserver_stub.storage.changes import changed_since, log_ends
-from nodeagent.base import identity
 from nodeagent.base.aio import Backoff, TaskOwner
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class Availability:
 
     def __init__(self, store: Store, registry: Registry, remotes: Remotes, extensions: ExtensionClient) -> None:
         self._store, self._remotes, self._extensions = store, remotes, extensions
-        group = identity.current().group(api_services.GROUP)
+        group = remotes.identity.group(api_services.GROUP)
         resource = registry.find(group, "v1", "apiservices")
         self._collection = resource.storage if resource is not None else ""
         self._checks: dict[GroupVersion, _Check] = {}
@@ -76,7 +75,7 @@ class Availability:
         table: dict[GroupVersion, Remote] = {}
         for record in self._store.collection(self._collection).select():
             obj: Object = objects.decode(record.data)
-            remote = remote_of(obj)
+            remote = remote_of(obj, self._remotes.identity)
             if remote is not None:
                 table[remote.group, remote.version] = remote
             elif is_local(obj) and reason_of(obj) != "Local":

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.request import RequestInfo
 from apiserver_stub.kinds import api_services
+from nodeagent.base.identity import Identity
 
 GroupVersion = tuple[str, str]
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
@@ -60,6 +61,7 @@ NOTHING = Discovered()
 class Remotes:
     """Current remote group versions; written by the controller, read by requests."""
 
+    identity: Identity
     table: dict[GroupVersion, Remote] = field(default_factory=dict)
     discovered: dict[GroupVersion, Discovered] = field(default_factory=dict)
     losses: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -76,14 +78,14 @@ class Remotes:
 
     def merged(self, local: Sequence[GroupVersion]) -> Sequence[GroupVersion]:
         """Return *local* and remote group versions in order of client preference."""
-        return merge(local, self.table) if self.table else local
+        return merge(local, self.table, self.identity) if self.table else local
 
 
-def remote_of(obj: Object) -> Remote | None:
+def remote_of(obj: Object, identity: Identity) -> Remote | None:
     """Return the remote API service *obj*, ``None`` if this server serves it."""
     spec = obj.get("spec") or {}
     service = spec.get("service")
-    if service is None or (spec.get("group") or "") in api_services.kept_here():
+    if service is None or (spec.get("group") or "") in api_services.always_local_groups(identity):
         return None
     conditions = dig(obj, ("status", "conditions")) or ()
     return Remote(
@@ -101,12 +103,14 @@ def remote_of(obj: Object) -> Remote | None:
     )
 
 
-def merge(local: Iterable[GroupVersion], table: Mapping[GroupVersion, Remote]) -> list[GroupVersion]:
+def merge(
+    local: Iterable[GroupVersion], table: Mapping[GroupVersion, Remote], identity: Identity
+) -> list[GroupVersion]:
     """Return all group versions: groups by priority, then in the order of *local*, then by name."""
     ranks: dict[GroupVersion, tuple[int, int]] = {}
     positions: dict[str, tuple[int, str]] = {}
     for group, version in local:
-        group_order, version_order = api_services.order(group, version)
+        group_order, version_order = api_services.order(group, version, identity)
         ranks[group, version] = -group_order, -version_order
         positions.setdefault(group, (len(positions), ""))
     after = len(positions)

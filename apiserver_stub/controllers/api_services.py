@@ -15,8 +15,8 @@ from apiserver_stub.kinds.api_services import is_local, local_status, priorities
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.storage.collection import Collection
 from apiserver_stub.storage.record import without_revision
-from nodeagent.base import identity
 from nodeagent.base.aio import Clock
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Registry
@@ -35,20 +35,26 @@ class Registration:
     """
 
     def __init__(
-        self, store: Store, registry: Registry, *, shares_store: bool = False, clock: Clock | None = None
+        self,
+        store: Store,
+        registry: Registry,
+        identity: Identity,
+        *,
+        shares_store: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         self._store, self._registry, self._shares_store = store, registry, shares_store
+        self._identity, self._group = identity, identity.group(api_services.GROUP)
         self._queue: WorkQueue[str] = WorkQueue("api-services", clock)
-        group = identity.current().group(api_services.GROUP)
-        resource = registry.find(group, "v1", "apiservices")
+        resource = registry.find(self._group, "v1", "apiservices")
         self._collection = resource.storage if resource is not None else ""
-        self._label = identity.current().label("automanaged", "kube-aggregator")
+        self._label = identity.label("automanaged", "kube-aggregator")
         self._desired = {obj["metadata"]["name"]: obj for obj in self._objects()}
 
     def _objects(self) -> list[Object]:
         found = []
         for group, version in self._registry.group_versions():
-            ranks = priorities(group, version)
+            ranks = priorities(group, version, self._identity)
             if ranks is None:
                 continue  # The APIService API itself has no API service.
             spec: Object = {"group": group} if group else {}
@@ -56,7 +62,7 @@ class Registration:
             found.append(
                 {
                     "kind": "APIService",
-                    "apiVersion": f"{identity.current().group(api_services.GROUP)}/v1",
+                    "apiVersion": f"{self._group}/v1",
                     "metadata": {"name": f"{version}.{group}", "labels": {self._label: _MANAGED}},
                     "spec": spec,
                 }

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.kinds.events import GROUP
 from apiserver_stub.storage import Keep, Outcome, Put, Record
 from nodeagent.base.aio import Clock, SystemClock
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
+    from nodeagent.base.identity import Identity
 
 _log = logging.getLogger(__name__)
 
@@ -42,9 +42,17 @@ class EventRecorder:
     Recording is best effort: events are dropped while too many wait to be written.
     """
 
-    def __init__(self, store: Store, controller: str, ttl_seconds: int | None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        controller: str,
+        ttl_seconds: int | None,
+        identity: Identity,
+        clock: Clock | None = None,
+    ) -> None:
         self._store, self._controller, self._clock = store, controller, clock or SystemClock()
         self._ttl_seconds = ttl_seconds
+        self._api_version = identity.group("events") + "/v1"
         self._instance = f"{controller}-{socket.gethostname()}"
         self._pending: deque[tuple[str, Object]] = deque()
         self._wake = asyncio.Event()
@@ -55,10 +63,10 @@ class EventRecorder:
         metadata, now = regarding["metadata"], self._clock.now()
         if len(note.encode()) > _MAX_NOTE:
             note = note.encode()[: _MAX_NOTE - len(_ENDING)].decode(errors="ignore") + _ENDING
-        identity = (metadata.get("uid") or "", kind, reason, action, note)
-        series = self._series.get(identity)
+        key = (metadata.get("uid") or "", kind, reason, action, note)
+        series = self._series.get(key)
         if series is None or now - series.seen_at > SERIES_SECONDS:
-            self._start(identity, regarding, now)
+            self._start(key, regarding, now)
             return
         series.count, series.seen_at = series.count + 1, now
         if series.count == 2 or now - series.written_at >= SERIES_SECONDS:
@@ -75,14 +83,14 @@ class EventRecorder:
                 await self._write(*self._pending.popleft())
                 await asyncio.sleep(0)
 
-    def _start(self, identity: tuple[str, ...], regarding: Object, now: float) -> None:
-        metadata, (_, kind, reason, action, note) = regarding["metadata"], identity
+    def _start(self, series_key: tuple[str, ...], regarding: Object, now: float) -> None:
+        metadata, (_, kind, reason, action, note) = regarding["metadata"], series_key
         namespace = metadata.get("namespace") or "default"
         name = f"{metadata['name']}.{time.time_ns():x}"
         reference = {key: metadata[key] for key in ("namespace", "name", "uid", "resourceVersion") if metadata.get(key)}
         event: Object = {
             "kind": "Event",
-            "apiVersion": f"{GROUP}/v1",
+            "apiVersion": self._api_version,
             "metadata": {
                 "name": name,
                 "namespace": namespace,
@@ -102,8 +110,8 @@ class EventRecorder:
             "deprecatedLastTimestamp": None,
         }
         key = objects.key_of(namespace, name)
-        self._series.pop(identity, None)
-        self._series[identity] = _Series(key, 1, now, now)
+        self._series.pop(series_key, None)
+        self._series[series_key] = _Series(key, 1, now, now)
         while len(self._series) > _MAX_SERIES:
             del self._series[next(iter(self._series))]
         self._queue(key, event)

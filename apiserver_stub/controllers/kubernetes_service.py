@@ -12,12 +12,12 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import Reservation
 from apiserver_stub.controllers.ensure import ensure
-from apiserver_stub.kinds import endpoint_slices
+from apiserver_stub.kinds.endpoint_slices import endpoint_slice_group
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove, StoreRejected, StoreUnavailable
 from apiserver_stub.storage.record import without_revision
 from apiserver_stub.verbs.allocation import NOT_MADE
 from apiserver_stub.verbs.deferred_write import write
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
@@ -62,9 +62,11 @@ class KubernetesService:
         lifecycle: Lifecycle,
         address: Callable[[], str],
         settings: KubernetesServiceSettings,
+        identity: Identity,
     ) -> None:
         self._store, self._registry, self._lifecycle = store, registry, lifecycle
-        self._address, self._settings = address, settings
+        self._address, self._settings, self._identity = address, settings, identity
+        self._slice_group = endpoint_slice_group(identity)
 
     async def reconcile(self) -> None:
         """Create or repair the Service, and write the address of this server into its endpoints."""
@@ -111,25 +113,25 @@ class KubernetesService:
                 "metadata": {
                     "name": "kubernetes",
                     "namespace": "default",
-                    "labels": {identity.current().label("skip-mirror", "endpointslice"): "true"},
+                    "labels": {self._identity.label("skip-mirror", "endpointslice"): "true"},
                 },
             }
             await ensure(self._store, "core/endpoints", endpoints)
             if self._serves_slices():
                 endpoint_slice: Object = {
                     "kind": "EndpointSlice",
-                    "apiVersion": f"{endpoint_slices.GROUP}/v1",
+                    "apiVersion": f"{self._slice_group}/v1",
                     "metadata": {
                         "name": "kubernetes",
                         "namespace": "default",
-                        "labels": {identity.current().label("service-name"): "kubernetes"},
+                        "labels": {self._identity.label("service-name"): "kubernetes"},
                         "generation": 1,
                     },
                     "addressType": "IPv6" if ":" in host else "IPv4",
                     "endpoints": [],
                     "ports": [],
                 }
-                await ensure(self._store, endpoint_slices.STORAGE, endpoint_slice)
+                await ensure(self._store, f"{self._slice_group}/endpointslices", endpoint_slice)
             await self._reconcile_endpoints(host, port)
 
     async def _write_service(self, service: Object, complete: Callable[[Object], object]) -> None:
@@ -228,10 +230,10 @@ class KubernetesService:
 
         await self._change("core/endpoints", change)
         if self._serves_slices():
-            await self._change(endpoint_slices.STORAGE, change_slice)
+            await self._change(f"{self._slice_group}/endpointslices", change_slice)
 
     def _serves_slices(self) -> bool:
-        return self._registry.find(endpoint_slices.GROUP, "v1", "endpointslices") is not None
+        return self._registry.find(self._slice_group, "v1", "endpointslices") is not None
 
     def _host_and_port(self) -> tuple[str, int]:
         host, _, port = self._address().rpartition(":")

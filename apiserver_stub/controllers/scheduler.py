@@ -24,6 +24,7 @@ from apiserver_stub.scheduling.state import ClusterState
 from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreRejected, StoreUnavailable
 from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.aio.waker import Waker
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
@@ -41,20 +42,22 @@ _IDLE_SECONDS = 3600.0
 _LEASE_CHECK_SECONDS = 30.0
 
 
-async def bind_to_single_node(store: Store, event_ttl_seconds: int | None) -> None:
+async def bind_to_single_node(store: Store, identity: Identity, event_ttl_seconds: int | None) -> None:
     """Schedule pending pods; runs until cancelled."""
-    await Scheduler(store, event_ttl_seconds).run()
+    await Scheduler(store, identity, event_ttl_seconds).run()
 
 
 class Scheduler:
     """Controller of the pending pods of the default scheduler."""
 
-    def __init__(self, store: Store, event_ttl_seconds: int | None, clock: Clock | None = None) -> None:
-        self._store, self._clock = store, clock or SystemClock()
+    def __init__(
+        self, store: Store, identity: Identity, event_ttl_seconds: int | None, clock: Clock | None = None
+    ) -> None:
+        self._store, self._identity, self._clock = store, identity, clock or SystemClock()
         self._waker = Waker(self._clock)
         self._state, self._pending = ClusterState(), PendingPods()
         self._feed = ChangeFeed(store, [_NAMESPACES, _NODES, _PODS], self)
-        self._events = EventRecorder(store, NAME, event_ttl_seconds, clock)
+        self._events = EventRecorder(store, NAME, event_ttl_seconds, identity, clock)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.defaulting.images import image_pull_policy
 from apiserver_stub.defaulting.table import Defaults
 from apiserver_stub.defaulting.volumes import FIELD_REF, VOLUME
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 _INIT_ANNOTATIONS = tuple(
     (name, f"pod.{level}") for name in ("init-containers", "init-container-statuses") for level in ("beta", "alpha")
@@ -19,13 +21,18 @@ _PROBE = Defaults(
 )
 
 
-def drop_init_annotations(metadata: Object) -> None:
-    """Drop the annotations of *metadata* that held init containers before the field existed."""
+def init_annotations(identity: Identity) -> tuple[str, ...]:
+    """Return the annotations that held init containers before the field existed."""
+    return tuple(identity.label(name, prefix) for name, prefix in _INIT_ANNOTATIONS)
+
+
+def drop_annotations(metadata: Object, keys: Sequence[str]) -> None:
+    """Drop the annotations *keys* of *metadata*."""
     annotations = metadata.get("annotations")
     if not annotations:
         return
-    for name, prefix in _INIT_ANNOTATIONS:
-        annotations.pop(identity.current().label(name, prefix), None)
+    for key in keys:
+        annotations.pop(key, None)
     if not annotations:
         del metadata["annotations"]
 
@@ -41,7 +48,6 @@ def _default_spec(spec: Object) -> None:
 
 
 def _default_pod(pod: Object) -> None:
-    drop_init_annotations(pod["metadata"])
     spec = pod.setdefault("spec", {})
     spec.setdefault("enableServiceLinks", True)
     for kind in ("containers", "initContainers"):

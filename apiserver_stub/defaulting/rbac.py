@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.defaulting.table import Defaults
-from nodeagent.base import identity
-
-_GROUP = identity.current().group("rbac.authorization")
 
 
-def _subject_group(subject: Object) -> None:
-    if subject.get("kind") in ("User", "Group"):
-        subject.setdefault("apiGroup", _GROUP)
+def binding_defaults(group: str) -> Defaults:
+    """Return the table of a RoleBinding or ClusterRoleBinding; *group* is the API group of roles, users and groups."""
 
+    def default_subject_group(subject: Object) -> None:
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", group)
 
-def _role_group(binding: Object) -> None:
-    role = binding.setdefault("roleRef", {})
-    role["apiGroup"] = role.get("apiGroup") or _GROUP
+    def default_role_group(binding: Object) -> None:
+        role = binding.setdefault("roleRef", {})
+        role["apiGroup"] = role.get("apiGroup") or group
 
-
-BINDING = Defaults(rule=_role_group, below={"subjects": Defaults(rule=_subject_group)})
-"""Table of a RoleBinding or ClusterRoleBinding."""
+    return Defaults(rule=default_role_group, below={"subjects": Defaults(rule=default_subject_group)})

@@ -13,13 +13,11 @@ from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresourc
 from apiserver_stub.validation.admission_policies import validate_binding, validate_policy, validate_policy_status
 from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.webhook_configurations import validate_webhooks
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.gates import FeatureGates
 
-_GROUP = identity.current().group("admissionregistration")
 _METADATA_RULES = MetadataRules(changes=0, standard_finalizers=False)
 
 
@@ -80,10 +78,11 @@ class BindingStrategy(Strategy):
 
 
 def resources(settings: KindSettings) -> list[Resource]:
+    group = settings.identity.group("admissionregistration")
     hooks = Column("Webhooks", lambda obj: len(obj.get("webhooks") or ()), type="integer")
     found = [
         Resource(
-            _GROUP,
+            group,
             "v1",
             f"{word}WebhookConfiguration",
             f"{word.lower()}webhookconfigurations",
@@ -100,7 +99,7 @@ def resources(settings: KindSettings) -> list[Resource]:
         validations = Column("Validations", lambda obj: len(dig(obj, ("spec", "validations")) or ()), type="integer")
         found += [
             Resource(
-                _GROUP,
+                group,
                 "v1beta1",
                 "ValidatingAdmissionPolicy",
                 "validatingadmissionpolicies",
@@ -115,7 +114,7 @@ def resources(settings: KindSettings) -> list[Resource]:
                 columns=(NAME, validations, Column("ParamKind", _param_kind), AGE),
             ),
             Resource(
-                _GROUP,
+                group,
                 "v1beta1",
                 "ValidatingAdmissionPolicyBinding",
                 "validatingadmissionpolicybindings",

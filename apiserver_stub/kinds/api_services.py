@@ -17,7 +17,6 @@ from apiserver_stub.validation.api_services import (
     validate_api_service_status,
 )
 from apiserver_stub.validation.metadata import MetadataRules
-from nodeagent.base import identity
 from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
@@ -81,10 +80,9 @@ def is_local(obj: Object) -> bool:
     return dig(obj, ("spec", "service")) is None
 
 
-def kept_here() -> tuple[str, ...]:
+def always_local_groups(identity: Identity) -> tuple[str, ...]:
     """Return the groups that are never proxied: core, API registration, authentication and authorization."""
-    names = identity.current()
-    return ("", *(names.group(short) for short in (GROUP, "authentication", "authorization")))
+    return ("", *(identity.group(short) for short in (GROUP, "authentication", "authorization")))
 
 
 def local_status() -> Object:
@@ -103,29 +101,27 @@ def available(status: str, reason: str, message: str) -> Object:
     }
 
 
-def priorities(group: str, version: str, names: Identity | None = None) -> tuple[int, int] | None:
+def priorities(group: str, version: str, identity: Identity) -> tuple[int, int] | None:
     """Return the priority of *group* among groups and of *version* in it, ``None`` for a group that is not registered.
 
     Higher priorities come first.
-
-    :param names: names of API groups, by default the current ones.
     """
-    short = _short(group, names or identity.current())
+    short = _short(group, identity)
     if short is None:
         return None
     return (_PLAIN | _QUALIFIED)[short], _VERSIONS.get((short, version), _STAGES.get(version, 1))
 
 
-def order(group: str, version: str) -> tuple[int, int]:
+def order(group: str, version: str, identity: Identity) -> tuple[int, int]:
     """Return the sort key of a group version in discovery: API registration first, then by priority."""
-    if group == identity.current().group(GROUP):
+    if group == identity.group(GROUP):
         return -GROUP_LIMIT, 0
-    group_priority, version_priority = priorities(group, version) or (0, 0)
+    group_priority, version_priority = priorities(group, version, identity) or (0, 0)
     return -group_priority, -version_priority
 
 
 def resources(settings: KindSettings) -> list[Resource]:
-    group = identity.current().group(GROUP)
+    group = settings.identity.group(GROUP)
     return [
         Resource(
             group,

@@ -11,16 +11,19 @@ from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource, any_name_problems
 from apiserver_stub.validation.certificate_requests import DECISIONS, validate_request, validate_request_update
 from apiserver_stub.validation.metadata import KIND_RULES
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
+    from nodeagent.base.identity import Identity
 
 _APPROVAL, _STATUS = "approval", "status"
 
 
 class SigningRequestStrategy(Strategy):
     """CertificateSigningRequests; the spec is immutable, approval and status have separate subresources."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = {}
@@ -42,10 +45,10 @@ class SigningRequestStrategy(Strategy):
         new["status"] = {**status, "conditions": dated} if dated else status
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_request(new)
+        return validate_request(new, self._identity)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return validate_request_update(new, old, subresource)
+        return validate_request_update(new, old, subresource, self._identity)
 
 
 def _with_decisions(conditions: list[Object], stored: list[Object]) -> list[Object]:
@@ -74,7 +77,7 @@ def _dated(condition: Object, stored: list[Object]) -> Object:
 def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
-            identity.current().group("certificates"),
+            settings.identity.group("certificates"),
             "v1",
             "CertificateSigningRequest",
             "certificatesigningrequests",
@@ -87,7 +90,7 @@ def resources(settings: KindSettings) -> list[Resource]:
                 _APPROVAL: ("spec", "status.certificate"),
             },
             subresource_rules=KIND_RULES,
-            strategy=SigningRequestStrategy(),
+            strategy=SigningRequestStrategy(settings.identity),
             subresources=(Subresource(_APPROVAL), Subresource(_STATUS)),
             columns=(
                 NAME,

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from nodeagent.base.gates import FeatureGates
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _SOURCE, _REF = "dataSource", "dataSourceRef"
 
 
-def settle_sources(gates: FeatureGates, spec: Object, before: Object | None = None) -> None:
+def settle_sources(gates: FeatureGates, identity: Identity, spec: Object, before: Object | None = None) -> None:
     """Drop data sources of disabled features, and copy the data source field that is set to the other one.
 
     spec: gate.AnyVolumeDataSource, gate.CrossNamespaceVolumeDataSource
@@ -26,7 +26,7 @@ def settle_sources(gates: FeatureGates, spec: Object, before: Object | None = No
         namespaced = bool((spec.get(_REF) or {}).get("namespace"))
         if not any_source or (namespaced and not gates.enabled("CrossNamespaceVolumeDataSource")):
             spec.pop(_REF, None)
-    if _SOURCE not in old and _REF not in old and _REF not in spec and not _is_classic(spec.get(_SOURCE)):
+    if _SOURCE not in old and _REF not in old and _REF not in spec and not _is_classic(spec.get(_SOURCE), identity):
         spec.pop(_SOURCE, None)
     if any_source:
         _complete(spec)
@@ -50,12 +50,12 @@ def drop_from_claim_status(gates: FeatureGates, status: Object, before: Object) 
                     status.pop(name, None)
 
 
-def _is_classic(source: Object | None) -> bool:
+def _is_classic(source: Object | None, identity: Identity) -> bool:
     """Return whether *source* is a claim or a snapshot, the only sources without the feature gate."""
     if source is None:
         return False
     group, kind = source.get("apiGroup") or "", source.get("kind")
-    snapshots = f"snapshot.{identity.current().group('storage')}"
+    snapshots = f"snapshot.{identity.group('storage')}"
     return (kind, group) in (("PersistentVolumeClaim", ""), ("VolumeSnapshot", snapshots))
 
 

@@ -14,6 +14,7 @@ from apiserver_stub.validation.secrets import secret_warnings, validate_secret, 
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
+    from nodeagent.base.identity import Identity
 
 
 class ConfigMapStrategy(Strategy):
@@ -29,6 +30,9 @@ class ConfigMapStrategy(Strategy):
 class SecretStrategy(Strategy):
     """Secrets; ``stringData`` is merged into ``data`` and not stored."""
 
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
     def default(self, new: Object) -> None:
         new["type"] = new.get("type") or "Opaque"
         if texts := new.pop("stringData", None):
@@ -36,13 +40,13 @@ class SecretStrategy(Strategy):
             new["data"] = {**(new.get("data") or {}), **encoded}
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_secret(new)
+        return validate_secret(new, self._identity)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return validate_secret_update(new, old) + validate_secret(new)
+        return validate_secret_update(new, old) + validate_secret(new, self._identity)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return secret_warnings(new)
+        return secret_warnings(new, self._identity)
 
 
 def resources(settings: KindSettings) -> list[Resource]:
@@ -61,7 +65,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "v1",
             "Secret",
             "secrets",
-            strategy=SecretStrategy(),
+            strategy=SecretStrategy(settings.identity),
             columns=(NAME, at("Type", "type"), Column("Data", _entries), AGE),
             fields={"type": ("type",)},
         ),

@@ -10,7 +10,6 @@ from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.registry import Resource, Strategy
 from apiserver_stub.validation.leases import validate_lease
 from apiserver_stub.validation.metadata import MetadataRules
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
@@ -26,7 +25,7 @@ class LeaseStrategy(Strategy):
 def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
-            identity.current().group("coordination"),
+            settings.identity.group("coordination"),
             "v1",
             "Lease",
             "leases",

@@ -11,13 +11,15 @@ from apiserver_stub.kinds.columns import AGE, NAME, at, first_three
 from apiserver_stub.kinds.registry import Column, Resource, Strategy
 from apiserver_stub.validation.endpoint_slices import validate_slice, validate_slice_update
 from apiserver_stub.validation.metadata import MetadataRules
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
+    from nodeagent.base.identity import Identity
 
-GROUP = identity.current().group("discovery")
-STORAGE = f"{GROUP}/endpointslices"
+
+def endpoint_slice_group(identity: Identity) -> str:
+    """Return the API group of EndpointSlices."""
+    return identity.group("discovery")
 
 
 class EndpointSliceStrategy(Strategy):
@@ -57,7 +59,7 @@ class EndpointSliceStrategy(Strategy):
 def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
-            GROUP,
+            endpoint_slice_group(settings.identity),
             "v1",
             "EndpointSlice",
             "endpointslices",

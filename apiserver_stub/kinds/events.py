@@ -15,13 +15,11 @@ from apiserver_stub.kinds.tables import since
 from apiserver_stub.validation.events import validate_event, validate_event_update, validate_new_event
 from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.names import path_problems
-from nodeagent.base import identity
 from nodeagent.base.names import subdomain_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
 
-GROUP = identity.current().group("events")
 _STORAGE = "core/events"
 _CORE_RULES = MetadataRules(whole=0, changes=0, standard_finalizers=False)
 _NEW_RULES = MetadataRules(whole=0)
@@ -79,9 +77,9 @@ def to_core(event: Object) -> Object:
     return found
 
 
-def to_new(event: Object) -> Object:
-    """Return *event* as an event of the events group."""
-    found: Object = {"kind": "Event", "apiVersion": f"{GROUP}/v1"}
+def to_new(event: Object, group: str) -> Object:
+    """Return *event* as an event of the events group *group*."""
+    found: Object = {"kind": "Event", "apiVersion": f"{group}/v1"}
     for key, value in event.items():
         if key not in found and value != "":
             found[_CORE_FROM_NEW.get(key, key)] = value
@@ -93,7 +91,8 @@ def to_new(event: Object) -> Object:
 class EventStrategy(Strategy):
     """Events of either group; the events group is stricter. Error messages contain core field names in both."""
 
-    def __init__(self, *, strict: bool) -> None:
+    def __init__(self, system_namespace: str, *, strict: bool) -> None:
+        self._system_namespace = system_namespace
         self._strict = self.validates_metadata = strict
         self._known = _SHARED | (_NEW_FROM_CORE.keys() if strict else _CORE_FROM_NEW.keys())
         self._always = _NEW_ALWAYS if strict else _CORE_ALWAYS
@@ -111,19 +110,22 @@ class EventStrategy(Strategy):
 
     def validate(self, new: Object) -> list[Cause]:
         if not self._strict:
-            return validate_event(new, {}, "reportingComponent")
-        return validate_event(new, _CORE_FROM_NEW, "reportingController") + validate_new_event(new, _CORE_FROM_NEW)
+            return validate_event(new, {}, "reportingComponent", self._system_namespace)
+        causes = validate_event(new, _CORE_FROM_NEW, "reportingController", self._system_namespace)
+        return causes + validate_new_event(new, _CORE_FROM_NEW)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if not self._strict:
-            return validate_event(new, {}, "reportingComponent")
-        causes = validate_event(new, _CORE_FROM_NEW, "reportingController")
+            return validate_event(new, {}, "reportingComponent", self._system_namespace)
+        causes = validate_event(new, _CORE_FROM_NEW, "reportingController", self._system_namespace)
         return causes + validate_event_update(new, old, _CORE_FROM_NEW)
 
 
 def resources(settings: KindSettings) -> list[Resource]:
+    events_group, system_namespace = settings.identity.group("events"), settings.identity.system_namespace
+
     def declare(group: str, strategy: Strategy, fields: dict[str, tuple[str, ...]], view: Any) -> Resource:
-        renamed = {"v1": _CORE_FROM_NEW} if group else {f"{GROUP}/v1": _NEW_FROM_CORE}
+        renamed = {"v1": _CORE_FROM_NEW} if group else {f"{events_group}/v1": _NEW_FROM_CORE}
         return Resource(
             group,
             "v1",
@@ -149,12 +151,12 @@ def resources(settings: KindSettings) -> list[Resource]:
     plain: dict[str, tuple[str, ...]] = {"reason": ("reason",), "type": ("type",)}
     core = {"reportingComponent": ("reportingComponent",), "source": ("source", "component")}
     return [
-        declare("", EventStrategy(strict=False), {**plain, **core_fields, **core}, to_core),
+        declare("", EventStrategy(system_namespace, strict=False), {**plain, **core_fields, **core}, to_core),
         declare(
-            GROUP,
-            EventStrategy(strict=True),
+            events_group,
+            EventStrategy(system_namespace, strict=True),
             {**plain, **new_fields, "reportingController": ("reportingController",)},
-            to_new,
+            lambda event: to_new(event, events_group),
         ),
     ]
 

@@ -15,23 +15,32 @@ from apiserver_stub.validation.resource_quotas import validate_quota, validate_q
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
+    from nodeagent.base.identity import Identity
 
 
 class ResourceQuotaStrategy(Strategy):
     """ResourceQuotas; clients change the status only through its subresource."""
 
+    def __init__(self, identity: Identity) -> None:
+        self._label_domain = identity.label_domain
+
     def prepare_create(self, new: Object) -> None:
         new["status"] = {}
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_quota(new)
+        return validate_quota(new, self._label_domain)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return validate_quota_status(new) if subresource else validate_quota(new) + validate_quota_update(new, old)
+        if subresource:
+            return validate_quota_status(new, self._label_domain)
+        return self.validate(new) + validate_quota_update(new, old)
 
 
 class LimitRangeStrategy(Strategy):
     """LimitRanges; those without a name get a random one."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._label_domain = identity.label_domain
 
     def default(self, new: Object) -> None:
         LIMIT_RANGE.apply(new)
@@ -41,7 +50,7 @@ class LimitRangeStrategy(Strategy):
         metadata["name"] = metadata.get("name") or new_uid()
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_limit_range(new)
+        return validate_limit_range(new, self._label_domain)
 
 
 def resources(settings: KindSettings) -> list[Resource]:
@@ -53,7 +62,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "resourcequotas",
             short_names=("quota",),
             metadata_rules=MetadataRules(whole=0),
-            strategy=ResourceQuotaStrategy(),
+            strategy=ResourceQuotaStrategy(settings.identity),
             subresources=(Subresource("status"),),
             columns=(
                 NAME,
@@ -70,7 +79,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "limitranges",
             short_names=("limits",),
             metadata_rules=MetadataRules(changes=0),
-            strategy=LimitRangeStrategy(),
+            strategy=LimitRangeStrategy(settings.identity),
             columns=(NAME, CREATED_AT),
             create_on_update=True,
         ),

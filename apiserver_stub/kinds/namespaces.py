@@ -14,16 +14,21 @@ from nodeagent.base.names import label_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
+    from nodeagent.base.identity import Identity
 
 
 class NamespaceStrategy(Strategy):
     """Namespaces: Active until they are deleted, then Terminating until their finalizers are removed."""
 
+    def __init__(self, identity: Identity) -> None:
+        self._name_label = defaulting.name_label(identity)
+        self._defaults = defaulting.namespace_defaults(self._name_label)
+
     def default(self, new: Object) -> None:
-        defaulting.NAMESPACE.apply(new)
+        self._defaults.apply(new)
 
     def default_status(self, new: Object) -> None:
-        defaulting.NAMESPACE.apply(new)
+        self._defaults.apply(new)
 
     def prepare_create(self, new: Object) -> None:
         spec = new.setdefault("spec", {})
@@ -51,7 +56,7 @@ class NamespaceStrategy(Strategy):
     def canonicalize(self, new: Object) -> None:
         """Set the label with the name, which new namespaces may not have until their name is generated."""
         labels = new["metadata"].get("labels") or {}
-        new["metadata"]["labels"] = {**labels, defaulting.NAME_LABEL: new["metadata"]["name"]}
+        new["metadata"]["labels"] = {**labels, self._name_label: new["metadata"]["name"]}
 
     def lingers(self, obj: Object) -> bool:
         """Return ``True`` also without a deletion timestamp: the first deletion only makes a namespace Terminating."""
@@ -72,7 +77,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             namespaced=False,
             short_names=("ns",),
             verbs=tuple(verb for verb in STANDARD_VERBS if verb != "deletecollection"),
-            strategy=NamespaceStrategy(),
+            strategy=NamespaceStrategy(settings.identity),
             subresources=(Subresource("finalize", ("update",)), Subresource("status")),
             columns=(NAME, at("Status", "status.phase"), AGE),
             fields={"status.phase": ("status", "phase")},

@@ -10,19 +10,18 @@ from apiserver_stub.defaulting import networking as defaulting
 from apiserver_stub.kinds.columns import AGE, NAME, at, load_balancer_addresses
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.validation.ingresses import (
-    CLASS_ANNOTATION,
+    class_annotation,
     validate_ingress,
     validate_ingress_class,
     validate_ingress_class_update,
     validate_ingress_update,
 )
 from apiserver_stub.validation.services import validate_balancer_status
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
+    from nodeagent.base.identity import Identity
 
-_GROUP = identity.current().group("networking")
 _SHOWN_HOSTS = 3
 
 
@@ -31,11 +30,14 @@ class IngressStrategy(Strategy):
 
     counted = ("spec",)
 
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"loadBalancer": {}}
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_ingress(new)
+        return validate_ingress(new, self._identity)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource:
@@ -43,10 +45,10 @@ class IngressStrategy(Strategy):
         return validate_ingress_update(new, old)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        annotations = new["metadata"].get("annotations") or {}
-        if old is not None or CLASS_ANNOTATION not in annotations or "ingressClassName" in new["spec"]:
+        annotations, key = new["metadata"].get("annotations") or {}, class_annotation(self._identity)
+        if old is not None or key not in annotations or "ingressClassName" in new["spec"]:
             return []
-        return [f"annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"]
+        return [f"annotation \"{key}\" is deprecated, please use 'spec.ingressClassName' instead"]
 
 
 class IngressClassStrategy(Strategy):
@@ -65,15 +67,16 @@ class IngressClassStrategy(Strategy):
 
 
 def resources(settings: KindSettings) -> list[Resource]:
+    group = settings.identity.group("networking")
     return [
         Resource(
-            _GROUP,
+            group,
             "v1",
             "Ingress",
             "ingresses",
             storage_key="ingress",
             short_names=("ing",),
-            strategy=IngressStrategy(),
+            strategy=IngressStrategy(settings.identity),
             subresources=(Subresource("status"),),
             columns=(
                 NAME,
@@ -85,7 +88,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             ),
         ),
         Resource(
-            _GROUP,
+            group,
             "v1",
             "IngressClass",
             "ingressclasses",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object, dig
@@ -10,16 +11,17 @@ from apiserver_stub.defaulting import nodes as defaulting
 from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
 from apiserver_stub.validation.nodes import validate_node, validate_node_update
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
-
-_ROLE = identity.current().label("", "node-role")
+    from nodeagent.base.identity import Identity
 
 
 class NodeStrategy(Strategy):
     """Nodes: identifying fields are immutable; only new nodes have a status without its subresource."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
 
     def default(self, new: Object) -> None:
         defaulting.default_node(new)
@@ -35,10 +37,11 @@ class NodeStrategy(Strategy):
         _drop_configuration(new)
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_node(new)
+        return validate_node(new, self._identity)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return validate_node_update(new, old) if subresource else validate_node(new) + validate_node_update(new, old)
+        causes = [] if subresource else validate_node(new, self._identity)
+        return causes + validate_node_update(new, old, self._identity)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         if not new["spec"].get("externalID"):
@@ -53,6 +56,7 @@ def _drop_configuration(node: Object) -> None:
 
 
 def resources(settings: KindSettings) -> list[Resource]:
+    role_prefix, role_label = settings.identity.label("", "node-role"), settings.identity.label("role")
     return [
         Resource(
             "",
@@ -61,7 +65,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "nodes",
             namespaced=False,
             short_names=("no",),
-            strategy=NodeStrategy(),
+            strategy=NodeStrategy(settings.identity),
             subresources=(
                 Subresource("proxy", PROXY_VERBS, "NodeProxyOptions"),
                 Subresource("status"),
@@ -69,7 +73,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             columns=(
                 NAME,
                 Column("Status", _status, description="Whether the node is ready."),
-                Column("Roles", _roles, description="Roles of the node."),
+                Column("Roles", partial(_roles, role_prefix, role_label), description="Roles of the node."),
                 AGE,
                 at("Version", "status.nodeInfo.kubeletVersion", default=""),
                 Column("Internal-IP", lambda node: _address(node, "InternalIP"), wide=True),
@@ -108,10 +112,10 @@ def _status(node: Object) -> str:
     return ",".join(words)
 
 
-def _roles(node: Object) -> str:
+def _roles(prefix: str, label: str, node: Object) -> str:
     labels = node["metadata"].get("labels") or {}
-    roles = {key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE) and key != _ROLE}
-    if role := labels.get(identity.current().label("role")):
+    roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix) and key != prefix}
+    if role := labels.get(label):
         roles.add(role)
     return ",".join(sorted(roles)) or "<none>"
 

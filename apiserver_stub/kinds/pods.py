@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.apimachinery.objects import Object, decode, dig, encode
 from apiserver_stub.apimachinery.status import Cause
-from apiserver_stub.defaulting.pod_spec import POD, POD_STATUS
+from apiserver_stub.defaulting.pod_spec import POD, POD_STATUS, drop_annotations, init_annotations
 from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.disabled_fields import drop_from_pod
 from apiserver_stub.kinds.pod_status import ready_containers, restarts, row_conditions, shown_status
@@ -26,6 +26,7 @@ from nodeagent.base.names import label_problems
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.gates import FeatureGates
+    from nodeagent.base.identity import Identity
 
 _IDENTITY = ("uid", "resourceVersion")
 _FINISHED = ("Succeeded", "Failed")
@@ -40,9 +41,10 @@ _GATED = {
 """Condition of a pod whose scheduling gates block scheduling."""
 
 
-def pod_options(gates: FeatureGates, *, allow_privileged: bool) -> PodOptions:
+def pod_options(gates: FeatureGates, identity: Identity, *, allow_privileged: bool) -> PodOptions:
     """Return the validation options of pod templates."""
     return PodOptions(
+        identity,
         allow_privileged=allow_privileged,
         allow_host_ips=gates.enabled("PodHostIPs"),
         allow_scheduling_changes=gates.enabled("PodSchedulingReadiness"),
@@ -58,13 +60,15 @@ class PodStrategy(Strategy):
     # Kubelets of old releases corrupt owner references, which breaks garbage collection.
     status_keeps = ("deletionTimestamp", "ownerReferences")
 
-    def __init__(self, gates: FeatureGates, *, allow_privileged: bool = True) -> None:
+    def __init__(self, gates: FeatureGates, identity: Identity, *, allow_privileged: bool = True) -> None:
         """Create the strategy; containers may be privileged only if *allow_privileged* (spec: opt.allow-privileged)."""
-        self._gates = gates
-        self._options = replace(pod_options(gates, allow_privileged=allow_privileged), is_pod=True)
+        self._gates, self._identity = gates, identity
+        self._init_annotations = init_annotations(identity)
+        self._options = replace(pod_options(gates, identity, allow_privileged=allow_privileged), is_pod=True)
         self._selects_by_keys = gates.enabled("MatchLabelKeysInPodAffinity")
 
     def default(self, new: Object) -> None:
+        drop_annotations(new["metadata"], self._init_annotations)
         POD.apply(new)
 
     def default_status(self, new: Object) -> None:
@@ -86,7 +90,7 @@ class PodStrategy(Strategy):
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         if subresource == "ephemeralcontainers":
-            POD.apply(new)
+            self.default(new)
             sent = new["metadata"]
             metadata = {**old["metadata"], **{name: sent[name] for name in _IDENTITY if name in sent}}
             spec = {name: value for name, value in old["spec"].items() if name != "ephemeralContainers"}
@@ -111,7 +115,7 @@ class PodStrategy(Strategy):
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         if old is not None:  # Updates are frequent and come from controllers.
             return []
-        warnings = pod_warnings(new["metadata"], new["spec"])
+        warnings = pod_warnings(new["metadata"], new["spec"], self._identity)
         if problems := label_problems(new["metadata"].get("name") or ""):
             start = "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
             warnings.insert(0, f"{start}a DNS label is recommended: [{' '.join(problems)}]")
@@ -139,7 +143,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "pods",
             short_names=("po",),
             categories=("all",),
-            strategy=PodStrategy(settings.gates, allow_privileged=settings.allow_privileged),
+            strategy=PodStrategy(settings.gates, settings.identity, allow_privileged=settings.allow_privileged),
             subresources=(
                 Subresource("attach", ("create", "get"), "PodAttachOptions"),
                 Subresource("binding", ("create",), "Binding"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
-from apiserver_stub.defaulting.rbac import BINDING
+from apiserver_stub.defaulting.rbac import binding_defaults
 from apiserver_stub.kinds.columns import AGE, CREATED_AT, NAME
 from apiserver_stub.kinds.registry import Column, Resource, Strategy
 from apiserver_stub.validation.metadata import MetadataRules
@@ -17,12 +17,9 @@ from apiserver_stub.validation.rbac import (
     validate_role_unchanged,
     validate_rules,
 )
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
-
-_GROUP = identity.current().group("rbac.authorization")
 
 
 class RoleStrategy(Strategy):
@@ -42,23 +39,26 @@ class RoleStrategy(Strategy):
 class BindingStrategy(Strategy):
     """RoleBindings and ClusterRoleBindings; updates report every error of the new object twice, as upstream."""
 
-    def __init__(self, *, namespaced: bool) -> None:
-        self._namespaced = namespaced
+    def __init__(self, group: str, *, namespaced: bool) -> None:
+        self._group, self._namespaced = group, namespaced
+        self._defaults = binding_defaults(group)
 
     def default(self, new: Object) -> None:
-        BINDING.apply(new)
+        self._defaults.apply(new)
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_binding(new, namespaced=self._namespaced)
+        return validate_binding(new, self._group, namespaced=self._namespaced)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         return self.validate(new) * 2 + validate_role_unchanged(new, old)
 
 
 def resources(settings: KindSettings) -> list[Resource]:
+    group = settings.identity.group("rbac.authorization")
+
     def role(kind: str, *, namespaced: bool) -> Resource:
         return Resource(
-            _GROUP,
+            group,
             "v1",
             kind,
             f"{kind.lower()}s",
@@ -72,13 +72,13 @@ def resources(settings: KindSettings) -> list[Resource]:
 
     def binding(kind: str, *, namespaced: bool) -> Resource:
         return Resource(
-            _GROUP,
+            group,
             "v1",
             kind,
             f"{kind.lower()}s",
             namespaced=namespaced,
             metadata_rules=MetadataRules(whole=2),
-            strategy=BindingStrategy(namespaced=namespaced),
+            strategy=BindingStrategy(group, namespaced=namespaced),
             columns=_BINDING_COLUMNS,
             name_problems=role_name_problems,
             create_on_update=True,

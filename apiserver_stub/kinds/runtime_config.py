@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from nodeagent.base import identity
 from nodeagent.base.identity import Identity
 
 _STAGES = {"api/ga": r"v\d+", "api/beta": r"v\d+beta\d+", "api/alpha": r"v\d+alpha\d+"}
@@ -26,9 +25,9 @@ def parse_runtime_config(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() if equals else "true" for key, equals, value in pairs}
 
 
-def errors(settings: Mapping[str, str], names: Identity | None = None) -> list[str]:
-    """Return the command-line errors of *settings*; *names* are those of API groups, by default the current ones."""
-    problems, built_in = [], _built_in(names or identity.current())
+def errors(settings: Mapping[str, str], identity: Identity) -> list[str]:
+    """Return the command-line errors of *settings*."""
+    problems, built_in = [], _built_in(identity)
     for key, value in settings.items():
         if _value(value) is None:
             problems.append(
@@ -89,9 +88,9 @@ def _value(text: str) -> bool | None:
 
 
 @cache
-def _built_in(names: Identity) -> dict[str, tuple[str, ...]]:
+def _built_in(identity: Identity) -> dict[str, tuple[str, ...]]:
     """Return the groups and versions of Kubernetes 1.29, which are valid in keys even if they are not served."""
-    group = names.group
+    group = identity.group
     return {
         group("admissionregistration"): ("v1", "v1beta1", "v1alpha1"),
         group("apiextensions"): ("v1",),

@@ -16,10 +16,10 @@ from apiserver_stub.validation.runtime_classes import (
     validate_runtime_class,
     validate_runtime_class_update,
 )
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
+    from nodeagent.base.identity import Identity
 
 
 class PriorityClassStrategy(Strategy):
@@ -40,20 +40,23 @@ class PriorityClassStrategy(Strategy):
 class RuntimeClassStrategy(Strategy):
     """RuntimeClasses."""
 
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
     def validate(self, new: Object) -> list[Cause]:
-        return validate_runtime_class(new)
+        return validate_runtime_class(new, self._identity)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return validate_runtime_class(new) + validate_runtime_class_update(new, old)
+        return validate_runtime_class(new, self._identity) + validate_runtime_class_update(new, old)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return runtime_class_warnings(new)
+        return runtime_class_warnings(new, self._identity)
 
 
 def resources(settings: KindSettings) -> list[Resource]:
     return [
         Resource(
-            identity.current().group("scheduling"),
+            settings.identity.group("scheduling"),
             "v1",
             "PriorityClass",
             "priorityclasses",
@@ -69,13 +72,13 @@ def resources(settings: KindSettings) -> list[Resource]:
             ),
         ),
         Resource(
-            identity.current().group("node"),
+            settings.identity.group("node"),
             "v1",
             "RuntimeClass",
             "runtimeclasses",
             namespaced=False,
             metadata_rules=MetadataRules(standard_finalizers=False),
-            strategy=RuntimeClassStrategy(),
+            strategy=RuntimeClassStrategy(settings.identity),
             columns=(NAME, at("Handler", "handler"), AGE),
             create_on_update=True,
             unconditional_update=False,

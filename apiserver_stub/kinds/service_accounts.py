@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.kinds.columns import AGE, NAME
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
-
-_GROUP = identity.current().group("authentication")
 
 
 class ServiceAccountStrategy(Strategy):
@@ -40,7 +37,7 @@ def resources(settings: KindSettings) -> list[Resource]:
                     "token",
                     ("create",),
                     "TokenRequest",
-                    identity.current().group("authentication"),
+                    settings.identity.group("authentication"),
                     "v1",
                 ),
             ),

@@ -23,6 +23,7 @@ from nodeagent.base.names import service_name_problems
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
     from apiserver_stub.storage import Store
+    from nodeagent.base.identity import Identity
 
 
 class ServiceStrategy(Strategy):
@@ -30,7 +31,8 @@ class ServiceStrategy(Strategy):
 
     reserves = True
 
-    def __init__(self, addresses: ServiceAllocators) -> None:
+    def __init__(self, addresses: ServiceAllocators, identity: Identity) -> None:
+        self._identity = identity
         self.addresses = addresses
 
     def default(self, new: Object) -> None:
@@ -62,17 +64,17 @@ class ServiceStrategy(Strategy):
         return reservation
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_service(new)
+        return validate_service(new, self._identity)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if not subresource:
-            return validate_service_update(new, old)
+            return validate_service_update(new, old, self._identity)
         balancer = dig(new, ("status", "loadBalancer")) or {}
         is_balancer = old["spec"]["type"] == "LoadBalancer"
         return validate_balancer_status(balancer, "status.loadBalancer", is_balancer=is_balancer)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return service_warnings(new)
+        return service_warnings(new, self._identity)
 
     def canonicalize(self, new: Object) -> None:
         if new["spec"]["type"] == "ExternalName":
@@ -99,7 +101,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "services",
             short_names=("svc",),
             categories=("all",),
-            strategy=ServiceStrategy(addresses),
+            strategy=ServiceStrategy(addresses, settings.identity),
             subresources=(
                 Subresource("proxy", PROXY_VERBS, "ServiceProxyOptions"),
                 Subresource("status"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object, dig
@@ -23,16 +25,13 @@ from apiserver_stub.validation.storage_classes import (
     validate_storage_class_update,
 )
 from apiserver_stub.validation.volume_attachments import validate_attachment, validate_attachment_update
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.gates import FeatureGates
+    from nodeagent.base.identity import Identity
 
-_GROUP = identity.current().group("storage")
-_DEFAULT_ANNOTATIONS = tuple(
-    f"{name}.{identity.current().label_domain}/is-default-class" for name in ("storageclass", "storageclass.beta")
-)
+_DEFAULT_PREFIXES = ("storageclass", "storageclass.beta")
 _GENERATION_FIELDS = ("tokenRequests", "requiresRepublish", "seLinuxMount")
 """Fields of a CSI driver whose changes increment its generation; new drivers have none."""
 
@@ -80,6 +79,9 @@ class AttachmentStrategy(Strategy):
 
     status_keeps = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "selfLink")
 
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
     def default(self, new: Object) -> None:
         ATTACHMENT.apply(new)
 
@@ -87,14 +89,17 @@ class AttachmentStrategy(Strategy):
         new["status"] = {"attached": False}
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_attachment(new)
+        return validate_attachment(new, self._identity)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return validate_attachment_update(new, old)
+        return validate_attachment_update(new, old, self._identity)
 
 
 class StorageClassStrategy(Strategy):
     """StorageClasses; most fields are immutable."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
 
     def default(self, new: Object) -> None:
         STORAGE_CLASS.apply(new)
@@ -106,21 +111,23 @@ class StorageClassStrategy(Strategy):
         return validate_storage_class(new) + validate_storage_class_update(new, old)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return storage_class_warnings(new)
+        return storage_class_warnings(new, self._identity)
 
 
 def resources(settings: KindSettings) -> list[Resource]:
+    group = settings.identity.group("storage")
+    default_annotations = tuple(settings.identity.label("is-default-class", name) for name in _DEFAULT_PREFIXES)
     return [
         Resource(
-            _GROUP,
+            group,
             "v1",
             "StorageClass",
             "storageclasses",
             namespaced=False,
             short_names=("sc",),
-            strategy=StorageClassStrategy(),
+            strategy=StorageClassStrategy(settings.identity),
             columns=(
-                replace(NAME, cell=_class_name),
+                replace(NAME, cell=partial(_class_name, default_annotations)),
                 at("Provisioner", "provisioner"),
                 at("ReclaimPolicy", "reclaimPolicy", default="Delete"),
                 at("VolumeBindingMode", "volumeBindingMode", default="Immediate"),
@@ -130,7 +137,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             returns_deleted=True,
         ),
         Resource(
-            _GROUP,
+            group,
             "v1",
             "CSINode",
             "csinodes",
@@ -142,7 +149,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             returns_deleted=True,
         ),
         Resource(
-            _GROUP,
+            group,
             "v1",
             "CSIDriver",
             "csidrivers",
@@ -163,7 +170,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             returns_deleted=True,
         ),
         Resource(
-            _GROUP,
+            group,
             "v1",
             "VolumeAttachment",
             "volumeattachments",
@@ -171,7 +178,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             metadata_rules=MetadataRules(whole=2, changes=0),
             subresource_rules=MetadataRules(whole=2, changes=0),
             reset_fields={"status": ("spec", "metadata")},
-            strategy=AttachmentStrategy(),
+            strategy=AttachmentStrategy(settings.identity),
             subresources=(Subresource("status"),),
             columns=(
                 NAME,
@@ -187,10 +194,10 @@ def resources(settings: KindSettings) -> list[Resource]:
     ]
 
 
-def _class_name(obj: Object) -> str:
+def _class_name(default_annotations: Sequence[str], obj: Object) -> str:
     """Return the name of a storage class, marked if it is the default."""
     annotations = obj["metadata"].get("annotations") or {}
-    is_default = any(annotations.get(key) == "true" for key in _DEFAULT_ANNOTATIONS)
+    is_default = any(annotations.get(key) == "true" for key in default_annotations)
     return f"{name(obj)} (default)" if is_default else name(obj)
 
 

@@ -10,7 +10,6 @@ from apiserver_stub.kinds.columns import NAME, at
 from apiserver_stub.kinds.registry import Deprecation, Resource, Strategy
 from apiserver_stub.validation.signers import trust_bundle_name_problems
 from apiserver_stub.validation.trust_bundles import validate_bundle, validate_bundle_update
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
@@ -35,7 +34,7 @@ def resources(settings: KindSettings) -> list[Resource]:
         return []
     return [
         Resource(
-            identity.current().group("certificates"),
+            settings.identity.group("certificates"),
             "v1alpha1",
             "ClusterTrustBundle",
             "clustertrustbundles",

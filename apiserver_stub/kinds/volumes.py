@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.apimachinery import objects
@@ -12,19 +13,24 @@ from apiserver_stub.kinds.claim_fields import drop_from_claim_status, settle_sou
 from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.validation.claims import (
-    ClaimGates,
+    ClaimOptions,
     claim_warnings,
     validate_claim,
     validate_claim_status,
     validate_claim_update,
 )
 from apiserver_stub.validation.metadata import MetadataRules
-from apiserver_stub.validation.persistent_volumes import validate_volume, validate_volume_update, volume_warnings
-from nodeagent.base import identity
+from apiserver_stub.validation.persistent_volumes import (
+    storage_class_annotation,
+    validate_volume,
+    validate_volume_update,
+    volume_warnings,
+)
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.gates import FeatureGates
+    from nodeagent.base.identity import Identity
 
 _CLASS, _TRANSITION_TIME = "volumeAttributesClassName", "lastPhaseTransitionTime"
 _SHORT_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -33,7 +39,8 @@ _SHORT_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": 
 class VolumeStrategy(Strategy):
     """PersistentVolumes; the source is immutable, phase transitions have a time (spec: gate.PersistentVolume*)."""
 
-    def __init__(self, gates: FeatureGates) -> None:
+    def __init__(self, gates: FeatureGates, identity: Identity) -> None:
+        self._identity = identity
         self._has_class = gates.enabled("VolumeAttributesClass")
         self._has_transition_time = gates.enabled("PersistentVolumeLastPhaseTransitionTime")
 
@@ -65,24 +72,26 @@ class VolumeStrategy(Strategy):
             status[_TRANSITION_TIME] = kept
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_volume(new, attributes_class=self._has_class)
+        return validate_volume(new, self._identity, attributes_class=self._has_class)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource:
             return []
         in_use = self._has_class or dig(old, ("spec", _CLASS)) is not None
-        return validate_volume_update(new, old, gate=self._has_class, attributes_class=in_use)
+        return validate_volume_update(new, old, self._identity, gate=self._has_class, attributes_class=in_use)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return volume_warnings(new)
+        return volume_warnings(new, self._identity)
 
 
 class ClaimStrategy(Strategy):
     """PersistentVolumeClaims; after binding, only their size can change."""
 
-    def __init__(self, gates: FeatureGates) -> None:
-        self._gates = gates
-        self._rules = ClaimGates(gates.enabled("VolumeAttributesClass"), gates.enabled("RecoverVolumeExpansionFailure"))
+    def __init__(self, gates: FeatureGates, identity: Identity) -> None:
+        self._gates, self._identity = gates, identity
+        self._options = ClaimOptions(
+            identity, gates.enabled("VolumeAttributesClass"), gates.enabled("RecoverVolumeExpansionFailure")
+        )
 
     def default(self, new: Object) -> None:
         CLAIM.apply(new)
@@ -90,7 +99,7 @@ class ClaimStrategy(Strategy):
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"phase": "Pending"}
         _drop_class(self._gates, new)
-        settle_sources(self._gates, new["spec"])
+        settle_sources(self._gates, self._identity, new["spec"])
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
@@ -100,21 +109,22 @@ class ClaimStrategy(Strategy):
             drop_from_claim_status(self._gates, status, old.get("status") or {})
             return
         _drop_class(self._gates, new, old)
-        settle_sources(self._gates, new["spec"], old["spec"])
+        settle_sources(self._gates, self._identity, new["spec"], old["spec"])
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_claim(new, self._rules)
+        return validate_claim(new, self._options)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource:
-            return validate_claim_status(new.get("status") or {}, old, self._rules)
-        return validate_claim_update(new, old, self._rules)
+            return validate_claim_status(new.get("status") or {}, old, self._options)
+        return validate_claim_update(new, old, self._options)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return claim_warnings(new)
+        return claim_warnings(new, self._identity)
 
 
 def resources(settings: KindSettings) -> list[Resource]:
+    class_annotation = storage_class_annotation(settings.identity)
     return [
         Resource(
             "",
@@ -124,7 +134,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             namespaced=False,
             short_names=("pv",),
             metadata_rules=MetadataRules(whole=2, changes=0),
-            strategy=VolumeStrategy(settings.gates),
+            strategy=VolumeStrategy(settings.gates, settings.identity),
             subresources=(Subresource("status"),),
             columns=(
                 NAME,
@@ -133,7 +143,7 @@ def resources(settings: KindSettings) -> list[Resource]:
                 at("Reclaim Policy", "spec.persistentVolumeReclaimPolicy"),
                 Column("Status", _phase),
                 Column("Claim", _claim),
-                Column("StorageClass", _class),
+                Column("StorageClass", partial(_class, class_annotation)),
                 at("VolumeAttributesClass", "spec.volumeAttributesClassName", default="<unset>"),
                 at("Reason", "status.reason", default=""),
                 AGE,
@@ -149,7 +159,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "persistentvolumeclaims",
             short_names=("pvc",),
             metadata_rules=MetadataRules(whole=2),
-            strategy=ClaimStrategy(settings.gates),
+            strategy=ClaimStrategy(settings.gates, settings.identity),
             subresources=(Subresource("status"),),
             columns=(
                 NAME,
@@ -157,7 +167,7 @@ def resources(settings: KindSettings) -> list[Resource]:
                 at("Volume", "spec.volumeName", default=""),
                 Column("Capacity", _bound_capacity),
                 Column("Access Modes", _bound_modes),
-                Column("StorageClass", _class),
+                Column("StorageClass", partial(_class, class_annotation)),
                 at("VolumeAttributesClass", "spec.volumeAttributesClassName", default="<unset>"),
                 AGE,
                 at("VolumeMode", "spec.volumeMode", wide=True, default="<unset>"),
@@ -189,8 +199,7 @@ def _claim(volume: Object) -> str:
     return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
 
 
-def _class(obj: Object) -> str:
-    annotation = identity.current().label("storage-class", "volume.beta")
+def _class(annotation: str, obj: Object) -> str:
     annotations = obj["metadata"].get("annotations") or {}
     return str(annotations.get(annotation) or dig(obj, ("spec", "storageClassName")) or "")
 

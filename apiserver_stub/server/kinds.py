@@ -36,7 +36,7 @@ def build_registry(options: Options, plugins: PluginManager | None = None) -> Re
     if plugins is not None:
         every += _plugin_resources(plugins, settings, every)
     served = [item for item in every if enabled(options.runtime_config, item.group, item.version, item.plural)]
-    return Registry(sorted(served, key=lambda item: api_services.order(item.group, item.version)))
+    return Registry(sorted(served, key=lambda item: api_services.order(item.group, item.version, options.identity)))
 
 
 def _plugin_resources(plugins: PluginManager, settings: KindSettings, bundled: Sequence[Resource]) -> list[Resource]:

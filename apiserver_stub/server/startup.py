@@ -154,9 +154,9 @@ async def start(options: Options) -> RunningServer:
         agents = await asyncio.to_thread(NodeAgents, node_agent_settings(options), store)
         pair = await asyncio.to_thread(ClientPair, options.proxy_client_cert_file, options.proxy_client_key_file)
         ca_certificate = await asyncio.to_thread(certificates.authority.read_text)
-        monitor, remotes = StoreMonitor(store), Remotes()
+        monitor, remotes = StoreMonitor(store), Remotes(options.identity)
         await create_system_objects(store, ca_certificate)
-        registration = Registration(store, registry, shares_store=bool(options.store_servers))
+        registration = Registration(store, registry, options.identity, shares_store=bool(options.store_servers))
         await registration.register()
         await ensure_bootstrap_policy(store)
         await aggregate_roles(store)
@@ -222,7 +222,7 @@ async def start(options: Options) -> RunningServer:
         if options.enable_garbage_collector:
             tasks.start(collect_garbage(context, registry), "garbage")
         if options.bind_pods_to_single_node:
-            tasks.start(bind_to_single_node(store, event_ttl_seconds), "scheduler")
+            tasks.start(bind_to_single_node(store, options.identity, event_ttl_seconds), "scheduler")
         if options.sign_node_certificates:
             authority = await asyncio.to_thread(certificates.own_authority)
             if authority is not None:
@@ -277,6 +277,7 @@ async def start(options: Options) -> RunningServer:
             KubernetesServiceSettings(
                 options.service_networks, options.platform_service_node_port, options.endpoint_reconciler_type
             ),
+            options.identity,
         )
         await kubernetes_service.reconcile()
         tasks.start(kubernetes_service.run(), "kubernetes-service")

@@ -11,7 +11,7 @@ from apiserver_stub.apimachinery.status import Cause, duplicate, forbidden_value
 from apiserver_stub.validation import pem
 from apiserver_stub.validation.conditions import STATUSES
 from apiserver_stub.validation.signers import validate_signer_name
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 DECISIONS = ("Approved", "Denied")
 _TRUE_ONLY = (*DECISIONS, "Failed")
@@ -61,14 +61,14 @@ class _Tolerance:
 _NONE = _Tolerance()
 
 
-def validate_request(new: Object) -> list[Cause]:
+def validate_request(new: Object, identity: Identity) -> list[Cause]:
     """Return the errors in a new request."""
-    return _validate(new, _NONE)
+    return _validate(new, _NONE, identity)
 
 
-def validate_request_update(new: Object, old: Object, subresource: str) -> list[Cause]:
+def validate_request_update(new: Object, old: Object, subresource: str, identity: Identity) -> list[Cause]:
     """Return the errors in the change of a request, of its status or of its approval."""
-    causes = _validate(new, _tolerance(new, old))
+    causes = _validate(new, _tolerance(new, old, identity), identity)
     field = "status.conditions"
     for type_ in _TRUE_ONLY:
         if len(_conditions(new, type_)) < len(_conditions(old, type_)):
@@ -89,13 +89,13 @@ def validate_request_update(new: Object, old: Object, subresource: str) -> list[
     return causes
 
 
-def _validate(new: Object, tolerance: _Tolerance) -> list[Cause]:
+def _validate(new: Object, tolerance: _Tolerance, identity: Identity) -> list[Cause]:
     spec = new.get("spec") or {}
     request, signer = spec.get("request") or "", spec.get("signerName") or ""
     problem = _request_problem(base64.b64decode(request))
     causes = [invalid_value("spec.request", request, problem)] if problem else []
     causes += _validate_usages(spec.get("usages") or [], tolerance)
-    if not tolerance.legacy_signer and signer == identity.current().label("legacy-unknown"):
+    if not tolerance.legacy_signer and signer == identity.label("legacy-unknown"):
         detail = "the legacy signerName is not allowed via this API version"
         causes.append(invalid_value("spec.signerName", signer, detail))
     else:
@@ -140,14 +140,14 @@ def _validate_conditions(conditions: list[Object], tolerance: _Tolerance) -> lis
     return causes
 
 
-def _tolerance(new: Object, old: Object) -> _Tolerance:
+def _tolerance(new: Object, old: Object, identity: Identity) -> _Tolerance:
     spec = old.get("spec") or {}
     usages: list[str] = spec.get("usages") or []
     types = [condition.get("type") or "" for condition in dig(old, ("status", "conditions")) or ()]
     stored = _certificate(old)
     return _Tolerance(
         both_decisions=set(DECISIONS) <= set(types),
-        legacy_signer=spec.get("signerName") == identity.current().label("legacy-unknown"),
+        legacy_signer=spec.get("signerName") == identity.label("legacy-unknown"),
         duplicate_types=len(set(types)) < len(types),
         empty_types="" in types,
         any_certificate=_certificate(new) == stored or bool(_certificate_problem(stored)),

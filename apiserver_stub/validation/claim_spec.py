@@ -13,7 +13,7 @@ from apiserver_stub.apimachinery.status import (
 )
 from apiserver_stub.validation.labels import validate_labels, validate_selector
 from apiserver_stub.validation.metadata import validate_annotations
-from apiserver_stub.validation.quantities import is_fractional_bytes, validate_amount, validate_positive_amount
+from apiserver_stub.validation.quantities import is_fractional_bytes, validate_positive_amount
 from nodeagent.base.names import label_problems, subdomain_problems
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -102,7 +102,7 @@ def _validate_storage(spec: Object, field: str) -> list[Cause]:
     text = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     if text is None:
         return [required(field)]
-    return validate_positive_amount(text, field) or validate_amount("storage", text, field)
+    return validate_positive_amount(text, field)
 
 
 def _validate_class(spec: Object, name: str, field: str) -> list[Cause]:

@@ -10,12 +10,13 @@ from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_e
 from apiserver_stub.validation.claim_spec import claim_spec_warnings, validate_claim_spec
 from apiserver_stub.validation.labels import validate_selector
 from apiserver_stub.validation.persistent_volumes import (
+    storage_class_annotation,
     storage_class_annotation_warning,
     validate_attributes_class_update,
     validate_basic_amount,
 )
-from apiserver_stub.validation.quantities import amount, is_native, validate_amount
-from nodeagent.base import identity
+from apiserver_stub.validation.quantities import amount, is_native, validate_nonnegative_amount
+from nodeagent.base.identity import Identity
 from nodeagent.base.names import qualified_name_problems
 from nodeagent.base.quantity import Quantity
 
@@ -34,24 +35,25 @@ _IMMUTABLE_SPEC = (
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimGates:
-    """Feature gates that change the rules for claims."""
+class ClaimOptions:
+    """Settings of the validation of claims."""
 
+    identity: Identity
     attributes_class: bool = False
     """Claims have a class of attributes (spec: gate.VolumeAttributesClass)."""
     recovery: bool = False
     """A failed expansion may be retried with less (spec: gate.RecoverVolumeExpansionFailure)."""
 
 
-def validate_claim(new: Object, gates: ClaimGates) -> list[Cause]:
+def validate_claim(new: Object, options: ClaimOptions) -> list[Cause]:
     """Return the errors in the specification of a new claim."""
-    return validate_claim_spec(new["spec"], "spec", volume_attributes_class=gates.attributes_class)
+    return validate_claim_spec(new["spec"], "spec", volume_attributes_class=options.attributes_class)
 
 
-def validate_claim_update(new: Object, old: Object, gates: ClaimGates) -> list[Cause]:
+def validate_claim_update(new: Object, old: Object, options: ClaimOptions) -> list[Cause]:
     """Return the errors in the change of a claim: it is bound once, and may then grow."""
     spec, before = new["spec"], old.get("spec") or {}
-    attributes_class = gates.attributes_class or before.get(_CLASS) is not None
+    attributes_class = options.attributes_class or before.get(_CLASS) is not None
     causes = validate_claim_spec(
         spec,
         "spec",
@@ -60,14 +62,14 @@ def validate_claim_update(new: Object, old: Object, gates: ClaimGates) -> list[C
         volume_attributes_class=attributes_class,
     )
     causes *= 2  # As upstream.
-    causes += _validate_class_annotation(new, old)
-    if _comparable(new, old) != _comparable(old, old, target=new):
+    causes += _validate_class_annotation(new, old, options.identity)
+    if _comparable(new, old, options.identity) != _comparable(old, old, options.identity, target=new):
         causes.append(forbidden_value("spec", _IMMUTABLE_SPEC))
-    causes += _validate_shrinking(new, old, recovery=_recovers(old, gates))
+    causes += _validate_shrinking(new, old, recovery=_recovers(old, options))
     if spec.get("volumeMode") != before.get("volumeMode"):
         causes.append(invalid_value("volumeMode", spec.get("volumeMode"), "field is immutable"))
     causes += validate_attributes_class_update(
-        spec, before, gate=gates.attributes_class, attributes_class=attributes_class
+        spec, before, gate=options.attributes_class, attributes_class=attributes_class
     )
     if attributes_class and before.get(_CLASS) and spec.get(_CLASS) == "":
         detail = "update from non-nil value to an empty string is forbidden"
@@ -75,63 +77,63 @@ def validate_claim_update(new: Object, old: Object, gates: ClaimGates) -> list[C
     return causes
 
 
-def validate_claim_status(status: Object, old: Object, gates: ClaimGates) -> list[Cause]:
+def validate_claim_status(status: Object, old: Object, options: ClaimOptions) -> list[Cause]:
     """Return the errors in the status of a claim; *old* is the stored claim."""
     causes: list[Cause] = []
     for name, text in (status.get("capacity") or {}).items():
         causes += validate_basic_amount(text, f"status.capacity[{name}]")
-    if not _recovers(old, gates):
+    if not _recovers(old, options):
         return causes
     field = "status.allocatedResourceStatus"
     for name, state in (status.get("allocatedResourceStatuses") or {}).items():
-        causes += _validate_resource(name, field)
+        causes += _validate_resource(name, field, options.identity.label_domain)
         if state not in _RESIZE_STATUSES:
             causes.append(not_supported(field, name, _RESIZE_STATUSES))
     field = "status.allocatedResources"
     for name, text in (status.get("allocatedResources") or {}).items():
         path = f"{field}[{name}]"
-        errors = _validate_resource(name, field)
-        causes += errors or validate_basic_amount(text, path) or validate_amount("storage", text, path)
+        errors = _validate_resource(name, field, options.identity.label_domain)
+        causes += errors or validate_basic_amount(text, path) or validate_nonnegative_amount(text, path)
     return causes
 
 
-def claim_warnings(new: Object) -> list[str]:
+def claim_warnings(new: Object, identity: Identity) -> list[str]:
     """Return the warnings about a claim: a deprecated annotation, and amounts with a fraction."""
-    label = identity.current().label("storage-class", "volume.beta")
-    found = [storage_class_annotation_warning()] if label in (new["metadata"].get("annotations") or {}) else []
+    found = []
+    if storage_class_annotation(identity) in (new["metadata"].get("annotations") or {}):
+        found.append(storage_class_annotation_warning(identity))
     return found + claim_spec_warnings(new["spec"], "spec")
 
 
-def _recovers(old: Object, gates: ClaimGates) -> bool:
+def _recovers(old: Object, options: ClaimOptions) -> bool:
     status = old.get("status") or {}
-    return gates.recovery or bool(status.get("allocatedResources") or status.get("allocatedResourceStatuses"))
+    return options.recovery or bool(status.get("allocatedResources") or status.get("allocatedResourceStatuses"))
 
 
-def _class_annotation(claim: Object) -> str | None:
+def _class_annotation(claim: Object, identity: Identity) -> str | None:
     annotations: dict[str, str] = claim["metadata"].get("annotations") or {}
-    return annotations.get(identity.current().label("storage-class", "volume.beta"))
+    return annotations.get(storage_class_annotation(identity))
 
 
-def _moves_class(new: Object, old: Object) -> bool:
+def _moves_class(new: Object, old: Object, identity: Identity) -> bool:
     """Return whether the storage class moves from the deprecated annotation to its field."""
-    annotation, name = _class_annotation(old), new["spec"].get("storageClassName")
+    annotation, name = _class_annotation(old, identity), new["spec"].get("storageClassName")
     return (
         annotation is not None
         and old["spec"].get("storageClassName") is None
         and name == annotation
-        and _class_annotation(new) in (None, annotation)
+        and _class_annotation(new, identity) in (None, annotation)
     )
 
 
-def _validate_class_annotation(new: Object, old: Object) -> list[Cause]:
-    value = _class_annotation(new) or ""
-    if _moves_class(new, old) or value == (_class_annotation(old) or ""):
+def _validate_class_annotation(new: Object, old: Object, identity: Identity) -> list[Cause]:
+    value = _class_annotation(new, identity) or ""
+    if _moves_class(new, old, identity) or value == (_class_annotation(old, identity) or ""):
         return []
-    label = identity.current().label("storage-class", "volume.beta")
-    return [invalid_value(f"metadata.annotations.{label}", value, "field is immutable")]
+    return [invalid_value(f"metadata.annotations.{storage_class_annotation(identity)}", value, "field is immutable")]
 
 
-def _comparable(claim: Object, old: Object, target: Object | None = None) -> Object:
+def _comparable(claim: Object, old: Object, identity: Identity, target: Object | None = None) -> Object:
     """Return the fields of the specification that an update must not change.
 
     :param target: the updated claim, where *claim* is the stored one.
@@ -142,9 +144,9 @@ def _comparable(claim: Object, old: Object, target: Object | None = None) -> Obj
     spec.pop(_CLASS, None)
     if not before.get("volumeName"):
         spec.pop("volumeName", None)
-    name, annotation = new["spec"].get("storageClassName"), _class_annotation(old)
+    name, annotation = new["spec"].get("storageClassName"), _class_annotation(old, identity)
     assigned = name is not None and before.get("storageClassName") is None and annotation in (None, name)
-    if _moves_class(new, old) or assigned:
+    if _moves_class(new, old, identity) or assigned:
         spec.pop("storageClassName", None)
     resources = spec.get("resources") or {}
     amounts = {kind: resources.get(kind) or {} for kind in ("requests", "limits")}
@@ -173,7 +175,7 @@ def _size(text: str | None) -> Quantity:
     return amount(text) if text else Quantity()
 
 
-def _validate_resource(name: str, field: str) -> list[Cause]:
+def _validate_resource(name: str, field: str, label_domain: str) -> list[Cause]:
     if causes := invalid_each(field, name, qualified_name_problems(name)):
         return causes
-    return [not_supported(field, name, ("storage",))] if is_native(name) and name != "storage" else []
+    return [not_supported(field, name, ("storage",))] if is_native(name, label_domain) and name != "storage" else []

@@ -11,7 +11,6 @@ from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, quote, required
-from nodeagent.base import identity
 from nodeagent.base.names import qualified_name_problems
 
 _TEXT_LIMIT_BYTES, _NOTE_LIMIT_BYTES = 128, 1024
@@ -38,7 +37,7 @@ _REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion
 Names = Mapping[str, str]
 
 
-def validate_event(event: Object, names: Names, controller_field: str) -> list[Cause]:
+def validate_event(event: Object, names: Names, controller_field: str, system_namespace: str) -> list[Cause]:
     """Return the errors in an event that every version reports.
 
     :param controller_field: the field that names the controller.
@@ -49,7 +48,7 @@ def validate_event(event: Object, names: Names, controller_field: str) -> list[C
     if about:
         fits = has_time or about == namespace
     else:
-        fits = namespace in ((_DEFAULT, identity.current().system_namespace) if has_time else ("", _DEFAULT))
+        fits = namespace in ((_DEFAULT, system_namespace) if has_time else ("", _DEFAULT))
     causes = [] if fits else [invalid_value("involvedObject.namespace", about, "does not match event.namespace")]
     if not has_time:
         return causes

@@ -17,7 +17,7 @@ from apiserver_stub.apimachinery.status import (
 from apiserver_stub.validation.addresses import parse_address
 from apiserver_stub.validation.container_ports import validate_port_number
 from apiserver_stub.validation.names import path_problems
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 from nodeagent.base.names import (
     label_problems,
     port_name_problems,
@@ -26,7 +26,6 @@ from nodeagent.base.names import (
     wildcard_problems,
 )
 
-CLASS_ANNOTATION = f"{identity.current().label_domain}/ingress.class"
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
 _FORBIDDEN_PARTS, _FORBIDDEN_ENDS = ("//", "/./", "/../", "%2f", "%2F"), ("/..", "/.")
 _SCOPES = ("Cluster", "Namespace")
@@ -35,14 +34,20 @@ _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _path = re.compile(_PATH)
 
 
-def validate_ingress(ingress: Object) -> list[Cause]:
+def class_annotation(identity: Identity) -> str:
+    """Return the deprecated annotation that contains the name of the ingress class."""
+    return identity.label("ingress.class")
+
+
+def validate_ingress(ingress: Object, identity: Identity) -> list[Cause]:
     """Return the errors in a new ingress, metadata aside."""
     causes = _validate_spec(ingress["spec"], are_secrets_lenient=False, are_wildcards_lenient=False)
-    annotation = (ingress["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
+    key = class_annotation(identity)
+    annotation = (ingress["metadata"].get("annotations") or {}).get(key)
     name = ingress["spec"].get("ingressClassName")
     if annotation is not None and name is not None and annotation != name:
         detail = "must match `ingressClassName` when both are specified"
-        causes.append(invalid_value(f"annotations.{CLASS_ANNOTATION}", annotation, detail))
+        causes.append(invalid_value(f"annotations.{key}", annotation, detail))
     return causes
 
 

@@ -51,8 +51,8 @@ _LESS = (
 Amounts = Mapping[str, str]
 
 
-def validate_limit_range(limit_range: Object) -> list[Cause]:
-    """Return the errors in the limits of a limit range."""
+def validate_limit_range(limit_range: Object, label_domain: str) -> list[Cause]:
+    """Return the errors in the limits of a limit range; resources in *label_domain* are native."""
     causes: list[Cause] = []
     types: set[str] = set()
     for index, item in enumerate((limit_range.get("spec") or {}).get("limits") or ()):
@@ -61,7 +61,7 @@ def validate_limit_range(limit_range: Object) -> list[Cause]:
         if kind in types:
             causes.append(duplicate(f"{field}.type", kind))
         types.add(kind)
-        causes += _validate_item(item, kind, field)
+        causes += _validate_item(item, kind, field, label_domain)
     return causes
 
 
@@ -74,10 +74,9 @@ def _validate_type(kind: str, field: str) -> list[Cause]:
     return invalid_each(field, kind, problems)
 
 
-def _validate_item(item: Object, kind: str, field: str) -> list[Cause]:
+def _validate_item(item: Object, kind: str, field: str, label_domain: str) -> list[Cause]:
     amounts: dict[str, Amounts] = {}
     causes = []
-    validate_name = validate_container_resource_name if kind in ("Pod", "Container") else validate_resource_name
     for member in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
         given: Amounts = item.get(member) or {}
         if kind == "Pod" and member.startswith("default"):
@@ -85,18 +84,22 @@ def _validate_item(item: Object, kind: str, field: str) -> list[Cause]:
                 causes.append(forbidden_value(f"{field}.{member}", _NOT_FOR_PODS))
             given = {}
         for name in given:
-            causes += validate_name(name, f"{field}.{member}[{name}]")
+            path = f"{field}.{member}[{name}]"
+            if kind in ("Pod", "Container"):
+                causes += validate_container_resource_name(name, path, label_domain)
+            else:
+                causes += validate_resource_name(name, path)
         amounts[member] = given
     if kind == "PersistentVolumeClaim" and "storage" not in amounts["min"] and "storage" not in amounts["max"]:
         detail = "either minimum or maximum storage value is required, but neither was provided"
         causes.append(required(f"{field}.limits", detail))
     for name in dict.fromkeys(name for given in amounts.values() for name in given):
         given_amounts = {member: amount(given[name]) for member, given in amounts.items() if name in given}
-        causes += _contradictions(name, given_amounts, field)
+        causes += _contradictions(name, given_amounts, field, label_domain)
     return causes
 
 
-def _contradictions(name: str, amounts: Mapping[str, Quantity], field: str) -> Iterator[Cause]:
+def _contradictions(name: str, amounts: Mapping[str, Quantity], field: str, label_domain: str) -> Iterator[Cause]:
     for low, high, member, shown, detail in _LESS:
         if low in amounts and high in amounts and amounts[low] > amounts[high]:
             text = detail.format(amounts[low], amounts[high])
@@ -104,7 +107,7 @@ def _contradictions(name: str, amounts: Mapping[str, Quantity], field: str) -> I
     if (ratio := amounts.get("maxLimitRequestRatio")) is not None:
         yield from _ratio_causes(ratio, amounts, f"{field}.maxLimitRequestRatio[{name}]")
     default, request = amounts.get("default"), amounts.get("defaultRequest")
-    if default is None or request is None or default == request or is_overcommit_allowed(name):
+    if default is None or request is None or default == request or is_overcommit_allowed(name, label_domain):
         return
     text = f"default value {default} must equal to defaultRequest value {request} in {name}"
     yield invalid_value(f"{field}.defaultRequest[{name}]", str(request), text)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from functools import cache
 
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 
-def deprecation(key: str) -> str:
+def deprecation(key: str, identity: Identity) -> str:
     """Return the warning about the node label *key*; empty if it is not deprecated."""
-    found = _deprecated().get(key)
+    found = _deprecated(identity).get(key)
     return f'deprecated since {found[0]}; use "{found[1]}" instead' if found else ""
 
 
-def replacement(key: str) -> str:
+def replacement(key: str, identity: Identity) -> str:
     """Return the label that replaces the deprecated node label *key*; empty if it is not deprecated."""
-    found = _deprecated().get(key)
+    found = _deprecated(identity).get(key)
     return found[1] if found else ""
 
 
 @cache
-def _deprecated() -> dict[str, tuple[str, str]]:
+def _deprecated(identity: Identity) -> dict[str, tuple[str, str]]:
     """Return the release that deprecated each label, and the label that replaces it."""
-    label = identity.current().label
+    label = identity.label
     return {
         label("arch", "beta"): ("v1.14", label("arch")),
         label("os", "beta"): ("v1.14", label("os")),

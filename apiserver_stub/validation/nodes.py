@@ -22,24 +22,26 @@ from apiserver_stub.validation.addresses import family, parse_cidr
 from apiserver_stub.validation.labels import validate_label_name
 from apiserver_stub.validation.quantities import validate_amount
 from apiserver_stub.validation.tolerations import validate_taint_effect
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_value_problems
 
 _BLOCKS = "spec.podCIDRs"
-_TAINTS = identity.current().label("taints", "scheduler.alpha")
-_AVOID = identity.current().label("preferAvoidPods", "scheduler.alpha")
 
 
-def validate_node(node: Object) -> list[Cause]:
+def validate_node(node: Object, identity: Identity) -> list[Cause]:
     """Return the errors in a new node, metadata aside."""
-    causes = _validate_annotations(node) + _validate_taints(node["spec"].get("taints") or (), "metadata.taints")
-    return causes + _validate_resources(node) + _validate_blocks(node["spec"].get("podCIDRs") or [])
+    causes = _validate_annotations(node, identity) + _validate_taints(
+        node["spec"].get("taints") or (), "metadata.taints"
+    )
+    return (
+        causes + _validate_resources(node, identity.label_domain) + _validate_blocks(node["spec"].get("podCIDRs") or [])
+    )
 
 
-def validate_node_update(node: Object, old: Object) -> list[Cause]:
+def validate_node_update(node: Object, old: Object, identity: Identity) -> list[Cause]:
     """Return the errors in a changed node, metadata aside."""
     spec, before = node["spec"], old.get("spec") or {}
-    causes = _validate_annotations(node) + _validate_resources(node)
+    causes = _validate_annotations(node, identity) + _validate_resources(node, identity.label_domain)
     seen: list[Object] = []
     for index, address in enumerate((node.get("status") or {}).get("addresses") or ()):
         if address in seen:
@@ -57,21 +59,23 @@ def validate_node_update(node: Object, old: Object) -> list[Cause]:
     return causes
 
 
-def _validate_annotations(node: Object) -> list[Cause]:
+def _validate_annotations(node: Object, identity: Identity) -> list[Cause]:
     annotations = node["metadata"].get("annotations") or {}
     causes: list[Cause] = []
-    if text := annotations.get(_TAINTS):
+    key = identity.label("taints", "scheduler.alpha")
+    if text := annotations.get(key):
         taints = _decoded(text, list)
         if taints is None:
-            causes.append(invalid_value("metadata.annotations", _TAINTS, "invalid list of taints"))
+            causes.append(invalid_value("metadata.annotations", key, "invalid list of taints"))
         else:
-            causes += _validate_taints(taints, f"metadata.annotations.{_TAINTS}")
-    if text := annotations.get(_AVOID):
+            causes += _validate_taints(taints, f"metadata.annotations.{key}")
+    key = identity.label("preferAvoidPods", "scheduler.alpha")
+    if text := annotations.get(key):
         avoided = _decoded(text, dict)
         if avoided is None:
-            causes.append(invalid_value("metadata.annotations.AvoidPods", _AVOID, "invalid list of controllers"))
+            causes.append(invalid_value("metadata.annotations.AvoidPods", key, "invalid list of controllers"))
         else:
-            causes += _validate_avoided(avoided.get("preferAvoidPods") or (), f"metadata.annotations.{_AVOID}")
+            causes += _validate_avoided(avoided.get("preferAvoidPods") or (), f"metadata.annotations.{key}")
     return causes
 
 
@@ -125,13 +129,13 @@ def _go_time(text: str | None) -> str:
     return f"time.Date({day}, {moment.hour}, {moment.minute}, {moment.second}, 0, time.Local)"
 
 
-def _validate_resources(node: Object) -> list[Cause]:
+def _validate_resources(node: Object, label_domain: str) -> list[Cause]:
     status = node.get("status") or {}
     return [
         cause
         for name in ("capacity", "allocatable")
         for resource, amount in (status.get(name) or {}).items()
-        for cause in validate_amount(resource, amount, f"status.{name}.{resource}")
+        for cause in validate_amount(resource, amount, f"status.{name}.{resource}", label_domain)
     ]
 
 

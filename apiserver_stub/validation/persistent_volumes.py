@@ -19,7 +19,8 @@ from apiserver_stub.validation.claim_spec import VOLUME_MODES, validate_access_m
 from apiserver_stub.validation.node_labels import deprecation, replacement
 from apiserver_stub.validation.persistent_volume_sources import SOURCES, validate_iscsi_portal
 from apiserver_stub.validation.quantities import amount, validate_positive_amount
-from nodeagent.base import identity
+from apiserver_stub.validation.volume_sources import validate_flex_volume
+from nodeagent.base.identity import Identity
 from nodeagent.base.names import subdomain_problems
 
 RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
@@ -52,33 +53,36 @@ _DEPRECATED_SOURCES = {
 }
 
 
-def validate_volume(new: Object, *, attributes_class: bool = False) -> list[Cause]:
+def validate_volume(new: Object, identity: Identity, *, attributes_class: bool = False) -> list[Cause]:
     """Return the errors in the specification of a volume and in its mount options."""
     spec, metadata = new["spec"], new["metadata"]
-    causes = validate_volume_spec(spec, metadata.get("name") or "", "spec", attributes_class=attributes_class)
-    label = identity.current().label("mount-options", "volume.beta")
+    causes = validate_volume_spec(spec, metadata.get("name") or "", "spec", identity, attributes_class=attributes_class)
+    label = identity.label("mount-options", "volume.beta")
     if label in (metadata.get("annotations") or {}) and not any(name in spec for name in _WITH_MOUNT_OPTIONS):
         detail = "may not specify mount options for this volume type"
         causes.append(forbidden_value(f"metadata.annotations.{label}", detail))
     return causes
 
 
-def validate_volume_update(new: Object, old: Object, *, gate: bool, attributes_class: bool) -> list[Cause]:
+def validate_volume_update(
+    new: Object, old: Object, identity: Identity, *, gate: bool, attributes_class: bool
+) -> list[Cause]:
     """Return the errors in the change of a volume.
 
     :param gate: the class of a volume may change (spec: gate.VolumeAttributesClass).
     """
     spec, before = new["spec"], old.get("spec") or {}
     name = new["metadata"].get("name") or ""
-    causes = validate_volume(new, attributes_class=attributes_class)
-    causes += validate_volume_spec(spec, name, "spec", attributes_class=attributes_class)  # Upstream repeats these.
+    causes = validate_volume(new, identity, attributes_class=attributes_class)
+    # Upstream repeats these.
+    causes += validate_volume_spec(spec, name, "spec", identity, attributes_class=attributes_class)
     if _source(spec, before) != _source(before, before):
         detail = "spec.persistentvolumesource is immutable after creation"
         causes.append(forbidden_value("spec.persistentvolumesource", detail))
     if spec.get("volumeMode") != before.get("volumeMode"):
         causes.append(invalid_value("volumeMode", spec.get("volumeMode"), "field is immutable"))
     affinity = before.get("nodeAffinity")
-    if affinity is not None and not _is_same_affinity(spec.get("nodeAffinity"), affinity):
+    if affinity is not None and not _is_same_affinity(spec.get("nodeAffinity"), affinity, identity):
         detail = "field is immutable, except for updating from beta label to GA"
         causes.append(invalid_value("nodeAffinity", spec.get("nodeAffinity"), detail))
     return causes + validate_attributes_class_update(spec, before, gate=gate, attributes_class=attributes_class)
@@ -101,7 +105,13 @@ def validate_attributes_class_update(
 
 
 def validate_volume_spec(
-    spec: Object, volume_name: str, field: str, *, inline: bool = False, attributes_class: bool = False
+    spec: Object,
+    volume_name: str,
+    field: str,
+    identity: Identity,
+    *,
+    inline: bool = False,
+    attributes_class: bool = False,
 ) -> list[Cause]:
     """Return the errors in the specification of a volume.
 
@@ -118,7 +128,7 @@ def validate_volume_spec(
         causes += _validate_policy(spec, field)
         if (affinity := spec.get("nodeAffinity")) is not None:
             causes += _validate_node_affinity(affinity, f"{field}.nodeAffinity")
-    causes += _validate_sources(spec, volume_name, field)
+    causes += _validate_sources(spec, volume_name, field, identity)
     path, policy = dig(spec, ("hostPath", "path")), spec.get("persistentVolumeReclaimPolicy")
     if path and policy == "Recycle" and posixpath.normpath(path) in ("/", "//"):
         detail = "may not be 'recycle' for a hostPath mount of '/'"
@@ -137,16 +147,15 @@ def validate_volume_spec(
     return causes
 
 
-def volume_warnings(new: Object) -> list[str]:
+def volume_warnings(new: Object, identity: Identity) -> list[str]:
     """Return the warnings about a volume: deprecated annotations, labels of nodes and sources."""
-    label, spec = identity.current().label("storage-class", "volume.beta"), new["spec"]
-    found = []
-    if label in (new["metadata"].get("annotations") or {}):
-        found.append(storage_class_annotation_warning())
+    spec, found = new["spec"], []
+    if storage_class_annotation(identity) in (new["metadata"].get("annotations") or {}):
+        found.append(storage_class_annotation_warning(identity))
     for index, term in enumerate(dig(spec, ("nodeAffinity", "required", "nodeSelectorTerms")) or ()):
         for number, expression in enumerate(term.get("matchExpressions") or ()):
             key = expression.get("key") or ""
-            if text := deprecation(key):
+            if text := deprecation(key, identity):
                 field_path = f"spec.nodeAffinity.required.nodeSelectorTerms[{index}].matchExpressions[{number}].key"
                 found.append(f"{field_path}: {key} is {text}")
     for source, (name, deprecated, removed) in _DEPRECATED_SOURCES.items():
@@ -155,10 +164,15 @@ def volume_warnings(new: Object) -> list[str]:
     return found
 
 
-def storage_class_annotation_warning() -> str:
+def storage_class_annotation(identity: Identity) -> str:
+    """Return the deprecated annotation that contains the name of the storage class."""
+    return identity.label("storage-class", "volume.beta")
+
+
+def storage_class_annotation_warning(identity: Identity) -> str:
     """Return the warning about the annotation that named the storage class once."""
-    label = identity.current().label("storage-class", "volume.beta")
-    return f'metadata.annotations[{label}]: deprecated since v1.8; use "storageClassName" attribute instead'
+    annotation = storage_class_annotation(identity)
+    return f'metadata.annotations[{annotation}]: deprecated since v1.8; use "storageClassName" attribute instead'
 
 
 def _validate_inline(spec: Object, field: str) -> list[Cause]:
@@ -207,7 +221,7 @@ def _validate_node_affinity(affinity: Object, field: str) -> list[Cause]:
     return validate_node_selector(selector, f"{field}.required")
 
 
-def _validate_sources(spec: Object, volume_name: str, field: str) -> list[Cause]:
+def _validate_sources(spec: Object, volume_name: str, field: str, identity: Identity) -> list[Cause]:
     causes: list[Cause] = []
     count = 0
     for name, rule in SOURCES.items():
@@ -218,7 +232,7 @@ def _validate_sources(spec: Object, volume_name: str, field: str) -> list[Cause]
             causes.append(forbidden_value(f"{field}.{_SECOND_PATHS.get(name, name)}", _SECOND_SOURCE))
             continue
         path = f"{field}.{_PATHS.get(name, name)}"
-        causes += rule(source, path)
+        causes += validate_flex_volume(source, path, identity) if name == "flexVolume" else rule(source, path)
         if name == "iscsi":
             causes += validate_iscsi_portal(source, volume_name, path)
         if name == "local" and spec.get("nodeAffinity") is None:
@@ -235,7 +249,7 @@ def _source(spec: Object, before: Object) -> Object:
     return found
 
 
-def _is_same_affinity(new: Object | None, old: Object) -> bool:
+def _is_same_affinity(new: Object | None, old: Object, identity: Identity) -> bool:
     """Return whether the affinity changes at most from a deprecated label to its replacement."""
     if new is None:
         return False
@@ -244,6 +258,6 @@ def _is_same_affinity(new: Object | None, old: Object) -> bool:
     for after_term, term in zip(terms, before, strict=False):
         pairs = zip(after_term.get("matchExpressions") or (), term.get("matchExpressions") or (), strict=False)
         for after, expression in pairs:
-            if replacement(expression.get("key") or "") == after.get("key"):
+            if replacement(expression.get("key") or "", identity) == after.get("key"):
                 expression["key"] = after.get("key")
     return bool(new == old)

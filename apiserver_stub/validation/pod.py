@@ -19,7 +19,7 @@ def validate_new_pod(pod: Object, options: PodOptions) -> list[Cause]:
     if spec.get("nodeName") and spec.get("schedulingGates"):
         causes.append(forbidden_value("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
     if annotations := pod["metadata"].get("annotations"):
-        causes += validate_seccomp_match(annotations, spec, "spec")
+        causes += validate_seccomp_match(annotations, spec, "spec", options.identity)
     return causes
 
 

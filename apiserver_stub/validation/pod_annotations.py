@@ -14,7 +14,7 @@ from apiserver_stub.validation.file_paths import validate_descending_path
 from apiserver_stub.validation.pod_containers import containers
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.tolerations import validate_tolerations
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 _COST = re.compile(r"-?[0-9]+", re.ASCII)
 _LOCAL = "localhost/"
@@ -35,9 +35,9 @@ class Keys(NamedTuple):
 
 
 @cache
-def keys() -> Keys:
-    """Return the annotation keys in the domain of the deployment."""
-    label = identity.current().label
+def keys(identity: Identity) -> Keys:
+    """Return the annotation keys."""
+    label = identity.label
     return Keys(
         label("config.mirror"),
         label("tolerations", "scheduler.alpha"),
@@ -51,13 +51,13 @@ def keys() -> Keys:
 def validate_pod_annotations(annotations: Object, spec: Object, field: str, options: PodOptions) -> list[Cause]:
     """Return the errors in the annotations at *field* of a pod or pod template with *spec*."""
     causes: list[Cause] = []
-    known = keys()
+    known = keys(options.identity)
     mirror = annotations.get(known.mirror)
     if mirror is not None and not spec.get("nodeName"):
         detail = "must set spec.nodeName if mirror pod annotation is set"
         causes.append(invalid_value(f"{field}[{known.mirror}]", mirror, detail))
     if text := annotations.get(known.tolerations):
-        causes += _validate_tolerations(text, field)
+        causes += _validate_tolerations(text, field, known.tolerations)
     cost = annotations.get(known.deletion_cost)
     if cost is not None and not options.any_deletion_cost and not is_deletion_cost(cost):
         causes.append(invalid_value(f"{field}[{known.deletion_cost}]", cost, "must be a 32bit integer"))
@@ -72,13 +72,13 @@ def validate_pod_annotations(annotations: Object, spec: Object, field: str, opti
     return causes
 
 
-def validate_pod_annotation_update(new: Object, old: Object, field: str) -> list[Cause]:
+def validate_pod_annotation_update(new: Object, old: Object, field: str, identity: Identity) -> list[Cause]:
     """Return the errors in a change of annotations of a pod."""
     if new == old:
         return []
     changed = [(key, "remove or update") for key, value in old.items() if new.get(key) != value]
     changed += [(key, "add") for key in new if key not in old]
-    known = keys()
+    known = keys(identity)
     causes = []
     for key, verb in changed:
         if key.startswith(known.apparmor_prefix):
@@ -88,9 +88,9 @@ def validate_pod_annotation_update(new: Object, old: Object, field: str) -> list
     return causes
 
 
-def validate_seccomp_match(annotations: Object, spec: Object, field: str) -> list[Cause]:
+def validate_seccomp_match(annotations: Object, spec: Object, field: str, identity: Identity) -> list[Cause]:
     """Return an error for every seccomp profile in *spec*, which is at *field*, that differs from its annotation."""
-    known = keys()
+    known = keys(identity)
     if not any(key == known.seccomp or key.startswith(known.seccomp_prefix) for key in annotations):
         return []
     owners = [(known.seccomp, field, spec)]
@@ -110,8 +110,7 @@ def is_deletion_cost(text: str) -> bool:
     return -(1 << 31) <= int(text) < 1 << 31
 
 
-def _validate_tolerations(text: str, field: str) -> list[Cause]:
-    key = keys().tolerations
+def _validate_tolerations(text: str, field: str, key: str) -> list[Cause]:
     try:
         found: Any = decode(text.encode())
     except (msgspec.DecodeError, UnicodeEncodeError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.validation.affinity import affinity_terms, validate_affinity_term_selectors
@@ -17,10 +18,10 @@ from apiserver_stub.validation.sysctls import validate_host_sysctl
 
 def options_for_update(options: PodOptions, metadata: Object, spec: Object) -> PodOptions:
     """Return *options* for an update of an object with the stored *metadata* and *spec*."""
-    changes: dict[str, bool] = {}
+    changes: dict[str, Any] = {}
     if not options.allow_host_ips and _uses_host_ips(spec):
         changes["allow_host_ips"] = True
-    cost = (metadata.get("annotations") or {}).get(keys().deletion_cost)
+    cost = (metadata.get("annotations") or {}).get(keys(options.identity).deletion_cost)
     if cost is not None and not is_deletion_cost(cost):
         changes["any_deletion_cost"] = True
     if any(validate_affinity_term_selectors(term, "", any_values=False) for term in _terms(spec)):

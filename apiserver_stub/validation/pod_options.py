@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nodeagent.base.identity import Identity
+
 
 @dataclass(frozen=True, slots=True)
 class PodOptions:
     """Settings of the validation of a pod or of a pod template."""
 
+    identity: Identity
     is_pod: bool = False
     """The object is a pod, not a pod template."""
     allow_privileged: bool = True

@@ -60,13 +60,13 @@ def validate_pod_update(
 def validate_annotation_update(new: Object, old: Object, options: PodOptions) -> list[Cause]:
     """Return the errors in changed annotations, and in all annotations that are settings."""
     after, before = new["metadata"].get("annotations") or {}, old["metadata"].get("annotations") or {}
-    causes = validate_pod_annotation_update(after, before, "metadata.annotations")
+    causes = validate_pod_annotation_update(after, before, "metadata.annotations", options.identity)
     return causes + validate_pod_annotations(after, new["spec"], "metadata.annotations", options)
 
 
 def validate_ephemeral_update(new: Object, old: Object, options: PodOptions) -> list[Cause]:
     """Return the errors in an update of the ephemeral containers, which may only be added."""
-    if keys().mirror in (old["metadata"].get("annotations") or {}):
+    if keys(options.identity).mirror in (old["metadata"].get("annotations") or {}):
         return [forbidden_value("", "static pods do not support ephemeral containers")]
     causes = validate_pod(new, options) + validate_annotation_update(new, old, options)
     field = "spec.ephemeralContainers"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import quote
 from apiserver_stub.validation.affinity import PREFERRED, REQUIRED
 from apiserver_stub.validation.claim_spec import claim_spec_warnings
+from apiserver_stub.validation.node_labels import deprecation
 from apiserver_stub.validation.pod_annotations import keys
 from apiserver_stub.validation.pod_containers import containers
 from apiserver_stub.validation.quantities import is_fractional_bytes
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 _VOLUMES = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
@@ -31,14 +31,14 @@ _NO_SELECTOR = "a null labelSelector results in matching no pod"
 _SECCOMP = 'non-functional in v1.27+; use the "seccompProfile" field instead'
 
 
-def pod_warnings(metadata: Object, spec: Object, field: str = "") -> list[str]:
+def pod_warnings(metadata: Object, spec: Object, identity: Identity, field: str = "") -> list[str]:
     """Return the warnings about a pod, or about the pod template at *field*."""
     prefix = f"{field}." if field else ""
     path = f"{prefix}spec"
     annotations = metadata.get("annotations") or {}
     warnings = [
-        *_node_label_warnings(spec, path),
-        *(_annotation_warnings(annotations, spec, f"{prefix}metadata.annotations") if annotations else ()),
+        *_node_label_warnings(spec, path, identity),
+        *(_annotation_warnings(annotations, spec, f"{prefix}metadata.annotations", identity) if annotations else ()),
         *_volume_warnings(spec.get("volumes") or (), f"{path}.volumes"),
         *_list_warnings(spec, path),
         *_fraction_warnings(spec.get("overhead") or {}, f"{path}.overhead"),
@@ -61,52 +61,36 @@ def pod_warnings(metadata: Object, spec: Object, field: str = "") -> list[str]:
     return warnings
 
 
-@cache
-def deprecated_node_labels() -> dict[str, str]:
-    """Return the message about each deprecated label of nodes."""
-    label = identity.current().label
-    replacements = (
-        (label("arch", "beta"), "v1.14", label("arch")),
-        (label("os", "beta"), "v1.14", label("os")),
-        (label("region", "failure-domain.beta"), "v1.17", label("region", "topology")),
-        (label("zone", "failure-domain.beta"), "v1.17", label("zone", "topology")),
-        (label("instance-type", "beta"), "v1.17", label("instance-type", "node")),
-    )
-    return {old: f'deprecated since {release}; use "{new}" instead' for old, release, new in replacements}
-
-
-def node_selector_term_warnings(term: Object, field: str) -> list[str]:
+def node_selector_term_warnings(term: Object, field: str, identity: Identity) -> list[str]:
     """Return the warnings about a term of a node selector."""
-    deprecated = deprecated_node_labels()
     return [
-        f"{field}.matchExpressions[{index}].key: {key} is {deprecated[key]}"
+        f"{field}.matchExpressions[{index}].key: {key} is {text}"
         for index, expression in enumerate(term.get("matchExpressions") or ())
-        if (key := expression.get("key")) in deprecated
+        if (text := deprecation(key := expression.get("key") or "", identity))
     ]
 
 
-def _node_label_warnings(spec: Object, field: str) -> Iterator[str]:
-    deprecated = deprecated_node_labels()
+def _node_label_warnings(spec: Object, field: str, identity: Identity) -> Iterator[str]:
     for key in spec.get("nodeSelector") or ():
-        if key in deprecated:
-            yield f"{field}.nodeSelector[{key}]: {deprecated[key]}"
+        if text := deprecation(key, identity):
+            yield f"{field}.nodeSelector[{key}]: {text}"
     if nodes := (spec.get("affinity") or {}).get("nodeAffinity"):
         path = f"{field}.affinity.nodeAffinity"
         for index, term in enumerate((nodes.get(REQUIRED) or {}).get("nodeSelectorTerms") or ()):
-            yield from node_selector_term_warnings(term, f"{path}.{REQUIRED}.nodeSelectorTerms[{index}]")
+            yield from node_selector_term_warnings(term, f"{path}.{REQUIRED}.nodeSelectorTerms[{index}]", identity)
         for index, weighted in enumerate(nodes.get(PREFERRED) or ()):
             term = weighted.get("preference") or {}
-            yield from node_selector_term_warnings(term, f"{path}.{PREFERRED}[{index}].preference")
+            yield from node_selector_term_warnings(term, f"{path}.{PREFERRED}[{index}].preference", identity)
     for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
         path = f"{field}.topologySpreadConstraints[{index}]"
-        if (key := constraint.get("topologyKey")) in deprecated:
-            yield f"{path}.topologyKey: {key} is {deprecated[key]}"
+        if text := deprecation(key := constraint.get("topologyKey") or "", identity):
+            yield f"{path}.topologyKey: {key} is {text}"
         if constraint.get("labelSelector") is None:
             yield f"{path}.labelSelector: {_NO_SELECTOR}"
 
 
-def _annotation_warnings(annotations: Object, spec: Object, field: str) -> Iterator[str]:
-    label = identity.current().label
+def _annotation_warnings(annotations: Object, spec: Object, field: str, identity: Identity) -> Iterator[str]:
+    label = identity.label
     for key, detail in (
         (label("critical-pod", "scheduler.alpha"), 'v1.16+; use the "priorityClassName" field instead'),
         (label("sysctls", "security.alpha"), 'v1.11+; use the "sysctls" field instead'),
@@ -114,7 +98,7 @@ def _annotation_warnings(annotations: Object, spec: Object, field: str) -> Itera
     ):
         if key in annotations:
             yield f"{field}[{key}]: non-functional in {detail}"
-    known = keys()
+    known = keys(identity)
     owners = [(known.seccomp, spec)]
     owners += [(known.seccomp_prefix + (item.get("name") or ""), item) for _, item in containers(spec, "")]
     for key, owner in owners:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value
-from nodeagent.base import identity
 from nodeagent.base.names import qualified_name_problems
 from nodeagent.base.quantity import Quantity
 
@@ -49,25 +48,27 @@ def is_huge_pages(name: str) -> bool:
     return name.startswith(_HUGE_PAGES)
 
 
-def is_native(name: str) -> bool:
-    """Return whether *name* is defined by Kubernetes: it has no domain, or that of Kubernetes."""
-    return "/" not in name or f"{identity.current().label_domain}/" in name
+def is_native(name: str, label_domain: str) -> bool:
+    """Return whether *name* is defined by Kubernetes: it has no domain, or *label_domain*."""
+    return "/" not in name or f"{label_domain}/" in name
 
 
 @lru_cache(maxsize=_CACHED)
-def is_extended(name: str) -> bool:
+def is_extended(name: str, label_domain: str) -> bool:
     """Return whether *name* is a resource of a device plugin or an administrator."""
-    return not is_native(name) and not name.startswith("requests.") and not qualified_name_problems(f"requests.{name}")
+    if is_native(name, label_domain) or name.startswith("requests."):
+        return False
+    return not qualified_name_problems(f"requests.{name}")
 
 
-def is_overcommit_allowed(name: str) -> bool:
+def is_overcommit_allowed(name: str, label_domain: str) -> bool:
     """Return whether limits of the resource may exceed its requests."""
-    return is_native(name) and not is_huge_pages(name)
+    return is_native(name, label_domain) and not is_huge_pages(name)
 
 
-def is_integer(name: str) -> bool:
+def is_integer(name: str, label_domain: str) -> bool:
     """Return whether amounts of the resource are whole numbers."""
-    return name in _COUNTS or is_extended(name)
+    return name in _COUNTS or is_extended(name, label_domain)
 
 
 def validate_resource_name(name: str, field: str) -> list[Cause]:
@@ -75,9 +76,9 @@ def validate_resource_name(name: str, field: str) -> list[Cause]:
     return invalid_each(field, name, _problems(name))
 
 
-def validate_container_resource_name(name: str, field: str) -> list[Cause]:
+def validate_container_resource_name(name: str, field: str, label_domain: str) -> list[Cause]:
     """Return the errors in the name of a resource that a container requests."""
-    return invalid_each(field, name, _container_problems(name))
+    return invalid_each(field, name, _container_problems(name, label_domain))
 
 
 def is_quota_resource(name: str) -> bool:
@@ -93,13 +94,13 @@ def validate_quota_resource_name(name: str, field: str) -> list[Cause]:
     return invalid_each(field, name, problems)
 
 
-def validate_amount(name: str, text: str, field: str) -> list[Cause]:
+def validate_amount(name: str, text: str, field: str, label_domain: str) -> list[Cause]:
     """Return the errors in the amount of a resource: a negative one, or a fraction of a countable resource."""
     quantity = amount(text)
     causes = []
     if quantity < _ZERO:
         causes.append(invalid_value(field, text, "must be greater than or equal to 0"))
-    if is_integer(name) and quantity.milli_value() % 1000:
+    if is_integer(name, label_domain) and quantity.milli_value() % 1000:
         causes.append(invalid_value(field, text, "must be an integer"))
     return causes
 
@@ -140,12 +141,12 @@ def _problems(name: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=_CACHED)
-def _container_problems(name: str) -> tuple[str, ...]:
+def _container_problems(name: str, label_domain: str) -> tuple[str, ...]:
     problems = _problems(name)
     if "/" not in name:
         if name not in _CONTAINER_RESOURCES and not is_huge_pages(name):
             return (*problems, "must be a standard resource for containers")
-    elif not is_native(name) and not is_extended(name):
+    elif not is_native(name, label_domain) and not is_extended(name, label_domain):
         return (*problems, "doesn't follow extended resource name standard")
     return problems
 

@@ -8,10 +8,8 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, not_supported, quote, required
 from apiserver_stub.validation.labels import validate_selector
 from apiserver_stub.validation.names import path_problems
-from nodeagent.base import identity
 from nodeagent.base.names import subdomain_problems
 
-_GROUP = identity.current().group("rbac.authorization")
 _SELECTORS = "aggregationRule.clusterRoleSelectors"
 _SUBJECT_KINDS = ("ServiceAccount", "User", "Group")
 _ROLE_REFERENCE = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
@@ -45,13 +43,16 @@ def validate_aggregation(role: Object) -> list[Cause]:
     return causes
 
 
-def validate_binding(binding: Object, *, namespaced: bool) -> list[Cause]:
-    """Return the errors in a binding; one without a namespace refers to cluster roles only."""
+def validate_binding(binding: Object, rbac_group: str, *, namespaced: bool) -> list[Cause]:
+    """Return the errors in a binding; one without a namespace refers to cluster roles only.
+
+    :param rbac_group: API group of roles, users and groups.
+    """
     role, causes = binding["roleRef"], []
     group, kind, name = (role.get(member) or "" for member in ("apiGroup", "kind", "name"))
     kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
-    if group != _GROUP:
-        causes.append(not_supported("roleRef.apiGroup", group, (_GROUP,)))
+    if group != rbac_group:
+        causes.append(not_supported("roleRef.apiGroup", group, (rbac_group,)))
     if kind not in kinds:
         causes.append(not_supported("roleRef.kind", kind, kinds))
     if not name:
@@ -59,7 +60,7 @@ def validate_binding(binding: Object, *, namespaced: bool) -> list[Cause]:
     else:
         causes += invalid_each("roleRef.name", name, role_name_problems(name))
     for index, subject in enumerate(binding.get("subjects") or ()):
-        causes += _validate_subject(subject, f"subjects[{index}]", namespaced=namespaced)
+        causes += _validate_subject(subject, f"subjects[{index}]", rbac_group, namespaced=namespaced)
     return causes
 
 
@@ -95,13 +96,13 @@ def _invalid_paths(field: str, paths: Sequence[str], detail: str) -> Cause:
     return invalid_value(f"{field}.nonResourceURLs", list(paths), detail)
 
 
-def _validate_subject(subject: Object, field: str, *, namespaced: bool) -> list[Cause]:
+def _validate_subject(subject: Object, field: str, rbac_group: str, *, namespaced: bool) -> list[Cause]:
     kind, name, group = (subject.get(member) or "" for member in ("kind", "name", "apiGroup"))
     causes = [] if name else [required(f"{field}.name")]
     if kind not in _SUBJECT_KINDS:
         return [*causes, not_supported(f"{field}.kind", kind, _SUBJECT_KINDS)]
     if kind != "ServiceAccount":
-        return causes if group == _GROUP else [*causes, not_supported(f"{field}.apiGroup", group, (_GROUP,))]
+        return causes if group == rbac_group else [*causes, not_supported(f"{field}.apiGroup", group, (rbac_group,))]
     if name:
         causes += invalid_each(f"{field}.name", name, subdomain_problems(name))
     if group:

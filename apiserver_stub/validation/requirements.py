@@ -35,18 +35,19 @@ def validate_requirements(
 
     :param claim_names: names of the resource claims of the pod.
     """
+    label_domain = options.identity.label_domain
     limits, requests = requirements.get("limits") or {}, requirements.get("requests") or {}
     causes = []
     for kind, amounts in (("limits", limits), ("requests", requests)):
         for name, text in amounts.items():
             path = f"{field}.{kind}[{name}]"
-            causes += validate_container_resource_name(name, path)
-            causes += validate_amount(name, text, path)
+            causes += validate_container_resource_name(name, path, label_domain)
+            causes += validate_amount(name, text, path, label_domain)
             if is_huge_pages(name) and not options.any_huge_pages and not is_whole_pages(name, text):
                 detail = f"{text} is not positive integer multiple of {name}"
                 causes.append(invalid_value(path, text, detail))
     for name, text in requests.items():
-        causes += _validate_request(name, text, limits.get(name), field)
+        causes += _validate_request(name, text, limits.get(name), field, label_domain)
     used = {*limits, *requests}
     if any(map(is_huge_pages, used)) and not used & {"cpu", "memory"}:
         causes.append(forbidden_value(field, "HugePages require cpu or memory"))
@@ -88,13 +89,13 @@ def validate_resource_claims(claims: Sequence[Object], pod_name: str | None, fie
     return causes
 
 
-def _validate_request(name: str, text: str, limit: str | None, field: str) -> list[Cause]:
+def _validate_request(name: str, text: str, limit: str | None, field: str, label_domain: str) -> list[Cause]:
     if limit is None:
-        if is_overcommit_allowed(name):
+        if is_overcommit_allowed(name, label_domain):
             return []
         return [required(f"{field}.limits", "Limit must be set for non overcommitable resources")]
     request, most = amount(text), amount(limit)
-    if request != most and not is_overcommit_allowed(name):
+    if request != most and not is_overcommit_allowed(name, label_domain):
         return [invalid_value(f"{field}.requests", text, f"must be equal to {name} limit of {limit}")]
     if request > most:
         return [invalid_value(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limit}")]

@@ -19,11 +19,11 @@ _EXIST = (
 )
 
 
-def validate_quota(quota: Object) -> list[Cause]:
-    """Return the errors in the specification of a quota."""
+def validate_quota(quota: Object, label_domain: str) -> list[Cause]:
+    """Return the errors in the specification of a quota; resources in *label_domain* are native."""
     spec = quota.get("spec") or {}
     hard, scopes = spec.get("hard") or {}, spec.get("scopes") or []
-    causes = _validate_amounts(hard, "spec.hard")
+    causes = _validate_amounts(hard, "spec.hard", label_domain)
     if scopes:
         causes += _validate_scopes(scopes, hard)
     if (selector := spec.get("scopeSelector")) is not None:
@@ -37,18 +37,22 @@ def validate_quota_update(new: Object, old: Object) -> list[Cause]:
     return [] if set(before) == set(after) else [_invalid_scopes("spec.scopes", after, "field is immutable")]
 
 
-def validate_quota_status(quota: Object) -> list[Cause]:
+def validate_quota_status(quota: Object, label_domain: str) -> list[Cause]:
     """Return the errors in the status of a quota."""
     status = quota.get("status") or {}
-    return [cause for name in ("hard", "used") for cause in _validate_amounts(status.get(name) or {}, f"status.{name}")]
+    return [
+        cause
+        for name in ("hard", "used")
+        for cause in _validate_amounts(status.get(name) or {}, f"status.{name}", label_domain)
+    ]
 
 
-def _validate_amounts(amounts: Object, field: str) -> list[Cause]:
+def _validate_amounts(amounts: Object, field: str, label_domain: str) -> list[Cause]:
     causes = []
     for name, text in amounts.items():
         path = f"{field}[{name}]"
         causes += validate_quota_resource_name(name, path)
-        causes += validate_amount(name, text, path)
+        causes += validate_amount(name, text, path, label_domain)
     return causes
 
 

@@ -9,17 +9,19 @@ from apiserver_stub.validation.node_labels import deprecation
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.requirements import validate_requirements
 from apiserver_stub.validation.tolerations import validate_tolerations
+from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_problems
 
 _TOLERATION = ("key", "operator", "value", "effect")
 
 
-def validate_runtime_class(runtime_class: Object) -> list[Cause]:
+def validate_runtime_class(runtime_class: Object, identity: Identity) -> list[Cause]:
     """Return the errors in a runtime class."""
     handler, overhead = runtime_class.get("handler") or "", runtime_class.get("overhead")
     causes = invalid_each("handler", handler, label_problems(handler))
     if overhead is not None:
-        causes += validate_requirements({"limits": overhead.get("podFixed")}, (), "overhead", PodOptions())
+        limits = {"limits": overhead.get("podFixed")}
+        causes += validate_requirements(limits, (), "overhead", PodOptions(identity))
     if (scheduling := runtime_class.get("scheduling")) is not None:
         causes += _validate_scheduling(scheduling)
     return causes
@@ -31,10 +33,10 @@ def validate_runtime_class_update(new: Object, old: Object) -> list[Cause]:
     return [] if handler == (old.get("handler") or "") else [invalid_value("handler", handler, "field is immutable")]
 
 
-def runtime_class_warnings(runtime_class: Object) -> list[str]:
+def runtime_class_warnings(runtime_class: Object, identity: Identity) -> list[str]:
     """Return a warning for each deprecated label in the node selector."""
     selector = (runtime_class.get("scheduling") or {}).get("nodeSelector") or ()
-    return [f"scheduling.nodeSelector: {text}" for key in selector if (text := deprecation(key))]
+    return [f"scheduling.nodeSelector: {text}" for key in selector if (text := deprecation(key, identity))]
 
 
 def _validate_scheduling(scheduling: Object) -> list[Cause]:

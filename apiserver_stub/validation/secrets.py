@@ -17,18 +17,18 @@ from apiserver_stub.validation.config_maps import (
     validate_keys,
 )
 from apiserver_stub.validation.key_pairs import key_pair_problem
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 _REDACTED = "<secret contents redacted>"
 
 
-def validate_secret(secret: Object) -> list[Cause]:
+def validate_secret(secret: Object, identity: Identity) -> list[Cause]:
     """Return the errors in a secret."""
     data: Mapping[str, str] = secret.get("data") or {}
     causes = validate_keys(data, "data")
     if decoded_size(data.values()) > SIZE_LIMIT_BYTES:
         causes.append(too_long("data", SIZE_LIMIT_BYTES))
-    return causes + _validate_type(secret, data)
+    return causes + _validate_type(secret, data, identity)
 
 
 def validate_secret_update(new: Object, old: Object) -> list[Cause]:
@@ -39,9 +39,9 @@ def validate_secret_update(new: Object, old: Object) -> list[Cause]:
     return causes + validate_immutable_data(new, old, ("data",))
 
 
-def secret_warnings(secret: Object) -> list[str]:
+def secret_warnings(secret: Object, identity: Identity) -> list[str]:
     """Return a warning for a TLS secret whose certificate and key do not fit."""
-    if secret.get("type") != identity.current().label("tls"):
+    if secret.get("type") != identity.label("tls"):
         return []
     data = secret.get("data") or {}
     certificate, key = (base64.b64decode(data.get(name) or "") for name in ("tls.crt", "tls.key"))
@@ -49,13 +49,13 @@ def secret_warnings(secret: Object) -> list[str]:
     return [problem] if problem else []
 
 
-def _validate_type(secret: Object, data: Mapping[str, str]) -> list[Cause]:
+def _validate_type(secret: Object, data: Mapping[str, str], identity: Identity) -> list[Cause]:
     domain, _, kind = secret["type"].partition("/")
-    if domain != identity.current().label_domain:
+    if domain != identity.label_domain:
         return []
     match kind:
         case "service-account-token":
-            name = identity.current().label("service-account.name")
+            name = identity.label("service-account.name")
             given = (secret["metadata"].get("annotations") or {}).get(name)
             return [] if given else [required(f"metadata.annotations[{name}]")]
         case "dockercfg" | "dockerconfigjson":

@@ -29,7 +29,7 @@ from apiserver_stub.validation.container_ports import (
     validate_protocol,
 )
 from apiserver_stub.validation.labels import validate_labels
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_problems, qualified_name_problems, subdomain_problems
 
 _AFFINITIES = ("ClientIP", "None")
@@ -40,16 +40,13 @@ _MOST_AFFINITY_SECONDS = 86400
 _BALANCER_ONLY = "may only be used when `type` is 'LoadBalancer'"
 _NOT_FOR_NAMES = "may not be set for ExternalName services"
 _RANGES_RULE = "must be a list of IP ranges. For example, 10.240.0.0/24,10.250.0.0/24 "
-_HINTS = identity.current().label("topology-aware-hints", "service")
-_MODE = identity.current().label("topology-mode", "service")
-_RANGES = identity.current().label("load-balancer-source-ranges", "service.beta")
 
 
-def validate_service(service: Object) -> list[Cause]:
+def validate_service(service: Object, identity: Identity) -> list[Cause]:
     """Return the errors in a service, metadata aside."""
     spec = service["spec"]
     kind = spec["type"]
-    causes = _validate_annotations(service["metadata"].get("annotations") or {})
+    causes = _validate_annotations(service["metadata"].get("annotations") or {}, identity)
     causes += _validate_type(spec, kind)
     causes += _validate_ports(spec)
     if selector := spec.get("selector"):
@@ -62,14 +59,14 @@ def validate_service(service: Object) -> list[Cause]:
     if kind not in _TYPES:
         causes.append(not_supported("spec.type", kind, _TYPES))
     causes += _validate_repeated_ports(spec)
-    causes += _validate_balancer(service)
+    causes += _validate_balancer(service, identity)
     causes += _validate_external_traffic(spec)
     if "internalTrafficPolicy" in spec and spec["internalTrafficPolicy"] not in _POLICIES:
         causes.append(not_supported("spec.internalTrafficPolicy", spec["internalTrafficPolicy"], _POLICIES))
     return causes
 
 
-def validate_service_update(service: Object, old: Object) -> list[Cause]:
+def validate_service_update(service: Object, old: Object, identity: Identity) -> list[Cause]:
     """Return the errors in a changed service, metadata aside."""
     spec, before = service["spec"], old["spec"]
     causes = validate_cluster_ips_update(spec, before)
@@ -80,7 +77,7 @@ def validate_service_update(service: Object, old: Object) -> list[Cause]:
     port = spec.get("healthCheckNodePort")
     if needs_health_port(before) and needs_health_port(spec) and port != before.get("healthCheckNodePort"):
         causes.append(forbidden_value("spec.healthCheckNodePort", "field is immutable"))
-    return causes + validate_service(service)
+    return causes + validate_service(service, identity)
 
 
 def needs_health_port(spec: Object) -> bool:
@@ -105,11 +102,12 @@ def validate_balancer_status(status: Object, field: str, *, is_balancer: bool = 
     return causes
 
 
-def service_warnings(service: Object) -> list[str]:
+def service_warnings(service: Object, identity: Identity) -> list[str]:
     """Return the warnings about a valid service."""
     spec, warnings = service["spec"], []
-    if _HINTS in (service["metadata"].get("annotations") or {}):
-        warnings.append(f"annotation {_HINTS} is deprecated, please use {_MODE} instead")
+    hints, mode = _topology_annotations(identity)
+    if hints in (service["metadata"].get("annotations") or {}):
+        warnings.append(f"annotation {hints} is deprecated, please use {mode} instead")
     if spec.get("clusterIP") not in (None, "", HEADLESS):
         for index, address in enumerate(spec.get("clusterIPs") or ()):
             warnings += ip_warnings(f"spec.clusterIPs[{index}]", address)
@@ -127,12 +125,18 @@ def service_warnings(service: Object) -> list[str]:
     return warnings
 
 
-def _validate_annotations(annotations: Object) -> list[Cause]:
-    hints, mode = annotations.get(_HINTS), annotations.get(_MODE)
+def _validate_annotations(annotations: Object, identity: Identity) -> list[Cause]:
+    hints_key, mode_key = _topology_annotations(identity)
+    hints, mode = annotations.get(hints_key), annotations.get(mode_key)
     if hints is None or mode is None or hints == mode:
         return []
-    detail = f"must match annotations[{_HINTS}] when both are specified"
-    return [invalid_value(f"metadata.annotations[{_MODE}]", mode, detail)]
+    detail = f"must match annotations[{hints_key}] when both are specified"
+    return [invalid_value(f"metadata.annotations[{mode_key}]", mode, detail)]
+
+
+def _topology_annotations(identity: Identity) -> tuple[str, str]:
+    """Return the annotations for topology-aware routing: the deprecated one and its replacement."""
+    return identity.label("topology-aware-hints", "service"), identity.label("topology-mode", "service")
 
 
 def _validate_type(spec: Object, kind: str) -> list[Cause]:
@@ -222,15 +226,15 @@ def _validate_repeated_ports(spec: Object) -> list[Cause]:
     return causes
 
 
-def _validate_balancer(service: Object) -> list[Cause]:
+def _validate_balancer(service: Object, identity: Identity) -> list[Cause]:
     spec, annotations = service["spec"], service["metadata"].get("annotations") or {}
     is_balancer = spec["type"] == "LoadBalancer"
     causes: list[Cause] = []
     if ranges := spec.get("loadBalancerSourceRanges"):
         shown, field = f"[{' '.join(ranges)}]", "spec.LoadBalancerSourceRanges"
         causes += _validate_ranges(ranges, shown, field, is_balancer=is_balancer)
-    elif (text := annotations.get(_RANGES)) is not None:
-        field = f"metadata.annotations[{_RANGES}]"
+    elif (text := annotations.get(key := identity.label("load-balancer-source-ranges", "service.beta"))) is not None:
+        field = f"metadata.annotations[{key}]"
         causes += _validate_ranges((text.strip() or "0.0.0.0/0").split(","), text, field, is_balancer=is_balancer)
     if "allocateLoadBalancerNodePorts" in spec and not is_balancer:
         causes.append(forbidden_value("spec.allocateLoadBalancerNodePorts", _BALANCER_ONLY))

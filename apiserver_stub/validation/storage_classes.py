@@ -15,6 +15,7 @@ from apiserver_stub.apimachinery.status import (
 )
 from apiserver_stub.validation.labels import validate_label_name
 from apiserver_stub.validation.node_labels import deprecation
+from nodeagent.base.identity import Identity
 from nodeagent.base.names import qualified_name_problems
 
 _RECLAIM_POLICIES = ("Delete", "Retain")
@@ -54,13 +55,13 @@ def validate_storage_class_update(new: Object, old: Object) -> list[Cause]:
     return causes
 
 
-def storage_class_warnings(new: Object) -> list[str]:
+def storage_class_warnings(new: Object, identity: Identity) -> list[str]:
     """Return the warnings about a storage class: deprecated labels of nodes."""
     return [
         f"allowedTopologies[{index}].matchLabelExpressions[{number}].key: {text}"
         for index, term in enumerate(new.get("allowedTopologies") or ())
         for number, expression in enumerate(term.get("matchLabelExpressions") or ())
-        if (text := deprecation(expression.get("key") or ""))
+        if (text := deprecation(expression.get("key") or "", identity))
     ]
 
 

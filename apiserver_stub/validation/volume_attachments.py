@@ -6,34 +6,35 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_each, invalid_value, required, too_long
 from apiserver_stub.validation.persistent_volumes import validate_volume_spec
 from apiserver_stub.validation.volume_sources import validate_csi_driver_name
+from nodeagent.base.identity import Identity
 from nodeagent.base.names import subdomain_problems
 
 _METADATA_LIMIT_BYTES, _MESSAGE_LIMIT_BYTES = 256 << 10, 1 << 10
 _ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 
 
-def validate_attachment(new: Object) -> list[Cause]:
+def validate_attachment(new: Object, identity: Identity) -> list[Cause]:
     """Return the errors in a new attachment."""
-    causes, spec = _validate(new), new.get("spec") or {}
+    causes, spec = _validate(new, identity), new.get("spec") or {}
     causes += validate_csi_driver_name(spec.get("attacher") or "", "spec.attacher")
     if (name := (spec.get("source") or {}).get("persistentVolumeName")) is not None:
         causes += invalid_each("spec.source.persistentVolumeName", name, subdomain_problems(name))
     return causes
 
 
-def validate_attachment_update(new: Object, old: Object) -> list[Cause]:
+def validate_attachment_update(new: Object, old: Object, identity: Identity) -> list[Cause]:
     """Return the errors in the change of an attachment, of which only the status changes."""
-    causes = _validate(new) * 2  # As upstream.
+    causes = _validate(new, identity) * 2  # As upstream.
     if new.get("spec") != old.get("spec"):
         causes.append(invalid_value("spec", new.get("spec"), "field is immutable"))
     return causes
 
 
-def _validate(new: Object) -> list[Cause]:
+def _validate(new: Object, identity: Identity) -> list[Cause]:
     spec, status = new.get("spec") or {}, new.get("status") or {}
     node = spec.get("nodeName") or ""
     causes = [] if spec.get("attacher") else [required("spec.attacher")]
-    causes += _validate_source(spec.get("source") or {}, "spec.source")
+    causes += _validate_source(spec.get("source") or {}, "spec.source", identity)
     causes += invalid_each("spec.nodeName", node, subdomain_problems(node))
     size = sum(
         len(key.encode()) + len(value.encode()) for key, value in (status.get("attachmentMetadata") or {}).items()
@@ -46,7 +47,7 @@ def _validate(new: Object) -> list[Cause]:
     return causes
 
 
-def _validate_source(source: Object, field: str) -> list[Cause]:
+def _validate_source(source: Object, field: str, identity: Identity) -> list[Cause]:
     name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
     if name is None and inline is None:
         return [required(field, _ONE_SOURCE)]
@@ -56,4 +57,4 @@ def _validate_source(source: Object, field: str) -> list[Cause]:
         )
     if name is not None:
         return [forbidden_value(field, _ONE_SOURCE)]
-    return validate_volume_spec(inline, "", f"{field}.inlineVolumeSpec", inline=True)
+    return validate_volume_spec(inline, "", f"{field}.inlineVolumeSpec", identity, inline=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, not_supported, required, too_long
 from apiserver_stub.validation.file_paths import validate_descending_path, validate_no_backsteps
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_problems, subdomain_problems
 
 Rule = Callable[[Object, str], list[Cause]]
@@ -158,9 +158,9 @@ def validate_flocker(source: Object, field: str) -> list[Cause]:
     return causes
 
 
-def validate_flex_volume(source: Object, field: str) -> list[Cause]:
+def validate_flex_volume(source: Object, field: str, identity: Identity) -> list[Cause]:
     causes = _require(source, field, "driver")
-    reserved = (f".{identity.current().label_domain}", f".{identity.current().api_domain}")
+    reserved = (f".{identity.label_domain}", f".{identity.api_domain}")
     for key in source.get("options") or ():
         if f".{key.partition('/')[0].lower()}".endswith(reserved):
             detail = f"{reserved[0][1:]} and {reserved[1][1:]} namespaces are reserved"

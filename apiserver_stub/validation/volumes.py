@@ -86,6 +86,8 @@ def _validate_sources(volume: Object, name: str, pod_name: str, field: str, opti
         causes = validate_downward_api(content, path, options)
     elif source == "projected":
         causes = validate_projected(content, path, options)
+    elif source == "flexVolume":
+        causes = validate_flex_volume(content, path, options.identity)
     else:
         causes = _SOURCES[source](content, path)
     if source == "ephemeral" and pod_name and name:
@@ -147,7 +149,7 @@ _SOURCES: dict[str, Rule] = {
     "quobyte": validate_quobyte,
     "downwardAPI": _nothing,
     "fc": validate_fc,
-    "flexVolume": validate_flex_volume,
+    "flexVolume": _nothing,
     "configMap": validate_config_map,
     "azureFile": needs("secretName", "shareName"),
     "vsphereVolume": needs("volumePath"),

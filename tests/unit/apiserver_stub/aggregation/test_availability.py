@@ -13,6 +13,7 @@ from apiserver_stub.aggregation.remotes import Remote, Remotes
 from apiserver_stub.aggregation.service_resolver import Unresolved, resolve
 from apiserver_stub.endpoints.metrics import show_remotes
 from apiserver_stub.telemetry.exposition import Choice, Page
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 REMOTE = Remote(
@@ -91,7 +92,7 @@ def test_unresolvable_service_reports_the_reason(kept: Memory, port: int, by_end
 
 
 def test_lost_api_service_is_counted_once_with_its_reason() -> None:
-    remotes = Remotes({("g", "v1"): REMOTE})
+    remotes = Remotes(Identity(), {("g", "v1"): REMOTE})
     registry = SimpleNamespace(find=lambda *_: None)
     availability = Availability(SimpleNamespace(), registry, remotes, SimpleNamespace())  # type: ignore[arg-type]
 

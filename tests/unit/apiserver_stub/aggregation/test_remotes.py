@@ -6,6 +6,7 @@ from typing import Any
 
 from apiserver_stub.aggregation.remotes import Remote, Remotes, merge, remote_of
 from apiserver_stub.apimachinery.request import Query, parse_path
+from nodeagent.base.identity import Identity
 
 
 def remote(group: str, version: str, group_priority: int = 100, version_priority: int = 10) -> Remote:
@@ -16,7 +17,7 @@ def remote(group: str, version: str, group_priority: int = 100, version_priority
         "versionPriority": version_priority,
         "service": {"name": "s", "namespace": "n"},
     }
-    found = remote_of({"metadata": {"name": f"{version}.{group}"}, "spec": spec})
+    found = remote_of({"metadata": {"name": f"{version}.{group}"}, "spec": spec}, Identity())
     assert found is not None
     return found
 
@@ -28,7 +29,9 @@ def test_api_service_with_a_service_is_remote_once_available() -> None:
 
     condition = {"type": "Available", "status": "True"}
     spec = {"group": "g", "version": "v1", "service": {"name": "s", "namespace": "n"}}
-    reported = remote_of({"metadata": {"name": "v1.g"}, "spec": spec, "status": {"conditions": [condition]}})
+    reported = remote_of(
+        {"metadata": {"name": "v1.g"}, "spec": spec, "status": {"conditions": [condition]}}, Identity()
+    )
     assert reported is not None
     assert reported.available
 
@@ -41,12 +44,12 @@ def test_local_and_reserved_groups_are_never_remote() -> None:
         {"group": "apiregistration.k8s.io", "version": "v1", "service": service},
         {"group": "authorization.k8s.io", "version": "v1", "service": service},
     ):
-        assert remote_of({"metadata": {"name": "x"}, "spec": spec}) is None
+        assert remote_of({"metadata": {"name": "x"}, "spec": spec}, Identity()) is None
 
 
 def test_requests_match_by_resource_and_by_openapi_path() -> None:
     found = remote("g", "v1")
-    remotes = Remotes({("g", "v1"): found})
+    remotes = Remotes(Identity(), {("g", "v1"): found})
 
     for path in ("/apis/g/v1/things", "/apis/g/v1/namespaces/n/things/a", "/apis/g/v1", "/openapi/v3/apis/g/v1"):
         assert remotes.find(parse_path("GET", path, Query(""))) is found
@@ -65,7 +68,7 @@ def test_groups_and_versions_are_sorted_by_priority_then_maturity() -> None:
         remote("first.io", "v1", 17_900),
     ]
 
-    assert merge(local, {(item.group, item.version): item for item in others}) == [
+    assert merge(local, {(item.group, item.version): item for item in others}, Identity()) == [
         *local[:2],
         ("first.io", "v1"),
         *local[2:],
@@ -75,4 +78,4 @@ def test_groups_and_versions_are_sorted_by_priority_then_maturity() -> None:
         ("b.io", "v2"),
         ("b.io", "v1beta1"),
     ]
-    assert Remotes().merged(local) is local
+    assert Remotes(Identity()).merged(local) is local

@@ -34,6 +34,7 @@ from apiserver_stub.controllers.scheduler import Scheduler
 from apiserver_stub.controllers.volume_protection import VolumeProtection
 from apiserver_stub.kinds.service_allocators import ServiceAllocators
 from apiserver_stub.lifecycle import Lifecycle
+from nodeagent.base.identity import Identity
 from nodeagent.base.tls import KeyPair
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore, context, running, store
@@ -71,7 +72,7 @@ def certificates(store: MeteredStore, clock: FakeClock) -> Coroutine[Any, Any, N
 
 
 CONTROLLERS: dict[str, Make] = {
-    "api services": lambda store, clock: Registration(store, REGISTRY, clock=clock).keep(),
+    "api services": lambda store, clock: Registration(store, REGISTRY, clock=clock, identity=Identity()).keep(),
     "budgets": lambda store, clock: DisruptionBudgets(store, clock).run(),
     "certificates": certificates,
     "garbage": lambda store, clock: GarbageCollector(context(store), REGISTRY, clock).run(),
@@ -79,7 +80,7 @@ CONTROLLERS: dict[str, Make] = {
     "namespace contents": lambda store, clock: NamespaceContents(store, "CA", clock=clock).run(),
     "namespace deletion": lambda store, clock: NamespaceDeletion(context(store), REGISTRY, clock).run(),
     "quotas": quotas,
-    "scheduler": lambda store, clock: Scheduler(store, 3600, clock).run(),
+    "scheduler": lambda store, clock: Scheduler(store, Identity(), 3600, clock).run(),
     "roles": lambda store, clock: keep_aggregated(store, clock=clock),
     "taints": lambda store, clock: NodeTaints(store, clock).run(),
     "volumes": lambda store, clock: VolumeProtection(store, clock).run(),
@@ -301,7 +302,7 @@ async def test_malformed_kubernetes_service_does_not_stop_its_controller(
 ) -> None:
     monkeypatch.setattr(kubernetes_service, "_RENEW_SECONDS", 0)
     settings = KubernetesServiceSettings([ip_network("10.0.0.0/24")])
-    service = KubernetesService(store, REGISTRY, Lifecycle(), lambda: "127.0.0.1:6443", settings)
+    service = KubernetesService(store, REGISTRY, Lifecycle(), lambda: "127.0.0.1:6443", settings, Identity())
     await allocator_repair.repair_service_ranges(store, REGISTRY, 3600)
     odd = {"metadata": named("kubernetes", "default"), "spec": 5}
     store.put("core/services", odd)

@@ -9,6 +9,7 @@ import pytest
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 SERVICES = "apiregistration.k8s.io/apiservices"
@@ -23,7 +24,7 @@ def store() -> Memory:
 
 def registration(store: Memory, *arguments: str) -> Registration:
     options = parse(list(arguments))
-    return Registration(store, build_registry(options), shares_store=bool(options.store_servers))  # type: ignore[arg-type]
+    return Registration(store, build_registry(options), shares_store=bool(options.store_servers), identity=Identity())  # type: ignore[arg-type]
 
 
 def names(store: Memory) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from apiserver_stub.controllers.event_recorder import EventRecorder
 from apiserver_stub.storage import StoreUnavailable
+from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, rest, running, store
 
@@ -24,7 +25,7 @@ def events(store: MeteredStore) -> list[Any]:
 
 
 async def test_event_is_written_in_the_form_of_the_events_group(store: MeteredStore, clock: FakeClock) -> None:
-    recorder = EventRecorder(store, "default-scheduler", 3600, clock)
+    recorder = EventRecorder(store, "default-scheduler", 3600, Identity(), clock)
     async with running(store, recorder.run()):
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
         await rest(store)
@@ -53,7 +54,7 @@ async def test_event_is_written_in_the_form_of_the_events_group(store: MeteredSt
 
 
 async def test_repeated_event_becomes_a_series_that_is_rarely_written(store: MeteredStore, clock: FakeClock) -> None:
-    recorder = EventRecorder(store, "default-scheduler", 3600, clock)
+    recorder = EventRecorder(store, "default-scheduler", 3600, Identity(), clock)
     async with running(store, recorder.run()):
         for _ in range(300):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
@@ -65,7 +66,7 @@ async def test_repeated_event_becomes_a_series_that_is_rarely_written(store: Met
 
 
 async def test_event_after_a_quiet_period_is_new(store: MeteredStore, clock: FakeClock) -> None:
-    recorder = EventRecorder(store, "default-scheduler", 3600, clock)
+    recorder = EventRecorder(store, "default-scheduler", 3600, Identity(), clock)
     async with running(store, recorder.run()):
         for _ in range(2):
             recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
@@ -77,7 +78,7 @@ async def test_event_after_a_quiet_period_is_new(store: MeteredStore, clock: Fak
 
 
 async def test_long_note_is_truncated(store: MeteredStore, clock: FakeClock) -> None:
-    recorder = EventRecorder(store, "default-scheduler", 3600, clock)
+    recorder = EventRecorder(store, "default-scheduler", 3600, Identity(), clock)
     async with running(store, recorder.run()):
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "ä" * 1000)
         await rest(store)
@@ -91,7 +92,7 @@ async def test_failed_write_does_not_stop_the_recorder(store: MeteredStore, cloc
     def fail(name: str, key: str) -> None:
         raise StoreUnavailable("disk full")
 
-    recorder = EventRecorder(store, "default-scheduler", 3600, clock)
+    recorder = EventRecorder(store, "default-scheduler", 3600, Identity(), clock)
     async with running(store, recorder.run()):
         store.before_update = fail
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "lost")
@@ -104,7 +105,7 @@ async def test_failed_write_does_not_stop_the_recorder(store: MeteredStore, cloc
 
 
 async def test_pending_events_are_bounded(store: MeteredStore, clock: FakeClock) -> None:
-    recorder = EventRecorder(store, "default-scheduler", 3600, clock)
+    recorder = EventRecorder(store, "default-scheduler", 3600, Identity(), clock)
     for number in range(5000):
         recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", f"reason {number}")
     async with running(store, recorder.run()):

@@ -9,6 +9,7 @@ import pytest
 from apiserver_stub.controllers.namespace_deletion import NamespaceDeletion
 from apiserver_stub.kinds.namespaces import NamespaceStrategy
 from apiserver_stub.verbs.write_common import finished
+from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import REGISTRY, MeteredStore, context, rest, running, store
 
@@ -119,4 +120,4 @@ async def test_foreground_deletion_of_contents_does_not_wait(store: MeteredStore
 def test_last_finalizer_of_either_kind_completes_the_deletion(
     old: dict[str, Any], new: dict[str, Any], *, goes: bool
 ) -> None:
-    assert finished(NamespaceStrategy(), new, old) is goes
+    assert finished(NamespaceStrategy(Identity()), new, old) is goes

@@ -10,6 +10,7 @@ from apiserver_stub.apimachinery.objects import format_time
 from apiserver_stub.controllers.leases import LEASES, SCHEDULER
 from apiserver_stub.controllers.scheduler import Scheduler
 from apiserver_stub.storage import StoreUnavailable
+from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, running, store
 
@@ -53,7 +54,7 @@ def events(store: MeteredStore) -> list[tuple[str, str, str]]:
 
 
 def scheduler(store: MeteredStore, clock: FakeClock) -> Any:
-    return Scheduler(store, 3600, clock).run()
+    return Scheduler(store, Identity(), 3600, clock).run()
 
 
 async def test_pod_that_fits_is_bound_and_reported(store: MeteredStore, clock: FakeClock) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.defaulting.pod_spec import POD, POD_SPEC, POD_STATUS
+from apiserver_stub.defaulting.pod_spec import POD, POD_SPEC, POD_STATUS, drop_annotations, init_annotations
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.validation.pods import container, pod
 
 
@@ -102,9 +103,11 @@ def test_defaults_are_idempotent() -> None:
 
 
 def test_old_init_container_annotations_are_dropped() -> None:
-    annotations = {"pod.beta.kubernetes.io/init-containers": "[]", "a": "b"}
+    metadata = {"annotations": {"pod.beta.kubernetes.io/init-containers": "[]", "a": "b"}}
 
-    assert pod(metadata={"annotations": annotations})["metadata"]["annotations"] == {"a": "b"}
+    drop_annotations(metadata, init_annotations(Identity()))
+
+    assert metadata == {"annotations": {"a": "b"}}
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ async def send(path: str, *, method: str = "GET", format_: Format = PLAIN, **hea
     options = parse([])
     tokens: Any = SimpleNamespace(issuer="https://issuer.example", keys=[])
     endpoints = [
-        Discovery(build_registry(options), Remotes(), address, DiscoverySettings()),
+        Discovery(build_registry(options), Remotes(Identity()), address, DiscoverySettings()),
         IssuerDiscovery(tokens, address, jwks_uri="", external_hostname=""),
     ]
     dispatcher = Dispatcher(SimpleNamespace(), Handlers(), endpoints, SimpleNamespace())

@@ -45,7 +45,7 @@ def started() -> Lifecycle:
 def dispatcher(endpoint: Health, outcomes: Outcomes | None) -> Dispatcher:
     """Return a dispatcher of *endpoint* and the endpoints whose paths may end with a slash."""
     registry: Any = build_registry(Options())
-    discovery = Discovery(registry, Remotes(), lambda: "127.0.0.1:6443", DiscoverySettings())
+    discovery = Discovery(registry, Remotes(Identity()), lambda: "127.0.0.1:6443", DiscoverySettings())
     endpoints = [discovery, endpoint, Metrics(Choice(), [], outcomes)]
     return Dispatcher(SimpleNamespace(), Handlers(), endpoints, SimpleNamespace())  # type: ignore[arg-type]
 

@@ -118,10 +118,15 @@ def test_group_names_follow_the_api_domain() -> None:
 
 
 def test_priorities_order_groups_and_their_versions() -> None:
-    assert priorities("", "v1") == (18000, 1)
-    assert priorities("apiregistration.k8s.io", "v1") is None
-    assert order("apiregistration.k8s.io", "v1") < order("", "v1") < order("apps", "v1") < order("node.k8s.io", "v1")
-    assert order("autoscaling", "v2") < order("autoscaling", "v1")
+    assert priorities("", "v1", Identity()) == (18000, 1)
+    assert priorities("apiregistration.k8s.io", "v1", Identity()) is None
+    assert (
+        order("apiregistration.k8s.io", "v1", Identity())
+        < order("", "v1", Identity())
+        < order("apps", "v1", Identity())
+        < order("node.k8s.io", "v1", Identity())
+    )
+    assert order("autoscaling", "v2", Identity()) < order("autoscaling", "v1", Identity())
 
 
 def test_api_service_has_a_form_for_each_encoding() -> None:

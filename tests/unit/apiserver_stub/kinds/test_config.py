@@ -7,12 +7,13 @@ import base64
 import pytest
 
 from apiserver_stub.kinds.config import SecretStrategy
+from nodeagent.base.identity import Identity
 
 
 def problems(type_: str, **data: str) -> list[tuple[str, str]]:
     encoded = {key.replace("__", ".").replace("_", "-"): base64.b64encode(data[key].encode()).decode() for key in data}
     secret = {"metadata": {"name": "s"}, "type": f"kubernetes.io/{type_}", "data": encoded}
-    return [(cause.field, cause.reason) for cause in SecretStrategy().validate(secret)]
+    return [(cause.field, cause.reason) for cause in SecretStrategy(Identity()).validate(secret)]
 
 
 @pytest.mark.parametrize("name", ["dockercfg", "dockerconfigjson"])

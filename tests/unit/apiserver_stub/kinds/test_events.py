@@ -27,7 +27,7 @@ NEW: dict[str, Any] = {
 
 
 def causes(strict: bool, **changes: Any) -> list[tuple[str, str]]:
-    strategy = EventStrategy(strict=strict)
+    strategy = EventStrategy(strict=strict, system_namespace="kube-system")
     event = {**(NEW if strict else to_core(NEW)), **changes}
     strategy.default(event)
     return [(cause.field, cause.message) for cause in strategy.validate(event)]
@@ -41,7 +41,7 @@ def test_views_convert_into_each_other() -> None:
         NEW["regarding"],
         "example.com/c",
     )
-    back = to_new(core)
+    back = to_new(core, "events.k8s.io")
     assert {key: back[key] for key in NEW} == NEW
 
 
@@ -74,7 +74,7 @@ def test_invalid_event_of_the_events_group_is_rejected(changes: dict[str, Any], 
 
 
 def test_empty_event_reports_errors_in_order() -> None:
-    strategy = EventStrategy(strict=True)
+    strategy = EventStrategy(strict=True, system_namespace="kube-system")
     event: dict[str, Any] = {"metadata": {"namespace": "default"}}
     strategy.default(event)
 
@@ -91,7 +91,7 @@ def test_core_event_without_event_time_has_fewer_rules() -> None:
 
 
 def test_only_the_series_is_mutable() -> None:
-    strategy = EventStrategy(strict=True)
+    strategy = EventStrategy(strict=True, system_namespace="kube-system")
     series = {"count": 2, "lastObservedTime": "2026-11-21T00:00:01.000000Z"}
 
     assert strategy.validate_update({**NEW, "series": series}, NEW, "") == []
@@ -102,7 +102,7 @@ def test_only_the_series_is_mutable() -> None:
 def test_fields_of_the_other_group_are_dropped() -> None:
     event = {**NEW, "message": {"no": "text"}, "unknown": 1}
 
-    EventStrategy(strict=True).default(event)
+    EventStrategy(strict=True, system_namespace="kube-system").default(event)
 
     assert event.keys().isdisjoint({"message", "unknown"})
 
@@ -127,7 +127,7 @@ def test_events_of_both_groups_share_storage() -> None:
     ],
 )
 def test_immutable_field_error_has_the_value_in_go_format(changes: dict[str, Any], shown: str) -> None:
-    found = EventStrategy(strict=True).validate_update({**NEW, **changes}, NEW, "")
+    found = EventStrategy(strict=True, system_namespace="kube-system").validate_update({**NEW, **changes}, NEW, "")
 
     assert [cause.message for cause in found] == [f"Invalid value: {shown}: field is immutable"]
 
@@ -141,7 +141,7 @@ def test_event_without_source_is_selected_by_controller() -> None:
 
 def test_events_group_omits_empty_strings() -> None:
     given = {"kind": "Event", "apiVersion": "v1", "metadata": {"name": "e"}}
-    EventStrategy(strict=False).default(given)
+    EventStrategy(strict=False, system_namespace="kube-system").default(given)
 
     assert "reportingComponent" in given
-    assert not {"reportingController", "reportingInstance"} & to_new(given).keys()
+    assert not {"reportingController", "reportingInstance"} & to_new(given, "events.k8s.io").keys()

@@ -9,11 +9,12 @@ import pytest
 from apiserver_stub.kinds.nodes import NodeStrategy, resources
 from apiserver_stub.options import Options
 from apiserver_stub.server.kinds import kind_settings
+from nodeagent.base.identity import Identity
 
 
 def node(**spec: Any) -> dict[str, Any]:
     made: dict[str, Any] = {"metadata": {"name": "n"}, "spec": spec}
-    strategy = NodeStrategy()
+    strategy = NodeStrategy(Identity())
     strategy.default(made)
     strategy.prepare_create(made)
     return made
@@ -24,15 +25,15 @@ def test_dynamic_configuration_is_dropped() -> None:
     assert made["spec"] == {}
 
     new = {**made, "spec": {"configSource": {}}}
-    NodeStrategy().prepare_update(new, made, "")
+    NodeStrategy(Identity()).prepare_update(new, made, "")
     assert new["spec"] == {}
 
 
 def test_external_id_causes_a_warning() -> None:
-    assert NodeStrategy().warnings(node(externalID="a"), None) == [
+    assert NodeStrategy(Identity()).warnings(node(externalID="a"), None) == [
         "spec.externalID: this field is deprecated, and is unused by Kubernetes"
     ]
-    assert NodeStrategy().warnings(node(), None) == []
+    assert NodeStrategy(Identity()).warnings(node(), None) == []
 
 
 def test_empty_node_info_is_printed_as_unknown() -> None:
@@ -51,7 +52,7 @@ def test_empty_node_info_is_printed_as_unknown() -> None:
     ],
 )
 def test_pod_cidr_and_provider_id_are_immutable(old: dict[str, Any], new: dict[str, Any], field: str) -> None:
-    (cause,) = NodeStrategy().validate_update(node(**new), node(**old), "")
+    (cause,) = NodeStrategy(Identity()).validate_update(node(**new), node(**old), "")
     assert (cause.field, cause.reason) == (field, "FieldValueForbidden")
 
-    assert NodeStrategy().validate_update(node(**old), node(), "") == []
+    assert NodeStrategy(Identity()).validate_update(node(**old), node(), "") == []

@@ -12,9 +12,10 @@ from apiserver_stub.controllers.scheduler import waits
 from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.kinds.pod_binding import bound
 from apiserver_stub.kinds.pods import PodStrategy
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.validation.pods import pod
 
-STRATEGY = PodStrategy(build_gates({}))
+STRATEGY = PodStrategy(build_gates({}), Identity())
 
 
 def test_new_gated_pod_has_the_condition() -> None:
@@ -38,7 +39,7 @@ def test_label_keys_become_expressions_where_enabled() -> None:
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     made = pod(metadata={"labels": {"app": "web", "tier": "front"}}, affinity=affinity)
 
-    PodStrategy(build_gates({"MatchLabelKeysInPodAffinity": True})).prepare_create(made)
+    PodStrategy(build_gates({"MatchLabelKeysInPodAffinity": True}), Identity()).prepare_create(made)
 
     prepared = made["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
     assert prepared["labelSelector"]["matchExpressions"] == [
@@ -122,14 +123,16 @@ def test_grace_period_of_a_deletion(spec: Any, status: Any, requested: int | Non
     made = pod(**spec)
     made["status"] = status
 
-    assert PodStrategy(build_gates({})).grace_seconds(made, requested) == expected
+    assert PodStrategy(build_gates({}), Identity()).grace_seconds(made, requested) == expected
 
 
 def test_grace_period_can_only_be_shortened() -> None:
     made = pod(nodeName="n")
     made["metadata"] |= {"deletionTimestamp": "2026-11-21T00:00:00Z", "deletionGracePeriodSeconds": 10}
 
-    assert [PodStrategy(build_gates({})).grace_seconds(made, requested) for requested in (None, 60, 5, 0)] == [
+    assert [
+        PodStrategy(build_gates({}), Identity()).grace_seconds(made, requested) for requested in (None, 60, 5, 0)
+    ] == [
         10,
         10,
         5,

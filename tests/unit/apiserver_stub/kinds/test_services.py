@@ -15,6 +15,7 @@ from apiserver_stub.kinds.range_allocation import Snapshot, numbers_of
 from apiserver_stub.kinds.service_allocators import ServiceAllocators, ServiceReservation
 from apiserver_stub.kinds.services import ServiceStrategy
 from apiserver_stub.storage.sqlite import SqliteStore
+from nodeagent.base.identity import Identity
 
 PORTS = range(30000, 30004)
 
@@ -26,7 +27,7 @@ class World:
         self.store = store
         ranges = [ip_network(text) for text in networks or ["10.0.0.0/29"]]
         self.addresses = ServiceAllocators(ranges, PORTS)
-        self.strategy = ServiceStrategy(self.addresses)
+        self.strategy = ServiceStrategy(self.addresses, Identity())
 
     async def begin(self) -> World:
         """Initialize empty ranges."""

@@ -8,6 +8,7 @@ import pytest
 
 from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.kinds.volumes import ClaimStrategy, VolumeStrategy
+from nodeagent.base.identity import Identity
 
 SNAPSHOT = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"}
 OTHER = {"apiGroup": "example.com", "kind": "Thing", "name": "t"}
@@ -40,7 +41,7 @@ def test_new_claim_has_the_fields_of_enabled_features(
 ) -> None:
     new = claim(spec)
 
-    ClaimStrategy(build_gates(gates)).prepare_create(new)
+    ClaimStrategy(build_gates(gates), Identity()).prepare_create(new)
 
     assert new["spec"] == stored
 
@@ -48,7 +49,7 @@ def test_new_claim_has_the_fields_of_enabled_features(
 def test_source_of_a_stored_claim_is_kept() -> None:
     new, old = claim({"dataSource": OTHER}), claim({"dataSource": OTHER})
 
-    ClaimStrategy(build_gates({})).prepare_update(new, old, "")
+    ClaimStrategy(build_gates({}), Identity()).prepare_update(new, old, "")
 
     assert new["spec"] == {"dataSource": OTHER, "dataSourceRef": OTHER}
 
@@ -57,7 +58,7 @@ def test_status_of_a_claim_has_the_fields_of_enabled_features() -> None:
     status = {"phase": "Bound", "modifyVolumeStatus": {}, "allocatedResources": {"storage": "1"}}
     new, old = claim({}, status), claim({}, {"allocatedResources": {"storage": "2"}})
 
-    ClaimStrategy(build_gates({})).prepare_update(new, old, "status")
+    ClaimStrategy(build_gates({}), Identity()).prepare_update(new, old, "status")
 
     assert new["status"] == {"phase": "Bound", "allocatedResources": {"storage": "1"}}
 
@@ -66,7 +67,7 @@ def test_zero_time_of_an_unchanged_phase_is_kept() -> None:
     volume = claim({}, {"phase": "Bound", "lastPhaseTransitionTime": None})
     before = claim({}, {"phase": "Bound", "lastPhaseTransitionTime": THEN})
 
-    VolumeStrategy(build_gates({})).prepare_update(volume, before, "status")
+    VolumeStrategy(build_gates({}), Identity()).prepare_update(volume, before, "status")
 
     assert volume["status"]["lastPhaseTransitionTime"] is None
 
@@ -87,7 +88,7 @@ def test_zero_time_of_an_unchanged_phase_is_kept() -> None:
 def test_change_of_the_phase_is_dated(new: dict[str, Any], old: dict[str, Any], stored: str | None) -> None:
     volume, before = claim({}, new), claim({}, old)
 
-    VolumeStrategy(build_gates({})).prepare_update(volume, before, "status")
+    VolumeStrategy(build_gates({}), Identity()).prepare_update(volume, before, "status")
 
     time = volume["status"]["lastPhaseTransitionTime"]
     assert time == stored if stored else time not in (THEN, LATER)

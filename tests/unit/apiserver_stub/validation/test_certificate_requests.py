@@ -15,6 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.validation.certificate_requests import validate_request, validate_request_update
+from nodeagent.base.identity import Identity
 
 APPROVED, DENIED = ({"type": type_, "status": "True"} for type_ in ("Approved", "Denied"))
 
@@ -57,7 +58,7 @@ def short(causes: list[Cause]) -> list[tuple[str, str]]:
     ],
 )
 def test_errors_of_a_request_are_those_of_upstream(spec: dict[str, Any], errors: list[tuple[str, str]]) -> None:
-    assert short(validate_request(request(**spec))) == errors
+    assert short(validate_request(request(**spec), Identity())) == errors
 
 
 def test_request_with_a_wrong_signature_is_invalid() -> None:
@@ -65,7 +66,7 @@ def test_request_with_a_wrong_signature_is_invalid() -> None:
     body = base64.encodebytes(parsed[:-1] + bytes([parsed[-1] ^ 1]))
     text = b"-----BEGIN CERTIFICATE REQUEST-----\n" + body + b"-----END CERTIFICATE REQUEST-----\n"
 
-    assert short(validate_request(request(request=coded(text)))) == [("Invalid", "request")]
+    assert short(validate_request(request(request=coded(text)), Identity())) == [("Invalid", "request")]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_request_with_a_wrong_signature_is_invalid() -> None:
 def test_errors_of_a_condition_are_those_of_upstream(
     conditions: list[dict[str, str]], errors: list[tuple[str, str]]
 ) -> None:
-    found = short(validate_request_update(request(*conditions), request(), "status"))
+    found = short(validate_request_update(request(*conditions), request(), "status", Identity()))
 
     assert found == [(reason, f"status.conditions[0].{field}") for reason, field in errors]
 
@@ -101,7 +102,7 @@ def test_errors_of_a_condition_are_those_of_upstream(
 def test_decisions_are_made_by_approval_only(
     new: list[Any], old: list[Any], subresource: str, errors: list[tuple[str, str]]
 ) -> None:
-    assert short(validate_request_update(request(*new), request(*old), subresource)) == errors
+    assert short(validate_request_update(request(*new), request(*old), subresource, Identity())) == errors
 
 
 @pytest.mark.parametrize(
@@ -117,10 +118,10 @@ def test_decisions_are_made_by_approval_only(
 def test_certificate_is_set_once(new: bytes, old: bytes, subresource: str, errors: list[tuple[str, str]]) -> None:
     after, before = request(certificate=new), request(certificate=old)
 
-    assert short(validate_request_update(after, before, subresource)) == errors
+    assert short(validate_request_update(after, before, subresource, Identity())) == errors
 
 
 def test_update_accepts_unchanged_invalid_values() -> None:
     old = request(usages=["all", "all"], signerName="kubernetes.io/legacy-unknown")
 
-    assert validate_request_update(old, old, "") == []
+    assert validate_request_update(old, old, "", Identity()) == []

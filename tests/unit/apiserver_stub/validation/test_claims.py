@@ -9,11 +9,12 @@ import pytest
 
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.validation.claims import (
-    ClaimGates,
+    ClaimOptions,
     claim_warnings,
     validate_claim_status,
     validate_claim_update,
 )
+from nodeagent.base.identity import Identity
 
 SPEC: dict[str, Any] = {
     "accessModes": ["ReadWriteOnce"],
@@ -21,7 +22,7 @@ SPEC: dict[str, Any] = {
     "volumeMode": "Filesystem",
 }
 CLASS = "volume.beta.kubernetes.io/storage-class"
-GATES = ClaimGates()
+GATES = ClaimOptions(Identity())
 
 
 def claim(spec: dict[str, Any], phase: str = "Pending", **annotations: str) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def test_errors_of_an_update_are_those_of_upstream(
 def test_failed_expansion_may_be_retried_with_less() -> None:
     old = claim(SPEC, "Bound")
     old["status"]["capacity"] = {"storage": "1Gi"}
-    gates = ClaimGates(recovery=True)
+    gates = ClaimOptions(Identity(), recovery=True)
 
     assert validate_claim_update(claim(requesting("1500Mi"), "Bound"), old, gates) == []
     assert short(validate_claim_update(claim(requesting("1Gi"), "Bound"), old, gates)) == [
@@ -95,7 +96,7 @@ def test_errors_of_a_status_are_those_of_upstream() -> None:
     }
 
     assert short(validate_claim_status(status, claim(SPEC), GATES)) == [("Invalid", "status.capacity[storage]")]
-    assert short(validate_claim_status(status, claim(SPEC), ClaimGates(recovery=True))) == [
+    assert short(validate_claim_status(status, claim(SPEC), ClaimOptions(Identity(), recovery=True))) == [
         ("Invalid", "status.capacity[storage]"),
         ("NotSupported", "status.allocatedResourceStatus"),
         ("NotSupported", "status.allocatedResourceStatus"),
@@ -104,7 +105,7 @@ def test_errors_of_a_status_are_those_of_upstream() -> None:
 
 
 def test_deprecated_annotation_and_fractions_are_warned_about() -> None:
-    assert claim_warnings(claim(requesting("1500m"), **{CLASS: "a"})) == [
+    assert claim_warnings(claim(requesting("1500m"), **{CLASS: "a"}), Identity()) == [
         f'metadata.annotations[{CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead',
         'spec.resources.requests[storage]: fractional byte value "1500m" is invalid, must be an integer',
     ]

@@ -10,6 +10,7 @@ import pytest
 from apiserver_stub.kinds.config import SecretStrategy
 from apiserver_stub.validation.config_maps import SIZE_LIMIT_BYTES, decoded_size, validate_config_map
 from apiserver_stub.validation.secrets import secret_warnings, validate_secret
+from nodeagent.base.identity import Identity
 from nodeagent.base.tls import generate_ca
 
 
@@ -58,7 +59,7 @@ def test_decoded_size_ignores_padding() -> None:
     ],
 )
 def test_secret_is_validated_by_its_type(secret: Any, fields: list[str]) -> None:
-    assert [cause.field for cause in validate_secret(secret)] == fields
+    assert [cause.field for cause in validate_secret(secret, Identity())] == fields
 
 
 @pytest.mark.parametrize(
@@ -71,14 +72,14 @@ def test_secret_is_validated_by_its_type(secret: Any, fields: list[str]) -> None
     ],
 )
 def test_registry_configuration_is_a_json_object(content: bytes, problem: str) -> None:
-    [cause] = validate_secret(_secret("kubernetes.io/dockercfg", {".dockercfg": _encoded(content)}))
+    [cause] = validate_secret(_secret("kubernetes.io/dockercfg", {".dockercfg": _encoded(content)}), Identity())
     assert cause.message == f'Invalid value: "<secret contents redacted>": {problem}'
 
 
 def test_type_and_data_of_an_immutable_secret_stay() -> None:
     old = _secret("Opaque", {"a": "QQ=="}) | {"immutable": True}
     new = _secret("example.com/own", {})
-    causes = SecretStrategy().validate_update(new, old, "")
+    causes = SecretStrategy(Identity()).validate_update(new, old, "")
     assert [cause.field for cause in causes] == ["type", "immutable", "data"]
 
 
@@ -86,6 +87,6 @@ def test_tls_secret_with_another_key_is_warned_about() -> None:
     pair, other = generate_ca("a"), generate_ca("b")
     fitting = _secret("kubernetes.io/tls", {"tls.crt": _encoded(pair.certificate), "tls.key": _encoded(pair.key)})
     wrong = _secret("kubernetes.io/tls", {"tls.crt": _encoded(pair.certificate), "tls.key": _encoded(other.key)})
-    assert secret_warnings(fitting) == []
-    assert secret_warnings(wrong) == ["tls: private key does not match public key"]
-    assert secret_warnings({**wrong, "type": "Opaque"}) == []
+    assert secret_warnings(fitting, Identity()) == []
+    assert secret_warnings(wrong, Identity()) == ["tls: private key does not match public key"]
+    assert secret_warnings({**wrong, "type": "Opaque"}, Identity()) == []

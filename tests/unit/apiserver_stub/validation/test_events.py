@@ -43,7 +43,7 @@ def test_namespace_of_an_event_fits_its_object(namespace: str, about: str, has_t
     event: dict[str, Any] = {**_NEW, "metadata": {"namespace": namespace}, "regarding": {"namespace": about}}
     if not has_time:
         event["eventTime"] = None
-    causes = validate_event(event, _NAMES, "reportingController")
+    causes = validate_event(event, _NAMES, "reportingController", "kube-system")
     assert _fields(causes) == ([] if fits else ["involvedObject.namespace"])
 
 
@@ -56,7 +56,7 @@ def test_namespace_of_an_event_fits_its_object(namespace: str, about: str, has_t
     ],
 )
 def test_texts_of_a_new_event_are_validated(changes: Any, fields: list[str]) -> None:
-    assert _fields(validate_event({**_NEW, **changes}, _NAMES, "reportingController")) == fields
+    assert _fields(validate_event({**_NEW, **changes}, _NAMES, "reportingController", "kube-system")) == fields
 
 
 @pytest.mark.parametrize(
@@ -83,5 +83,5 @@ def test_only_the_series_of_an_event_changes() -> None:
 
 
 def test_metadata_of_invalid_core_events_is_not_validated() -> None:
-    assert EventStrategy(strict=True).validates_metadata
-    assert not EventStrategy(strict=False).validates_metadata
+    assert EventStrategy(strict=True, system_namespace="kube-system").validates_metadata
+    assert not EventStrategy(strict=False, system_namespace="kube-system").validates_metadata

@@ -8,6 +8,7 @@ import pytest
 
 from apiserver_stub.validation import field_refs
 from apiserver_stub.validation.pod_options import PodOptions
+from nodeagent.base.identity import Identity
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ from apiserver_stub.validation.pod_options import PodOptions
     ],
 )
 def test_references_of_variables(ref: dict[str, Any], expected: list[str]) -> None:
-    causes = field_refs.validate_field_ref(ref, "f", field_refs.VARIABLE_FIELDS, PodOptions())
+    causes = field_refs.validate_field_ref(ref, "f", field_refs.VARIABLE_FIELDS, PodOptions(Identity()))
 
     assert [f"{cause.reason.removeprefix('FieldValue')} {cause.field}" for cause in causes] == expected
 
@@ -35,7 +36,9 @@ def test_references_of_variables(ref: dict[str, Any], expected: list[str]) -> No
 def test_host_addresses_need_their_feature() -> None:
     ref = {"apiVersion": "v1", "fieldPath": "status.hostIPs"}
 
-    causes = field_refs.validate_field_ref(ref, "f", field_refs.VARIABLE_FIELDS, PodOptions(allow_host_ips=False))
+    causes = field_refs.validate_field_ref(
+        ref, "f", field_refs.VARIABLE_FIELDS, PodOptions(allow_host_ips=False, identity=Identity())
+    )
 
     assert [(cause.reason, cause.field) for cause in causes] == [("FieldValueForbidden", "f")]
 

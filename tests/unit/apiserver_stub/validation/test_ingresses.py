@@ -12,6 +12,7 @@ from apiserver_stub.validation.ingresses import (
     validate_ingress_class_update,
     validate_ingress_update,
 )
+from nodeagent.base.identity import Identity
 
 _BACKEND = {"service": {"name": "web", "port": {"number": 80}}}
 _RESOURCE = {"apiGroup": "example.com", "kind": "Bucket", "name": "b"}
@@ -77,7 +78,7 @@ _AT = "spec.rules[0].http.paths[0]"
     ],
 )
 def test_ingress_has_causes(spec: dict[str, Any], expected: list[str]) -> None:
-    assert _texts(validate_ingress(_ingress(**spec))) == expected
+    assert _texts(validate_ingress(_ingress(**spec), Identity())) == expected
 
 
 def test_update_allows_stored_errors() -> None:

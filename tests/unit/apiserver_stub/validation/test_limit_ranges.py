@@ -44,12 +44,12 @@ def _fields(causes: list[Any]) -> list[str]:
     ],
 )
 def test_limit_is_validated(item: Any, fields: list[str]) -> None:
-    causes = validate_limit_range({"spec": {"limits": [item]}})
+    causes = validate_limit_range({"spec": {"limits": [item]}}, "kubernetes.io")
     assert _fields(causes) == [f"spec.limits[0].{field}" for field in fields]
 
 
 def test_types_of_limits_differ() -> None:
-    causes = validate_limit_range({"spec": {"limits": [{"type": "Pod"}, {"type": "Pod"}]}})
+    causes = validate_limit_range({"spec": {"limits": [{"type": "Pod"}, {"type": "Pod"}]}}, "kubernetes.io")
     assert [(cause.reason, cause.field) for cause in causes] == [("FieldValueDuplicate", "spec.limits[1].type")]
 
 
@@ -78,7 +78,7 @@ def test_container_amounts_default_to_the_bounds() -> None:
     ],
 )
 def test_amounts_and_scopes_of_a_quota_are_validated(spec: Any, fields: list[str]) -> None:
-    assert _fields(validate_quota({"spec": spec})) == fields
+    assert _fields(validate_quota({"spec": spec}, "kubernetes.io")) == fields
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_amounts_and_scopes_of_a_quota_are_validated(spec: Any, fields: list[str
     ],
 )
 def test_scope_selector_of_a_quota_is_validated(term: Any, fields: list[str]) -> None:
-    causes = validate_quota({"spec": {"scopeSelector": {"matchExpressions": [term]}}})
+    causes = validate_quota({"spec": {"scopeSelector": {"matchExpressions": [term]}}}, "kubernetes.io")
     assert _fields(causes) == [f"{_EXPRESSIONS}{field}" for field in fields]
 
 
 def test_selected_scopes_do_not_conflict() -> None:
     terms = [{"scopeName": name, "operator": "Exists"} for name in ("BestEffort", "NotBestEffort")]
     spec = {"hard": {"services": "1"}, "scopeSelector": {"matchExpressions": terms}}
-    assert _fields(validate_quota({"spec": spec})) == [_EXPRESSIONS] * 3
+    assert _fields(validate_quota({"spec": spec}, "kubernetes.io")) == [_EXPRESSIONS] * 3
 
 
 def test_scopes_of_a_quota_are_an_immutable_set() -> None:
@@ -109,5 +109,5 @@ def test_scopes_of_a_quota_are_an_immutable_set() -> None:
 
 
 def test_status_of_a_quota_is_validated() -> None:
-    causes = validate_quota_status({"status": {"hard": {"pods": "1"}, "used": {"pods": "-1"}}})
+    causes = validate_quota_status({"status": {"hard": {"pods": "1"}, "used": {"pods": "-1"}}}, "kubernetes.io")
     assert _fields(causes) == ["status.used[pods]"]

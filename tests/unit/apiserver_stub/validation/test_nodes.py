@@ -8,6 +8,7 @@ import pytest
 
 from apiserver_stub.defaulting.nodes import default_node
 from apiserver_stub.validation.nodes import validate_node, validate_node_update
+from nodeagent.base.identity import Identity
 
 _TAINT = {"key": "a", "effect": "NoSchedule"}
 _PREFIX = "scheduler.alpha.kubernetes.io"
@@ -56,7 +57,7 @@ def _texts(causes: list[Any]) -> list[str]:
     ],
 )
 def test_node_has_causes(node: dict[str, Any], expected: list[str]) -> None:
-    assert _texts(validate_node(node)) == expected
+    assert _texts(validate_node(node, Identity())) == expected
 
 
 _ADDRESS = {"type": "InternalIP", "address": "192.0.2.1"}
@@ -75,7 +76,7 @@ _ADDRESS = {"type": "InternalIP", "address": "192.0.2.1"}
     ],
 )
 def test_update_has_causes(old: dict[str, Any], new: dict[str, Any], expected: list[str]) -> None:
-    assert _texts(validate_node_update(new, old)) == expected
+    assert _texts(validate_node_update(new, old, Identity())) == expected
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_repeated_values_are_shown_as_go_structures() -> None:
     taint = _TAINT | {"timeAdded": "2024-01-02T03:04:05Z"}
     node = _node(taints=[taint, taint], status={"addresses": [_ADDRESS, _ADDRESS]})
 
-    assert [cause.message for cause in validate_node_update(node, _node())] == [
+    assert [cause.message for cause in validate_node_update(node, _node(), Identity())] == [
         'Duplicate value: core.NodeAddress{Type:"InternalIP", Address:"192.0.2.1"}',
         'Duplicate value: core.Taint{Key:"a", Value:"", Effect:"NoSchedule", TimeAdded:time.Date(2024, time.January, '
         "2, 3, 4, 5, 0, time.Local)}: taints must be unique by key and effect pair",

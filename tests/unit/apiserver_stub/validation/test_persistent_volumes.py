@@ -13,6 +13,7 @@ from apiserver_stub.validation.persistent_volumes import (
     validate_volume_update,
     volume_warnings,
 )
+from nodeagent.base.identity import Identity
 
 CSI = {"driver": "csi.example.com", "volumeHandle": "h"}
 SPEC: dict[str, Any] = {
@@ -93,13 +94,13 @@ def volume(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     ],
 )
 def test_errors_of_a_volume_are_those_of_upstream(spec: dict[str, Any], errors: list[tuple[str, str]]) -> None:
-    assert short(validate_volume(volume(spec))) == errors
+    assert short(validate_volume(volume(spec), Identity())) == errors
 
 
 def test_inline_volume_has_a_csi_source_only() -> None:
     spec = {**NO_CSI, "storageClassName": "a", "persistentVolumeReclaimPolicy": "Delete", "claimRef": {}}
 
-    assert short(validate_volume_spec(spec, "", "spec", inline=True)) == [
+    assert short(validate_volume_spec(spec, "", "spec", inline=True, identity=Identity())) == [
         ("Forbidden", "claimRef"),
         ("Forbidden", "capacity"),
         ("Forbidden", "storageClassName"),
@@ -112,11 +113,11 @@ def test_inline_volume_has_a_csi_source_only() -> None:
 def test_mount_options_annotation_depends_on_the_source() -> None:
     annotations = {"volume.beta.kubernetes.io/mount-options": "ro"}
 
-    assert [cause.field for cause in validate_volume(volume(SPEC, annotations=annotations))] == [
+    assert [cause.field for cause in validate_volume(volume(SPEC, annotations=annotations), Identity())] == [
         "metadata.annotations.volume.beta.kubernetes.io/mount-options"
     ]
     nfs = {**NO_CSI, "nfs": {"server": "s", "path": "/"}}
-    assert validate_volume(volume(nfs, annotations=annotations)) == []
+    assert validate_volume(volume(nfs, annotations=annotations), Identity()) == []
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_mount_options_annotation_depends_on_the_source() -> None:
 def test_errors_of_an_update_are_those_of_upstream(
     spec: dict[str, Any], old: dict[str, Any], errors: list[tuple[str, str]]
 ) -> None:
-    causes = validate_volume_update(volume(spec), volume(old), gate=False, attributes_class=False)
+    causes = validate_volume_update(volume(spec), volume(old), gate=False, attributes_class=False, identity=Identity())
 
     assert short(causes) == errors
 
@@ -147,8 +148,10 @@ def test_deprecated_label_in_the_affinity_may_be_replaced() -> None:
 
     old, new = spec("failure-domain.beta.kubernetes.io/zone"), spec("topology.kubernetes.io/zone")
 
-    assert validate_volume_update(volume(new), volume(old), gate=False, attributes_class=False) == []
-    assert volume_warnings(volume(old)) == [
+    assert (
+        validate_volume_update(volume(new), volume(old), gate=False, attributes_class=False, identity=Identity()) == []
+    )
+    assert volume_warnings(volume(old), Identity()) == [
         "spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].key: "
         'failure-domain.beta.kubernetes.io/zone is deprecated since v1.17; use "topology.kubernetes.io/zone" instead'
     ]
@@ -157,7 +160,7 @@ def test_deprecated_label_in_the_affinity_may_be_replaced() -> None:
 def test_class_of_attributes_needs_a_csi_source() -> None:
     spec = {**NO_CSI, "nfs": {"server": "s", "path": "/"}, "volumeAttributesClassName": ""}
 
-    assert short(validate_volume(volume(spec), attributes_class=True)) == [
+    assert short(validate_volume(volume(spec), attributes_class=True, identity=Identity())) == [
         ("Required", "volumeAttributesClassName"),
         ("Required", "csi"),
     ]
@@ -167,7 +170,7 @@ def test_deprecated_sources_and_annotations_are_warned_about() -> None:
     annotations = {"volume.beta.kubernetes.io/storage-class": "a"}
     new = volume({**NO_CSI, "storageos": {}}, annotations=annotations)
 
-    assert volume_warnings(new) == [
+    assert volume_warnings(new, Identity()) == [
         'metadata.annotations[volume.beta.kubernetes.io/storage-class]: deprecated since v1.8; use "storageClassName" '
         "attribute instead",
         "spec.storageOS: deprecated in v1.22, non-functional in v1.25+",

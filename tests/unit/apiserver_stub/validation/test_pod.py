@@ -8,9 +8,10 @@ import pytest
 
 from apiserver_stub.validation.pod import validate_new_pod
 from apiserver_stub.validation.pod_options import PodOptions
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.validation.pods import container, found, pod
 
-_OPTIONS = PodOptions(is_pod=True)
+_OPTIONS = PodOptions(is_pod=True, identity=Identity())
 
 
 def causes_of(**spec: Any) -> list[str]:
@@ -254,7 +255,7 @@ def test_host_processes_need_the_host_network() -> None:
 def test_privileged_containers_need_the_permission_of_the_server() -> None:
     made = pod(serviceAccountName="default", containers=[container(securityContext={"privileged": True})])
 
-    causes = validate_new_pod(made, PodOptions(is_pod=True, allow_privileged=False))
+    causes = validate_new_pod(made, PodOptions(is_pod=True, allow_privileged=False, identity=Identity()))
 
     assert found(causes) == ["Forbidden spec.containers[0].securityContext.privileged"]
 

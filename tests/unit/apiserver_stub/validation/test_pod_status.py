@@ -8,6 +8,7 @@ import pytest
 
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.pod_status import validate_pod_status
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.validation.pods import found, pod
 
 
@@ -26,7 +27,7 @@ from tests.unit.apiserver_stub.validation.pods import found, pod
 def test_fields_of_the_status(status: dict[str, Any], expected: list[str]) -> None:
     old = pod()
 
-    assert found(validate_pod_status({**old, "status": status}, old, PodOptions())) == expected
+    assert found(validate_pod_status({**old, "status": status}, old, PodOptions(Identity()))) == expected
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_ended_container_runs_again_only_if_restarted(policy: str, code: int, co
     old["status"]["containerStatuses"] = [{"name": "web", "state": {"terminated": {"exitCode": code}}}]
     new = {**old, "status": {"containerStatuses": [{"name": "web", "state": {"running": {}}}]}}
 
-    causes = validate_pod_status(new, old, PodOptions())
+    causes = validate_pod_status(new, old, PodOptions(Identity()))
 
     assert found(causes) == ["Forbidden status.containerStatuses[0].state"] * count
 
@@ -48,4 +49,4 @@ def test_sidecar_runs_again() -> None:
     old["status"]["initContainerStatuses"] = [{"name": "i", "state": {"terminated": {"exitCode": 0}}}]
     new = {**old, "status": {"initContainerStatuses": [{"name": "i", "state": {}}]}}
 
-    assert validate_pod_status(new, old, PodOptions()) == []
+    assert validate_pod_status(new, old, PodOptions(Identity())) == []

@@ -11,9 +11,10 @@ import pytest
 from apiserver_stub.validation.pod_exemptions import options_for_update
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.pod_update import validate_ephemeral_update, validate_pod_update
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.validation.pods import container, found, pod
 
-_OPTIONS = PodOptions(is_pod=True)
+_OPTIONS = PodOptions(is_pod=True, identity=Identity())
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -80,7 +81,7 @@ def test_resources_change_where_the_feature_is_enabled() -> None:
         spec["containers"][0]["resources"] = {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}
 
     assert changed(old, change) == ["Forbidden spec"]
-    assert changed(old, change, PodOptions(is_pod=True, allow_resize=True)) == []
+    assert changed(old, change, PodOptions(is_pod=True, allow_resize=True, identity=Identity())) == []
 
 
 @pytest.mark.parametrize(

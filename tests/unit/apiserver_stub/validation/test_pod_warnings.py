@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from apiserver_stub.validation.pod_warnings import pod_warnings
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.validation.pods import container, pod
 
 
 def warnings_of(made: dict[str, Any]) -> list[str]:
-    return pod_warnings(made["metadata"], made["spec"])
+    return pod_warnings(made["metadata"], made["spec"], Identity())
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,6 @@ def test_seccomp_annotation_without_field_is_warned_about() -> None:
 def test_fields_of_a_template_are_named_from_its_path() -> None:
     made = pod(imagePullSecrets=[{}])
 
-    assert pod_warnings({}, made["spec"], "template") == [
+    assert pod_warnings({}, made["spec"], Identity(), "template") == [
         'template.spec.imagePullSecrets[0].name: invalid empty name ""'
     ]

@@ -21,7 +21,7 @@ from apiserver_stub.validation import quantities
     ],
 )
 def test_container_resource_names(name: str, count: int) -> None:
-    assert len(quantities.validate_container_resource_name(name, "f")) == count
+    assert len(quantities.validate_container_resource_name(name, "f", "kubernetes.io")) == count
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_container_resource_names(name: str, count: int) -> None:
     ],
 )
 def test_amounts(name: str, text: str, details: list[str]) -> None:
-    causes = quantities.validate_amount(name, text, "f")
+    causes = quantities.validate_amount(name, text, "f", "kubernetes.io")
 
     assert [cause.message.rpartition(": ")[2] for cause in causes] == details
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.defaulting.rbac import BINDING
+from apiserver_stub.defaulting.rbac import binding_defaults
 from apiserver_stub.kinds.rbac import RoleStrategy
 from apiserver_stub.validation.rbac import (
     validate_aggregation,
@@ -61,7 +61,7 @@ def test_invalid_selector_of_an_aggregation_is_named(selectors: list[Any], field
     ],
 )
 def test_role_reference_is_validated(role: Any, namespaced: bool, fields: list[str]) -> None:
-    causes = validate_binding({"roleRef": _ROLE | role}, namespaced=namespaced)
+    causes = validate_binding({"roleRef": _ROLE | role}, namespaced=namespaced, rbac_group="rbac.authorization.k8s.io")
     assert [cause.field for cause in causes] == [f"roleRef.{field}" for field in fields]
 
 
@@ -76,7 +76,9 @@ def test_role_reference_is_validated(role: Any, namespaced: bool, fields: list[s
     ],
 )
 def test_subject_of_a_cluster_binding_is_validated(subject: Any, fields: list[str]) -> None:
-    causes = validate_binding({"roleRef": _ROLE, "subjects": [subject]}, namespaced=False)
+    causes = validate_binding(
+        {"roleRef": _ROLE, "subjects": [subject]}, namespaced=False, rbac_group="rbac.authorization.k8s.io"
+    )
     assert [cause.field for cause in causes] == [f"subjects[0].{field}" for field in fields]
 
 
@@ -96,6 +98,6 @@ def test_update_reports_errors_of_the_new_role_twice() -> None:
 
 def test_groups_of_roles_and_users_have_a_default() -> None:
     binding: dict[str, Any] = {"roleRef": {"name": "a"}, "subjects": [{"kind": "User"}, {"kind": "ServiceAccount"}]}
-    BINDING.apply(binding)
+    binding_defaults("rbac.authorization.k8s.io").apply(binding)
     assert binding["roleRef"]["apiGroup"] == _GROUP
     assert binding["subjects"] == [{"kind": "User", "apiGroup": _GROUP}, {"kind": "ServiceAccount"}]

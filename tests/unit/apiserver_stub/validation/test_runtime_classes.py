@@ -11,6 +11,7 @@ from apiserver_stub.validation.runtime_classes import (
     validate_runtime_class,
     validate_runtime_class_update,
 )
+from nodeagent.base.identity import Identity
 
 _TOLERATION = {"key": "a", "operator": "Exists"}
 
@@ -29,7 +30,7 @@ _TOLERATION = {"key": "a", "operator": "Exists"}
     ],
 )
 def test_runtime_class_is_validated(changes: Any, fields: list[str]) -> None:
-    assert [cause.field for cause in validate_runtime_class({"handler": "runc", **changes})] == fields
+    assert [cause.field for cause in validate_runtime_class({"handler": "runc", **changes}, Identity())] == fields
 
 
 def test_handler_of_a_runtime_class_is_immutable() -> None:
@@ -38,5 +39,5 @@ def test_handler_of_a_runtime_class_is_immutable() -> None:
 
 def test_deprecated_node_label_of_a_runtime_class_is_warned_about() -> None:
     selector = {"beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"}
-    warnings = runtime_class_warnings({"handler": "runc", "scheduling": {"nodeSelector": selector}})
+    warnings = runtime_class_warnings({"handler": "runc", "scheduling": {"nodeSelector": selector}}, Identity())
     assert warnings == ['scheduling.nodeSelector: deprecated since v1.14; use "kubernetes.io/os" instead']

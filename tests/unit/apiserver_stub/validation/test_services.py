@@ -13,6 +13,7 @@ from apiserver_stub.validation.services import (
     validate_service,
     validate_service_update,
 )
+from nodeagent.base.identity import Identity
 
 
 def _service(**spec: Any) -> dict[str, Any]:
@@ -93,7 +94,7 @@ _NAMED = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
     ],
 )
 def test_service_has_causes(spec: dict[str, Any], expected: list[str]) -> None:
-    assert _texts(validate_service(_service(**spec))) == expected
+    assert _texts(validate_service(_service(**spec), Identity())) == expected
 
 
 _IP = {"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
@@ -123,7 +124,7 @@ _TWO = {"clusterIPs": ["10.0.0.1", "fd00::1"], "ipFamilies": ["IPv4", "IPv6"], "
     ],
 )
 def test_update_has_causes(old: dict[str, Any], new: dict[str, Any], expected: list[str]) -> None:
-    assert _texts(validate_service_update(_service(**(_IP | new)), _service(**(_IP | old)))) == expected
+    assert _texts(validate_service_update(_service(**(_IP | new)), _service(**(_IP | old)), Identity())) == expected
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_service_has_warnings() -> None:
         annotations={"service.kubernetes.io/topology-aware-hints": "Auto"},
     )
 
-    assert [warning.partition(":")[0] for warning in service_warnings(service)] == [
+    assert [warning.partition(":")[0] for warning in service_warnings(service, Identity())] == [
         "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use "
         "service.kubernetes.io/topology-mode instead",
         "spec.externalIPs[0]",

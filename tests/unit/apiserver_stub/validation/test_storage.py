@@ -19,6 +19,7 @@ from apiserver_stub.validation.storage_classes import (
     validate_storage_class_update,
 )
 from apiserver_stub.validation.volume_attachments import validate_attachment, validate_attachment_update
+from nodeagent.base.identity import Identity
 
 CLASS = {"provisioner": "csi.example.com", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
 DRIVER = {"attachRequired": True, "fsGroupPolicy": "File", "volumeLifecycleModes": ["Persistent"]}
@@ -78,7 +79,7 @@ def test_storage_class_hardly_changes() -> None:
 def test_deprecated_label_in_a_topology_is_warned_about() -> None:
     new = topologies([{"key": "beta.kubernetes.io/arch", "values": ["a"]}])
 
-    assert storage_class_warnings(new) == [
+    assert storage_class_warnings(new, Identity()) == [
         'allowedTopologies[0].matchLabelExpressions[0].key: deprecated since v1.14; use "kubernetes.io/arch" instead'
     ]
 
@@ -137,13 +138,13 @@ def test_errors_of_the_drivers_of_a_node_are_those_of_upstream() -> None:
     ],
 )
 def test_errors_of_an_attachment_are_those_of_upstream(changes: dict[str, Any], errors: list[tuple[str, str]]) -> None:
-    assert short(validate_attachment({"spec": {**ATTACHMENT, **changes}})) == errors
+    assert short(validate_attachment({"spec": {**ATTACHMENT, **changes}}, Identity())) == errors
 
 
 def test_attachment_keeps_its_specification() -> None:
     status = {"attachError": {"message": "m" * 1025}}
 
-    assert short(validate_attachment_update({"spec": ATTACHMENT, "status": status}, {"spec": {}})) == [
+    assert short(validate_attachment_update({"spec": ATTACHMENT, "status": status}, {"spec": {}}, Identity())) == [
         ("TooLong", "status.attachError.message"),
         ("TooLong", "status.attachError.message"),
         ("Invalid", "spec"),

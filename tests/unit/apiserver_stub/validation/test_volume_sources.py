@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from apiserver_stub.validation import volume_sources
 from apiserver_stub.validation.volume_sources import Rule
+from nodeagent.base.identity import Identity
 
 _ISCSI = {"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.com.example:a"}
 
@@ -41,7 +43,7 @@ _ISCSI = {"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.com.example:a"}
             ["Invalid s", "Invalid s.datasetName"],
         ),
         (
-            volume_sources.validate_flex_volume,
+            partial(volume_sources.validate_flex_volume, identity=Identity()),
             {"driver": "a/b", "options": {"x.kubernetes.io/a": "b", "k8s.io": "c", "example.com/a": "d"}},
             ["Invalid s.options[x.kubernetes.io/a]", "Invalid s.options[k8s.io]"],
         ),

@@ -89,7 +89,7 @@ def test_lists_have_merge_annotations() -> None:
 
 
 async def test_document_requested_by_hash_is_cacheable() -> None:
-    documents = openapi.OpenApi(build_registry(Options()), Remotes(), Identity())
+    documents = openapi.OpenApi(build_registry(Options()), Remotes(Identity()), Identity())
 
     async def send(query: str) -> Any:
         info = RequestInfo("get", "/openapi/v3/api/v1")
