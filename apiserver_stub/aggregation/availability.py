@@ -19,6 +19,7 @@ from apiserver_stub.kinds.api_services import available, is_local, local_status
 from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreRejected, StoreUnavailable
 from apiserver_stub.storage.changes import changed_since, log_ends
 from nodeagent.base.aio import Backoff, TaskOwner
+from nodeagent.base.logging import v_level
 
 if TYPE_CHECKING:
     from apiserver_stub.aggregation.remotes import Remotes
@@ -130,15 +131,23 @@ class Availability:
     async def write_condition(self, name: str, condition: Condition | None) -> None:
         """Write *condition*, ``None`` for a local API service, to the status of an API service if it differs."""
 
+        before: Object | None = None
+
         def decide(current: Record | None) -> Outcome:
-            obj: Object | None = None if current is None else objects.decode(current.data)
+            nonlocal before
+            before, obj = None, None if current is None else objects.decode(current.data)
             if obj is None or is_local(obj) != (condition is None):
                 return Keep()
             new = with_condition(obj, condition)
-            return Keep() if new == obj else Put(objects.encode_for_store(new))
+            if new == obj:
+                return Keep()
+            before = obj
+            return Put(objects.encode_for_store(new))
 
         if self._store.collection(self._collection).get(name) is not None:
             await self._store.update(self._collection, name, decide)
+        if before is not None and condition is not None:
+            log_change(name, condition_of(before).get("status") or "", condition)
 
     async def discover(self, remote: Remote, *, reachable: bool) -> None:
         """Read the discovery document of *remote*; on failure, keep the previous resources and mark them as stale."""
@@ -250,7 +259,20 @@ def with_condition(obj: Object, condition: Condition | None) -> Object:
     return {**obj, "status": {**(obj.get("status") or {}), "conditions": conditions}}
 
 
+def condition_of(obj: Object) -> Object:
+    """Return the condition ``Available``, empty if there is none."""
+    conditions = dig(obj, ("status", "conditions")) or ()
+    return next((item for item in conditions if item.get("type") == "Available"), {})
+
+
 def reason_of(obj: Object) -> str:
     """Return the reason of the condition ``Available``, empty if there is none."""
-    conditions = dig(obj, ("status", "conditions")) or ()
-    return next((item.get("reason") or "" for item in conditions if item.get("type") == "Available"), "")
+    return condition_of(obj).get("reason") or ""
+
+
+def log_change(name: str, old_status: str, condition: Condition) -> None:
+    """Log the new *condition* of an API service if its status has changed."""
+    status, reason, note = condition
+    if status != old_status:
+        fields = {"apiService": name, "oldStatus": old_status, "newStatus": status, "reason": reason, "note": note}
+        _log.log(v_level(2), "changing APIService availability", extra=fields)

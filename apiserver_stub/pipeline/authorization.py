@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,15 @@ from apiserver_stub.apimachinery.status import ApiError, details_of, qualified, 
 from apiserver_stub.authn.impersonation import NoUserNamed, impersonate
 from apiserver_stub.pipeline.error_responses import AuthorizationFailed, PlainError
 from apiserver_stub.validation.names import path_problems
+from nodeagent.base.logging import v_level
 from nodeagent.base.selectors import SelectorError, parse_field_selector
 
 if TYPE_CHECKING:
     from apiserver_stub.audit.context import AuditContext
     from apiserver_stub.authz import Chain as Authorizer
     from apiserver_stub.pipeline.request_metrics import RequestMetrics
+
+_log = logging.getLogger(__name__)
 
 
 class Authorization:
@@ -62,6 +66,7 @@ class Authorization:
             self._metrics.denied += 1
         else:
             self._metrics.no_opinion += 1
+        _log.log(v_level(4), "Forbidden", extra={"URI": info.path, "reason": result.reason})
         ending = f": {result.reason}" if result.reason else ""
         if not info.is_resource:
             message = f'forbidden: User {quote(user.name)} cannot {info.verb} path "{info.path}"{ending}'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from apiserver_stub.transport.response_writer import audit_id
 from nodeagent.base.logging import v_level, verbose
 
 if TYPE_CHECKING:
@@ -20,5 +21,13 @@ _VERBOSITY = 3
 def log_request(http: web.BaseRequest, info: RequestInfo, code: int, seconds: float) -> None:
     """Log a request and its response at verbosity 3."""
     if verbose(_log, _VERBOSITY):
-        facts = {"verb": info.verb, "URI": http.path_qs, "latency": f"{1000 * seconds:.3f}ms", "resp": code}
-        _log.log(v_level(_VERBOSITY), "HTTP", extra=facts)
+        fields = {
+            "verb": info.verb,
+            "URI": http.path_qs,
+            "latency": f"{1000 * seconds:.3f}ms",
+            "userAgent": http.headers.get("User-Agent", ""),
+            "audit-ID": audit_id(http),
+            "srcIP": http.remote,
+            "resp": code,
+        }
+        _log.log(v_level(_VERBOSITY), "HTTP", extra=fields)

@@ -16,6 +16,7 @@ from apiserver_stub.pipeline.dispatch import note_deprecation
 from apiserver_stub.transport import response_writer
 from apiserver_stub.transport.sub_protocols import sub_protocols
 from apiserver_stub.verbs.watch import Watch
+from nodeagent.base.logging import v_level, verbose
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_VERBOSITY = 3
 _CLOSE_SECONDS = 1.0
 """Time for the client of a WebSocket to acknowledge its end."""
 _MAX_RECEIVED_BYTES = 64 << 10
@@ -64,6 +66,15 @@ class WatchResponder:
         if revision > self._context.store.revision_of(resource.storage):  # Of another server of the same store.
             await self._context.store.catch_up(resource.storage, revision)
         watch = Watch(self._context, request, resource)
+        if verbose(_log, _VERBOSITY):
+            fields = {
+                "path": request.info.path,
+                "resourceVersion": version,
+                "labels": request.query.get("labelSelector"),
+                "fields": request.query.get("fieldSelector"),
+                "timeout": f"{watch.seconds:g}s",
+            }
+            _log.log(v_level(_VERBOSITY), "Starting watch", extra=fields)
         if trail is not None:
             request.annotations = trail.event.annotations
         if resource.deprecation is not None:

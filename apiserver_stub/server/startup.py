@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import ssl
@@ -65,9 +66,12 @@ from apiserver_stub.transport.listener import Listener
 from apiserver_stub.transport.response_writer import ApiRequest
 from apiserver_stub.verbs.context import VerbContext, VerbSettings
 from nodeagent.base.aio import SystemClock, TaskOwner
+from nodeagent.base.logging import v_level
 from nodeagent.base.profiling.contention import ContentionProfile
 from nodeagent.base.profiling.profiles import Profiles
 from nodeagent.base.tls import write_private
+
+_log = logging.getLogger(__name__)
 
 _MAX_PROFILE_SECONDS = 300
 _POLL_SECONDS = 0.02
@@ -99,16 +103,21 @@ class RunningServer:
         lifecycle, options = self.lifecycle, self.options
         if not lifecycle.terminating:
             lifecycle.terminating = True
+            _log_shutdown("ShutdownInitiated")
             with contextlib.suppress(StoreUnavailable):  # Logged by the store; the endpoint is not removed.
                 await self.kubernetes_service.withdraw()
             await asyncio.sleep(options.shutdown_delay_seconds)
+            _log_shutdown("AfterShutdownDelayDuration")
             if not options.shutdown_send_retry_after:
                 await self.listener.stop()
             lifecycle.draining = True
+            _log_shutdown("NotAcceptingNewRequest")
             await self.limits.drained()
+            _log_shutdown("InFlightRequestsDrained")
             lifecycle.stopping.set()
             await self._wait_for_watches()
         await self.resources.aclose()
+        _log_shutdown("HTTPServerStoppedListening")
 
     async def _wait_for_watches(self) -> None:
         """Wait until all watches have terminated, at most for their grace period."""
@@ -345,7 +354,14 @@ async def _listen(
     address = "" if options.bind_address in EVERYWHERE else options.bind_address
     # On Linux, an address and the wildcard share a port only if both are opened with SO_REUSEPORT.
     share = options.permit_port_sharing or options.permit_address_sharing
-    return listener, listener.open(address, options.secure_port, share_port=share)
+    port = listener.open(address, options.secure_port, share_port=share)
+    bound = f"[{options.bind_address}]" if ":" in options.bind_address else options.bind_address
+    _log.info("Serving securely on %s:%d", bound, port)
+    return listener, port
+
+
+def _log_shutdown(event: str) -> None:
+    _log.log(v_level(1), "[graceful-termination] shutdown event", extra={"event": event})
 
 
 def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]) -> web.BaseRequest:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Collection, Sequence
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.logging import v_level, verbose
 from nodeagent.base.metrics import Gauge, Histogram
-from nodeagent.contracts.runtime import ContainerInfo, ContainerRuntime, SandboxInfo
+from nodeagent.contracts.runtime import ContainerInfo, ContainerRuntime, ContainerState, RuntimePod, SandboxInfo
 from nodeagent.errors import RuntimeFailure
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pleg.diff import PodListing, changed_pods
 from nodeagent.pleg.health import LoopHealth
+
+_log = logging.getLogger(__name__)
 
 RELIST_SECONDS = 1.0
 EVENTED_RELIST_SECONDS = 300.0
@@ -22,6 +26,9 @@ _PARALLEL_REFRESHES = 8
 RELIST_DURATION = Histogram("pleg_relist_duration_seconds", "Duration in seconds for relisting pods in PLEG.")
 RELIST_INTERVAL = Histogram("pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG.")
 LAST_SEEN = Gauge("pleg_last_seen_seconds", "Timestamp in seconds when PLEG was last seen active.")
+
+
+_EVENT_TYPES = {ContainerState.RUNNING: "ContainerStarted", ContainerState.EXITED: "ContainerDied"}
 
 
 class GenericPleg:
@@ -126,9 +133,12 @@ class GenericPleg:
         """Refresh one pod; a failure is retried at the next relist and does not affect other pods."""
         async with semaphore:
             try:
-                await self._cache.observe(uid, ids.sandbox_ids, ids.container_ids, frozenset(ids.changed), started)
+                changed = frozenset(ids.changed)
+                pod = await self._cache.observe(uid, ids.sandbox_ids, ids.container_ids, changed, started)
             except RuntimeFailure:
                 return False
+        if pod is not None:
+            log_events(pod, changed)
         self._trigger_sync(uid)
         return True
 
@@ -143,3 +153,15 @@ class GenericPleg:
                 await self._relist_now.wait()
         except TimeoutError:
             pass
+
+
+def log_events(pod: RuntimePod, changed: Collection[str]) -> None:
+    """Log the starts and exits among the *changed* sandboxes and containers of *pod*."""
+    if not verbose(_log, 2):
+        return
+    events = {one.id: "ContainerStarted" if one.ready else "ContainerDied" for one in pod.sandboxes}
+    events |= {one.id: _EVENT_TYPES[one.state] for one in pod.containers if one.state in _EVENT_TYPES}
+    for object_id, event_type in events.items():
+        if object_id in changed:
+            fields = {"pod": f"{pod.namespace}/{pod.name}", "podUID": pod.uid, "event": event_type, "id": object_id}
+            _log.log(v_level(2), "SyncLoop (PLEG): event for pod", extra=fields)

@@ -16,6 +16,7 @@ from nodeagent.base import tracing
 from nodeagent.base.criproto import api_pb2, content
 from nodeagent.base.metrics import Counter, Histogram, exponential
 from nodeagent_plugins.cri import errors
+from nodeagent_plugins.cri.failure_log import log_failure
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 RECONNECT_MS = (100, 3000)
@@ -96,7 +97,8 @@ class Connection:
                 return await self._method(name)(request, timeout=bound, metadata=_metadata(*metadata))
         except grpc.aio.AioRpcError as error:
             FAILURES.inc(operation)
-            raise errors.translate(error, attempt) from error
+            # A variable for the new error would keep this frame, and with it the channel, in a reference cycle.
+            raise log_failure(name, request, errors.translate(error, attempt)) from error
         finally:
             DURATIONS.observe(monotonic() - started, operation)
 

@@ -303,12 +303,16 @@ class EvictionManager:
                 )
                 return []
             measure = remeasured
+        _log.info("Eviction manager: must evict pod(s) to reclaim", extra={"resourceName": resource})
         if about_disk(threshold.signal):
             await self._measure_volumes()
         measure = await self._with_usage(measure, threshold.signal)
         if not measure.usage_known:
             return []
-        for candidate in await self._selector.ranked(threshold.signal, measure, hard=threshold.hard):
+        ranked = await self._selector.ranked(threshold.signal, measure, hard=threshold.hard)
+        names = [candidate.pod.full_name for candidate in ranked]
+        _log.info("Eviction manager: pods ranked for eviction", extra={"pods": names})
+        for candidate in ranked:
             if not await self._is_vetoed(candidate.pod, threshold.signal):
                 self._evict_for(threshold, candidate, measure)
                 return [candidate.pod.uid]
@@ -338,7 +342,7 @@ class EvictionManager:
         if veto is not None:
             _log.info(
                 "Eviction manager: plugin vetoed pod eviction",
-                extra={"pod": pod.full_name, "plugin": veto.plugin, "why": veto.value.message},
+                extra={"pod": pod.full_name, "plugin": veto.plugin, "reason": veto.value.message},
             )
         return veto is not None
 
@@ -359,7 +363,10 @@ class EvictionManager:
         self._selector.mark_evicted(pod.uid, self._clock.now() + given + CLEANUP_SECONDS, immediate=given == 0)
         if given == 0:
             self._killed.add(pod.uid)
-        _log.info("Pod is evicted", extra={"pod": pod.full_name, "uid": pod.uid, "signal": signal, "text": message})
+        _log.info(
+            "Eviction manager: pod is evicted successfully",
+            extra={"pod": pod.full_name, "podUID": pod.uid, "signal": signal, "note": message},
+        )
         EVICTIONS.inc(signal)
         self._plugins.record_decision(PLUGIN, "evict", pod.full_name, f"{signal}: {message.strip()}")
         self._context.recorder.record(pod.reference(), EventType.WARNING, REASON, message, annotations=annotations)

@@ -108,6 +108,17 @@ class Collector:
             disk = replace(disk, available=disk.available + sum(one.image.size_bytes for one in removed))
         available = min(disk.available, disk.capacity)
         target = sys.maxsize if everything else bytes_to_free(disk.capacity, available, self._policy)
+        if target and not everything and not dry_run:
+            _log.info(
+                "Disk usage on image filesystem is over the high threshold, "
+                "trying to free bytes down to the low threshold",
+                extra={
+                    "usage": 100 - available * 100 // disk.capacity,
+                    "highThreshold": self._policy.high_percent,
+                    "amountToFree": target,
+                    "lowThreshold": self._policy.low_percent,
+                },
+            )
         freed, handled = 0, {one.image.id for one in removed}
         reason = (
             "all unused images are removed" if everything else f"disk usage {100 - available * 100 // disk.capacity} %"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nodeagent.base.logging import v_level
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import RuntimeContainerStatus, RuntimePod
@@ -18,6 +20,16 @@ from nodeagent_plugins.probes.worker import ProbeWorker
 if TYPE_CHECKING:
     from nodeagent.contracts.context import PullerContext
 
+_log = logging.getLogger(__name__)
+
+_STATUSES = {
+    (ProbeKind.LIVENESS, ProbeResult.FAILURE): "unhealthy",
+    (ProbeKind.READINESS, ProbeResult.SUCCESS): "ready",
+    (ProbeKind.READINESS, ProbeResult.FAILURE): "",
+    (ProbeKind.STARTUP, ProbeResult.SUCCESS): "started",
+    (ProbeKind.STARTUP, ProbeResult.FAILURE): "unhealthy",
+}
+"""Status by result, as the kubelet logs it; a successful liveness probe is not logged."""
 _Key = tuple[str, ProbeKind]
 _Results = dict[ProbeKind, ProbeResult]
 
@@ -36,11 +48,11 @@ class ProbeManager:
         self._started_at = context.clock.now()
         self._pods: dict[str, _PodProbes] = {}
         self._results: dict[str, _Results] = {}
-        self._taken_up: set[str] = set()
+        self._added: set[str] = set()
 
     def add_pod(self, pod: Pod, observed: RuntimePod) -> None:
         """Start, update or keep the probes of *pod*; idempotent and cheap."""
-        self._taken_up.add(pod.uid)
+        self._added.add(pod.uid)
         known = self._pods.get(pod.uid)
         if known is None:
             if not any(probes_of(pod)):
@@ -61,7 +73,7 @@ class ProbeManager:
 
     def remove_pod(self, pod_uid: str) -> None:
         """Stop all probes of a pod and drop the results."""
-        self._taken_up.discard(pod_uid)
+        self._added.discard(pod_uid)
         known = self._pods.pop(pod_uid, None)
         if known is not None:
             known.close()
@@ -77,7 +89,7 @@ class ProbeManager:
     def _reported_results(self, container_id: str) -> _Results:
         """Return the reported results of a container from before a restart, until its pod is added."""
         for pod in self._context.pods.active():
-            if pod.uid not in self._taken_up and (found := reported(pod, container_id)):
+            if pod.uid not in self._added and (found := reported(pod, container_id)):
                 return found
         return {}
 
@@ -190,6 +202,9 @@ class _PodProbes:
             for waiting in (ProbeKind.READINESS, ProbeKind.LIVENESS):
                 if (name, waiting) in self._workers:
                     self._workers[name, waiting].worker.trigger()
+        if (status := _STATUSES.get((kind, result))) is not None:
+            fields = {"probe": kind.lower(), "status": status, "pod": self._pod.full_name, "containerName": name}
+            _log.log(v_level(1), "SyncLoop (probe)", extra=fields)
         self._context.pods.trigger_sync(self.uid)
 
     def record(self, field_path: str, type: EventType, reason: str, note: str) -> None:
@@ -226,11 +241,11 @@ def reported(pod: Pod, container_id: str) -> _Results:
     status = next((s for s in shown if str(s.container_id).rpartition("://")[2] == container_id), None)
     if status is None:
         return {}
-    good = {ProbeKind.READINESS: status.ready, ProbeKind.STARTUP: status.started}
+    successful = {ProbeKind.READINESS: status.ready, ProbeKind.STARTUP: status.started}
     return {
         kind: ProbeResult.SUCCESS
         for _, container, kind, _ in probes_of(pod)
-        if container.name == status.name and good.get(kind)
+        if container.name == status.name and successful.get(kind)
     }
 
 

@@ -67,6 +67,23 @@ async def test_outcomes_of_health_checks_follow_their_gate(tmp_path: Path, enabl
         await running.stop()
 
 
+async def test_start_and_shutdown_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    running = await start(tmp_path / "data")
+
+    await running.stop()
+
+    records = [record for record in caplog.records if record.name == "apiserver_stub.server.startup"]
+    assert records[0].getMessage() == f"Serving securely on 127.0.0.1:{urlsplit(running.url).port}"
+    assert [vars(record)["event"] for record in records[1:]] == [
+        "ShutdownInitiated",
+        "AfterShutdownDelayDuration",
+        "NotAcceptingNewRequest",
+        "InFlightRequestsDrained",
+        "HTTPServerStoppedListening",
+    ]
+
+
 async def status(running: RunningServer, path: str, **headers: str) -> int:
     context = ssl.create_default_context(cafile=str(running.ca_file))
     async with (

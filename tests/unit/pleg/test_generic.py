@@ -138,3 +138,23 @@ async def test_relist_metrics_are_observed(clock):
 
     assert (RELIST_DURATION.count() - before[0], RELIST_INTERVAL.count() - before[1]) == (2, 1)
     assert LAST_SEEN.value() == clock.wall().timestamp()
+
+
+async def test_starts_and_exits_are_logged_as_events(clock, caplog):
+    caplog.set_level("DEBUG")
+    runtime = FakeRuntime(clock)
+    container = runtime.start("main", make_pod("web"))
+    pleg, *_ = build(runtime, clock)
+    await pleg.relist()
+    started = [vars(record) for record in caplog.records]
+    caplog.clear()
+
+    runtime.exit(container, 3)
+    await clock.advance(1)
+    await pleg.relist()
+
+    assert [record["event"] for record in started] == ["ContainerStarted", "ContainerStarted"]
+    (exited,) = caplog.records
+    assert exited.getMessage() == "SyncLoop (PLEG): event for pod"
+    fields = vars(exited)
+    assert (fields["pod"], fields["event"], fields["id"]) == ("default/web", "ContainerDied", container)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.aggregation.availability import Availability, missing, with_condition
+from apiserver_stub.aggregation.availability import Availability, log_change, missing, with_condition
 from apiserver_stub.aggregation.remotes import Remote, Remotes
 from apiserver_stub.aggregation.service_resolver import Unresolved, resolve
 from apiserver_stub.endpoints.metrics import show_remotes
@@ -112,3 +112,29 @@ def test_lost_api_service_is_counted_once_with_its_reason() -> None:
         assert f'unavailable_apiservice{{name="v1.g"}} {gone}\n' in text
     assert "apiservice_total{" not in pages[1]
     assert 'unavailable_apiservice_total{name="v1.g",reason="MissingEndpoints"} 1\n' in pages[3]
+
+
+def test_changed_availability_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+
+    log_change("v1.g", "True", ("False", "MissingEndpoints", "no addresses"))
+    log_change("v1.g", "False", ("False", "ServiceNotFound", "not present"))
+
+    (record,) = caplog.records
+    fields = vars(record)
+    assert record.getMessage() == "changing APIService availability"
+    assert (fields["apiService"], fields["oldStatus"], fields["newStatus"]) == ("v1.g", "True", "False")
+    assert (fields["reason"], fields["note"]) == ("MissingEndpoints", "no addresses")
+
+
+async def test_written_condition_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    stored = Memory()
+    stored.put("g/apiservices", {"metadata": {"name": "v1.g"}, "spec": {"service": {}}})
+    registry = SimpleNamespace(find=lambda *_: SimpleNamespace(storage="g/apiservices"))
+    availability = Availability(stored, registry, Remotes({}), SimpleNamespace())  # type: ignore[arg-type]
+
+    for _ in range(2):
+        await availability.write_condition("v1.g", ("True", "Passed", "all checks passed"))
+
+    assert caplog.messages == ["changing APIService availability"]

@@ -14,7 +14,7 @@ from apiserver_stub.pipeline.request_metrics import RequestMetrics
 PODS = RequestInfo("list", "/api/v1/pods", "", "v1", "pods")
 
 
-class Saying:
+class FixedAuthorizer:
     """Authorizer with a fixed decision."""
 
     def __init__(self, decision: AuthorizationResult) -> None:
@@ -34,7 +34,7 @@ async def test_denied_no_opinion_and_error_are_counted_separately() -> None:
         (AuthorizationResult("deny", "no"), ApiError),
         (AuthorizationResult("no-opinion", error="the service is away"), AuthorizationFailed),
     ):
-        authorization = Authorization(Saying(decision), metrics)  # type: ignore[arg-type]
+        authorization = Authorization(FixedAuthorizer(decision), metrics)  # type: ignore[arg-type]
         if raised is None:
             await authorization.authorize(User("alice"), PODS, None)
         else:
@@ -42,3 +42,16 @@ async def test_denied_no_opinion_and_error_are_counted_separately() -> None:
                 await authorization.authorize(User("alice"), PODS, None)
 
     assert (metrics.allowed, metrics.no_opinion, metrics.denied, metrics.undecided) == (1, 2, 1, 1)
+
+
+async def test_denied_request_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    authorizer = FixedAuthorizer(AuthorizationResult("no-opinion", "RBAC: no rule"))
+    authorization = Authorization(authorizer, RequestMetrics())  # type: ignore[arg-type]
+
+    with pytest.raises(ApiError):
+        await authorization.authorize(User("alice"), PODS, None)
+
+    (record,) = caplog.records
+    assert (record.getMessage(), vars(record)["URI"]) == ("Forbidden", "/api/v1/pods")
+    assert vars(record)["reason"] == "RBAC: no rule"

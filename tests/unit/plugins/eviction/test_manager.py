@@ -88,6 +88,29 @@ def plugin(node: Node, name: str, **hooks: Callable[..., Awaitable[Any]]) -> Non
     node.plugins.register(holder(), name=name)
 
 
+async def test_eviction_is_logged_with_the_messages_of_the_kubelet(
+    make_node: MakeNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    node = make_node(eviction_hard=FEW)
+    node.has("small", memory=10 * MI)
+    node.has("big", memory=300 * MI)
+    node.shows(900 * MI)
+
+    await node.manager.synchronize()
+
+    records = [record for record in caplog.records if record.name.startswith("nodeagent_plugins.eviction")]
+    assert [record.getMessage() for record in records][-4:] == [
+        "Eviction manager: attempting to reclaim",
+        "Eviction manager: must evict pod(s) to reclaim",
+        "Eviction manager: pods ranked for eviction",
+        "Eviction manager: pod is evicted successfully",
+    ]
+    assert vars(records[-3])["resourceName"] == "memory"
+    assert vars(records[-2])["pods"] == ["default/big", "default/small"]
+    assert vars(records[-1])["pod"] == "default/big"
+
+
 # --- memory ---------------------------------------------------------------------------------------------------
 
 

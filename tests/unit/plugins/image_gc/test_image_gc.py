@@ -134,6 +134,17 @@ async def test_images_are_removed_down_to_the_low_threshold(node):
     assert node.events == []
 
 
+async def test_disk_usage_over_the_high_threshold_is_logged(node, caplog):
+    caplog.set_level("INFO")
+    fill(node, "a", "b", "c")
+    node.images.other = 400
+    async with node.collecting(image_gc_high_threshold_percent=70, image_gc_low_threshold_percent=55):
+        await node.clock.advance(600)
+
+    record = next(vars(record) for record in caplog.records if "over the high threshold" in record.getMessage())
+    assert [record[name] for name in ("usage", "highThreshold", "lowThreshold", "amountToFree")] == [70, 70, 55, 150]
+
+
 @pytest.mark.row("config.imageGCHighThresholdPercent")
 async def test_high_threshold_of_100_disables_the_collection(node):
     fill(node, "a")

@@ -444,3 +444,33 @@ async def test_probe_metrics_exist_as_long_as_the_pod(node: Node, clock: FakeClo
     node.prober.remove_pod(pod.uid)
     assert counted() == [0, 0, 0]
     assert DURATIONS.count("Readiness", "main", "counted", "default") == 0
+
+
+@pytest.mark.parametrize(
+    ("probe", "healthy", "status"),
+    [
+        ("readiness", True, "ready"),
+        ("readiness", False, ""),
+        ("startup", True, "started"),
+        ("liveness", False, "unhealthy"),
+        ("liveness", True, None),
+    ],
+)
+async def test_changed_result_is_logged_with_the_status_of_the_kubelet(
+    probe: str, healthy: bool, status: str | None, node: Node, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    pod = probed_pod(probe, failureThreshold=1)
+    node.runtime.start("main", pod)
+    node.healthy = True if probe == "readiness" else healthy
+    caplog.set_level("DEBUG")
+
+    node.look(pod)
+    await clock.settle()
+    if node.healthy is not healthy:  # Readiness starts as failed, so only a change to failed is logged.
+        caplog.clear()
+        node.healthy = healthy
+    await clock.advance(10)
+
+    records = [vars(record) for record in caplog.records if record.getMessage() == "SyncLoop (probe)"]
+    expected = [] if status is None else [(probe, status, pod.full_name)]
+    assert [(record["probe"], record["status"], record["pod"]) for record in records] == expected
