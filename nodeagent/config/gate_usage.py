@@ -36,6 +36,7 @@ GATES_IN_USE = frozenset(
         "PodDisruptionConditions",
         "PodLifecycleSleepAction",
         "PodReadyToStartContainersCondition",
+        "PreventStaticPodAPIReferences",
         "ProcMountType",
         "QOSReserved",
         "RelaxedEnvironmentVariableValidation",

@@ -12,6 +12,7 @@ import msgspec
 
 from nodeagent.base import identity
 from nodeagent.errors import ConfigError, Problem
+from nodeagent.model.api_references import api_references
 from nodeagent.model.pod import Pod, Toleration
 from nodeagent.model.pod_defaults import default_pod
 from nodeagent.model.pod_source_annotations import pod_source_annotations
@@ -23,7 +24,14 @@ _TOLERATE_NO_EXECUTE = Toleration(operator="Exists", effect="NoExecute")
 
 
 def static_pod(
-    plain: Any, *, node_name: str, source: str, origin: str, seen_at: datetime, tolerate_everything: bool
+    plain: Any,
+    *,
+    node_name: str,
+    source: str,
+    origin: str,
+    seen_at: datetime,
+    tolerate_everything: bool,
+    references_allowed: bool = True,
 ) -> Pod:
     """Return the pod of the manifest *plain*, a Pod in the shape of its JSON form.
 
@@ -34,6 +42,8 @@ def static_pod(
     :param origin: ``file:<path>`` or ``url:<url>``.
     :param seen_at: time at which this content was first read.
     :param tolerate_everything: add the toleration for all NoExecute taints.
+    :param references_allowed: whether the pod may refer to API objects (not with the feature gate
+        ``PreventStaticPodAPIReferences``, because the API server then rejects its mirror pod).
     :raises ConfigError: with all problems by field path.
     """
     where = origin.partition(":")[2]
@@ -52,6 +62,11 @@ def static_pod(
     problems = validate_pod(pod, where)
     if not _UID.fullmatch(pod.uid):  # It becomes the name of a directory.
         problems.append(Problem(where, "metadata.uid", pod.uid, "must be letters, digits, '-', '_' or '.'"))
+    if not references_allowed:
+        problems += [
+            Problem(where, path, None, f"must not be set: static pods may not reference {objects}")
+            for path, objects in api_references(pod)
+        ]
     if problems:
         raise ConfigError([*problems, *_misspelled(plain, where)])
     return pod

@@ -40,7 +40,11 @@ def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
         return ()
     fetch = Fetcher(config.static_pod_url, config.static_pod_url_header)
     seconds = config.http_check_frequency.seconds
-    return (HttpPodSource(config.static_pod_url, fetch, context.node_name, context.clock, seconds),)
+    allowed = not context.gates.enabled("PreventStaticPodAPIReferences")
+    source = HttpPodSource(
+        config.static_pod_url, fetch, context.node_name, context.clock, seconds, references_allowed=allowed
+    )
+    return (source,)
 
 
 class FetchError(NodeAgentError):
@@ -54,13 +58,23 @@ class HttpPodSource:
 
     :param fetch: returns the body, raising :class:`FetchError`.
     :param check_seconds: interval of requests.
+    :param references_allowed: whether pods may refer to API objects.
     """
 
     name = "http"
 
-    def __init__(self, url: str, fetch: Callable[[], Any], node_name: str, clock: Clock, check_seconds: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        fetch: Callable[[], Any],
+        node_name: str,
+        clock: Clock,
+        check_seconds: float,
+        *,
+        references_allowed: bool = True,
+    ) -> None:
         self._url, self._fetch, self._node_name = url, fetch, node_name
-        self._clock, self._check = clock, check_seconds
+        self._clock, self._check, self._references_allowed = clock, check_seconds, references_allowed
         self._failures = 0
 
     async def run(self, publish: PublishPods) -> None:
@@ -72,7 +86,14 @@ class HttpPodSource:
                 body = await self._fetch()
                 new = hashlib.blake2b(body, digest_size=16).digest()
                 if new != digest:
-                    pods = await asyncio.to_thread(read_pods, body, self._url, self._node_name, self._clock.wall())
+                    pods = await asyncio.to_thread(
+                        read_pods,
+                        body,
+                        self._url,
+                        self._node_name,
+                        self._clock.wall(),
+                        references_allowed=self._references_allowed,
+                    )
                     digest = new
                     publish(pods)
             except (FetchError, ConfigError, yamlsafe.YamlError) as error:
@@ -95,7 +116,9 @@ class HttpPodSource:
         self._failures = 0
 
 
-def read_pods(body: bytes, url: str, node_name: str, seen_at: datetime) -> list[Pod]:
+def read_pods(
+    body: bytes, url: str, node_name: str, seen_at: datetime, *, references_allowed: bool = True
+) -> list[Pod]:
     """Return the pods in *body*: a Pod, the items of a PodList, or none if it is empty.
 
     :raises ConfigError: a pod is invalid; then all are rejected.
@@ -113,7 +136,7 @@ def read_pods(body: bytes, url: str, node_name: str, seen_at: datetime) -> list[
         if item is not plain and isinstance(item, dict):  # Items of a typed list can omit kind and apiVersion.
             item = {"apiVersion": "v1", "kind": "Pod", **item}  # noqa: PLW2901
         try:
-            pods.append(_pod(item, url, node_name, seen_at))
+            pods.append(_pod(item, url, node_name, seen_at, references_allowed=references_allowed))
             if unknown := ", ".join(map(str, unknown_fields(item))):
                 _log.warning(  # wording: ok
                     UNKNOWN_FIELDS_IGNORED,  # wording: ok
@@ -126,7 +149,7 @@ def read_pods(body: bytes, url: str, node_name: str, seen_at: datetime) -> list[
     return pods
 
 
-def _pod(item: Any, url: str, node_name: str, seen_at: datetime) -> Pod:
+def _pod(item: Any, url: str, node_name: str, seen_at: datetime, *, references_allowed: bool) -> Pod:
     return static_pod(
         item,
         node_name=node_name,
@@ -134,6 +157,7 @@ def _pod(item: Any, url: str, node_name: str, seen_at: datetime) -> Pod:
         origin=f"url:{url}",
         seen_at=seen_at,
         tolerate_everything=False,
+        references_allowed=references_allowed,
     )
 
 

@@ -28,23 +28,28 @@ _FIRST_SET_SECONDS = 3.0
 
 @hookimpl
 def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
-    path = context.config.static_pod_path
-    if not path:
+    config = context.config
+    if not config.static_pod_path:
         return ()
-    return (FilePodSource(Path(path), context.node_name, context.clock, context.config.file_check_frequency.seconds),)
+    path, seconds = Path(config.static_pod_path), config.file_check_frequency.seconds
+    allowed = not context.gates.enabled("PreventStaticPodAPIReferences")
+    return (FilePodSource(path, context.node_name, context.clock, seconds, references_allowed=allowed),)
 
 
 class FilePodSource:
     """Publishes the pods of a directory or file, one pod per file.
 
     :param check_seconds: interval of complete reads.
+    :param references_allowed: whether pods may refer to API objects.
     """
 
     name = "file"
 
-    def __init__(self, path: Path, node_name: str, clock: Clock, check_seconds: float) -> None:
+    def __init__(
+        self, path: Path, node_name: str, clock: Clock, check_seconds: float, *, references_allowed: bool = True
+    ) -> None:
         self._path, self._clock, self._check = path.absolute(), clock, check_seconds
-        self._files = ManifestFiles(self._path, node_name, clock.wall)
+        self._files = ManifestFiles(self._path, node_name, clock.wall, references_allowed=references_allowed)
         self._watch_pause = Backoff(1.0, 20.0)
         self._unsettled_pause = Backoff(*_UNSETTLED_SECONDS)
 

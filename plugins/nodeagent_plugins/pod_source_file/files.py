@@ -69,8 +69,11 @@ class _UnusableError(Exception):
 class ManifestFiles:
     """Reads the files of a path, each only after it changed. Blocking; for one thread at a time."""
 
-    def __init__(self, path: Path, node_name: str, wall: Callable[[], datetime]) -> None:
+    def __init__(
+        self, path: Path, node_name: str, wall: Callable[[], datetime], *, references_allowed: bool = True
+    ) -> None:
         self._path, self._node_name, self._wall = path, node_name, wall
+        self._references_allowed = references_allowed
         self._known: dict[str, _File] = {}
         self._path_problem = ""
 
@@ -137,6 +140,7 @@ class ManifestFiles:
             origin=f"file:{name}",
             seen_at=self._wall(),
             tolerate_everything=True,
+            references_allowed=self._references_allowed,
         )
         if unknown := ", ".join(map(str, unknown_fields(plain))):
             _log.warning(UNKNOWN_FIELDS_IGNORED, extra={"path": name, "fields": unknown[:_MAX_SHOWN]})  # wording: ok
