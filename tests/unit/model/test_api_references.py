@@ -82,7 +82,9 @@ def test_manifest_with_a_reference_is_rejected_with_its_field() -> None:
     with pytest.raises(ConfigError) as raised:
         read_pods(body, "http://url", "node-1", now, references_allowed=False)
 
-    text = "spec.volumes[0].configMap must not be set: static pods may not reference configmaps (via configmap volumes)"
+    text = (
+        "spec.volumes[0].configMap: must not be set: static pods may not reference configmaps (via configmap volumes)"
+    )
     assert text in str(raised.value)
 
 
