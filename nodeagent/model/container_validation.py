@@ -24,6 +24,7 @@ from nodeagent.model.pod import (
     LifecycleHandler,
     PodSpec,
     Probe,
+    RestartPolicy,
     SeccompProfile,
 )
 from nodeagent.model.resources import HUGEPAGES_PREFIX, quantity
@@ -47,6 +48,7 @@ _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PROPAGATIONS = ("None", "HostToContainer", "Bidirectional")
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _PROFILES = ("RuntimeDefault", "Unconfined", "Localhost")
+_MAX_RULES, _MAX_EXIT_CODES = 20, 255
 _MAX_ID = 2**31 - 1
 
 
@@ -66,10 +68,9 @@ def check_containers(problems: Problems, spec: PodSpec, volumes: set[str]) -> No
                 problems.add(f"{at}.name", container.name, "is a duplicate in this pod")
             names.add(container.name)
             _check_container(problems, at, container, spec, volumes)
+            _check_restarts(problems, at, container)
             if kind == "containers":
                 _check_host_ports(problems, at, container.ports or (), host_ports)
-                if container.restart_policy is not None:
-                    problems.add(f"{at}.restartPolicy", container.restart_policy, "is for init containers only")
             else:
                 _check_init(problems, at, container)
 
@@ -92,8 +93,25 @@ def _check_container(problems: Problems, at: str, container: Container, spec: Po
     _check_security(problems, f"{at}.securityContext", container)
 
 
+def _check_restarts(problems: Problems, at: str, container: Container) -> None:
+    problems.choice(f"{at}.restartPolicy", container.restart_policy, list(RestartPolicy))
+    rules = container.restart_policy_rules or ()
+    if rules and container.restart_policy is None:
+        problems.add(f"{at}.restartPolicy", None, "is required together with restartPolicyRules")
+    if len(rules) > _MAX_RULES:
+        problems.add(f"{at}.restartPolicyRules", None, f"must not have more than {_MAX_RULES} rules")
+    for i, rule in enumerate(rules):
+        path, codes = f"{at}.restartPolicyRules[{i}]", rule.exit_codes
+        problems.choice(f"{path}.action", rule.action or "-", ("Restart", "RestartAllContainers"))
+        if codes is None:
+            problems.add(f"{path}.exitCodes", None, "is required")
+            continue
+        problems.choice(f"{path}.exitCodes.operator", codes.operator or "-", ("In", "NotIn"))
+        if not 0 < len(codes.values or ()) <= _MAX_EXIT_CODES:
+            problems.add(f"{path}.exitCodes.values", None, f"must have 1 to {_MAX_EXIT_CODES} values")
+
+
 def _check_init(problems: Problems, at: str, container: Container) -> None:
-    problems.choice(f"{at}.restartPolicy", container.restart_policy, ("Always",))
     if container.restartable_init:
         return
     for name, value in (

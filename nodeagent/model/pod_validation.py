@@ -16,6 +16,7 @@ from nodeagent.model.pod import Pod, PodSpec, RestartPolicy
 from nodeagent.model.volume_validation import check_volumes
 
 _MAX_ANNOTATIONS = 256 * 1024
+_MAX_OVERRIDE = 64
 _MAX_SECONDS = 2**31 - 1
 _DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -59,6 +60,7 @@ def _check_spec(problems: Problems, pod: Pod) -> None:
     problems.at_least("spec.terminationGracePeriodSeconds", spec.termination_grace_period_seconds, 0)
     problems.between("spec.activeDeadlineSeconds", spec.active_deadline_seconds, 1, _MAX_SECONDS)
     problems.optional("spec.hostname", spec.hostname, label_problems)
+    _check_hostname_override(problems, spec)
     problems.optional("spec.subdomain", spec.subdomain, label_problems)
     problems.optional("spec.nodeName", spec.node_name, subdomain_problems)
     problems.optional("spec.serviceAccountName", spec.service_account_name, subdomain_problems)
@@ -79,6 +81,17 @@ def _check_spec(problems: Problems, pod: Pod) -> None:
     _check_network(problems, spec)
     _check_tolerations(problems, spec)
     _check_security(problems, spec)
+
+
+def _check_hostname_override(problems: Problems, spec: PodSpec) -> None:
+    name, path = spec.hostname_override, "spec.hostnameOverride"
+    if name is None:
+        return
+    if problems.name(path, name, subdomain_problems) and len(name) > _MAX_OVERRIDE:
+        problems.add(path, name, f"must not have more than {_MAX_OVERRIDE} characters")
+    for other, is_set in (("setHostnameAsFQDN", spec.set_hostname_as_fqdn), ("hostNetwork", spec.host_network)):
+        if is_set:
+            problems.add(path, name, f"must not be set together with {other}")
 
 
 def _check_network(problems: Problems, spec: PodSpec) -> None:

@@ -45,6 +45,8 @@ class UnsupportedField:
     """Reason of the rejection, the kubelet's where it has one."""
     accepted: tuple[object, ...] = ()
     """Values that describe the behavior without the field."""
+    accepted_at: str = ""
+    """Prefix of the paths where these values are accepted."""
     gate: str = ""
     """Feature gate that enables the field; without one it is not implemented."""
 
@@ -72,7 +74,9 @@ UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
         "pod-level resources are not implemented",
         reason="PodLevelResourcesNotSupported",
     ),
-    UnsupportedField(PodSpec, "hostname_override", "the host name cannot be overridden"),
+    UnsupportedField(
+        PodSpec, "hostname_override", "feature gate HostnameOverride is disabled", gate="HostnameOverride"
+    ),
     UnsupportedField(PodSpec, "resource_claims", "dynamic resource allocation is not implemented"),
     UnsupportedField(ResourceRequirements, "claims", "dynamic resource allocation is not implemented"),
     UnsupportedField(
@@ -84,8 +88,20 @@ UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
     ),
     UnsupportedField(PodSecurityContext, "app_armor_profile", "AppArmor is configured by annotations only"),
     UnsupportedField(SecurityContext, "app_armor_profile", "AppArmor is configured by annotations only"),
-    UnsupportedField(Container, "restart_policy", "only the restart policy of the pod applies", accepted=("Always",)),
-    UnsupportedField(Container, "restart_policy_rules", "only the restart policy of the pod applies"),
+    UnsupportedField(
+        Container,
+        "restart_policy",
+        "feature gate ContainerRestartRules is disabled",
+        accepted=("Always",),
+        accepted_at="spec.initContainers",
+        gate="ContainerRestartRules",
+    ),
+    UnsupportedField(
+        Container,
+        "restart_policy_rules",
+        "feature gate ContainerRestartRules is disabled",
+        gate="ContainerRestartRules",
+    ),
     UnsupportedField(
         ContainerRestartRule,
         "action",
@@ -136,5 +152,6 @@ def _uses(value: Any, path: str) -> Iterator[UnsupportedUse]:
             unsupported = _BY_FIELD.get((type(value), field.name))
             if unsupported is None:
                 yield from _uses(content, at)
-            elif content not in unsupported.accepted and content != []:
+            elif content != [] and not (content in unsupported.accepted and at.startswith(unsupported.accepted_at)):
                 yield UnsupportedUse(unsupported, at, content)
+                yield from _uses(content, at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -19,9 +19,9 @@ from nodeagent.model.pod import (
     PodIp,
     PodPhase,
     PodStatus,
-    RestartPolicy,
 )
 from nodeagent.model.qos import qos_class
+from nodeagent.model.restart import restarts_after_exit
 from nodeagent.status.containers import (
     ContainerStatusInputs,
     ProbeLookup,
@@ -142,7 +142,7 @@ def resumed(status: PodStatus, shown: PodStatus) -> PodStatus:
 
 def _phase(pod: Pod, init: Sequence[ContainerStatus], regular: Sequence[ContainerStatus], *, ended: bool) -> PodPhase:
     """Return the phase that follows from the container states, with the kubelet's precedence."""
-    policy = pod.spec.restart_policy
+    containers = {c.name: c for _, c in pod.containers()}
     sidecars = {c.name for c in pod.spec.init_containers or () if c.restartable_init}
     initializing = False
     for status in init:
@@ -151,13 +151,13 @@ def _phase(pod: Pod, init: Sequence[ContainerStatus], regular: Sequence[Containe
             continue
         done = status.state.terminated or (status.last_state.terminated if status.state.waiting else None)
         if done is not None and done.exit_code != 0:
-            if policy == RestartPolicy.NEVER:
+            if not restarts_after_exit(pod, containers[status.name], done.exit_code):
                 return PodPhase.FAILED
             initializing = True
         elif done is None:
             initializing = True
     running = sum(1 for s in regular if s.state.running is not None)
-    stopped = [s.state.terminated for s in regular if s.state.terminated is not None]
+    stopped = {s.name: s.state.terminated for s in regular if s.state.terminated is not None}
     fresh = sum(1 for s in regular if s.state.waiting is not None and s.last_state.terminated is None)
     restarting = len(regular) - running - len(stopped) - fresh
     has_started = running or stopped or restarting
@@ -168,15 +168,14 @@ def _phase(pod: Pod, init: Sequence[ContainerStatus], regular: Sequence[Containe
     if ended:
         return _terminated_phase(regular, stopped)
     if stopped or restarting:
-        if policy == RestartPolicy.ALWAYS or restarting:
+        codes = {name: state.exit_code for name, state in stopped.items()}
+        if restarting or any(restarts_after_exit(pod, containers[name], code) for name, code in codes.items()):
             return PodPhase.RUNNING
-        if all(state.exit_code == 0 for state in stopped):
-            return PodPhase.SUCCEEDED
-        return PodPhase.FAILED if policy == RestartPolicy.NEVER else PodPhase.RUNNING
+        return PodPhase.FAILED if any(codes.values()) else PodPhase.SUCCEEDED
     return PodPhase.PENDING
 
 
-def _terminated_phase(regular: Sequence[ContainerStatus], stopped: Sequence[object]) -> PodPhase:
+def _terminated_phase(regular: Sequence[ContainerStatus], stopped: Collection[object]) -> PodPhase:
     good = regular and all(s.state.terminated is not None and s.state.terminated.exit_code == 0 for s in regular)
     return PodPhase.SUCCEEDED if good and stopped else PodPhase.FAILED
 

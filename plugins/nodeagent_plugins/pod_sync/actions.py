@@ -12,7 +12,8 @@ from nodeagent.contracts.runtime import (
     RuntimeContainerStatus,
     RuntimePod,
 )
-from nodeagent.model.pod import Container, ContainerKind, Pod, RestartPolicy
+from nodeagent.model.pod import Container, ContainerKind, Pod
+from nodeagent.model.restart import may_restart, restarts_after_exit, restarts_after_kill
 from nodeagent_plugins.pod_sync.labels import ANNOTATION_SANDBOX, matches_hash, recorded_hash
 
 ProbeReader = Callable[[str, ProbeKind], ProbeResult | None]
@@ -111,13 +112,11 @@ def sandbox_unusable(pod: Pod, observed: RuntimePod) -> bool:
     return network_mode is NamespaceMode.POD and not newest.ips
 
 
-def should_run_again(policy: str, last: RuntimeContainerStatus | None) -> bool:
-    """Return whether the restart policy requires a start of a regular container that is not running."""
+def should_run_again(pod: Pod, container: Container, last: RuntimeContainerStatus | None) -> bool:
+    """Return whether a regular container that is not running must be started."""
     if last is None or last.state in (ContainerState.UNKNOWN, ContainerState.CREATED):
         return True
-    if policy == RestartPolicy.NEVER:
-        return False
-    return policy != RestartPolicy.ON_FAILURE or last.exit_code != 0
+    return restarts_after_exit(pod, container, last.exit_code)
 
 
 def _current_containers(observed: RuntimePod) -> Mapping[str, RuntimeContainerStatus]:
@@ -134,26 +133,28 @@ def _current_containers(observed: RuntimePod) -> Mapping[str, RuntimeContainerSt
 
 def _finished(pod: Pod, observed: RuntimePod) -> bool:
     """Return whether all regular containers have exited and none will be restarted."""
-    policy = pod.spec.restart_policy
-    if policy == RestartPolicy.ALWAYS or not pod.spec.containers:
+    if not pod.spec.containers:
         return False
     for container in pod.spec.containers:
         last = observed.newest(container.name)
-        if last is None or last.state is not ContainerState.EXITED or should_run_again(policy, last):
+        if last is None or last.state is not ContainerState.EXITED or should_run_again(pod, container, last):
             return False
     return True
 
 
 def _lost(pod: Pod, observed: RuntimePod) -> bool:
     """Return whether a pod without restarts has lost its sandbox after its containers were started."""
-    return pod.spec.restart_policy == RestartPolicy.NEVER and bool(observed.sandboxes) and bool(observed.containers)
+    restarts = any(may_restart(pod, container) for container in pod.spec.containers)
+    return not restarts and bool(observed.sandboxes) and bool(observed.containers)
 
 
 def _init_failed(pod: Pod, current: Mapping[str, RuntimeContainerStatus]) -> bool:
-    if pod.spec.restart_policy != RestartPolicy.NEVER or _initialized(pod, current):
+    if _initialized(pod, current):
         return False
     return any(
-        seen.state is ContainerState.EXITED and seen.exit_code != 0
+        seen.state is ContainerState.EXITED
+        and seen.exit_code != 0
+        and not restarts_after_exit(pod, container, seen.exit_code)
         for container in pod.spec.init_containers or ()
         if not container.restartable_init and (seen := current.get(container.name)) is not None
     )
@@ -222,12 +223,11 @@ def _add_regular_steps(
     current: Mapping[str, RuntimeContainerStatus],
     probe: ProbeReader,
 ) -> None:
-    policy = pod.spec.restart_policy
     kind = ContainerKind.REGULAR
     for container in pod.spec.containers:
         seen = current.get(container.name)
         if seen is not None and seen.state is ContainerState.RUNNING:
-            again = policy != RestartPolicy.NEVER
+            again = restarts_after_kill(pod, container)
             kill = _reason_to_kill(container, seen, probe, again=again)
             if kill is None:
                 continue
@@ -236,7 +236,7 @@ def _add_regular_steps(
                 actions.starts.append(_start(kind, container, seen, observed))
             continue
         last = seen or observed.newest(container.name)
-        if not should_run_again(policy, last):
+        if not should_run_again(pod, container, last):
             continue
         if last is not None and last.state is ContainerState.UNKNOWN:
             message = f"Container {container.name} is in unknown state, try killing it before restart"

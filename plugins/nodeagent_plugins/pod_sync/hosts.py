@@ -26,10 +26,16 @@ def host_names(pod: Pod, cluster_domain: str) -> tuple[str, str]:
 
     spec: config.clusterDomain
     """
-    hostname = pod.spec.hostname or pod.name[:MAX_HOSTNAME].rstrip("-.")
+    if pod.spec.hostname_override is not None:
+        return _truncated(pod.spec.hostname_override), ""
+    hostname = pod.spec.hostname or _truncated(pod.name)
     if not pod.spec.subdomain:
         return hostname, ""
     return hostname, f"{pod.spec.subdomain}.{pod.namespace}.svc.{cluster_domain}".rstrip(".")
+
+
+def _truncated(name: str) -> str:
+    return name[:MAX_HOSTNAME].rstrip("-.")
 
 
 def kernel_hostname(pod: Pod, hostname: str, domain: str) -> str:

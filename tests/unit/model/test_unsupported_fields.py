@@ -183,3 +183,21 @@ def test_gate_enables_an_implemented_field():
 def test_gates_of_fields_exist():
     for each in UNSUPPORTED_FIELDS:
         assert not each.gate or build_gates({}, NEWEST).enabled(each.gate) is not None
+
+
+def test_restart_policy_without_its_gate_is_supported_for_sidecars_only():
+    always = {"restart_policy": "Always"}
+    pod = make_pod(containers=[make_container(**always)], init_containers=[make_container("side", **always)])
+
+    assert [use.path for use in unsupported_uses(pod, GATES)] == ["spec.containers[0].restartPolicy"]
+
+
+def test_action_of_an_enabled_rule_is_checked():
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
+    pod = make_pod(containers=[make_container(restart_policy="Never", restart_policy_rules=[rule])])
+
+    uses = unsupported_uses(pod, build_gates({}, NEWEST))
+
+    assert [(use.path, use.field.reason) for use in uses] == [
+        ("spec.containers[0].restartPolicyRules[0].action", "PodFeatureUnsupported")
+    ]

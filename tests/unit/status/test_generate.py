@@ -76,6 +76,40 @@ def test_phase_after_container_exit_follows_restart_policy(policy, code, phase):
     assert generate_status(pod, observe(runtime, pod)).phase == phase
 
 
+RETRY_3 = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}]
+
+
+@pytest.mark.parametrize(
+    ("pod_policy", "policy", "rules", "code", "phase"),
+    [
+        ("Never", "Always", None, 0, "Running"),
+        ("Never", "OnFailure", None, 1, "Running"),
+        ("Never", "OnFailure", None, 0, "Succeeded"),
+        ("Always", "Never", None, 0, "Succeeded"),
+        ("Always", "Never", None, 1, "Failed"),
+        ("Never", "Never", RETRY_3, 3, "Running"),
+        ("Never", "Never", RETRY_3, 4, "Failed"),
+    ],
+)
+def test_phase_after_container_exit_follows_its_own_policy(pod_policy, policy, rules, code, phase):
+    container = make_container("main", restart_policy=policy, restart_policy_rules=rules)
+    pod, runtime = make_pod("job", containers=[container], restart_policy=pod_policy), FakeRuntime()
+    runtime.exit(runtime.start("main", pod), code)
+
+    assert generate_status(pod, observe(runtime, pod)).phase == phase
+
+
+@pytest.mark.parametrize(
+    ("pod_policy", "policy", "phase"), [("Never", "OnFailure", "Pending"), ("Always", "Never", "Failed")]
+)
+def test_phase_after_failed_init_container_follows_its_own_policy(pod_policy, policy, phase):
+    prepare = make_container("prepare", restart_policy=policy)
+    pod, runtime = make_pod("web", init_containers=[prepare], restart_policy=pod_policy), FakeRuntime()
+    runtime.exit(runtime.start("prepare", pod), 1)
+
+    assert generate_status(pod, observe(runtime, pod)).phase == phase
+
+
 @pytest.mark.parametrize("shown", [True, False])
 def test_sandbox_condition_is_reported_unless_disabled(shown):
     pod, runtime = make_pod("web"), FakeRuntime()

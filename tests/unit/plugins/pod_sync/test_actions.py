@@ -268,3 +268,65 @@ def test_ephemeral_container_starts_only_once():
 
     assert names(decide(pod, runtime_pod(seen("main")))) == ["debug"]
     assert names(decide(pod, runtime_pod(seen("debug", EXITED, exit_code=1), seen("main")))) == []
+
+
+# --- restart policies of containers ---------------------------------------------------------------------------------
+
+RETRY_3 = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}]
+
+
+def with_policy(name: str, policy: str | None, rules=None):
+    return make_container(name, restart_policy=policy, restart_policy_rules=rules)
+
+
+@pytest.mark.parametrize(
+    ("policy", "rules", "code", "again"),
+    [
+        ("Always", None, 0, True),
+        ("OnFailure", None, 1, True),
+        ("OnFailure", None, 0, False),
+        ("Never", RETRY_3, 3, True),
+        ("Never", RETRY_3, 4, False),
+        (None, None, 1, False),
+    ],
+)
+def test_own_policy_decides_about_a_restart(policy, rules, code, again):
+    pod = make_pod(restart_policy="Never", containers=["other", with_policy("main", policy, rules)])
+    observed = runtime_pod(seen("other"), seen("main", EXITED, exit_code=code))
+
+    assert names(decide(pod, observed)) == (["main"] if again else [])
+
+
+def test_pod_ends_if_no_container_restarts_by_its_own_policy():
+    pod = make_pod(restart_policy="Always", containers=[with_policy("main", "Never")])
+
+    assert decide(pod, runtime_pod(seen("main", EXITED, exit_code=1))).stop_pod
+
+
+def test_lost_sandbox_is_replaced_if_a_container_may_restart():
+    pod = make_pod(restart_policy="Never", containers=[with_policy("main", "Never", RETRY_3)])
+    lost = (sandbox(ready=False),)
+
+    assert decide(pod, runtime_pod(seen("main"), sandboxes=lost)).create_sandbox
+
+
+@pytest.mark.parametrize(("policy", "rules", "again"), [("Always", None, True), ("Never", RETRY_3, False)])
+def test_failed_probe_restarts_by_policy_and_not_by_rules(policy, rules, again):
+    container = make_container(
+        "main", restart_policy=policy, restart_policy_rules=rules, liveness_probe={"exec": {"command": ["false"]}}
+    )
+    pod = make_pod(restart_policy="OnFailure", containers=[container])
+
+    actions = decide(pod, runtime_pod(seen("main")), {("main-0", ProbeKind.LIVENESS): ProbeResult.FAILURE})
+
+    assert len(actions.kills) == 1
+    assert names(actions) == (["main"] if again else [])
+
+
+@pytest.mark.parametrize(("pod_policy", "policy", "again"), [("Never", "OnFailure", True), ("Always", "Never", False)])
+def test_own_policy_decides_about_a_retry_of_an_init_container(pod_policy, policy, again):
+    pod = make_pod(restart_policy=pod_policy, init_containers=[with_policy("init", policy)])
+
+    actions = decide(pod, runtime_pod(seen("init", EXITED, exit_code=1)))
+
+    assert (names(actions), actions.stop_pod) == ((["init"], False) if again else ([], True))

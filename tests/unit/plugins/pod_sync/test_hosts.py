@@ -15,6 +15,13 @@ def test_hostname_is_the_truncated_pod_name():
     assert host_names(make_pod("web", hostname="h", subdomain="sub"), "c.test") == ("h", "sub.default.svc.c.test")
 
 
+def test_overridden_hostname_has_no_domain():
+    override = make_pod("web", hostname="h", subdomain="sub", hostname_override="a.example.org")
+
+    assert host_names(override, "c.test") == ("a.example.org", "")
+    assert host_names(make_pod("web", hostname_override="a" * 64), "c.test") == ("a" * 63, "")
+
+
 def test_fqdn_must_not_exceed_the_kernel_limit():
     pod = make_pod("web", set_hostname_as_fqdn=True)
 

@@ -1,0 +1,112 @@
+"""Tests for pod fields of releases after 1.29, on a node that follows release 1.36."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.containerd import Containerd
+from tests.integration.programs import IMAGE, NodeAgent, simple_pod, wait_until
+from tests.integration.reference import new_api_server
+
+from .conftest import Node, _ready
+
+
+@pytest.fixture(scope="module")
+def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """Running node of release 1.36; a test removes the static pods that it wrote."""
+    directory = tmp_path_factory.mktemp("node")
+    api = new_api_server(directory)
+    agent = NodeAgent(directory, containerd.endpoint, api)
+    agent.arguments += ["--compatibility-version", "1.36"]
+    try:
+        api.start()
+        agent.start()
+        wait_until(lambda: _ready(api), "the node is Ready")
+        yield Node(containerd, api, agent)
+    finally:
+        agent.stop()
+        api.stop()
+        containerd.remove_pods()
+
+
+def shell(name: str, script: str, **container: Any) -> dict[str, Any]:
+    return {"name": name, "image": IMAGE, "command": ["sh", "-c", script], **container}
+
+
+def static(node: Node, name: str, *containers: dict[str, Any], **spec: Any) -> Callable[[str], str]:
+    """Run a static pod; return a function that returns the output of a container."""
+    spec = {"containers": list(containers), "terminationGracePeriodSeconds": 1, **spec}
+    metadata = {"name": name, "uid": f"uid-{name}"}
+    node.agent.write_pod({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    pod = {"metadata": {"namespace": "default", "name": f"{name}-node-1", "uid": f"uid-{name}"}}
+    return lambda container: node.log(pod, container)
+
+
+def test_variable_is_read_from_a_file_of_an_init_container(node: Node) -> None:
+    mount = {"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}
+    reference = {"volumeName": "shared", "path": "dir/env", "key": "GREETING"}
+    env = [{"name": "1 odd.name", "value": "yes"}, {"name": "VALUE", "valueFrom": {"fileKeyRef": reference}}]
+
+    log = static(
+        node,
+        "env-file",
+        shell("main", "echo $VALUE; tr '\\0' '\\n' < /proc/1/environ | grep odd", env=env),
+        initContainers=[
+            shell("write", "mkdir /shared/dir; echo \"GREETING='hello there'\" > /shared/dir/env", **mount)
+        ],
+        volumes=[{"name": "shared", "emptyDir": {}}],
+        restartPolicy="Never",
+    )
+
+    wait_until(lambda: log("main") == "hello there\n1 odd.name=yes", "the variables are set")
+
+
+def test_container_restarts_by_a_rule_for_its_exit_code(node: Node) -> None:
+    rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}
+    script = "if [ -e /state/second ]; then echo second; exit 0; fi; touch /state/second; exit 3"
+
+    log = static(
+        node,
+        "rules",
+        shell(
+            "main",
+            script,
+            restartPolicy="Never",
+            restartPolicyRules=[rule],
+            volumeMounts=[{"name": "state", "mountPath": "/state"}],
+        ),
+        shell("once", "echo once; exit 3", restartPolicy="Never"),
+        volumes=[{"name": "state", "emptyDir": {}}],
+    )
+
+    wait_until(lambda: log("main") == "second", "the container is restarted")
+    assert log("once") == "once"
+
+
+def test_hostname_is_overridden(node: Node) -> None:
+    override = {"hostnameOverride": "other.example.org", "restartPolicy": "Never", "nodeName": "node-1"}
+    node.api.create_pod(simple_pod("override", "hostname; tail -n 1 /etc/hosts", **override))
+
+    pod = node.phase("override", "Succeeded")
+
+    address = pod["status"]["podIP"]
+    wait_until(
+        lambda: node.log(pod) == f"other.example.org\n{address}\tother.example.org", "host name and hosts file are set"
+    )
+    node.remove("override")
+
+
+def test_pod_with_unsupported_field_is_rejected(node: Node) -> None:
+    pod = simple_pod("signal", nodeName="node-1")
+    pod["spec"]["containers"][0]["lifecycle"] = {"stopSignal": "SIGUSR1", "preStop": {"exec": {"command": ["true"]}}}
+    node.api.create_pod(pod)
+
+    status = node.phase("signal", "Failed")["status"]
+
+    assert status["reason"] == "PodFieldNotSupported"
+    assert 'spec.containers[0].lifecycle.stopSignal: "SIGUSR1"' in status["message"]
+    wait_until(lambda: "PodFieldNotSupported" in node.reasons("signal"), "the event arrives")
+    node.remove("signal")
