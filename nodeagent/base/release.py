@@ -57,6 +57,15 @@ _PATCHES = {
 }
 """Patch version that the agent reports for each supported release, unless that of the API server is known."""
 
+SWAP_REVISED = Release(1, 30)
+"""First release in which containers have no swap by default, and no ``UnlimitedSwap``."""
+CGROUP_V1_DEPRECATED = Release(1, 31)
+"""First release that warns about cgroup v1."""
+CGROUP_V1_REJECTED = Release(1, 35)
+"""First release that does not start on cgroup v1 by default."""
+EVICTION_GRACE_CAPPED = Release(1, 36)
+"""First release in which ``evictionMaxPodGracePeriod`` limits the grace period of a pod instead of replacing it."""
+
 OLDEST = min(_PATCHES)
 NEWEST = max(_PATCHES)
 

@@ -30,6 +30,12 @@ MIN_VERSIONS = {
     "VersionTLS13": ssl.TLSVersion.TLSv1_3,
 }
 
+CURVES = {23: "prime256v1", 24: "secp384r1", 25: "secp521r1", 29: "X25519"}
+"""OpenSSL name of a curve by its TLS identifier, which is also Go's."""
+
+_LEGACY_SECURITY = "@SECLEVEL=0"
+"""Security level of OpenSSL that permits TLS 1.0 and 1.1, whose signatures use SHA-1."""
+
 TLS13_CIPHERS = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 """Always enabled with TLS 1.3; listing them has no effect."""
 
@@ -258,14 +264,21 @@ def server_context(
     client_ca_file: Path | None = None,
     min_version: str = "",
     cipher_suites: Sequence[str] = (),
+    curve: int | None = None,
 ) -> ssl.SSLContext:
     """Return a server context; with *client_ca_file*, client certificates are requested but not required.
 
+    :param curve: the only curve of key exchanges, a key of :data:`CURVES`; by default those of OpenSSL.
     :raises TlsError: an unknown version or cipher suite, or unusable files.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = parse_min_version(min_version)
-    if ciphers := openssl_ciphers(cipher_suites):
+    ciphers = openssl_ciphers(cipher_suites)
+    if context.minimum_version < ssl.TLSVersion.TLSv1_2:
+        ciphers = f"{ciphers or 'DEFAULT'}:{_LEGACY_SECURITY}"
+    if curve is not None:
+        context.set_ecdh_curve(CURVES[curve])
+    if ciphers:
         try:
             context.set_ciphers(ciphers)
         except ssl.SSLError as error:

@@ -43,6 +43,15 @@ def build_gates(settings: Mapping[str, bool], release: Release = OLDEST) -> Feat
     return FeatureGates(gates_at(release), effective, absent=_absent(release))
 
 
+def enabled_since(name: str) -> str:
+    """Return the supported release since which a gate is enabled by default; empty if it never is."""
+    stages = [stage for stage in LIFE_CYCLES[name] if stage.gate is not None]
+    if not stages or stages[-1].gate is None or not stages[-1].gate.default:
+        return ""
+    off = [index for index, stage in enumerate(stages) if stage.gate is not None and not stage.gate.default]
+    return str(stages[off[-1] + 1 if off else 0].since)
+
+
 def review_settings(settings: Mapping[str, bool], release: Release) -> Iterator[GateRemark]:
     """Yield a remark for each setting that is accepted and has no effect at *release*."""
     for spelling, value in settings.items():

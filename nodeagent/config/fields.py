@@ -61,6 +61,8 @@ class Member:
     doc: str
     row: str
     """ID of the specification row, or empty if there is none."""
+    since: str = ""
+    """Release that added the field; empty for a field of the described release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ def members(kind: type[ConfigStruct]) -> tuple[Member, ...]:
             info.encode_name,
             _shape(hints[info.name]),
             _description(hints[info.name]),
-            f"{kind.row}.{info.encode_name}" if kind.row else "",
+            f"{kind.row}.{info.encode_name}" if kind.row and not _since(hints[info.name]) else "",
+            _since(hints[info.name]),
         )
         for info in msgspec.structs.fields(kind)
     )
@@ -144,6 +147,12 @@ def _shape(hint: Any) -> Shape:
     if origin is dict:
         return Shape(dict, _shape(arguments[1]))
     return Shape(hint)
+
+
+def _since(hint: Any) -> str:
+    """Return the release that added the field, or the empty string for a field of the described release."""
+    metas = typing.get_args(hint)[1:] if typing.get_origin(hint) is typing.Annotated else ()
+    return next((meta.extra["since"] for meta in metas if isinstance(meta, msgspec.Meta) and meta.extra), "")
 
 
 def _description(hint: Any) -> str:

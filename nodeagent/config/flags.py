@@ -52,6 +52,9 @@ _SPECIAL: dict[str, tuple[str, ...]] = {
     "logging.vmodule": ("vmodule",),
     "logging.options.json.splitStream": ("log-json-split-stream",),
     "logging.options.json.infoBufferSize": ("log-json-info-buffer-size",),
+    "logging.options.text.splitStream": ("log-text-split-stream",),
+    "logging.options.text.infoBufferSize": ("log-text-info-buffer-size",),
+    "failCgroupV1": ("fail-cgroupv1",),
     "memorySwap.swapBehavior": ("memory-swap-behavior",),
     "tracing.endpoint": ("tracing-endpoint",),
     "tracing.samplingRatePerMillion": ("tracing-sampling-rate-per-million",),
@@ -163,10 +166,9 @@ def read_flags(namespace: argparse.Namespace) -> Flags:
     specified = {
         key[5:]: texts for key, texts in vars(namespace).items() if key.startswith("flag:") and texts is not None
     }
-    problems = [
-        Problem(f"--{name}", "", None, reason) for name, reason in UNSUPPORTED_FLAGS.items() if name in specified
-    ]
+    problems: list[Problem] = []
     flags = Flags(read_settings(specified, problems), problems=problems)
+    flags.warnings += [f"--{name} {reason}" for name, reason in UNSUPPORTED_FLAGS.items() if name in specified]
     deprecated = []
     for flag in field_flags().values():
         if flag.name not in specified:
@@ -192,7 +194,7 @@ def field_flags() -> dict[str, FieldFlag]:
     flags = {}
     for path, described in all_fields().items():
         nested = "." in path
-        if path in _STRUCTURED or (nested and path not in _SPECIAL):
+        if path in _STRUCTURED or ((nested or described.member.since) and path not in _SPECIAL):
             continue
         read = flagvalues.reader(path, described.member.shape)
         if read is None:

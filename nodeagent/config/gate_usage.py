@@ -31,6 +31,8 @@ GATES_IN_USE = frozenset(
         "NodeAgentInUserNamespace",
         "NodeAgentSeparateDiskGC",
         "NodeAgentCgroupDriverFromCRI",
+        "NodeAgentCrashLoopBackOffMax",
+        "ReduceDefaultCrashLoopBackOffDecay",
         "NodeAgentTracing",
         "NodeLogQuery",
         "NodeSwap",

@@ -198,7 +198,9 @@ def _finish(tree: Tree, flags: Flags, collector: _Collector, warnings: list[str]
             collector.tolerate(tree.origin(path), path, remark.value, remark.reason)
         else:
             warnings.append(f"feature gate {remark.name} {remark.reason}; the setting is ignored")
-    warnings += validate(config, gates, lambda path, value, rule: collector.add(tree.origin(path), path, value, rule))
+    warnings += validate(
+        config, gates, lambda path, value, rule: collector.add(tree.origin(path), path, value, rule), selected
+    )
     for path in ("iptablesMasqueradeBit", "iptablesDropBit"):
         if tree.get((path,)) is not None:
             warnings.append(f"{path} is deprecated and has no effect")

@@ -22,7 +22,10 @@ KUBELET_FIELDS = {
 }
 """Native top-level field by its name in ``KubeletConfiguration``; all other fields have the same name."""
 
-ENFORCEMENTS = {"kube-reserved": "platform-reserved"}
+ENFORCEMENTS = {
+    "kube-reserved": "platform-reserved",
+    "kube-reserved-compressible": "platform-reserved-compressible",
+}
 """Native entry of ``enforceNodeAllocatable`` by its kubelet name."""
 
 _GATE_SPELLINGS = {"RuntimeClassInImageCriAPI": "RuntimeClassInImageCriApi"}

@@ -155,12 +155,12 @@ IDENTITY_FLAGS = (
 )
 
 UNSUPPORTED_FLAGS = {
-    "cloud-config": "is not supported: cloud providers run outside the node agent (--cloud-provider=external)",
-    "experimental-mounter-path": "is not supported: volumes are mounted by the agent itself",
-    "experimental-allocatable-ignore-eviction": "is not supported: eviction thresholds always apply",
-    "keep-terminated-pod-volumes": "is not supported: volumes of terminated pods are always removed",
+    "cloud-config": "is ignored: cloud providers run outside the node agent (--cloud-provider=external)",
+    "experimental-mounter-path": "is ignored: volumes are mounted by the agent itself",
+    "experimental-allocatable-ignore-eviction": "is ignored: eviction thresholds always apply",
+    "keep-terminated-pod-volumes": "is ignored: volumes of terminated pods are always removed",
 }
-"""Flags of existing command lines that are not supported, with the reason."""
+"""Flags of existing command lines that have no effect, with the reason."""
 
 
 def read_settings(specified: Mapping[str, Sequence[str]], problems: list[Problem]) -> NodeSettings:

@@ -59,6 +59,7 @@ def fill_dependent(tree: Tree, *, kubelet_format: bool) -> list[str]:
     if tree.get(update) is not None and tree.get(report) is None:
         origin = tree.origin(update[0])
         tree.replace(report, tree.get(update), Origin(DEFAULT.kind, f"from nodeStatusUpdateFrequency, {origin}"))
+    _merge_eviction_defaults(tree)
     endpoint = ("containerRuntimeEndpoint",)
     if kubelet_format and not tree.get(endpoint):
         tree.replace(endpoint, _KUBELET_ENDPOINT, Origin(DEFAULT.kind, "of KubeletConfiguration files"))
@@ -66,6 +67,16 @@ def fill_dependent(tree: Tree, *, kubelet_format: bool) -> list[str]:
             f"containerRuntimeEndpoint is not set; using {_KUBELET_ENDPOINT}, the default of KubeletConfiguration files"
         ]
     return []
+
+
+def _merge_eviction_defaults(tree: Tree) -> None:
+    """Complete ``evictionHard`` with the default thresholds (``mergeDefaultEvictionSettings``)."""
+    own, defaults = tree.get(("evictionHard",)), all_fields()["evictionHard"].default
+    if tree.get(("mergeDefaultEvictionSettings",)) is not True or not isinstance(own, dict):
+        return
+    for signal in defaults.keys() - own.keys():
+        origin = Origin(DEFAULT.kind, "by mergeDefaultEvictionSettings")
+        tree.replace(("evictionHard", signal), defaults[signal], origin)
 
 
 def _is_zero(value: Any) -> bool:

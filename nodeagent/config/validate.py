@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.release import SelectedRelease
 from nodeagent.config.codec import Report
 from nodeagent.config.rules.check import Check
 from nodeagent.config.rules.eviction import check_eviction
@@ -16,10 +17,12 @@ from nodeagent.errors import Problem
 _RULES = (check_serving, check_pods, check_node, check_managers, check_eviction)
 
 
-def validate(config: NodeAgentConfiguration, gates: FeatureGates, report: Report) -> list[str]:
+def validate(
+    config: NodeAgentConfiguration, gates: FeatureGates, report: Report, release: SelectedRelease | None = None
+) -> list[str]:
     """Report all violations that can be detected without inspecting the host; return warnings."""
     warnings: list[str] = []
-    check = Check(config, gates, report, warnings)
+    check = Check(config, gates, report, warnings, release or SelectedRelease())
     for rule in _RULES:
         rule(check)
     return warnings

@@ -29,6 +29,7 @@ _WORDS = {
     "qos": "QOS",
     "qps": "QPS",
     "tls": "TLS",
+    "oom": "OOM",
     "ttl": "TTL",
     "url": "URL",
 }
@@ -45,9 +46,12 @@ def wire_name(snake: str) -> str:
     return first + "".join(_WORDS.get(word) or word.capitalize() for word in rest)
 
 
-def doc(text: str) -> Meta:
-    """Return the documentation of a field and of its rule."""
-    return Meta(description=text)
+def doc(text: str, *, since: str = "") -> Meta:
+    """Return the documentation of a field and of its rule.
+
+    :param since: release that added the field; empty for 1.29, whose fields have specification rows.
+    """
+    return Meta(description=f"{text} Since {since}." if since else text, extra={"since": since})
 
 
 def seconds(amount: float) -> Duration:
@@ -136,10 +140,28 @@ class MemorySwapConfiguration(ConfigStruct, frozen=True):
     swap_behavior: Annotated[
         str,
         doc(
-            "Empty or LimitedSwap: memory and swap together stay within the pod's memory limit. "
-            "UnlimitedSwap: swap up to the allocatable limit. Needs the gate NodeSwap."
+            "LimitedSwap: memory and swap together stay within the pod's memory limit. UnlimitedSwap: swap up to the "
+            "allocatable limit; not part of releases since 1.30. Both need the gate NodeSwap. NoSwap: none. Empty is "
+            "NoSwap since 1.30, before LimitedSwap with the gate."
         ),
     ] = ""
+
+
+class CrashLoopBackOffConfig(ConfigStruct, frozen=True):
+    max_container_restart_period: Annotated[
+        Duration | None,
+        doc(
+            "Longest wait before a container that keeps exiting is restarted, 1s to 300s; unset: 300s. Needs the gate "
+            "NodeAgentCrashLoopBackOffMax.",
+            since="1.32",
+        ),
+    ] = None
+
+
+class UserNamespaces(ConfigStruct, frozen=True):
+    ids_per_pod: Annotated[
+        Int64 | None, doc("IDs in the user namespace of a pod; only 65536 is supported.", since="1.33")
+    ] = None
 
 
 class MemoryReservation(ConfigStruct, frozen=True):
@@ -174,10 +196,21 @@ class JSONOptions(ConfigStruct, frozen=True):
     ] = Quantity(0)
 
 
+class TextOptions(ConfigStruct, frozen=True):
+    split_stream: Annotated[bool, doc("Errors to stderr, info to stdout with buffering. Alpha.", since="1.30")] = False
+    info_buffer_size: Annotated[
+        Quantity,
+        doc("Size of the info buffer with split streams, at most 2Gi; 0 turns buffering off. Alpha.", since="1.30"),
+    ] = Quantity(0)
+
+
 class FormatOptions(ConfigStruct, frozen=True):
     row = "type.FormatOptions"
 
     json: Annotated[JSONOptions, doc("Options of the format json. Alpha.")] = field(default_factory=JSONOptions)
+    text: Annotated[TextOptions, doc("Options of the format text. Alpha.", since="1.30")] = field(
+        default_factory=TextOptions
+    )
 
 
 class LoggingConfiguration(ConfigStruct, frozen=True):
@@ -222,6 +255,9 @@ def _eviction_hard() -> dict[str, str]:
     }
 
 
+DEFAULT_POD_LOGS_DIR = "/var/log/pods"
+
+
 class NodeAgentConfiguration(ConfigStruct, frozen=True):
     """Configuration of the node agent; read-only once loaded."""
 
@@ -243,6 +279,12 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     tls_private_key_file: Annotated[str, doc("Key of tlsCertFile; relative to the file.")] = ""
     tls_cipher_suites: Annotated[
         tuple[str, ...], doc("Allowed cipher suites up to TLS 1.2; those of TLS 1.3 are not configurable.")
+    ] = ()
+    tls_curve_preferences: Annotated[
+        tuple[Int32, ...],
+        doc(
+            "Curve of key exchanges by Go's identifier: 23, 24, 25 or 29, at most one. Empty: OpenSSL's.", since="1.36"
+        ),
     ] = ()
     tls_min_version: Annotated[str, doc("VersionTLS10 to VersionTLS13; empty is VersionTLS12.")] = ""
     rotate_certificates: Annotated[bool, doc("Renews the client certificate through the certificates API.")] = False
@@ -399,10 +441,52 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         str, doc("Size at which a container log is rotated, a quantity; negative turns rotation off.")
     ] = "10Mi"
     container_log_max_files: Annotated[Int32, doc("Log files kept a container; above 1.")] = 5
+    container_log_max_workers: Annotated[
+        Int32, doc("Most logs that are rotated at the same time; at least 1.", since="1.30")
+    ] = 1
+    container_log_monitor_interval: Annotated[
+        Duration, doc("How often log sizes are checked; at least 3s.", since="1.30")
+    ] = seconds(10)
+    pod_logs_dir: Annotated[
+        str, doc("Directory of pod logs: an absolute path in canonical form, ASCII.", since="1.30")
+    ] = DEFAULT_POD_LOGS_DIR
+    crash_loop_back_off: Annotated[
+        CrashLoopBackOffConfig, doc("Back-off of containers that keep exiting.", since="1.32")
+    ] = field(default_factory=CrashLoopBackOffConfig)
+    user_namespaces: Annotated[UserNamespaces, doc("User namespaces of pods.", since="1.33")] = field(
+        default_factory=UserNamespaces
+    )
+    image_pull_credentials_verification_policy: Annotated[
+        str,
+        doc(
+            "Empty, NeverVerify or NeverVerifyPreloadedImages; the policies that verify more are not supported.",
+            since="1.33",
+        ),
+    ] = ""
+    preloaded_images_verification_allowlist: Annotated[
+        tuple[str, ...], doc("Must be empty: its policy is not supported.", since="1.33")
+    ] = ()
+    fail_cgroup_v1: Annotated[
+        bool | None,
+        doc(
+            "Fails to start on a host with cgroup v1. Unset: true with --compatibility-version 1.35 or later, else "
+            "false.",
+            since="1.31",
+        ),
+    ] = None
+    single_process_oom_kill: Annotated[
+        bool | None,
+        doc(
+            "Out of memory, the kernel kills one process instead of all processes of the container. Unset: false on "
+            "cgroup v2; false is not possible on cgroup v1.",
+            since="1.32",
+        ),
+    ] = None
+    memory_reservation_policy: Annotated[str, doc("Only None is supported.", since="1.36")] = "None"
     config_map_and_secret_change_detection_strategy: Annotated[str, doc("Get, Cache or Watch.")] = "Watch"  # noqa: S105
-    system_reserved: Annotated[dict[str, str], doc("cpu and memory kept for the system.")] = {}
+    system_reserved: Annotated[dict[str, str], doc("cpu, memory, ephemeral-storage and pid kept for the system.")] = {}
     platform_reserved: Annotated[
-        dict[str, str], doc("cpu, memory and ephemeral-storage kept for the platform's own components.")
+        dict[str, str], doc("cpu, memory, ephemeral-storage and pid kept for the platform's own components.")
     ] = {}
     reserved_system_cpus: Annotated[
         str, doc("CPU list such as 0-3,8 kept for host and platform threads; not with the two reserved cgroups.")
@@ -410,7 +494,11 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     system_reserved_cgroup: Annotated[str, doc("Absolute cgroup on which systemReserved is enforced.")] = ""
     platform_reserved_cgroup: Annotated[str, doc("Absolute cgroup on which platformReserved is enforced.")] = ""
     enforce_node_allocatable: Annotated[
-        tuple[str, ...], doc("Only none, or any of pods, system-reserved and platform-reserved.")
+        tuple[str, ...],
+        doc(
+            "Only none, or any of pods, system-reserved and platform-reserved; the last two also with -compressible, "
+            "which limits only cpu."
+        ),
     ] = ("pods",)
     allowed_unsafe_sysctls: Annotated[
         tuple[str, ...], doc("Names of namespaced sysctls, or prefixes ending in '*', that pods may set.")
@@ -460,6 +548,9 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         dict[str, str],
         doc("Signal → quantity or percentage below which pods are evicted immediately; a map replaces the default."),
     ] = field(default_factory=_eviction_hard)
+    merge_default_eviction_settings: Annotated[
+        bool, doc("evictionHard is completed with the default thresholds instead of replacing them.", since="1.31")
+    ] = False
     eviction_soft: Annotated[
         dict[str, str], doc("Signal → quantity or percentage below which pods are evicted after a grace period.")
     ] = {}
@@ -475,7 +566,8 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     eviction_max_pod_grace_period: Annotated[
         Int32,
         doc(
-            "Grace in seconds of pods evicted by a soft threshold, instead of that of the pod; 0 keeps that of the pod."
+            "Grace in seconds of pods evicted by a soft threshold: since 1.36 at most that of the pod, before instead "
+            "of it; 0 keeps that of the pod."
         ),
     ] = 0
 

@@ -73,7 +73,10 @@ NESTED = {
         "flushFrequency": "5s",
         "verbosity": 0,
         "vmodule": [],
-        "options": {"json": {"splitStream": False, "infoBufferSize": "0"}},
+        "options": {
+            "json": {"splitStream": False, "infoBufferSize": "0"},
+            "text": {"splitStream": False, "infoBufferSize": "0"},
+        },
     },
     "config.tracing": None,
     "type.NodeAgentAuthentication.x509": {"clientCAFile": ""},

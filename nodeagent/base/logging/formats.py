@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nodeagent.base.logging.lines import json_line, text_line
-from nodeagent.base.logging.settings import BETA_GATE, ByteStream, LoggingError, LoggingOptions, LoggingSettings
+from nodeagent.base.logging.settings import (
+    BETA_GATE,
+    ByteStream,
+    LoggingError,
+    LoggingOptions,
+    LoggingSettings,
+    StreamOptions,
+)
 from nodeagent.base.logging.writer import LineWriter
 
 
@@ -93,7 +100,9 @@ def create_handler(settings: LoggingSettings, options: LoggingOptions) -> loggin
 
 
 def _text(settings: LoggingSettings, options: LoggingOptions) -> logging.Handler:
-    """Return a handler that writes everything to standard error, unbuffered."""
+    """Return a handler that writes everything to standard error, unbuffered, unless ``split_stream`` is set."""
+    if settings.text.split_stream:
+        return _split(text_line, settings.text, settings, options)
     writer = LineWriter(options.error_stream or _standard("stderr"), gap_line=_gap(text_line))
     return LineHandler(text_line, writer, writer)
 
@@ -103,19 +112,26 @@ def _json(settings: LoggingSettings, options: LoggingOptions) -> logging.Handler
 
     spec: type.JSONOptions.splitStream (unsplit, upstream writes to standard error, the specification requires output)
     """
-    gap = _gap(json_line)
-    output = options.info_stream or _standard("stdout")
-    if not settings.json.split_stream:
-        writer = LineWriter(output, gap_line=gap)
-        return LineHandler(json_line, writer, writer)
-    errors = LineWriter(options.error_stream or _standard("stderr"), gap_line=gap)
+    if settings.json.split_stream:
+        return _split(json_line, settings.json, settings, options)
+    writer = LineWriter(options.info_stream or _standard("stdout"), gap_line=_gap(json_line))
+    return LineHandler(json_line, writer, writer)
+
+
+def _split(
+    line: Callable[[logging.LogRecord], bytes],
+    streams: StreamOptions,
+    settings: LoggingSettings,
+    options: LoggingOptions,
+) -> logging.Handler:
+    errors = LineWriter(options.error_stream or _standard("stderr"), gap_line=_gap(line))
     info = LineWriter(
-        output,
-        gap_line=gap,
-        buffer_bytes=settings.json.info_buffer_bytes,
+        options.info_stream or _standard("stdout"),
+        gap_line=_gap(line),
+        buffer_bytes=streams.info_buffer_bytes,
         flush_seconds=settings.flush_seconds,
     )
-    return LineHandler(json_line, errors, info)
+    return LineHandler(line, errors, info)
 
 
 def _gap(line: Callable[[logging.LogRecord], bytes]) -> Callable[[int], bytes]:

@@ -36,11 +36,11 @@ class VModule:
 
 
 @dataclass(frozen=True, slots=True)
-class JSONOptions:
-    """Options of the JSON format; spec: type.FormatOptions.json, type.JSONOptions."""
+class StreamOptions:
+    """Output streams of a format; spec: type.FormatOptions.json, type.JSONOptions."""
 
     split_stream: bool = False
-    """Errors go to standard error and the rest, buffered, to standard output; otherwise all goes to standard output."""
+    """Errors go to standard error and the rest, buffered, to standard output; otherwise all goes to one of them."""
     info_buffer_bytes: int = 0
     """Buffer size for records below error; 0 writes each line immediately. Effective only with ``split_stream``."""
 
@@ -54,7 +54,8 @@ class LoggingSettings:
     """Maximum delay of a buffered line; unbuffered lines are not affected."""
     verbosity: int = 0
     vmodule: tuple[VModule, ...] = ()
-    json: JSONOptions = field(default_factory=JSONOptions)
+    json: StreamOptions = field(default_factory=StreamOptions)
+    text: StreamOptions = field(default_factory=StreamOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,8 @@ def check_settings(
     if not 0 <= settings.verbosity <= MAX_VERBOSITY:
         yield LoggingProblem("verbosity", settings.verbosity, f"must be between 0 and {MAX_VERBOSITY}")
     yield from _check_vmodule(settings)
-    yield from _check_json(settings.json, gate_enabled)
+    yield from _check_streams("json", settings.json, gate_enabled)
+    yield from _check_streams("text", settings.text, gate_enabled)
 
 
 def _check_vmodule(settings: LoggingSettings) -> Iterator[LoggingProblem]:
@@ -124,14 +126,17 @@ def _check_vmodule(settings: LoggingSettings) -> Iterator[LoggingProblem]:
             yield LoggingProblem(f"{path}.verbosity", item.verbosity, f"must be between 0 and {MAX_VERBOSITY}")
 
 
-def _check_json(options: JSONOptions, gate_enabled: Callable[[str], bool] | None) -> Iterator[LoggingProblem]:
+def _check_streams(
+    name: str, options: StreamOptions, gate_enabled: Callable[[str], bool] | None
+) -> Iterator[LoggingProblem]:
+    path = f"options.{name}"
     if not 0 <= options.info_buffer_bytes <= MAX_BUFFER_BYTES:
         rule = f"must be between 0 and {MAX_BUFFER_BYTES}"
-        yield LoggingProblem("options.json.infoBufferSize", options.info_buffer_bytes, rule)
+        yield LoggingProblem(f"{path}.infoBufferSize", options.info_buffer_bytes, rule)
     if gate_enabled is None or gate_enabled(ALPHA_GATE):
         return
     if options.split_stream:
-        yield LoggingProblem("options.json.splitStream", True, f"needs the feature gate {ALPHA_GATE}")
+        yield LoggingProblem(f"{path}.splitStream", True, f"needs the feature gate {ALPHA_GATE}")
     if options.info_buffer_bytes:
         rule = f"needs the feature gate {ALPHA_GATE}"
-        yield LoggingProblem("options.json.infoBufferSize", options.info_buffer_bytes, rule)
+        yield LoggingProblem(f"{path}.infoBufferSize", options.info_buffer_bytes, rule)

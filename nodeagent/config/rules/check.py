@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nodeagent.base.duration import Duration
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.release import SelectedRelease
 from nodeagent.config.codec import Report
+from nodeagent.config.features import enabled_since
 from nodeagent.config.fields import all_fields
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 
@@ -23,6 +25,7 @@ class Check:
     gates: FeatureGates
     report: Report
     warnings: list[str]
+    release: SelectedRelease = field(default_factory=SelectedRelease)
 
     def value(self, path: str) -> Any:
         """Return the value of the field at *path*."""
@@ -68,10 +71,19 @@ class Check:
             self.fail(path, f"must be one of {', '.join(option or repr(option) for option in options)}")
 
     def needs_gate(self, path: str, gate: str) -> bool:
-        """Report a field that is set while *gate* is disabled; return whether it is enabled."""
+        """Report a field that is set while *gate* is disabled; return whether it is enabled.
+
+        While the release is only assumed, a gate that a later release enables does not prevent the start: the API
+        server may turn out to have that release.
+        """
         if self.gates.enabled(gate):
             return True
-        self.fail(path, f"needs the feature gate {gate}")
+        since = "" if self.gates.switched_off(gate) else enabled_since(gate)
+        if since and self.release.assumed:
+            self.warnings.append(f"{path} has no effect: it needs the feature gate {gate}, enabled since {since}")
+        else:
+            hint = f", enabled by default since release {since} (--compatibility-version)" if since else ""
+            self.fail(path, f"needs the feature gate {gate}{hint}")
         return False
 
 

@@ -17,9 +17,10 @@ _CPU_OPTIONS = {
     "align-by-socket": "CPUManagerPolicyAlphaOptions",
 }
 _TOPOLOGY_OPTIONS = {"prefer-closest-numa-nodes": "TopologyManagerPolicyBetaOptions"}
-_SYSTEM_RESOURCES = ("cpu", "memory")
-_PLATFORM_RESOURCES = ("cpu", "memory", "ephemeral-storage")
-_ENFORCEMENTS = ("none", "pods", "system-reserved", "platform-reserved")
+_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pid")
+_COMPRESSIBLE = "-compressible"
+_RESERVED = ("system-reserved", "platform-reserved")
+_ENFORCEMENTS = ("none", "pods", *_RESERVED, *(f"{entry}{_COMPRESSIBLE}" for entry in _RESERVED))
 _PERCENT = re.compile(r"\d{1,3}%", re.ASCII)
 
 
@@ -83,14 +84,14 @@ def _check_options(check: Check, field: str, options: Mapping[str, str], known: 
 
 def _check_reserved(check: Check) -> None:
     config = check.config
-    for field, reserved, allowed in (
-        ("systemReserved", config.system_reserved, _SYSTEM_RESOURCES),
-        ("platformReserved", config.platform_reserved, _PLATFORM_RESOURCES),
+    for field, reserved in (
+        ("systemReserved", config.system_reserved),
+        ("platformReserved", config.platform_reserved),
     ):
         for resource, text in reserved.items():
             path = child(field, resource)
-            if resource not in allowed:
-                check.report(path, text, f"cannot be reserved here; supported: {', '.join(allowed)}")
+            if resource not in _RESOURCES:
+                check.report(path, text, f"cannot be reserved; supported: {', '.join(_RESOURCES)}")
                 continue
             try:
                 if Quantity.parse(text) < Quantity():
@@ -118,9 +119,13 @@ def _check_enforcement(check: Check) -> None:
             check.report(path, entry, f"must be one of {', '.join(_ENFORCEMENTS)}")
         elif entry == "none" and len(entries) > 1:
             check.report(path, entry, "must be the only entry")
-        elif entry == "system-reserved" and not config.system_reserved_cgroup:
+        elif entry in entries[:index]:
+            check.warnings.append(f"{path}: {entry} is already an entry, which releases since 1.36 reject")
+        elif entry.removesuffix(_COMPRESSIBLE) in entries[:index] or f"{entry}{_COMPRESSIBLE}" in entries[:index]:
+            check.report(path, entry, "cannot be combined with the entry with or without -compressible")
+        elif entry.startswith("system-reserved") and not config.system_reserved_cgroup:
             check.report(path, entry, "needs systemReservedCgroup")
-        elif entry == "platform-reserved" and not config.platform_reserved_cgroup:
+        elif entry.startswith("platform-reserved") and not config.platform_reserved_cgroup:
             check.report(path, entry, "needs platformReservedCgroup")
 
 

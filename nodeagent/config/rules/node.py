@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 
 from nodeagent.base import identity
 from nodeagent.base.duration import Duration
-from nodeagent.base.logging import JSONOptions, LoggingSettings, VModule, check_settings, format_gates
+from nodeagent.base.logging import LoggingSettings, StreamOptions, VModule, check_settings, format_gates
 from nodeagent.base.names import is_ip
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.release import SWAP_REVISED
 from nodeagent.config.rules.check import Check
 from nodeagent.config.rules.sysctls import check_pattern
 from nodeagent.contracts.configuration import LoggingConfiguration
 
+_IDS_PER_POD = 65536
 _DEFAULT_PERIOD = Duration.of(milliseconds=100)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?!\d+$)")
 
 
 def logging_settings(logging: LoggingConfiguration) -> LoggingSettings:
     """Return the settings of the logging library for the field ``logging``."""
-    options = logging.options.json
+    options, text = logging.options.json, logging.options.text
     return LoggingSettings(
         format=logging.format,
         flush_seconds=logging.flush_frequency.duration.seconds,
         verbosity=logging.verbosity,
         vmodule=tuple(VModule(item.file_pattern, item.verbosity) for item in logging.vmodule),
-        json=JSONOptions(options.split_stream, options.info_buffer_size.value()),
+        json=StreamOptions(options.split_stream, options.info_buffer_size.value()),
+        text=StreamOptions(text.split_stream, text.info_buffer_size.value()),
     )
 
 
@@ -67,10 +71,7 @@ def _check_cgroups(check: Check) -> None:
             check.fail("qosReserved", "needs cgroupsPerQOS")
         if config.pod_pids_limit > 0:
             check.fail("podPidsLimit", "needs cgroupsPerQOS")
-    if check.gates.enabled("NodeSwap"):
-        check.one_of("memorySwap.swapBehavior", ("", "LimitedSwap", "UnlimitedSwap"))
-    elif config.memory_swap.swap_behavior:
-        check.fail("memorySwap.swapBehavior", "needs the feature gate NodeSwap")
+    _check_swap(check)
     factor = config.memory_throttling_factor
     if factor is not None and not 0 < factor <= 1:
         check.fail("memoryThrottlingFactor", "must be greater than 0 and at most 1")
@@ -79,7 +80,27 @@ def _check_cgroups(check: Check) -> None:
         if not Duration.of(milliseconds=1) <= period <= Duration.of(seconds=1):
             check.fail("cpuCFSQuotaPeriod", "must be between 1ms and 1s")
     elif period != _DEFAULT_PERIOD:
-        check.fail("cpuCFSQuotaPeriod", "needs the feature gate CustomCPUCFSQuotaPeriod")
+        check.needs_gate("cpuCFSQuotaPeriod", "CustomCPUCFSQuotaPeriod")
+
+
+def _check_swap(check: Check) -> None:
+    path, behavior = "memorySwap.swapBehavior", check.config.memory_swap.swap_behavior
+    check.one_of(path, ("", "NoSwap", "LimitedSwap", "UnlimitedSwap"))
+    if behavior not in ("LimitedSwap", "UnlimitedSwap"):
+        return
+    check.needs_gate(path, "NodeSwap")
+    if behavior == "UnlimitedSwap" and check.release.release >= SWAP_REVISED:
+        check.warnings.append(f"{path}: UnlimitedSwap is not part of releases since {SWAP_REVISED}; use LimitedSwap")
+
+
+def _check_logs(check: Check) -> None:
+    check.at_least(2, "containerLogMaxFiles")
+    check.at_least(1, "containerLogMaxWorkers")
+    if check.config.container_log_monitor_interval < Duration.of(seconds=3):
+        check.fail("containerLogMonitorInterval", "must be at least 3s")
+    directory = check.config.pod_logs_dir
+    if not directory.isascii() or not directory.startswith("/") or os.path.normpath(directory) != directory:
+        check.fail("podLogsDir", "must be an absolute path in canonical form, of ASCII characters")
 
 
 def _check_runtime(check: Check) -> None:
@@ -95,7 +116,7 @@ def _check_runtime(check: Check) -> None:
             check.fail(path, "must be a Unix socket such as unix:///run/containerd/containerd.sock")
     check.positive("runtimeRequestTimeout")
     check.one_of("hairpinMode", ("promiscuous-bridge", "hairpin-veth", "none"))
-    check.at_least(2, "containerLogMaxFiles")
+    _check_logs(check)
     try:
         Quantity.parse(config.container_log_max_size)
     except ValueError as error:
@@ -113,8 +134,11 @@ def _check_images(check: Check) -> None:
     age = config.image_maximum_gc_age
     if age > Duration() and age <= config.image_minimum_gc_age:
         check.fail("imageMaximumGCAge", f"must be greater than imageMinimumGCAge ({config.image_minimum_gc_age})")
-    if age and check.gates.switched_off("ImageMaximumGCAge"):
-        check.fail("imageMaximumGCAge", "cannot be set while the feature gate ImageMaximumGCAge is disabled")
+    if age:
+        check.needs_gate("imageMaximumGCAge", "ImageMaximumGCAge")
+    check.one_of("imagePullCredentialsVerificationPolicy", ("", "NeverVerify", "NeverVerifyPreloadedImages"))
+    if config.preloaded_images_verification_allowlist:
+        check.fail("preloadedImagesVerificationAllowlist", "must be empty: NeverVerifyAllowlistedImages is unsupported")
     if config.max_parallel_image_pulls is not None:
         if config.max_parallel_image_pulls < 1:
             check.fail("maxParallelImagePulls", "must be at least 1")
@@ -123,6 +147,9 @@ def _check_images(check: Check) -> None:
 
 
 def _check_kernel(check: Check) -> None:
+    check.one_of("memoryReservationPolicy", ("None",))
+    if check.config.user_namespaces.ids_per_pod not in (None, _IDS_PER_POD):
+        check.fail("userNamespaces.idsPerPod", f"must be {_IDS_PER_POD}: other sizes are not supported")
     check.at_least(0, "maxOpenFiles")
     check.between(-1000, 1000, "oomScoreAdj")
     check.between(0, 31, "iptablesMasqueradeBit", "iptablesDropBit")

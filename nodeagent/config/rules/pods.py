@@ -8,10 +8,12 @@ from urllib.parse import urlsplit
 
 from nodeagent.base.duration import Duration
 from nodeagent.base.names import label_value_problems, qualified_name_problems
+from nodeagent.base.release import Release
 from nodeagent.config.rules.check import Check
 
 _TOKEN = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+", re.ASCII)
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_RUN_ONCE_REJECTED = Release(1, 35)
 _SECOND = Duration.of(seconds=1)
 
 
@@ -36,6 +38,19 @@ def check_pods(check: Check) -> None:
         check.fail("podCIDR", "must be a CIDR such as 10.88.0.0/16, or one per IP family joined by a comma")
     _check_taints(check)
     _check_shutdown(check)
+    _check_restarts(check)
+    if config.run_once and check.release.release >= _RUN_ONCE_REJECTED:
+        check.warnings.append(f"runOnce is not part of releases since {_RUN_ONCE_REJECTED}")
+
+
+def _check_restarts(check: Check) -> None:
+    path, longest = "crashLoopBackOff.maxContainerRestartPeriod", check.config.crash_loop_back_off
+    period = longest.max_container_restart_period
+    if period is None:
+        return
+    check.needs_gate(path, "NodeAgentCrashLoopBackOffMax")
+    if not _SECOND <= period <= Duration.of(seconds=300):
+        check.fail(path, "must be between 1s and 300s")
 
 
 def _check_sources(check: Check) -> None:

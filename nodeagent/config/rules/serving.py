@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from nodeagent.base.names import is_ip
-from nodeagent.base.tls import INSECURE_CIPHERS, MIN_VERSIONS, PREFERRED_CIPHERS, TLS13_CIPHERS
+from nodeagent.base.tls import CURVES, INSECURE_CIPHERS, MIN_VERSIONS, PREFERRED_CIPHERS, TLS13_CIPHERS
 from nodeagent.config.codec import nearest
 from nodeagent.config.rules.check import Check
-
-PREVIOUS_MINOR = "1.28"
-"""Previous minor version, the only one whose hidden metrics can be exposed."""
 
 
 def check_serving(check: Check) -> None:
@@ -33,10 +30,10 @@ def check_serving(check: Check) -> None:
     if config.enable_system_log_query:
         if not config.enable_system_log_handler:
             check.fail("enableSystemLogQuery", "needs enableSystemLogHandler")
-        if check.gates.switched_off("NodeLogQuery"):
-            check.fail("enableSystemLogQuery", "cannot be set while the feature gate NodeLogQuery is disabled")
-    if config.show_hidden_metrics_for_version not in ("", PREVIOUS_MINOR):
-        check.fail("showHiddenMetricsForVersion", f"must be unset or {PREVIOUS_MINOR}")
+        check.needs_gate("enableSystemLogQuery", "NodeLogQuery")
+    previous = str(check.release.release.previous)
+    if config.show_hidden_metrics_for_version not in ("", previous):
+        check.fail("showHiddenMetricsForVersion", f"must be unset or {previous}")
 
 
 def _check_tls(check: Check) -> None:
@@ -56,5 +53,11 @@ def _check_tls(check: Check) -> None:
             check.warnings.append(f"tlsCipherSuites: {name} is insecure")
         elif name in TLS13_CIPHERS:
             check.warnings.append(f"tlsCipherSuites: {name} is always enabled with TLS 1.3; listing it has no effect")
+    if len(config.tls_curve_preferences) > 1:
+        check.report("tlsCurvePreferences", None, "must have at most one entry: OpenSSL is given a single curve")
+    for index, curve in enumerate(config.tls_curve_preferences):
+        if curve not in CURVES:
+            rule = f"is not a supported curve; supported: {', '.join(map(str, CURVES))}"
+            check.report(f"tlsCurvePreferences[{index}]", curve, rule)
     if config.server_tls_bootstrap:
         check.needs_gate("serverTLSBootstrap", "RotateNodeAgentServerCertificate")

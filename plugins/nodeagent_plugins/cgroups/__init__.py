@@ -7,15 +7,17 @@ spec: config.cgroupsPerQOS, config.cgroupDriver, config.cgroupRoot, config.cpuCF
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from nodeagent import hookimpl
+from nodeagent.base.release import SWAP_REVISED
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.context import AgentContext, ConfigContext, ObjectsContext
 from nodeagent.contracts.reservations import without_reserved
-from nodeagent.errors import ConfigError, Problem
+from nodeagent.errors import ConfigError, NodeAgentError, Problem
 from nodeagent.model.resources import MEMORY
 from nodeagent_plugins.cgroups.cgroupfs_driver import CgroupDriver, CgroupfsDriver
 from nodeagent_plugins.cgroups.enforcement import Enforcement
@@ -28,8 +30,12 @@ from nodeagent_plugins.cgroups.resources import Policy, Swap
 from nodeagent_plugins.cgroups.system_cgroups import SystemCgroups
 from nodeagent_plugins.cgroups.systemd_bus import SystemdBus
 from nodeagent_plugins.cgroups.systemd_driver import SystemdDriver
+from nodeagent_plugins.cgroups.version import check_cgroup_version
+
+_log = logging.getLogger(__name__)
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
+_QUERY_RETRIES, _QUERY_RETRY_SECONDS = 2, 2.0
 _SYSTEMD = Path("/run/systemd/system")
 """Exists if systemd is PID 1."""
 
@@ -41,7 +47,8 @@ def nodeagent_provide_cgroups(context: ObjectsContext) -> CgroupManager | None:
     policy = _policy(context, machine, hierarchy)
     driver = Driver(config.cgroup_driver)
     root = _root(context, driver)
-    query_driver = context.runtime.cgroup_driver if gates.enabled("NodeAgentCgroupDriverFromCRI") else None
+    query_driver = _query_driver(context) if gates.enabled("NodeAgentCgroupDriverFromCRI") else None
+    check_cgroup_version(context, unified=hierarchy is None or hierarchy.unified)
     if not config.cgroups_per_qos:
         return NoopCgroupManager(policy, driver, root, query_driver)
     files = CgroupFiles(_needed(hierarchy, "cgroupsPerQOS", True), str(context.root_dir))
@@ -87,7 +94,7 @@ def _root(context: ConfigContext, driver: Driver) -> CgroupName:
 
 def _policy(context: ConfigContext, machine: Machine, hierarchy: Hierarchy | None) -> Policy:
     config, gates = context.config, context.gates
-    swap = Swap(config.memory_swap.swap_behavior or Swap.LIMITED) if gates.enabled("NodeSwap") else Swap.NONE
+    swap = _swap(context)
     return Policy(
         quota=config.cpu_cfs_quota,
         period_us=config.cpu_cfs_quota_period.nanoseconds // 1000,
@@ -99,7 +106,30 @@ def _policy(context: ConfigContext, machine: Machine, hierarchy: Hierarchy | Non
         swap=swap if hierarchy is not None and hierarchy.limits_swap() else None,
         memory_factor=config.memory_throttling_factor if gates.enabled("MemoryQoS") else None,
         pods_memory_bytes=without_reserved(machine.capacity, config)[MEMORY].value(),
+        single_process_oom_kill=bool(config.single_process_oom_kill),
     )
+
+
+def _swap(context: ConfigContext) -> Swap:
+    """Return the swap behavior; the default depends on the release."""
+    default = "LimitedSwap" if context.release.release < SWAP_REVISED else "NoSwap"
+    behavior = context.config.memory_swap.swap_behavior or default
+    return Swap.NONE if behavior == "NoSwap" or not context.gates.enabled("NodeSwap") else Swap(behavior)
+
+
+def _query_driver(context: ObjectsContext) -> Callable[[], Awaitable[str]]:
+    """Return a query for the cgroup driver of the runtime, with retries."""
+
+    async def query() -> str:
+        for _ in range(_QUERY_RETRIES):
+            try:
+                return await context.runtime.cgroup_driver()
+            except NodeAgentError as error:
+                _log.warning("Failed to query cgroup driver of runtime", extra={"err": str(error)})
+                await context.clock.sleep(_QUERY_RETRY_SECONDS)
+        return await context.runtime.cgroup_driver()
+
+    return query
 
 
 def _needed(hierarchy: Hierarchy | None, field: str, value: object) -> Hierarchy:

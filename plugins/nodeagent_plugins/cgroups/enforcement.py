@@ -138,14 +138,20 @@ def reservations(config: NodeAgentConfiguration, *, memory_qos: bool = False) ->
     ):
         if entry in config.enforce_node_allocatable:
             found.append(Reservation(field, kind, path, _limits(amounts, memory_qos=memory_qos)))
+        elif f"{entry}-compressible" in config.enforce_node_allocatable:
+            found.append(Reservation(field, kind, path, CgroupLimits(cpu_shares=_shares(amounts))))
     return found
 
 
 def _limits(amounts: Amounts, *, memory_qos: bool = False) -> CgroupLimits:
     memory = amounts[MEMORY].value() if MEMORY in amounts else None
     return CgroupLimits(
-        cpu_shares=cpu_shares(amounts[CPU].milli_value()) if CPU in amounts else None,
+        cpu_shares=_shares(amounts),
         memory_bytes=memory,
         pids=amounts[PIDS].value() if PIDS in amounts else None,
         unified={"memory.min": str(memory)} if memory_qos and memory is not None else {},
     )
+
+
+def _shares(amounts: Amounts) -> int | None:
+    return cpu_shares(amounts[CPU].milli_value()) if CPU in amounts else None

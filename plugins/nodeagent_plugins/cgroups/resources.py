@@ -54,6 +54,7 @@ class Policy:
     :ivar swap: ``None`` if the kernel does not account swap per cgroup.
     :ivar memory_factor: throttling point between request and limit; ``None`` disables MemoryQoS.
     :ivar pods_memory_bytes: memory available to all pods; replaces an unset memory limit.
+    :ivar single_process_oom_kill: whether the OOM killer kills one process instead of the container.
     """
 
     quota: bool = True
@@ -66,6 +67,7 @@ class Policy:
     swap: Swap | None = None
     memory_factor: float | None = None
     pods_memory_bytes: int = 0
+    single_process_oom_kill: bool = False
 
 
 def container_resources(pod: Pod, container: Container, policy: Policy) -> LinuxResources:
@@ -75,7 +77,8 @@ def container_resources(pod: Pod, container: Container, policy: Policy) -> Linux
     memory_limit = limits.get(MEMORY, _ZERO).value()
     unified = {}
     if policy.unified:
-        unified["memory.oom.group"] = "1"  # The OOM killer kills all processes of the container.
+        if not policy.single_process_oom_kill:
+            unified["memory.oom.group"] = "1"  # The OOM killer kills all processes of the container.
         unified |= _swap_files(pod, requests, memory_limit, policy)
         unified |= _memory_files(requests, memory_limit, policy)
     return LinuxResources(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent.base.aio.waker import Waker
+from nodeagent.base.release import EVICTION_GRACE_CAPPED
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.eviction import EvictionCandidate, EvictionPlan, PlanRequest, ThresholdMaps
@@ -351,9 +352,19 @@ class EvictionManager:
         if observed is not None and observed.time:
             STATS_AGE.observe(max(0.0, self._clock.wall().timestamp() - observed.time / 1e9), threshold.signal)
         message, annotations = eviction_message(threshold, observed, candidate)
-        longest = self._context.config.eviction_max_pod_grace_period
-        grace = 0 if threshold.hard else (longest or None)
+        grace = 0 if threshold.hard else self._soft_grace(candidate.pod)
         self._evict(candidate.pod, str(threshold.signal), message, annotations, grace)
+
+    def _soft_grace(self, pod: Pod) -> int | None:
+        """Return the grace period in seconds for a soft threshold; ``None`` for that of the pod.
+
+        spec: config.evictionMaxPodGracePeriod
+        """
+        longest = self._context.config.eviction_max_pod_grace_period
+        own = pod.spec.termination_grace_period_seconds
+        if longest and own is not None and self._context.release.release >= EVICTION_GRACE_CAPPED:
+            return min(longest, own)
+        return longest or None
 
     def _evict(
         self, pod: Pod, signal: str, message: str, annotations: dict[str, str] | None, grace: int | None

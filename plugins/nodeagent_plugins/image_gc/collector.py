@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from nodeagent.base import tracing
+from nodeagent.base.duration import Duration
 from nodeagent.base.metrics import Counter
 from nodeagent.contracts.context import ImageContext
 from nodeagent.contracts.image_pins import read_pins
@@ -72,7 +73,7 @@ class Collector:
             config.image_gc_high_threshold_percent,
             config.image_gc_low_threshold_percent,
             config.image_minimum_gc_age,
-            config.image_maximum_gc_age,
+            config.image_maximum_gc_age if context.gates.enabled("ImageMaximumGCAge") else Duration(),
         )
         self._records: dict[str, Record] | None = None
         self._since: datetime | None = context.clock.wall() if pods is not None else None

@@ -1,5 +1,7 @@
 """Log rotation: limit the size and number of each container's logs, and the total size of terminated pods' logs.
 
+``containerLogMonitorInterval`` is the interval of the size checks, ``containerLogMaxWorkers`` the number of logs that
+are rotated at the same time.
 spec: config.containerLogMaxSize, config.containerLogMaxFiles
 """
 
@@ -16,7 +18,6 @@ from nodeagent_plugins.log_rotation.budget import TerminatedPodLogs
 from nodeagent_plugins.log_rotation.rotator import LogRotator
 
 NAME = "log_rotation"
-PERIOD_SECONDS = 10.0
 DEAD_POD_BUDGET = "1Gi"
 
 
@@ -29,8 +30,7 @@ def nodeagent_settings_schema() -> dict[str, Any]:
             "period_seconds": {
                 "type": "number",
                 "minimum": 1,
-                "default": PERIOD_SECONDS,
-                "description": "Interval of the size checks.",
+                "description": "Interval of the size checks; defaults to containerLogMonitorInterval.",
             },
             "dead_pod_budget": {
                 "type": "string",
@@ -49,8 +49,9 @@ def nodeagent_provide_background_loops(context: AgentContext) -> Sequence[Backgr
     loops: list[BackgroundLoop] = []
     largest = Quantity.parse(context.config.container_log_max_size).value()
     if largest >= 0:
-        period = float(settings.get("period_seconds", PERIOD_SECONDS))
-        loops.append(LogRotator(context, largest, context.config.container_log_max_files, period))
+        period = float(settings.get("period_seconds", context.config.container_log_monitor_interval.seconds))
+        workers = context.config.container_log_max_workers
+        loops.append(LogRotator(context, largest, context.config.container_log_max_files, period, workers))
     budget = Quantity.parse(settings.get("dead_pod_budget", DEAD_POD_BUDGET)).value()
     if budget >= 0:
         loops.append(TerminatedPodLogs(context, budget))

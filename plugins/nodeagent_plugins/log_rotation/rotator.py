@@ -22,12 +22,17 @@ class LogRotator:
     The log is renamed and the runtime reopens it. The file renamed last is not compressed, because the runtime and
     readers may still use it; older ones are. A container can write any amount between two checks, so a file can be
     larger than *largest*.
+
+    :param workers: number of logs that are rotated at the same time.
     """
 
     name = "log_rotation"
 
-    def __init__(self, context: AgentContext, largest: int, count: int, period_seconds: float) -> None:
+    def __init__(
+        self, context: AgentContext, largest: int, count: int, period_seconds: float, workers: int = 1
+    ) -> None:
         self._context, self._largest, self._count, self._period = context, largest, count, period_seconds
+        self._workers = asyncio.Semaphore(workers)
         self._compressor = Compressor()
         self._paths: dict[str, Path | None] = {}
         self._failing: set[str] = set()
@@ -47,8 +52,10 @@ class LogRotator:
                 self._failed("", error)
             else:
                 self._recovered("")
-                for container_id, size in (await asyncio.to_thread(_sizes, logs)).items():
-                    await self._check_log(container_id, logs[container_id], size)
+                sizes = await asyncio.to_thread(_sizes, logs)
+                async with asyncio.TaskGroup() as group:
+                    for container_id, size in sizes.items():
+                        group.create_task(self._check_log(container_id, logs[container_id], size))
             await self._context.clock.sleep_until(due)
 
     async def _logs(self) -> dict[str, Path]:
@@ -68,6 +75,10 @@ class LogRotator:
         return {id: path for id, path in self._paths.items() if path is not None}
 
     async def _check_log(self, container_id: str, log: Path, size: int | OSError | None) -> None:
+        async with self._workers:
+            await self._check_one(container_id, log, size)
+
+    async def _check_one(self, container_id: str, log: Path, size: int | OSError | None) -> None:
         try:
             if isinstance(size, OSError):
                 raise size

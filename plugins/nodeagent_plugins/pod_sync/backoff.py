@@ -1,4 +1,4 @@
-"""Restart back-off of containers: 10 s doubling to 300 s, by the kubelet's rules. No I/O.
+"""Restart back-off of containers: 10 s doubling to 300 s, or as configured, by the kubelet's rules. No I/O.
 
 The back-off is stored on each container that is created, so a restarted agent continues it. It delays the next start,
 counted from the latest exit that is known when the pod is synced. A container that the same step stops, because a
@@ -9,7 +9,10 @@ back-off ends 600 s after the start that set it, and with a changed spec.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from nodeagent.base.gates import FeatureGates
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
 from nodeagent_plugins.pod_sync.labels import ANNOTATION_BACKOFF, number, recorded_hash
 
@@ -19,7 +22,34 @@ EXPIRY_SECONDS = 2 * MAX_SECONDS
 _NANO = 1_000_000_000
 
 
-def current_backoff(runs: Sequence[RuntimeContainerStatus], spec_hash: str, now: int) -> int:
+@dataclass(frozen=True, slots=True)
+class BackoffLimits:
+    """First and longest back-off, in seconds."""
+
+    initial: int = INITIAL_SECONDS
+    longest: int = MAX_SECONDS
+
+
+_DEFAULT = BackoffLimits()
+_FAST = BackoffLimits(1, 60)
+
+
+def backoff_limits(config: NodeAgentConfiguration, gates: FeatureGates) -> BackoffLimits:
+    """Return the limits of ``crashLoopBackOff.maxContainerRestartPeriod`` and of the feature gates.
+
+    A configured maximum below the first back-off replaces both.
+    """
+    limits = _FAST if gates.enabled("ReduceDefaultCrashLoopBackOffDecay") else _DEFAULT
+    configured = config.crash_loop_back_off.max_container_restart_period
+    if configured is None or not gates.enabled("NodeAgentCrashLoopBackOffMax"):
+        return limits
+    longest = max(1, int(configured.seconds))
+    return BackoffLimits(min(limits.initial, longest), longest)
+
+
+def current_backoff(
+    runs: Sequence[RuntimeContainerStatus], spec_hash: str, now: int, limits: BackoffLimits = _DEFAULT
+) -> int:
     """Return the back-off in seconds that counts for the next start, 0 for none.
 
     :param runs: the runs of the container, latest first.
@@ -31,26 +61,30 @@ def current_backoff(runs: Sequence[RuntimeContainerStatus], spec_hash: str, now:
     last = runs[0]
     stored = number(last.annotations, ANNOTATION_BACKOFF)
     if stored is not None:
-        return min(stored, MAX_SECONDS)
+        return min(stored, limits.longest)
     # Created by another agent, which does not store it: estimate it from the number of restarts.
-    return min(INITIAL_SECONDS << min(last.attempt - 1, 8), MAX_SECONDS) if last.attempt > 0 else 0
+    return min(limits.initial << min(last.attempt - 1, 8), limits.longest) if last.attempt > 0 else 0
 
 
-def remaining(runs: Sequence[RuntimeContainerStatus], spec_hash: str, now: int) -> float:
+def remaining(
+    runs: Sequence[RuntimeContainerStatus], spec_hash: str, now: int, limits: BackoffLimits = _DEFAULT
+) -> float:
     """Return for how many seconds the next start is delayed; never longer than the back-off, if the clock is set."""
-    backoff, exited = current_backoff(runs, spec_hash, now), _latest_exit(runs)
+    backoff, exited = current_backoff(runs, spec_hash, now, limits), _latest_exit(runs)
     if not backoff or exited is None:
         return 0.0
     passed = (now - (exited.finished_at or exited.created_at)) / _NANO
     return min(float(backoff), max(0.0, min(backoff - passed, _expires_in(runs[0], now))))
 
 
-def next_backoff(runs: Sequence[RuntimeContainerStatus], spec_hash: str, now: int) -> int:
+def next_backoff(
+    runs: Sequence[RuntimeContainerStatus], spec_hash: str, now: int, limits: BackoffLimits = _DEFAULT
+) -> int:
     """Return the back-off in seconds to store on the container that is created now; 0 for the first of its name."""
-    backoff = current_backoff(runs, spec_hash, now)
+    backoff = current_backoff(runs, spec_hash, now, limits)
     if _latest_exit(runs) is None:
         return backoff
-    return min(2 * backoff, MAX_SECONDS) if backoff else INITIAL_SECONDS
+    return min(2 * backoff, limits.longest) if backoff else limits.initial
 
 
 def _latest_exit(runs: Sequence[RuntimeContainerStatus]) -> RuntimeContainerStatus | None:

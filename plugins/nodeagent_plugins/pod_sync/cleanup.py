@@ -14,7 +14,7 @@ from nodeagent.errors import NodeAgentError, RuntimeFailure, RuntimeUnavailable
 from nodeagent_plugins.pod_sync import disk
 from nodeagent_plugins.pod_sync.labels import ANNOTATION_SANDBOX
 from nodeagent_plugins.pod_sync.metrics import CLEANED_ORPHANS, ORPHANS_LEFT
-from nodeagent_plugins.pod_sync.paths import PodPaths
+from nodeagent_plugins.pod_sync.paths import PodPaths, pod_logs_directory
 from nodeagent_plugins.pod_sync.step import Step
 from nodeagent_plugins.pod_sync.subpaths import release_subpaths
 
@@ -27,6 +27,7 @@ class PodCleaner:
 
     def __init__(self, context: StatsContext, log_root: Path) -> None:
         self._context, self._log_root = context, log_root
+        self._pod_logs = pod_logs_directory(context.config, log_root)
 
     async def prune(self, step: Step) -> None:
         """Remove dead containers except the latest of each name, and empty sandboxes.
@@ -84,7 +85,7 @@ class PodCleaner:
         on_disk = await asyncio.to_thread(disk.directories, root)
         orphans, left = {*on_disk, *context.volumes.pods_with_volumes()} - set(known), 0
         for uid in orphans:
-            paths = PodPaths(context.pod_dir(uid), self._log_root, "", "", uid)
+            paths = PodPaths(context.pod_dir(uid), self._log_root, self._pod_logs, "", "", uid)
             try:
                 await self.release(uid, paths)
                 stuck = await asyncio.to_thread(disk.remove_pod_directory, paths.root)
@@ -140,9 +141,9 @@ class PodCleaner:
             )
 
     def _remove_orphaned_logs(self, known: Collection[str]) -> None:
-        for name in disk.directories(self._log_root / "pods"):
+        for name in disk.directories(self._pod_logs):
             if name.count("_") == 2 and name.rpartition("_")[2] not in known:
-                disk.remove_log_directory(self._log_root / "pods" / name)
+                disk.remove_log_directory(self._pod_logs / name)
         disk.remove_dead_links(self._log_root)
 
 

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.contracts.configuration import DEFAULT_POD_LOGS_DIR, NodeAgentConfiguration
+
 DEFAULT_LOG_ROOT = "/var/log"
 _MAX_FILE_NAME = 255
 _LOG_NUMBER = re.compile(r"(\d{1,9})\.log")
@@ -16,11 +18,13 @@ class PodPaths:
     """All paths of one pod.
 
     :ivar root: ``<root>/pods/<uid>``.
-    :ivar log_root: contains ``pods/`` and the older ``containers/``.
+    :ivar log_root: contains the older ``containers/``.
+    :ivar pod_logs: contains the log directories of pods.
     """
 
     root: Path
     log_root: Path
+    pod_logs: Path
     namespace: str
     name: str
     uid: str
@@ -28,7 +32,7 @@ class PodPaths:
     @property
     def logs(self) -> Path:
         """Log directory in the sandbox configuration."""
-        return self.log_root / "pods" / f"{self.namespace}_{self.name}_{self.uid}"
+        return self.pod_logs / f"{self.namespace}_{self.name}_{self.uid}"
 
     @property
     def hosts(self) -> Path:
@@ -49,6 +53,12 @@ class PodPaths:
         """Link by which log collectors find the log of one container."""
         stem = f"{self.name}_{self.namespace}_{container}-{container_id}"
         return self.log_root / "containers" / f"{stem[: _MAX_FILE_NAME - len('.log')]}.log"
+
+
+def pod_logs_directory(config: NodeAgentConfiguration, log_root: Path) -> Path:
+    """Return ``podLogsDir``; by default ``pods`` below *log_root*."""
+    configured = config.pod_logs_dir
+    return log_root / "pods" if configured == DEFAULT_POD_LOGS_DIR else Path(configured)
 
 
 def log_path(container: str, attempt: int) -> str:

@@ -103,10 +103,11 @@ class ContainerStarter:
         """Record the back-off of a container that exited too recently."""
         container, pod = start.container, step.pod
         now, spec_hash, runs = self._now(), container_hash(container), _runs(step, container)
-        left = backoff.remaining(runs, spec_hash, now)
+        limits = backoff.backoff_limits(self._context.config, self._context.gates)
+        left = backoff.remaining(runs, spec_hash, now, limits)
         if left <= 0:
             return False
-        pause = Duration.of(seconds=backoff.current_backoff(runs, spec_hash, now))
+        pause = Duration.of(seconds=backoff.current_backoff(runs, spec_hash, now, limits))
         where = f"{pod.name}_{pod.namespace}({pod.uid})"
         message = f"back-off {pause} restarting failed container={container.name} pod={where}"
         step.waiting[container.name] = WaitingReason("CrashLoopBackOff", message)
@@ -189,7 +190,12 @@ class ContainerStarter:
             security=security,
             resources=context.cgroups.container_resources(pod, container),
             sandbox_id=step.sandbox_id,
-            backoff_seconds=backoff.next_backoff(_runs(step, container), container_hash(container), self._now()),
+            backoff_seconds=backoff.next_backoff(
+                _runs(step, container),
+                container_hash(container),
+                self._now(),
+                backoff.backoff_limits(context.config, context.gates),
+            ),
         )
 
     async def _run(self, step: Step, start: Start, container_id: str, attempt: int, reference: ObjectReference) -> None:

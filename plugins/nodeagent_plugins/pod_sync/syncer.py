@@ -33,7 +33,7 @@ from nodeagent_plugins.pod_sync.metrics import (
     STARTED_PODS,
 )
 from nodeagent_plugins.pod_sync.node_dns import NodeDns
-from nodeagent_plugins.pod_sync.paths import PodPaths
+from nodeagent_plugins.pod_sync.paths import PodPaths, pod_logs_directory
 from nodeagent_plugins.pod_sync.sandbox import make_sandbox_config
 from nodeagent_plugins.pod_sync.starting import ContainerStarter, host_ips
 from nodeagent_plugins.pod_sync.step import PodSyncState, Step
@@ -66,6 +66,7 @@ class BundledPodSyncer:
         bind: BindMount | None = None,
     ) -> None:
         self._context, self._hook_caller, self._log_root = context, hook_caller, log_root
+        self._pod_logs = pod_logs_directory(context.config, log_root)
         hooks = LifecycleHooks(
             lambda: context.runtime, context.clock, sleep_enabled=context.gates.enabled("PodLifecycleSleepAction")
         )
@@ -329,7 +330,9 @@ class BundledPodSyncer:
         return Step(pod, observed, memory, self._paths(pod))
 
     def _paths(self, pod: Pod) -> PodPaths:
-        return PodPaths(self._context.pod_dir(pod.uid), self._log_root, pod.namespace, pod.name, pod.uid)
+        return PodPaths(
+            self._context.pod_dir(pod.uid), self._log_root, self._pod_logs, pod.namespace, pod.name, pod.uid
+        )
 
 
 def _past(start: Start, used: Collection[_Run]) -> Start:

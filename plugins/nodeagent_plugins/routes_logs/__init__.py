@@ -26,7 +26,8 @@ def log_routes(context: AgentContext, system_logs: Path) -> Sequence[Route]:
     from nodeagent_plugins.routes_logs.system import SystemLogs
 
     containers = ContainerLogs(context)
-    system = SystemLogs(system_logs, context.clock, queries=context.config.enable_system_log_query)
+    queries = context.config.enable_system_log_query and context.gates.enabled("NodeLogQuery")
+    system = SystemLogs(system_logs, context.clock, queries=queries)
     off = "" if context.config.enable_system_log_handler else "logs endpoint is disabled."
     return (
         Route("GET", "/containerLogs/{namespace}/{pod}/{container}", containers.handle, Exposure.DEBUG, streams=True),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nodeagent.contracts.configuration import DEFAULT_POD_LOGS_DIR
 from nodeagent.contracts.context import ProberContext
 from nodeagent.contracts.runtime import (
     ContainerInfo,
@@ -65,7 +66,8 @@ class Meter:
         self._context, self._machine, self._cgroups = context, machine, cgroups
         self._locator, self._rates = locator, rates
         root = context.plugin_settings.get("pod_sync", {}).get("log_root", _LOG_ROOT)
-        self._logs = str(Path(root) / "pods")
+        configured = context.config.pod_logs_dir
+        self._logs = str(Path(root) / "pods") if configured == DEFAULT_POD_LOGS_DIR else configured
 
     def measure(
         self,

@@ -32,7 +32,7 @@ async def node(pki, tmp_path, monkeypatch):
     (tmp_path / "secret").write_text("secret")
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setattr(routes_logs, "SYSTEM_LOGS", root)
-    async with serving(pki, tmp_path, enable_system_log_query=True) as served:
+    async with serving(pki, tmp_path, enable_system_log_query=True, feature_gates={"NodeLogQuery": True}) as served:
         yield served
 
 

@@ -90,8 +90,73 @@ def test_error_names_unusable_files(tmp_path: Path) -> None:
         tls.server_context(tmp_path / "nope.crt", tmp_path / "nope.key")
 
 
+@pytest.fixture
+def server_pair(tmp_path: Path) -> tuple[Path, Path]:
+    pair = tls.issue(tls.generate_ca("test-ca"), "server", names=["localhost"], server=True)
+    files = tmp_path / "s.crt", tmp_path / "s.key"
+    for path, data in zip(files, (pair.certificate, pair.key), strict=True):
+        tls.write_private(path, data)
+    return files
+
+
+def _client(**settings: ssl.TLSVersion) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    for name, version in settings.items():
+        setattr(context, name, version)
+    return context
+
+
+@pytest.mark.row("config.tlsMinVersion")
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
+@pytest.mark.parametrize("suites", [(), ("TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",)])
+@pytest.mark.parametrize(
+    ("minimum", "version", "negotiated"),
+    [
+        ("VersionTLS10", ssl.TLSVersion.TLSv1, "TLSv1"),
+        ("VersionTLS10", ssl.TLSVersion.TLSv1_1, "TLSv1.1"),
+        ("VersionTLS11", ssl.TLSVersion.TLSv1_1, "TLSv1.1"),
+    ],
+)
+def test_old_version_is_negotiated_where_it_is_permitted(server_pair, suites, minimum, version, negotiated):
+    server = tls.server_context(*server_pair, min_version=minimum, cipher_suites=suites)
+
+    client = _client(minimum_version=version, maximum_version=version)
+
+    assert _connect(server, client).version() == negotiated
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
+@pytest.mark.parametrize(("minimum", "version"), [("VersionTLS11", ssl.TLSVersion.TLSv1), ("", ssl.TLSVersion.TLSv1_1)])
+def test_version_below_the_minimum_is_rejected(server_pair, minimum, version):
+    server = tls.server_context(*server_pair, min_version=minimum)
+
+    with pytest.raises(ssl.SSLError):
+        _connect(server, _client(minimum_version=version, maximum_version=version))
+
+
+@pytest.mark.parametrize(("curve", "matches"), [("X25519", True), ("secp384r1", False)])
+def test_key_exchange_is_limited_to_the_configured_curve(server_pair, curve, matches):
+    server, client = tls.server_context(*server_pair, curve=29), _client()
+    client.set_ecdh_curve(curve)
+
+    if matches:
+        assert _connect(server, client).version() == "TLSv1.3"
+    else:
+        with pytest.raises(ssl.SSLError):
+            _connect(server, client)
+
+
 def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, object]:
     """Perform a handshake in memory and return the client certificate that the server verified."""
+    peer = _connect(server, client).getpeercert()
+    assert peer is not None
+    return peer
+
+
+def _connect(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
+    """Perform a handshake in memory and return the server side."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     one = server.wrap_bio(to_server, to_client, server_side=True)
     other = client.wrap_bio(to_client, to_server, server_hostname="localhost")
@@ -101,6 +166,4 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, obje
                 side.do_handshake()
             except ssl.SSLWantReadError:
                 continue
-    peer = one.getpeercert()
-    assert peer is not None
-    return peer
+    return one

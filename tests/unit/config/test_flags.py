@@ -47,6 +47,20 @@ def test_every_scalar_field_has_a_flag():
         "memorySwap",
         "shutdownGracePeriodByPodPriority",
         "tracing",
+        "containerLogMaxWorkers",
+        "containerLogMonitorInterval",
+        "crashLoopBackOff",
+        "crashLoopBackOff.maxContainerRestartPeriod",
+        "imagePullCredentialsVerificationPolicy",
+        "logging.options.text",
+        "memoryReservationPolicy",
+        "mergeDefaultEvictionSettings",
+        "podLogsDir",
+        "preloadedImagesVerificationAllowlist",
+        "singleProcessOOMKill",
+        "tlsCurvePreferences",
+        "userNamespaces",
+        "userNamespaces.idsPerPod",
     }
 
 
@@ -191,10 +205,6 @@ def test_boolean_flag_does_not_consume_the_next_argument():
         ("--exit-on-lock-contention", "needs --lock-file"),
         ("--image-credential-provider-config=/x", "needs --image-credential-provider-bin-dir"),
         ("--image-credential-provider-bin-dir=/x", "needs --image-credential-provider-config"),
-        (
-            "--keep-terminated-pod-volumes",
-            "is not supported: volumes of terminated pods are always removed",
-        ),
     ],
 )
 def test_invalid_flag_is_reported_with_its_name(flag, rule):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.base.logging import JSONOptions, LoggingSettings, VModule
+from nodeagent.base.logging import LoggingSettings, StreamOptions, VModule
 from nodeagent.config.rules.node import logging_settings
 
 WRONG = [
@@ -59,8 +59,15 @@ WRONG = [
     (
         "enableSystemLogQuery: true\nfeatureGates: {NodeLogQuery: false}",
         "enableSystemLogQuery",
-        "cannot be set while the feature gate NodeLogQuery is disabled",
+        "needs the feature gate NodeLogQuery",
     ),
+    (
+        "enableSystemLogQuery: true",
+        "enableSystemLogQuery",
+        "needs the feature gate NodeLogQuery, enabled by default since release 1.36",
+    ),
+    ("tlsCurvePreferences: [29, 23]", "tlsCurvePreferences", "must have at most one entry"),
+    ("tlsCurvePreferences: [4588]", "tlsCurvePreferences[0]", "is not a supported curve; supported: 23, 24, 25, 29"),
     ("showHiddenMetricsForVersion: '1.27'", "showHiddenMetricsForVersion", "must be unset or 1.28"),
     # Pods, sync and registration
     ("staticPodURL: ftp://x/y", "staticPodURL", "must be an http or https URL"),
@@ -206,7 +213,7 @@ WRONG = [
     (
         "memorySwap: {swapBehavior: Some}\nfeatureGates: {NodeSwap: true}",
         "memorySwap.swapBehavior",
-        "must be one of '', LimitedSwap, UnlimitedSwap",
+        "must be one of '', NoSwap, LimitedSwap, UnlimitedSwap",
     ),
     ("runtimeRequestTimeout: -1s", "runtimeRequestTimeout", "must be longer than 0s"),
     ("imageServiceEndpoint: tcp://x:1", "imageServiceEndpoint", "must be a Unix socket such as"),
@@ -236,7 +243,39 @@ WRONG = [
     (
         "imageMaximumGCAge: 1h\nfeatureGates: {ImageMaximumGCAge: false}",
         "imageMaximumGCAge",
-        "cannot be set while the feature gate ImageMaximumGCAge is disabled",
+        "needs the feature gate ImageMaximumGCAge",
+    ),
+    (
+        "imageMaximumGCAge: 1h",
+        "imageMaximumGCAge",
+        "needs the feature gate ImageMaximumGCAge, enabled by default since release 1.30",
+    ),
+    (
+        "imagePullCredentialsVerificationPolicy: AlwaysVerify",
+        "imagePullCredentialsVerificationPolicy",
+        "must be one of '', NeverVerify, NeverVerifyPreloadedImages",
+    ),
+    ("preloadedImagesVerificationAllowlist: [a]", "preloadedImagesVerificationAllowlist", "must be empty"),
+    ("memoryReservationPolicy: TieredReservation", "memoryReservationPolicy", "must be one of None"),
+    ("userNamespaces: {idsPerPod: 131072}", "userNamespaces.idsPerPod", "must be 65536"),
+    ("containerLogMaxWorkers: 0", "containerLogMaxWorkers", "must be 1 or greater"),
+    ("containerLogMonitorInterval: 2s", "containerLogMonitorInterval", "must be at least 3s"),
+    ("podLogsDir: logs", "podLogsDir", "must be an absolute path in canonical form"),
+    ("podLogsDir: /var//logs", "podLogsDir", "must be an absolute path in canonical form"),
+    ("podLogsDir: /var/lögs", "podLogsDir", "must be an absolute path in canonical form"),
+    (
+        "crashLoopBackOff: {maxContainerRestartPeriod: 60s}",
+        "crashLoopBackOff.maxContainerRestartPeriod",
+        "needs the feature gate NodeAgentCrashLoopBackOffMax, enabled by default since release 1.35",
+    ),
+    *(
+        (
+            f"crashLoopBackOff: {{maxContainerRestartPeriod: {period}}}\n"
+            "featureGates: {NodeAgentCrashLoopBackOffMax: true}",
+            "crashLoopBackOff.maxContainerRestartPeriod",
+            "needs the feature gate NodeAgentCrashLoopBackOffMax",
+        )
+        for period in ("500ms", "301s")
     ),
     ("maxParallelImagePulls: 0\nserializeImagePulls: false", "maxParallelImagePulls", "must be at least 1"),
     ("maxParallelImagePulls: 1", "maxParallelImagePulls", "cannot be set while serializeImagePulls is true"),
@@ -377,14 +416,20 @@ WRONG = [
         "must be a percentage from 0% to 100%",
     ),
     (
-        "systemReserved: {ephemeral-storage: 1Gi}",
-        "systemReserved.ephemeral-storage",
-        "cannot be reserved here; supported: cpu, memory",
+        "systemReserved: {hugepages-2Mi: 1Gi}",
+        "systemReserved.hugepages-2Mi",
+        "cannot be reserved; supported: cpu, memory, ephemeral-storage, pid",
+    ),
+    ("platformReserved: {pid: many}", "platformReserved.pid", "is not a quantity"),
+    (
+        "enforceNodeAllocatable: [system-reserved, system-reserved-compressible]\nsystemReservedCgroup: /s",
+        "enforceNodeAllocatable[1]",
+        "cannot be combined with the entry with or without -compressible",
     ),
     (
-        "platformReserved: {pid: '100'}",
-        "platformReserved.pid",
-        "cannot be reserved here; supported: cpu, memory, ephemeral-storage",
+        "enforceNodeAllocatable: [platform-reserved-compressible]",
+        "enforceNodeAllocatable[0]",
+        "needs platformReservedCgroup",
     ),
     ("systemReserved: {cpu: -1m}", "systemReserved.cpu", "must not be negative"),
     ("platformReserved: {memory: lots}", "platformReserved.memory", "is not a quantity"),
@@ -470,7 +515,8 @@ RIGHT = [
     "authentication: {webhook: {enabled: false}, anonymous: {enabled: true}}",
     "authorization: {mode: AlwaysAllow}",
     "serverTLSBootstrap: true",
-    "enableSystemLogQuery: true",
+    "enableSystemLogQuery: true\nfeatureGates: {NodeLogQuery: true}",
+    "tlsCurvePreferences: [29]",
     "showHiddenMetricsForVersion: '1.28'",
     "staticPodURL: https://u:p@host:8443/pods\nstaticPodURLHeader: {X-Key: [a, b]}",
     "podsPerCore: 110",
@@ -497,7 +543,16 @@ RIGHT = [
     "memoryThrottlingFactor: 1",
     "oomScoreAdj: -1000",
     "imageGCHighThresholdPercent: 100",
-    "imageMaximumGCAge: 1h",
+    "imageMaximumGCAge: 1h\nfeatureGates: {ImageMaximumGCAge: true}",
+    "memorySwap: {swapBehavior: NoSwap}",
+    "imagePullCredentialsVerificationPolicy: NeverVerifyPreloadedImages",
+    "userNamespaces: {idsPerPod: 65536}",
+    "crashLoopBackOff: {}",
+    "podLogsDir: ''",
+    "failCgroupV1: false\nsingleProcessOOMKill: true\nmergeDefaultEvictionSettings: true",
+    "systemReserved: {pid: '100', ephemeral-storage: 1Gi}\nplatformReserved: {pid: 1k}",
+    "enforceNodeAllocatable: [pods, kube-reserved-compressible]\nplatformReservedCgroup: /platform",
+    "logging: {options: {text: {splitStream: true, infoBufferSize: 64Ki}}}\nfeatureGates: {LoggingAlphaOptions: true}",
     "serializeImagePulls: false\nmaxParallelImagePulls: 1",
     "registryPullQPS: 0",
     "eventRecordQPS: 0",
@@ -554,7 +609,7 @@ def test_logging_settings_have_the_configured_values(load_text):
 
     loaded = load_text(f"{gate}logging: {{flushFrequency: 3s, verbosity: 4, {json}}}")
 
-    options = JSONOptions(split_stream=True, info_buffer_bytes=65536)
+    options = StreamOptions(split_stream=True, info_buffer_bytes=65536)
     expected = LoggingSettings(format="json", flush_seconds=3.0, verbosity=4, json=options)
     assert logging_settings(loaded.config.logging) == expected
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from nodeagent.base.logging import JSONOptions, LoggingOptions, formats, v_level
+from nodeagent.base.logging import LoggingOptions, StreamOptions, formats, v_level
 from nodeagent.base.logging.writer import LineWriter
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ def test_without_split_all_lines_go_to_the_info_stream(streams):
     "type.LoggingOptions.InfoStream",
 )
 def test_with_split_only_errors_go_to_the_error_stream(streams):
-    streams.configure(format="json", json=JSONOptions(split_stream=True))
+    streams.configure(format="json", json=StreamOptions(split_stream=True))
 
     log.info("one")
     log.warning("two")
@@ -99,7 +99,7 @@ def test_with_split_only_errors_go_to_the_error_stream(streams):
 
 
 def test_options_of_another_format_have_no_effect(streams):
-    streams.configure(format="text", json=JSONOptions(split_stream=True, info_buffer_bytes=1000))
+    streams.configure(format="text", json=StreamOptions(split_stream=True, info_buffer_bytes=1000))
 
     log.info("one")
 
@@ -113,7 +113,7 @@ def test_default_streams_are_those_of_the_process(streams, monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out))
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(err))
     streams.options = LoggingOptions()
-    handle = streams.configure(format="json", json=JSONOptions(split_stream=True))
+    handle = streams.configure(format="json", json=StreamOptions(split_stream=True))
 
     log.info("one")
     log.error("two")
@@ -157,8 +157,31 @@ def test_only_non_errors_are_buffered_and_only_with_split(streams, monkeypatch, 
         return LineWriter(stream, buffer_bytes=buffer_bytes, flush_seconds=flush_seconds, **others)
 
     monkeypatch.setattr(formats, "LineWriter", make)
-    streams.configure(format=format_, flush_seconds=7.5, json=JSONOptions(split_stream=split, info_buffer_bytes=1000))
+    streams.configure(format=format_, flush_seconds=7.5, json=StreamOptions(split_stream=split, info_buffer_bytes=1000))
 
     names = {id(streams.err): "err", id(streams.out): "out"}
     assert [(names[id(stream)], size) for stream, size, _ in found] == made
     assert all(seconds == 7.5 for _, size, seconds in found if size)
+
+
+def test_text_format_splits_streams_on_request(streams):
+    streams.configure(format="text", text=StreamOptions(split_stream=True))
+
+    log.info("one")
+    log.error("two")
+
+    assert ['"one"' in line for line in streams.out_lines()] == [True]
+    assert ['"two"' in line for line in streams.err_lines()] == [True]
+
+
+def test_text_format_buffers_the_info_stream(streams):
+    handle = streams.configure(
+        format="text", flush_seconds=3600, text=StreamOptions(split_stream=True, info_buffer_bytes=100_000)
+    )
+
+    log.info("one")
+    before = streams.out.getvalue()
+    handle.flush()
+
+    assert before == b""
+    assert b"one" in streams.out.getvalue()

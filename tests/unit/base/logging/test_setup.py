@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from nodeagent.base.logging import (
-    JSONOptions,
     LoggingError,
     LoggingSettings,
+    StreamOptions,
     VModule,
     check_settings,
     configure,
@@ -174,8 +174,9 @@ def test_registered_format_can_be_configured(streams):
         (LoggingSettings(vmodule=(VModule("", 1),)), "vmodule[0].filePattern"),
         (LoggingSettings(vmodule=(VModule("a", 1), VModule("a=b", 1))), "vmodule[1].filePattern"),
         (LoggingSettings(vmodule=(VModule("a", -1),)), "vmodule[0].verbosity"),
-        (LoggingSettings(json=JSONOptions(info_buffer_bytes=-1)), "options.json.infoBufferSize"),
-        (LoggingSettings(json=JSONOptions(info_buffer_bytes=2**31 + 1)), "options.json.infoBufferSize"),
+        (LoggingSettings(json=StreamOptions(info_buffer_bytes=-1)), "options.json.infoBufferSize"),
+        (LoggingSettings(json=StreamOptions(info_buffer_bytes=2**31 + 1)), "options.json.infoBufferSize"),
+        (LoggingSettings(text=StreamOptions(info_buffer_bytes=-1)), "options.text.infoBufferSize"),
     ],
 )
 def test_error_names_the_invalid_setting(settings, path):
@@ -186,7 +187,7 @@ def test_error_names_the_invalid_setting(settings, path):
 
 @pytest.mark.row("type.LoggingConfiguration.options")
 def test_alpha_options_require_their_gate_in_any_format():
-    settings = LoggingSettings(format="text", json=JSONOptions(split_stream=True, info_buffer_bytes=10))
+    settings = LoggingSettings(format="text", json=StreamOptions(split_stream=True, info_buffer_bytes=10))
 
     problems = list(check_settings(settings, format_gates(), lambda gate: gate != "LoggingAlphaOptions"))
 
@@ -205,7 +206,7 @@ def test_process_exit_without_closing_writes_all_lines():
         "import logging\n"
         "from nodeagent.base.logging import *\n"
         "configure(LoggingSettings(format='json', flush_seconds=3600,"
-        " json=JSONOptions(split_stream=True, info_buffer_bytes=1000000)))\n"
+        " json=StreamOptions(split_stream=True, info_buffer_bytes=1000000)))\n"
         "logging.info('info'); logging.error('error')\n"
         "raise SystemExit(3)\n"
     )

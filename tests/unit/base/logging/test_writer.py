@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from nodeagent.base.logging import JSONOptions
+from nodeagent.base.logging import StreamOptions
 from nodeagent.base.logging.writer import ERROR_RESERVE_BYTES, MAX_QUEUE_BYTES, LineBuffer, LineWriter
 
 
@@ -193,7 +193,7 @@ def test_buffered_lines_are_written_after_the_flush_frequency(streams, stream):
     log = logging.getLogger(__name__)
     streams.options = LoggingOptions(error_stream=streams.err, info_stream=stream)
     streams.configure(
-        format="json", flush_seconds=0.05, json=JSONOptions(split_stream=True, info_buffer_bytes=1_000_000)
+        format="json", flush_seconds=0.05, json=StreamOptions(split_stream=True, info_buffer_bytes=1_000_000)
     )
 
     log.info("one")
@@ -209,7 +209,7 @@ def test_error_flushes_the_buffered_lines(streams, stream):
     log = logging.getLogger(__name__)
     streams.options = LoggingOptions(error_stream=streams.err, info_stream=stream)
     streams.configure(
-        format="json", flush_seconds=3600, json=JSONOptions(split_stream=True, info_buffer_bytes=1_000_000)
+        format="json", flush_seconds=3600, json=StreamOptions(split_stream=True, info_buffer_bytes=1_000_000)
     )
 
     log.info("what led to it")

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from nodeagent.base.release import SelectedRelease
+from nodeagent.config.features import build_gates
 from nodeagent.contracts.context import AgentContext
 from nodeagent.testing import load_plugin, make_config, make_context
 from nodeagent_plugins import cgroups
@@ -233,8 +235,12 @@ MakeAgent = Callable[..., tuple[AgentContext, Any]]
 def agent(tmp_path: Path) -> MakeAgent:
     """Return a function that creates a context and the plugin's manager for a configuration."""
 
-    def make(*, settings: dict[str, Any] | None = None, **config: Any) -> tuple[AgentContext, Any]:
-        context = make_context(tmp_path / "agent", config=make_config(**config))
+    def make(
+        *, settings: dict[str, Any] | None = None, release: SelectedRelease | None = None, **config: Any
+    ) -> tuple[AgentContext, Any]:
+        selected = release or SelectedRelease()
+        gates = build_gates(config.get("feature_gates", {}), selected.release)
+        context = make_context(tmp_path / "agent", config=make_config(**config), release=selected, gates=gates)
         context.settings = replace(context.settings, **(settings or {}))
         context.cgroups = load_plugin(cgroups).provide("nodeagent_provide_cgroups", context=context)
         return context, context.cgroups

@@ -151,3 +151,31 @@ async def test_memory_qos_protects_the_memory_of_reserved_cgroups(agent, kernel_
     )
     await manager.start()
     assert kernel_v2.read("/system", "memory.min") == str(GI)
+
+
+@pytest.mark.row("config.enforceNodeAllocatable")
+async def test_compressible_enforcement_limits_only_the_cpu_share(agent, kernel):
+    kernel.make("/platform")
+    _, manager = agent(
+        enforce_node_allocatable=("pods", "platform-reserved-compressible"),
+        platform_reserved_cgroup="/platform",
+        platform_reserved={"cpu": "500m", "memory": "512Mi", "pid": "1000"},
+    )
+    await manager.start()
+
+    assert limits(kernel, "/platform") == (["512", "-1", "max"] if kernel.version == 1 else ["20", "max", "max"])
+
+
+@pytest.mark.row("config.systemReserved", "config.platformReserved")
+async def test_reserved_pids_limit_pods_and_the_reserved_cgroup(agent, kernel):
+    kernel.make("/system")
+    _, manager = agent(
+        enforce_node_allocatable=("pods", "system-reserved"),
+        system_reserved_cgroup="/system",
+        system_reserved={"pid": "1000"},
+        platform_reserved={"pid": "2000"},
+    )
+    await manager.start()
+
+    assert limits(kernel, "/kubepods")[2] == "27000"
+    assert limits(kernel, "/system")[2] == "1000"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeagent.base.duration import Duration
+from nodeagent.base.release import Release, SelectedRelease
 from nodeagent.contracts.configuration import MemorySwapConfiguration
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.testing import load_plugin, make_config, make_container, make_context, make_pod
@@ -197,3 +198,24 @@ def test_memory_is_not_throttled_without_the_gate_or_on_version_1(agent, kernel)
     gates = {} if kernel.version == 2 else QOS_GATE
     found = of_container(agent, HALF, feature_gates=gates).unified
     assert "memory.high" not in found and "memory.min" not in found
+
+
+@pytest.mark.usefixtures("kernel_v2")
+def test_single_process_is_killed_on_request(agent):
+    assert "memory.oom.group" not in of_container(agent, single_process_oom_kill=True).unified
+    assert of_container(agent, single_process_oom_kill=False).unified["memory.oom.group"] == "1"
+
+
+@pytest.mark.row("config.memorySwap")
+@pytest.mark.usefixtures("swap_files")
+@pytest.mark.parametrize(
+    ("minor", "behavior", "expected"),
+    [(29, "", "0"), (30, "", "0"), (36, "", "0"), (36, "NoSwap", "0"), (36, "LimitedSwap", str(1024**3))],
+)
+def test_default_swap_depends_on_the_release(agent, minor, behavior, expected):
+    release = SelectedRelease(Release(1, minor))
+    swap = MemorySwapConfiguration(swap_behavior=behavior)
+
+    limits = of_container(agent, HALF, release=release, memory_swap=swap)
+
+    assert limits.unified["memory.swap.max"] == expected

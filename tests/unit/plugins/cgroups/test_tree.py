@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 
 import pytest
 
 from nodeagent.base.duration import Duration
-from nodeagent.errors import ConfigError
+from nodeagent.base.release import Release, SelectedRelease
+from nodeagent.errors import ConfigError, RuntimeUnavailable
 from nodeagent.testing import make_container, make_pod
 from nodeagent_plugins.cgroups.files import CgroupFiles
 from nodeagent_plugins.cgroups.manager import _DURATIONS, NoopCgroupManager, QosCgroupReconciler
@@ -115,6 +117,33 @@ async def test_driver_of_the_runtime_is_used_with_its_gate(agent, kernel, system
 
     assert manager.parent_of(guaranteed("a")) == "kubepods-poduid_a.slice"
     assert "kubepods.slice" in systemd.units
+
+
+async def test_driver_of_the_runtime_is_used_by_default_since_1_31(agent, kernel, systemd):
+    systemd.kernel = kernel
+    context, manager = agent(release=SelectedRelease(Release(1, 31)))
+    context.runtime.driver = "systemd"
+
+    await manager.start()
+
+    assert "kubepods.slice" in systemd.units
+
+
+async def test_query_for_the_driver_is_tried_three_times(agent, kernel):
+    context, manager = agent(feature_gates={"NodeAgentCgroupDriverFromCRI": True})
+    clock, calls = context.clock, []
+
+    async def fail():
+        calls.append(clock.now())
+        raise RuntimeUnavailable("no runtime")
+
+    context.runtime.cgroup_driver = fail
+    start = asyncio.create_task(manager.start())
+    await clock.advance(4)
+
+    with pytest.raises(RuntimeUnavailable):
+        await start
+    assert [at - calls[0] for at in calls] == [0, 2, 4]
 
 
 @pytest.mark.parametrize(("gate", "reported"), [(True, ""), (False, "systemd")])

@@ -12,6 +12,7 @@ from nodeagent import hookimpl
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.duration import Duration
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.release import Release, SelectedRelease
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.eviction import EvictionCandidate, PlanRequest, Reclaimed, ThresholdMaps
@@ -747,3 +748,23 @@ async def test_plan_lists_pods_over_their_limits_first(make_node: MakeNode) -> N
     assert [(pod.name, pod.verdict) for pod in plan.over_limits] == [("log", "evict")]
     assert "exceeds the total limit of containers 1Gi." in plan.over_limits[0].why
     assert {pod.verdict for pod in plan.pods} == {"next"}
+
+
+@pytest.mark.row("config.evictionMaxPodGracePeriod")
+@pytest.mark.parametrize(("minor", "longest", "grace"), [(35, 500, 500), (36, 500, 20), (36, 7, 7), (36, 0, None)])
+async def test_maximum_grace_limits_that_of_the_pod_by_release(
+    make_node: MakeNode, minor: int, longest: int, grace: int | None
+) -> None:
+    node = make_node(
+        eviction_soft=FEW,
+        eviction_soft_grace_period={"memory.available": "0s"},
+        eviction_max_pod_grace_period=longest,
+    )
+    node.context.release = SelectedRelease(Release(1, minor))  # type: ignore[misc]
+    node.has("a", spec={"containers": ["main"], "termination_grace_period_seconds": 20}, memory=GI)
+
+    for _ in range(2):
+        node.shows(900 * MI)
+        await node.manager.synchronize()
+
+    assert [kill.grace_seconds for kill in node.pods.kills] == [grace]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.base.duration import Duration
 from nodeagent.contracts.runtime import ContainerState
 from nodeagent.errors import RuntimeFailure
 from nodeagent.testing import FakeRuntime, load_plugin, make_config, make_context, make_pod
@@ -232,3 +233,34 @@ async def test_logs_of_exited_containers_are_not_rotated(tmp_path, clock, runtim
 
     assert files(log).keys() == {"0.log"}
     assert (await runtime.container_status(ended)).state is ContainerState.EXITED
+
+
+async def test_interval_of_the_size_checks_is_configured(tmp_path, clock, runtime):
+    start(runtime, tmp_path)
+
+    async with rotating(tmp_path, clock, runtime, container_log_monitor_interval=Duration.parse("30s")):
+        await clock.advance(59)
+
+    assert len(runtime.called("list_containers")) == 2
+
+
+@pytest.mark.parametrize(("workers", "parallel"), [(1, 1), (2, 2), (9, 3)])
+async def test_logs_are_rotated_by_the_configured_workers(tmp_path, clock, runtime, workers, parallel):
+    for name in ("a", "b", "c"):
+        start(runtime, tmp_path, name)[1].write_text("x" * 100)
+    reopening, most, reopen = 0, 0, runtime.reopen_log
+
+    async def slow(container_id):
+        nonlocal reopening, most
+        reopening += 1
+        most = max(most, reopening)
+        await clock.sleep(1)
+        reopening -= 1
+        await reopen(container_id)
+
+    runtime.reopen_log = slow
+    async with rotating(tmp_path, clock, runtime, container_log_max_workers=workers):
+        await clock.advance(5)
+
+    assert most == parallel
+    assert len(runtime.called("reopen_log")) == 3

@@ -6,8 +6,18 @@ from collections.abc import Sequence
 
 import pytest
 
+from nodeagent.base.duration import Duration
+from nodeagent.base.release import NEWEST, OLDEST
+from nodeagent.config.features import build_gates
+from nodeagent.contracts.configuration import CrashLoopBackOffConfig, NodeAgentConfiguration
 from nodeagent.contracts.runtime import ANNOTATION_HASH, ContainerState, RuntimeContainerStatus
-from nodeagent_plugins.pod_sync.backoff import current_backoff, next_backoff, remaining
+from nodeagent_plugins.pod_sync.backoff import (
+    BackoffLimits,
+    backoff_limits,
+    current_backoff,
+    next_backoff,
+    remaining,
+)
 from nodeagent_plugins.pod_sync.labels import ANNOTATION_BACKOFF, ANNOTATION_SANDBOX
 
 NANO = 1_000_000_000
@@ -95,3 +105,34 @@ def test_clock_set_back_does_not_prolong_the_delay() -> None:
 
 def test_invalid_stored_value_is_limited() -> None:
     assert current_backoff([run(stored=999999)], HASH, 1000 * NANO) == 300
+
+
+MAX_GATE = "NodeAgentCrashLoopBackOffMax"
+FAST_GATE = "ReduceDefaultCrashLoopBackOffDecay"
+
+
+@pytest.mark.parametrize(
+    ("longest", "gates", "limits"),
+    [
+        ("", [], BackoffLimits(10, 300)),
+        ("60s", [MAX_GATE], BackoffLimits(10, 60)),
+        ("5s", [MAX_GATE], BackoffLimits(5, 5)),
+        ("60s", [], BackoffLimits(10, 300)),
+        ("", [FAST_GATE], BackoffLimits(1, 60)),
+        ("20s", [FAST_GATE, MAX_GATE], BackoffLimits(1, 20)),
+    ],
+)
+def test_limits_follow_configuration_and_gates(longest: str, gates: list[str], limits: BackoffLimits) -> None:
+    period = CrashLoopBackOffConfig(max_container_restart_period=Duration.parse(longest) if longest else None)
+    config = NodeAgentConfiguration(crash_loop_back_off=period)
+
+    assert backoff_limits(config, build_gates(dict.fromkeys(gates, True), NEWEST if gates else OLDEST)) == limits
+
+
+def test_configured_maximum_limits_the_backoff() -> None:
+    limits, runs = BackoffLimits(5, 8), [run(stored=5)]
+
+    assert next_backoff(runs, HASH, 1000 * NANO, limits) == 8
+    assert current_backoff([run(stored=300)], HASH, 1000 * NANO, limits) == 8
+    assert remaining([run(stored=300)], HASH, 1000 * NANO, limits) == 8
+    assert next_backoff([run(attempt=0)], HASH, 1000 * NANO, limits) == 5

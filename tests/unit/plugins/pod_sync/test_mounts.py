@@ -29,7 +29,7 @@ def volume(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def paths(tmp_path: Path) -> PodPaths:
-    return PodPaths(tmp_path / "pods" / "uid-web", tmp_path / "log", "default", "web", "uid-web")
+    return PodPaths(tmp_path / "pods" / "uid-web", tmp_path / "log", tmp_path / "log/pods", "default", "web", "uid-web")
 
 
 def prepare(paths, volume, mount, *, readonly=False, hosts=NO_HOSTS, binds=None, variables=None, **fields):

@@ -7,10 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from nodeagent.base.duration import Duration
+from nodeagent.base.release import NEWEST
+from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import RUNTIME_CLASSES
+from nodeagent.contracts.configuration import CrashLoopBackOffConfig
 from nodeagent.contracts.runtime import ContainerState, LinuxResources, NamespaceMode
 from nodeagent.errors import ApiUnavailable, NodeAgentError, PluginError, RuntimeFailure
-from nodeagent.testing import FakeApi, make_container, make_pod
+from nodeagent.testing import FakeApi, make_config, make_container, make_pod
 
 NODE = {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.5"}], "allocatable": {"cpu": "3"}}}
 KUBERNETES = {
@@ -283,3 +287,21 @@ async def test_proc_is_unmasked_only_with_the_gate(make_bench, on):
     await bench.sync(make_pod(containers=[make_container("main", security_context={"procMount": "Unmasked"})]))
 
     assert bool(bench.made()[0].security.masked_paths) is not on
+
+
+async def test_configured_maximum_shortens_the_crash_loop_backoff(bench, clock):
+    config = CrashLoopBackOffConfig(max_container_restart_period=Duration.parse("2s"))
+    bench.context.config = make_config(crash_loop_back_off=config)
+    bench.context.gates = build_gates({"NodeAgentCrashLoopBackOffMax": True}, NEWEST)
+    pod = make_pod()
+    await bench.sync(pod)
+
+    bench.runtime.exit(bench.runtime.pod(pod.uid).containers[0].id, 1)
+    await bench.sync(pod)
+    bench.runtime.exit(bench.runtime.pod(pod.uid).containers[0].id, 1)
+    delayed = await bench.sync(pod)
+    await clock.advance(2)
+    await bench.sync(pod)
+
+    assert delayed.retry_seconds == 2
+    assert [config.attempt for config in bench.made()] == [0, 1, 2]
