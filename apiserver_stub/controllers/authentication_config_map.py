@@ -14,7 +14,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.controllers.ensure import ensure
 from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreUnavailable
 from apiserver_stub.transport.reloading_files import POLL_SECONDS
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.authn.certificates import CaBundle
@@ -40,8 +40,14 @@ class AuthenticationConfigMap:
     """Publisher of the CA bundles and header names; without a CA bundle it publishes nothing."""
 
     def __init__(
-        self, store: Store, clients: CaBundle | None, proxies: CaBundle | None, headers: RequestHeaderNames
+        self,
+        store: Store,
+        identity: Identity,
+        clients: CaBundle | None,
+        proxies: CaBundle | None,
+        headers: RequestHeaderNames,
     ) -> None:
+        self._namespace = identity.system_namespace
         self._store, self._clients, self._proxies, self._headers = store, clients, proxies, headers
 
     async def publish(self) -> None:
@@ -52,11 +58,10 @@ class AuthenticationConfigMap:
         desired = self._data()
         if not desired:
             return
-        namespace = identity.current().system_namespace
         config: Object = {
             "kind": "ConfigMap",
             "apiVersion": "v1",
-            "metadata": {"name": NAME, "namespace": namespace},
+            "metadata": {"name": NAME, "namespace": self._namespace},
             "data": desired,
         }
         await ensure(self._store, _CONFIG_MAPS, config)
@@ -67,7 +72,7 @@ class AuthenticationConfigMap:
                 return Keep()
             return Put(objects.encode_for_store({**found, "data": {**(found.get("data") or {}), **desired}}))
 
-        await self._store.update(_CONFIG_MAPS, objects.key_of(namespace, NAME), decide)
+        await self._store.update(_CONFIG_MAPS, objects.key_of(self._namespace, NAME), decide)
 
     async def run(self) -> None:
         """Publish again whenever a CA bundle changes; runs until cancelled."""

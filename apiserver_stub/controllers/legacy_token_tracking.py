@@ -12,8 +12,8 @@ from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Keep, Outcome, Put, Record
-from nodeagent.base import identity
 from nodeagent.base.aio import Clock, SystemClock
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
@@ -24,17 +24,17 @@ _CREATION_SECONDS = 1800.0
 """Minimum time between two creations, since a server that does not track tokens deletes the ConfigMap."""
 
 
-async def track_legacy_tokens(store: Store) -> None:
+async def track_legacy_tokens(store: Store, identity: Identity) -> None:
     """Run the legacy token tracking controller until cancelled."""
-    await LegacyTokenTracking(store).run()
+    await LegacyTokenTracking(store, identity).run()
 
 
 class LegacyTokenTracking:
     """Controller of the ConfigMap that contains the date."""
 
-    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+    def __init__(self, store: Store, identity: Identity, clock: Clock | None = None) -> None:
         self._store, self._clock = store, clock or SystemClock()
-        self._namespace = identity.current().system_namespace
+        self._namespace = identity.system_namespace
         self._key = objects.key_of(self._namespace, _NAME)
         self._queue: WorkQueue[str] = WorkQueue("legacy-token-tracking", clock)
         self._next_creation = self._clock.now()

@@ -17,6 +17,7 @@ from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Keep, Outcome, Put, Record
 from nodeagent.base.aio import Clock, SystemClock
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
@@ -26,19 +27,21 @@ _ROOT_CA = "kube-root-ca.crt"
 _RESYNC = ""
 
 
-async def keep_namespaces_filled(store: Store, ca_certificate: str, *, restores_ca: bool) -> None:
+async def keep_namespaces_filled(store: Store, identity: Identity, ca_certificate: str, *, restores_ca: bool) -> None:
     """Create and restore the default contents of namespaces; runs until cancelled."""
-    await NamespaceContents(store, ca_certificate, restores_ca=restores_ca).run()
+    await NamespaceContents(store, identity, ca_certificate, restores_ca=restores_ca).run()
 
 
-async def fill_namespace(store: Store, ca_certificate: str, name: str, now: datetime | None = None) -> None:
+async def fill_namespace(
+    store: Store, identity: Identity, ca_certificate: str, name: str, now: datetime | None = None
+) -> None:
     """Create the missing default contents of namespace *name*."""
     record = store.collection(_NAMESPACES).get(name)
     if record is None or "deletionTimestamp" in objects.decode(record.data)["metadata"]:
         return
     account: Object = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "default", "namespace": name}}
     await ensure(store, _ACCOUNTS, account)
-    if not is_held(store, CONTROLLER_MANAGER, now or datetime.now(UTC)):
+    if not is_held(store, CONTROLLER_MANAGER, now or datetime.now(UTC), identity):
         await ensure(store, _CONFIG_MAPS, _root_ca(ca_certificate, name))
 
 
@@ -50,8 +53,15 @@ class NamespaceContents:
     """
 
     def __init__(
-        self, store: Store, ca_certificate: str, *, restores_ca: bool = True, clock: Clock | None = None
+        self,
+        store: Store,
+        identity: Identity,
+        ca_certificate: str,
+        *,
+        restores_ca: bool = True,
+        clock: Clock | None = None,
     ) -> None:
+        self._identity = identity
         self._store, self._ca_certificate, self._restores_ca = store, ca_certificate, restores_ca
         self._clock = clock or SystemClock()
         self._queue: WorkQueue[str] = WorkQueue("namespace-contents", clock)
@@ -80,8 +90,8 @@ class NamespaceContents:
 
     async def _process(self, namespace: str) -> None:
         if namespace != _RESYNC:
-            await fill_namespace(self._store, self._ca_certificate, namespace, self._clock.wall())
-        if is_held(self._store, CONTROLLER_MANAGER, self._clock.wall()):
+            await fill_namespace(self._store, self._identity, self._ca_certificate, namespace, self._clock.wall())
+        if is_held(self._store, CONTROLLER_MANAGER, self._clock.wall(), self._identity):
             if namespace != _RESYNC:
                 self._left.add(namespace)
             self._queue.add_after(_RESYNC, HELD_FOR.total_seconds())

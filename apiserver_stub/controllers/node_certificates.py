@@ -22,8 +22,8 @@ from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
-from nodeagent.base import identity
 from nodeagent.base.aio import Clock, SystemClock
+from nodeagent.base.identity import Identity
 from nodeagent.base.tls import KeyPair, TlsError, certify
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_GROUP, _PLURAL = identity.current().group("certificates"), "certificatesigningrequests"
-_COLLECTION = f"{_GROUP}/{_PLURAL}"
+_PLURAL = "certificatesigningrequests"
 _NODES = "core/nodes"
 _NODES_GROUP = "system:nodes"
 _NAME_PREFIX = "system:node:"
@@ -68,7 +67,7 @@ class NodeCertificateRequest:
         return self.common_name.removeprefix(_NAME_PREFIX)
 
 
-def read(signing: Object) -> NodeCertificateRequest | None:
+def read(signing: Object, identity: Identity) -> NodeCertificateRequest | None:
     """Return the content of the CertificateSigningRequest *signing*, ``None`` if it is for another signer.
 
     :raises NotANodeCertificate: it is for a signer of node certificates, but not a valid request of a node.
@@ -76,8 +75,8 @@ def read(signing: Object) -> NodeCertificateRequest | None:
     from cryptography import x509
 
     spec = signing["spec"]
-    serving = spec["signerName"] == identity.current().serving_signer
-    if not serving and spec["signerName"] != identity.current().client_signer:
+    serving = spec["signerName"] == identity.serving_signer
+    if not serving and spec["signerName"] != identity.client_signer:
         return None
     try:
         request = x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
@@ -132,14 +131,14 @@ def addresses_of(node: Object | None) -> set[str]:
 
 
 async def run_node_csr_signer(
-    store: Store, authorizer: Chain, ca: KeyPair, duration: timedelta, *, signs_clients: bool
+    store: Store, identity: Identity, authorizer: Chain, ca: KeyPair, duration: timedelta, *, signs_clients: bool
 ) -> None:
     """Run the controller of node certificate requests until cancelled.
 
     :param duration: validity of certificates whose request has no ``expirationSeconds``.
     :param signs_clients: whether to sign client certificates; false unless this server trusts its own CA for clients.
     """
-    await NodeCertificates(store, authorizer, ca, duration, signs_clients=signs_clients).run()
+    await NodeCertificates(store, identity, authorizer, ca, duration, signs_clients=signs_clients).run()
 
 
 class NodeCertificates:
@@ -148,6 +147,7 @@ class NodeCertificates:
     def __init__(
         self,
         store: Store,
+        identity: Identity,
         authorizer: Chain,
         ca: KeyPair,
         duration: timedelta,
@@ -157,36 +157,38 @@ class NodeCertificates:
     ) -> None:
         self._store, self._authorizer, self._ca, self._duration = store, authorizer, ca, duration
         self._signs_clients = signs_clients
+        self._identity, self._group = identity, identity.group("certificates")
+        self._collection = f"{self._group}/{_PLURAL}"
         self._clock = clock or SystemClock()
         self._queue: WorkQueue[str] = WorkQueue("node-certificates", clock)
         self._ignored: set[str] = set()
         """Keys of ignored requests."""
 
     async def run(self) -> None:
-        await run_controller(ChangeFeed(self._store, [_COLLECTION, _NODES], self), self._queue, self._process)
+        await run_controller(ChangeFeed(self._store, [self._collection, _NODES], self), self._queue, self._process)
 
     def reset(self) -> None:
         self._ignored.clear()
 
     def see(self, collection: str, record: Record, previous: Record | None) -> None:
-        if collection == _COLLECTION:
+        if collection == self._collection:
             self._queue.add(record.key)
         elif self._ignored and (previous is None or _addresses(previous) != _addresses(record)):
             for key in self._ignored:
                 self._queue.add(key)
 
     def remove(self, collection: str, record: Record) -> None:
-        if collection == _COLLECTION:
+        if collection == self._collection:
             self._ignored.discard(record.key)
 
     async def _process(self, key: str) -> None:
-        record = self._store.collection(_COLLECTION).get(key)
+        record = self._store.collection(self._collection).get(key)
         if record is None:
             return
         signing, now = objects.decode(record.data), self._clock.wall()
         expires = _expires(signing)
         if now > expires:
-            await _change(self._store, key, signing, None)
+            await self._change(key, signing, None)
             return
         self._queue.add_after(key, (expires - now).total_seconds() + 1)
         try:
@@ -204,12 +206,12 @@ class NodeCertificates:
         """
         status = signing.get("status") or {}
         decided = _decided(signing)
-        if _is_completed(signing) or (requested := read(signing)) is None:
+        if _is_completed(signing) or (requested := read(signing, self._identity)) is None:
             return
         if not requested.serving and not self._signs_clients:
             raise NotANodeCertificate("--client-ca-file does not contain the signing CA of this server")
         if "Approved" not in decided:
-            message = await _approval_message(self._store, self._authorizer, signing, requested)
+            message = await self._approval_message(signing, requested)
             time = format_time(now)
             condition = {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": message}
             condition |= {"lastUpdateTime": time, "lastTransitionTime": time}
@@ -218,9 +220,59 @@ class NodeCertificates:
         granted = timedelta(seconds=max(seconds, _MIN_SECONDS)) if seconds else self._duration
         certificate = await asyncio.to_thread(issue, requested, self._ca, now, granted)
         signed = {**status, "certificate": base64.b64encode(certificate).decode()}
-        await _change(self._store, key, signing, signed)
+        await self._change(key, signing, signed)
         self._ignored.discard(key)
         _log.info("Issued node certificate", extra={"request": key, "user": requested.common_name})
+
+    async def _approval_message(self, signing: Object, requested: NodeCertificateRequest) -> str:
+        """Return the message of the condition with which this server approves the request.
+
+        :raises NotANodeCertificate: it does not approve the request.
+        """
+        spec = signing["spec"]
+        user = User(
+            spec.get("username", ""),
+            spec.get("uid", ""),
+            tuple(spec.get("groups") or ()),
+            {name: tuple(values) for name, values in (spec.get("extra") or {}).items()},
+        )
+        itself = user.name == requested.common_name
+        if requested.serving:
+            if not itself or _NODES_GROUP not in user.groups:
+                raise NotANodeCertificate(
+                    f"serving certificate of {requested.common_name} requested by {user.name}, not by the node"
+                )
+            record = self._store.collection(_NODES).get(requested.node)
+            unreported = requested.names - addresses_of(None if record is None else objects.decode(record.data))
+            if unreported:
+                raise NotANodeCertificate(
+                    f"not in the addresses of node {requested.node}: {', '.join(sorted(unreported))}"
+                )
+            return "Auto approving kubelet serving certificate with addresses of the node."
+        for subresource in ("selfnodeclient",) * itself + ("nodeclient",):
+            path = f"/apis/{self._group}/v1/{_PLURAL}/{subresource}"
+            info = RequestInfo("create", path, self._group, "v1", _PLURAL, subresource)
+            if (await self._authorizer.authorize(user, info)).allowed:
+                subject = "self kubelet" if subresource == "selfnodeclient" else "kubelet"
+                return f"Auto approving {subject} client certificate after SubjectAccessReview."
+        raise NotANodeCertificate(
+            f"{user.name} is not authorized to create {_PLURAL}/nodeclient or, for itself, {_PLURAL}/selfnodeclient"
+        )
+
+    async def _change(self, key: str, seen: Object, status: Object | None) -> None:
+        """Write *status*, or delete the request if it is ``None``, unless the request changed since it was *seen*."""
+
+        def decide(current: Record | None) -> Outcome:
+            if current is None:
+                raise LookupError(key)
+            found: Object = objects.decode(current.data)
+            if found["metadata"]["resourceVersion"] != seen["metadata"]["resourceVersion"]:
+                return Keep()
+            data = objects.encode_for_store(found if status is None else {**found, "status": status})
+            return Remove(data) if status is None else Put(data)
+
+        with contextlib.suppress(LookupError):  # Deleted concurrently.
+            await self._store.update(self._collection, key, decide)
 
 
 def _decided(signing: Object) -> set[str]:
@@ -238,40 +290,6 @@ def _expires(signing: Object) -> datetime:
 
 def _addresses(record: Record) -> set[str]:
     return addresses_of(objects.decode(record.data))
-
-
-async def _approval_message(store: Store, authorizer: Chain, signing: Object, requested: NodeCertificateRequest) -> str:
-    """Return the message of the condition with which this server approves the request.
-
-    :raises NotANodeCertificate: it does not approve the request.
-    """
-    spec = signing["spec"]
-    user = User(
-        spec.get("username", ""),
-        spec.get("uid", ""),
-        tuple(spec.get("groups") or ()),
-        {name: tuple(values) for name, values in (spec.get("extra") or {}).items()},
-    )
-    itself = user.name == requested.common_name
-    if requested.serving:
-        if not itself or _NODES_GROUP not in user.groups:
-            raise NotANodeCertificate(
-                f"serving certificate of {requested.common_name} requested by {user.name}, not by the node"
-            )
-        record = store.collection(_NODES).get(requested.node)
-        unreported = requested.names - addresses_of(None if record is None else objects.decode(record.data))
-        if unreported:
-            raise NotANodeCertificate(f"not in the addresses of node {requested.node}: {', '.join(sorted(unreported))}")
-        return "Auto approving kubelet serving certificate with addresses of the node."
-    for subresource in ("selfnodeclient",) * itself + ("nodeclient",):
-        path = f"/apis/{_GROUP}/v1/{_PLURAL}/{subresource}"
-        info = RequestInfo("create", path, _GROUP, "v1", _PLURAL, subresource)
-        if (await authorizer.authorize(user, info)).allowed:
-            subject = "self kubelet" if subresource == "selfnodeclient" else "kubelet"
-            return f"Auto approving {subject} client certificate after SubjectAccessReview."
-    raise NotANodeCertificate(
-        f"{user.name} is not authorized to create {_PLURAL}/nodeclient or, for itself, {_PLURAL}/selfnodeclient"
-    )
 
 
 def issue(requested: NodeCertificateRequest, ca: KeyPair, now: datetime, duration: timedelta) -> bytes:
@@ -292,19 +310,3 @@ def issue(requested: NodeCertificateRequest, ca: KeyPair, now: datetime, duratio
         begin=now - min(_BACKDATE, duration / 10),
         end=now + duration,
     )
-
-
-async def _change(store: Store, key: str, seen: Object, status: Object | None) -> None:
-    """Write *status*, or delete the request if it is ``None``, unless the request changed since it was *seen*."""
-
-    def decide(current: Record | None) -> Outcome:
-        if current is None:
-            raise LookupError(key)
-        found: Object = objects.decode(current.data)
-        if found["metadata"]["resourceVersion"] != seen["metadata"]["resourceVersion"]:
-            return Keep()
-        data = objects.encode_for_store(found if status is None else {**found, "status": status})
-        return Remove(data) if status is None else Put(data)
-
-    with contextlib.suppress(LookupError):  # Deleted concurrently.
-        await store.update(_COLLECTION, key, decide)

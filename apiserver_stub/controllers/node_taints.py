@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
@@ -10,8 +12,8 @@ from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Keep, Outcome, Put, Record
-from nodeagent.base import identity
 from nodeagent.base.aio import Clock
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
@@ -27,12 +29,26 @@ _BY_CONDITION = {
     ("PIDPressure", "True"): "pid-pressure",
     ("NetworkUnavailable", "True"): "network-unavailable",
 }
-_CORDONED = "unschedulable"
+_UNSCHEDULABLE = "unschedulable"
 
 
-async def run_node_taint_controller(store: Store) -> None:
+@dataclass(frozen=True, slots=True)
+class TaintKeys:
+    """Keys of the taints that this controller sets."""
+
+    by_condition: Mapping[tuple[str, str], str]
+    """Type and status of a node condition → key."""
+    unschedulable: str
+
+    @classmethod
+    def of(cls, identity: Identity) -> TaintKeys:
+        by_condition = {condition: identity.label(name, "node") for condition, name in _BY_CONDITION.items()}
+        return cls(by_condition, identity.label(_UNSCHEDULABLE, "node"))
+
+
+async def run_node_taint_controller(store: Store, identity: Identity) -> None:
     """Run the node taint controller until cancelled."""
-    await NodeTaints(store).run()
+    await NodeTaints(store, identity).run()
 
 
 class NodeTaints:
@@ -41,8 +57,8 @@ class NodeTaints:
     A node whose taints another client reverts is updated at increasing intervals.
     """
 
-    def __init__(self, store: Store, clock: Clock | None = None) -> None:
-        self._store = store
+    def __init__(self, store: Store, identity: Identity, clock: Clock | None = None) -> None:
+        self._store, self._keys = store, TaintKeys.of(identity)
         self._queue: WorkQueue[str] = WorkQueue("node-taints", clock, max_pause_seconds=_MAX_PAUSE_SECONDS)
 
     async def run(self) -> None:
@@ -52,7 +68,7 @@ class NodeTaints:
         """Do nothing: the controller has no state."""
 
     def see(self, collection: str, record: Record, previous: Record | None) -> None:
-        if desired_taints(objects.decode(record.data)) is not None:
+        if desired_taints(objects.decode(record.data), self._keys) is not None:
             self._queue.add(record.key)
 
     def remove(self, collection: str, record: Record) -> None:
@@ -67,7 +83,7 @@ class NodeTaints:
             if current is None:
                 raise LookupError(key)
             node: Object = objects.decode(current.data)
-            taints = desired_taints(node)
+            taints = desired_taints(node, self._keys)
             if taints is None:
                 return Keep()
             node["spec"] = {**(node.get("spec") or {}), "taints": taints}
@@ -84,7 +100,7 @@ class NodeTaints:
             self._queue.slow_down(key)
 
 
-def desired_taints(node: Object) -> list[Object] | None:
+def desired_taints(node: Object, keys: TaintKeys) -> list[Object] | None:
     """Return the taints that *node* should have, ``None`` when it has them.
 
     A node that has not reported a Ready condition yet counts as not ready.
@@ -93,15 +109,16 @@ def desired_taints(node: Object) -> list[Object] | None:
     given: list[Object] = spec.get("taints") or []
     conditions = {item.get("type"): item.get("status") for item in objects.dig(node, ("status", "conditions")) or ()}
     conditions.setdefault("Ready", "False")
-    keys = {identity.current().label(name, "node") for name in (*_BY_CONDITION.values(), _CORDONED)}
-    desired = [name for (kind, status), name in _BY_CONDITION.items() if conditions.get(kind) == status]
+    managed = {*keys.by_condition.values(), keys.unschedulable}
+    desired = [key for (kind, status), key in keys.by_condition.items() if conditions.get(kind) == status]
     if spec.get("unschedulable"):
-        desired.append(_CORDONED)
-    labels = [identity.current().label(name, "node") for name in desired]
-    ours = [item["key"] for item in given if item.get("effect") == _EFFECT and item.get("key") in keys]
-    if sorted(ours) == sorted(labels):
+        desired.append(keys.unschedulable)
+    ours = [item["key"] for item in given if item.get("effect") == _EFFECT and item.get("key") in managed]
+    if sorted(ours) == sorted(desired):
         return None
     kept = [
-        item for item in given if item.get("effect") != _EFFECT or item.get("key") not in keys or item["key"] in labels
+        item
+        for item in given
+        if item.get("effect") != _EFFECT or item.get("key") not in managed or item["key"] in desired
     ]
-    return kept + [{"key": key, "effect": _EFFECT} for key in labels if key not in ours]
+    return kept + [{"key": key, "effect": _EFFECT} for key in desired if key not in ours]

@@ -18,7 +18,7 @@ from apiserver_stub.controllers.leases import SCHEDULER, is_held
 from apiserver_stub.kinds.nodes import is_ready
 from apiserver_stub.kinds.pod_binding import bound
 from apiserver_stub.scheduling.decision import decide
-from apiserver_stub.scheduling.model import NodeInfo, read_pod
+from apiserver_stub.scheduling.model import NodeInfo, NodeTaintKeys, read_pod
 from apiserver_stub.scheduling.queue import PendingPods
 from apiserver_stub.scheduling.state import ClusterState
 from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreRejected, StoreUnavailable
@@ -54,6 +54,7 @@ class Scheduler:
         self, store: Store, identity: Identity, event_ttl_seconds: int | None, clock: Clock | None = None
     ) -> None:
         self._store, self._identity, self._clock = store, identity, clock or SystemClock()
+        self._taint_keys = NodeTaintKeys.of(identity)
         self._waker = Waker(self._clock)
         self._state, self._pending = ClusterState(), PendingPods()
         self._feed = ChangeFeed(store, [_NAMESPACES, _NODES, _PODS], self)
@@ -76,7 +77,7 @@ class Scheduler:
         if collection == _NAMESPACES:
             self._state.namespaces[record.key] = obj["metadata"].get("labels") or {}
         elif collection == _NODES:
-            if self._state.set_node(NodeInfo(obj, ready=is_ready(obj))):
+            if self._state.set_node(NodeInfo(obj, self._taint_keys, ready=is_ready(obj))):
                 self._pending.retry(now)
                 self._waker.wake()
         else:
@@ -140,7 +141,7 @@ class Scheduler:
         nodes = self._state.nodes.values()
         if not nodes or sum(node.ready and not node.unschedulable for node in nodes) > 1:
             return True
-        return is_held(self._store, SCHEDULER, self._clock.wall())
+        return is_held(self._store, SCHEDULER, self._clock.wall(), self._identity)
 
     async def _try(self, key: str) -> None:
         record = self._store.collection(_PODS).get(key)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object, dig
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
 from nodeagent.base.selectors import LabelSelector, Requirement
 
@@ -84,16 +84,31 @@ class PodInfo:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class NodeTaintKeys:
+    """Keys of the taints of unavailable nodes."""
+
+    not_ready: str
+    unreachable: str
+    unschedulable: str
+
+    @classmethod
+    def of(cls, identity: Identity) -> NodeTaintKeys:
+        return cls(*(identity.label(name, "node") for name in ("not-ready", "unreachable", "unschedulable")))
+
+
 class NodeInfo:
     """A node and the pods that are assigned to it."""
 
-    def __init__(self, node: Object, *, ready: bool) -> None:
+    def __init__(self, node: Object, keys: NodeTaintKeys, *, ready: bool) -> None:
         spec, metadata = node.get("spec") or {}, node["metadata"]
         self.name: str = metadata["name"]
         self.labels: Mapping[str, str] = metadata.get("labels") or {}
         self.ready = ready
         self.unschedulable = bool(spec.get("unschedulable"))
-        self.taints: tuple[Object, ...] = tuple(_taints(spec, ready=ready))
+        self.unschedulable_taint = {"key": keys.unschedulable, "effect": "NoSchedule"}
+        """Taint that pods must tolerate to be scheduled on the node while it is unschedulable."""
+        self.taints: tuple[Object, ...] = tuple(_taints(spec, keys, ready=ready))
         self.allocatable = read_resources(dig(node, ("status", "allocatable")))
         self.pods: dict[str, PodInfo] = {}
         self.requested: Resources = {}
@@ -171,13 +186,11 @@ def _ports(spec: Object) -> Iterator[HostPort]:
                 yield port.get("hostIP") or ANY_ADDRESS, port.get("protocol") or "TCP", port["hostPort"]
 
 
-def _taints(spec: Object, *, ready: bool) -> Iterator[Object]:
+def _taints(spec: Object, keys: NodeTaintKeys, *, ready: bool) -> Iterator[Object]:
     taints = spec.get("taints") or ()
     yield from taints
-    not_ready = identity.current().label("not-ready", "node")
-    keys = (not_ready, identity.current().label("unreachable", "node"))
-    if not ready and not any(item.get("key") in keys for item in taints):
-        yield {"key": not_ready, "effect": "NoSchedule"}  # The node taint controller adds it soon.
+    if not ready and not any(item.get("key") in (keys.not_ready, keys.unreachable) for item in taints):
+        yield {"key": keys.not_ready, "effect": "NoSchedule"}  # The node taint controller adds it soon.
 
 
 def _tolerates(toleration: Object, taint: Mapping[str, str]) -> bool:

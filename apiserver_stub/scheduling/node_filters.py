@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from apiserver_stub.scheduling.model import ANY_ADDRESS, NodeInfo, PodInfo
 from apiserver_stub.scheduling.node_affinity import selects
-from nodeagent.base import identity
 
 _FIXED_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
@@ -22,8 +21,7 @@ class Rejection:
 
 
 def node_unschedulable(pod: PodInfo, node: NodeInfo) -> Rejection | None:
-    taint = {"key": identity.current().label("unschedulable", "node"), "effect": "NoSchedule"}
-    if not node.unschedulable or pod.tolerates(taint):
+    if not node.unschedulable or pod.tolerates(node.unschedulable_taint):
         return None
     return Rejection("NodeUnschedulable", ("node(s) were unschedulable",))
 

@@ -31,6 +31,7 @@ from apiserver_stub.controllers.quotas import run_quota_controller
 from apiserver_stub.controllers.volume_protection import release_volumes
 from apiserver_stub.plugin_discovery import discover_plugins
 from nodeagent.base.aio import SystemClock, TaskOwner
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.authz import Chain
@@ -79,7 +80,7 @@ async def build_admission(
         ),
         start_task=tasks.start,
         resources=stack,
-        provide_namespace=partial(provide_namespace, store, ca_certificate),
+        provide_namespace=partial(provide_namespace, store, options.identity, ca_certificate),
     )
     available = discover_plugins().plugins
     classes = [available[name] for name in options.admission_plugins]
@@ -90,7 +91,7 @@ async def build_admission(
         *await create_plugins(classes, context, configs, options.gates),
     ]
     for plugin in plugins:
-        _start_controller(plugin, store, tasks)
+        _start_controller(plugin, store, options.identity, tasks)
     return AdmissionChain(plugins)
 
 
@@ -126,13 +127,13 @@ async def create_plugins(
     return plugins
 
 
-def _start_controller(plugin: AdmissionPlugin, store: Store, tasks: TaskOwner) -> None:
+def _start_controller(plugin: AdmissionPlugin, store: Store, identity: Identity, tasks: TaskOwner) -> None:
     """Start the controller that complements *plugin* after admission, if there is one."""
     match plugin:
         case ResourceQuota():
             tasks.start(run_quota_controller(store, plugin.usage_tracker), "quotas")
         case TaintNodesByCondition():
-            tasks.start(run_node_taint_controller(store), "node-taints")
+            tasks.start(run_node_taint_controller(store, identity), "node-taints")
         case StorageObjectInUseProtection():
             tasks.start(release_volumes(store), "volume-protection")
 

@@ -142,7 +142,7 @@ async def start(options: Options) -> RunningServer:
     :raises AuditError: the audit policy or an audit backend is invalid.
     :raises OSError: the port or a directory cannot be used.
     """
-    data = options.data_dir
+    data, identity = options.data_dir, options.identity
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     host = await asyncio.to_thread(advertised_address, options)
     certificates = await asyncio.to_thread(Certificates, options, host)
@@ -163,14 +163,15 @@ async def start(options: Options) -> RunningServer:
         agents = await asyncio.to_thread(NodeAgents, node_agent_settings(options), store)
         pair = await asyncio.to_thread(ClientPair, options.proxy_client_cert_file, options.proxy_client_key_file)
         ca_certificate = await asyncio.to_thread(certificates.authority.read_text)
-        monitor, remotes = StoreMonitor(store), Remotes(options.identity)
-        await create_system_objects(store, ca_certificate)
-        registration = Registration(store, registry, options.identity, shares_store=bool(options.store_servers))
+        monitor, remotes = StoreMonitor(store), Remotes(identity)
+        await create_system_objects(store, identity, ca_certificate)
+        registration = Registration(store, registry, identity, shares_store=bool(options.store_servers))
         await registration.register()
         await ensure_bootstrap_policy(store)
         await aggregate_roles(store)
         authentication_config_map = AuthenticationConfigMap(
             store,
+            identity,
             authentication.client_authorities,
             authentication.proxy_authorities,
             RequestHeaderNames(
@@ -218,10 +219,13 @@ async def start(options: Options) -> RunningServer:
             tasks.start(run_key_reloader(options.encryption_provider_config, storage), "keys")
         tasks.start(authentication_config_map.run(), "authentication-config-map")
         tasks.start(run_namespace_deletion(context, registry), "namespaces")
-        tasks.start(run_system_objects_controller(store, ca_certificate), "system-objects")
+        tasks.start(run_system_objects_controller(store, identity, ca_certificate), "system-objects")
         restores_ca = not options.store_servers  # Another server of the same store may have another CA.
-        tasks.start(keep_namespaces_filled(store, ca_certificate, restores_ca=restores_ca), "namespace-contents")
-        tasks.start(track_legacy_tokens(store), "legacy-token-tracking")
+        tasks.start(
+            keep_namespaces_filled(store, identity, ca_certificate, restores_ca=restores_ca),
+            "namespace-contents",
+        )
+        tasks.start(track_legacy_tokens(store, identity), "legacy-token-tracking")
         tasks.start(registration.keep(), "api-services")
         if registry.find("policy", "v1", "poddisruptionbudgets") is not None:
             tasks.start(run_disruption_controller(store), "disruption-budgets")
@@ -231,13 +235,15 @@ async def start(options: Options) -> RunningServer:
         if options.enable_garbage_collector:
             tasks.start(collect_garbage(context, registry), "garbage")
         if options.bind_pods_to_single_node:
-            tasks.start(bind_to_single_node(store, options.identity, event_ttl_seconds), "scheduler")
+            tasks.start(bind_to_single_node(store, identity, event_ttl_seconds), "scheduler")
         if options.sign_node_certificates:
             authority = await asyncio.to_thread(certificates.own_authority)
             if authority is not None:
                 signs_clients = await asyncio.to_thread(certificates.trusts_own_clients)
                 life = timedelta(seconds=options.node_certificate_seconds)
-                signing = run_node_csr_signer(store, authorization.chain, authority, life, signs_clients=signs_clients)
+                signing = run_node_csr_signer(
+                    store, identity, authorization.chain, authority, life, signs_clients=signs_clients
+                )
                 tasks.start(signing, "node-certificates")
         contention = _contention_profile(options)
         if contention is not None:
@@ -245,7 +251,7 @@ async def start(options: Options) -> RunningServer:
         max_profile_seconds = min(_MAX_PROFILE_SECONDS, options.request_timeout_seconds)
         profiles = Profiles(contention, max_seconds=max_profile_seconds)
         if options.debug_socket_path is not None:
-            await debug_socket.serve(profiles, options.identity, options.debug_socket_path, stack)
+            await debug_socket.serve(profiles, identity, options.debug_socket_path, stack)
         tracing = None
         if options.tracing_config_file is not None and options.gates.enabled("APIServerTracing"):
             tracing = Tracing(await asyncio.to_thread(load_config, options.tracing_config_file))
@@ -274,7 +280,7 @@ async def start(options: Options) -> RunningServer:
             storage_checks=health_checks(options, storage),
             failed_handshakes=lambda: listener.failed_handshakes,
             address=lambda: address,
-            fill_namespace=partial(fill_namespace, store, ca_certificate),
+            fill_namespace=partial(fill_namespace, store, identity, ca_certificate),
         )
         listener, port = await _listen(options, pipeline.handler, stack, lambda: certificates.context)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -286,7 +292,7 @@ async def start(options: Options) -> RunningServer:
             KubernetesServiceSettings(
                 options.service_networks, options.platform_service_node_port, options.endpoint_reconciler_type
             ),
-            options.identity,
+            identity,
         )
         await kubernetes_service.reconcile()
         tasks.start(kubernetes_service.run(), "kubernetes-service")

@@ -68,7 +68,9 @@ def certificates(store: MeteredStore, clock: FakeClock) -> Coroutine[Any, Any, N
 
     authorizer: Any = SimpleNamespace(authorize=authorize)
     authority = KeyPair(b"", b"")
-    return NodeCertificates(store, authorizer, authority, timedelta(days=1), signs_clients=True, clock=clock).run()
+    return NodeCertificates(
+        store, Identity(), authorizer, authority, timedelta(days=1), signs_clients=True, clock=clock
+    ).run()
 
 
 CONTROLLERS: dict[str, Make] = {
@@ -76,13 +78,13 @@ CONTROLLERS: dict[str, Make] = {
     "budgets": lambda store, clock: DisruptionBudgets(store, clock).run(),
     "certificates": certificates,
     "garbage": lambda store, clock: GarbageCollector(context(store), REGISTRY, clock).run(),
-    "legacy tokens": lambda store, clock: LegacyTokenTracking(store, clock).run(),
-    "namespace contents": lambda store, clock: NamespaceContents(store, "CA", clock=clock).run(),
+    "legacy tokens": lambda store, clock: LegacyTokenTracking(store, Identity(), clock).run(),
+    "namespace contents": lambda store, clock: NamespaceContents(store, Identity(), "CA", clock=clock).run(),
     "namespace deletion": lambda store, clock: NamespaceDeletion(context(store), REGISTRY, clock).run(),
     "quotas": quotas,
     "scheduler": lambda store, clock: Scheduler(store, Identity(), 3600, clock).run(),
     "roles": lambda store, clock: keep_aggregated(store, clock=clock),
-    "taints": lambda store, clock: NodeTaints(store, clock).run(),
+    "taints": lambda store, clock: NodeTaints(store, Identity(), clock).run(),
     "volumes": lambda store, clock: VolumeProtection(store, clock).run(),
 }
 every_controller = pytest.mark.parametrize("make", CONTROLLERS.values(), ids=CONTROLLERS.keys())

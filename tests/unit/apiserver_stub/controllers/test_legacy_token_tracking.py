@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.controllers.legacy_token_tracking import LegacyTokenTracking
+from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, running, store
 
@@ -22,14 +23,14 @@ def config_map(data: Any) -> dict[str, Any]:
 
 
 async def test_missing_config_map_is_created_with_the_date(store: MeteredStore, clock: FakeClock) -> None:
-    async with running(store, LegacyTokenTracking(store, clock).run()):
+    async with running(store, LegacyTokenTracking(store, Identity(), clock).run()):
         await clock.advance(1)
 
     assert store.read(MAPS, KEY)["data"] == {"since": "2024-01-02"}
 
 
 async def test_deleted_config_map_is_recreated_at_most_every_half_hour(store: MeteredStore, clock: FakeClock) -> None:
-    async with running(store, LegacyTokenTracking(store, clock).run()):
+    async with running(store, LegacyTokenTracking(store, Identity(), clock).run()):
         await clock.advance(1)
         store.remove(MAPS, KEY)
         await clock.advance(1700)
@@ -43,7 +44,7 @@ async def test_deleted_config_map_is_recreated_at_most_every_half_hour(store: Me
 @pytest.mark.parametrize("data", [{"since": "2020-05-06"}, {"since": "2020-05-06", "other": "kept"}])
 async def test_valid_date_is_kept(store: MeteredStore, clock: FakeClock, data: dict[str, str]) -> None:
     store.put(MAPS, config_map(data))
-    async with running(store, LegacyTokenTracking(store, clock).run()):
+    async with running(store, LegacyTokenTracking(store, Identity(), clock).run()):
         await clock.advance(1)
 
     assert store.read(MAPS, KEY)["data"] == data
@@ -53,7 +54,7 @@ async def test_valid_date_is_kept(store: MeteredStore, clock: FakeClock, data: d
 @pytest.mark.parametrize("text", ["", "yesterday", "2020-13-01", "20200501", "2020-5-1"])
 async def test_invalid_date_is_replaced(store: MeteredStore, clock: FakeClock, text: str) -> None:
     store.put(MAPS, config_map({"since": text, "other": "kept"}))
-    async with running(store, LegacyTokenTracking(store, clock).run()):
+    async with running(store, LegacyTokenTracking(store, Identity(), clock).run()):
         await clock.advance(1)
 
     assert store.read(MAPS, KEY)["data"] == {"since": "2024-01-02", "other": "kept"}

@@ -6,6 +6,7 @@ from typing import Any
 
 from apiserver_stub.apimachinery.objects import format_time
 from apiserver_stub.controllers.namespace_contents import NamespaceContents, fill_namespace
+from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, running, store
 
@@ -36,7 +37,7 @@ def content(store: MeteredStore) -> str | None:
 
 
 def contents(store: MeteredStore, clock: FakeClock, *, restores_ca: bool = True) -> NamespaceContents:
-    return NamespaceContents(store, "CA", restores_ca=restores_ca, clock=clock)
+    return NamespaceContents(store, Identity(), "CA", restores_ca=restores_ca, clock=clock)
 
 
 async def test_namespace_gets_its_contents(store: MeteredStore, clock: FakeClock) -> None:
@@ -74,8 +75,8 @@ async def test_contents_of_a_terminating_namespace_are_not_recreated(store: Mete
 async def test_root_ca_is_not_written_next_to_kube_controller_manager(store: MeteredStore, clock: FakeClock) -> None:
     renew(store, clock)
     store.put(NAMESPACES, namespace())
-    await fill_namespace(store, "CA", "n", clock.wall())
-    async with running(store, NamespaceContents(store, "CA", clock=clock).run()):
+    await fill_namespace(store, Identity(), "CA", "n", clock.wall())
+    async with running(store, NamespaceContents(store, Identity(), "CA", clock=clock).run()):
         await clock.advance(5)
         assert content(store) is None
         store.put(MAPS, root_ca("of the controller manager"))

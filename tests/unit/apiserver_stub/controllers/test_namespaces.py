@@ -8,6 +8,7 @@ import pytest
 
 from apiserver_stub.controllers import namespaces
 from apiserver_stub.controllers.namespaces import create_system_objects, run_system_objects_controller
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 NAMESPACES = "core/namespaces"
@@ -16,15 +17,15 @@ NAMESPACES = "core/namespaces"
 async def test_deleted_system_objects_are_recreated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespaces, "_CHECK_SECONDS", 0)
     store = Memory()
-    await create_system_objects(store, "CA")
+    await create_system_objects(store, Identity(), "CA")
     made = store.writes
-    await create_system_objects(store, "CA")
+    await create_system_objects(store, Identity(), "CA")
     assert store.writes == made
 
     lost = [(NAMESPACES, "kube-node-lease"), ("scheduling.k8s.io/priorityclasses", "system-node-critical")]
     for collection, key in lost:
         store.remove(collection, key)
-    task = asyncio.ensure_future(run_system_objects_controller(store, "CA"))
+    task = asyncio.ensure_future(run_system_objects_controller(store, Identity(), "CA"))
     while any(store.read(collection, key) is None for collection, key in lost):
         await asyncio.sleep(0)
     task.cancel()

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from apiserver_stub.controllers.node_certificates import NotANodeCertificate, addresses_of, issue, read
+from nodeagent.base.identity import Identity
 from nodeagent.base.tls import generate_ca
 
 CLIENT, SERVING = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"
@@ -43,7 +44,7 @@ def signing(
 
 
 def test_client_and_serving_requests_are_recognized() -> None:
-    client, serving = read(signing()), read(signing(SERVING, names=(*NAMES,)))
+    client, serving = read(signing(), Identity()), read(signing(SERVING, names=(*NAMES,)), Identity())
     assert client is not None
     assert serving is not None
     assert (client.node, client.serving, client.names) == ("node-1", False, frozenset())
@@ -51,7 +52,7 @@ def test_client_and_serving_requests_are_recognized() -> None:
 
 
 def test_other_signers_are_ignored() -> None:
-    assert read(signing("example.com/own")) is None
+    assert read(signing("example.com/own"), Identity()) is None
 
 
 @pytest.mark.parametrize(
@@ -70,22 +71,22 @@ def test_other_signers_are_ignored() -> None:
 )
 def test_request_that_is_not_of_a_node_reports_the_reason(requested: dict[str, Any], why: str) -> None:
     with pytest.raises(NotANodeCertificate, match=why):
-        read(signing(**requested))
+        read(signing(**requested), Identity())
 
 
 def test_malformed_request_reports_the_reason() -> None:
     broken = signing()
     broken["spec"]["request"] = base64.b64encode(b"nonsense").decode()
     with pytest.raises(NotANodeCertificate, match="invalid request"):
-        read(broken)
+        read(broken, Identity())
 
 
 def test_key_encipherment_may_be_requested() -> None:
-    assert read(signing(usages=[*USAGES[CLIENT], "key encipherment"])) is not None
+    assert read(signing(usages=[*USAGES[CLIENT], "key encipherment"]), Identity()) is not None
 
 
 def test_certificate_contains_only_validated_attributes() -> None:
-    requested = read(signing(SERVING, names=NAMES))
+    requested = read(signing(SERVING, names=NAMES), Identity())
     assert requested is not None
 
     certificate = x509.load_pem_x509_certificate(issue(requested, generate_ca("ca"), NOW, timedelta(hours=10)))
@@ -99,7 +100,7 @@ def test_certificate_contains_only_validated_attributes() -> None:
 
 
 def test_certificate_does_not_outlive_its_ca() -> None:
-    requested, authority = read(signing()), generate_ca("ca", days=1)
+    requested, authority = read(signing(), Identity()), generate_ca("ca", days=1)
     assert requested is not None
 
     certificate = x509.load_pem_x509_certificate(issue(requested, authority, datetime.now(UTC), timedelta(days=300)))

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from apiserver_stub.apimachinery.objects import format_time
-from apiserver_stub.controllers.leases import LEASES, SCHEDULER
+from apiserver_stub.controllers.leases import SCHEDULER
 from apiserver_stub.controllers.scheduler import Scheduler
 from apiserver_stub.storage import StoreUnavailable
 from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, running, store
+
+LEASES = "coordination.k8s.io/leases"
 
 __all__ = ["store"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver_stub.scheduling.decision import Decision, decide
-from apiserver_stub.scheduling.model import NodeInfo, read_pod
+from apiserver_stub.scheduling.model import NodeInfo, NodeTaintKeys, read_pod
 from apiserver_stub.scheduling.state import ClusterState
+from nodeagent.base.identity import Identity
 
 ALLOCATABLE = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "10Gi", "pods": "10"}
 NO_VICTIMS = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
@@ -18,7 +19,7 @@ def make_node(name: str = "n1", *, labels: dict[str, str] | None = None, ready: 
     allocatable = ALLOCATABLE | spec.pop("allocatable", {})
     all_labels = {"kubernetes.io/hostname": name, **(labels or {})}
     node = {"metadata": {"name": name, "labels": all_labels}, "spec": spec, "status": {"allocatable": allocatable}}
-    return NodeInfo(node, ready=ready)
+    return NodeInfo(node, NodeTaintKeys.of(Identity()), ready=ready)
 
 
 def make_pod(
