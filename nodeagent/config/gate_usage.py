@@ -39,6 +39,7 @@ GATES_IN_USE = frozenset(
         "PodAndContainerStatsFromCRI",
         "PodDisruptionConditions",
         "PodLifecycleSleepAction",
+        "PodObservedGenerationTracking",
         "PodReadyToStartContainersCondition",
         "PreventStaticPodAPIReferences",
         "ProcMountType",

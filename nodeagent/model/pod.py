@@ -519,6 +519,7 @@ class PodCondition(WireStruct, frozen=True):
     message: str = ""
     last_probe_time: datetime | None = None
     last_transition_time: datetime | None = None
+    observed_generation: int = 0
 
 
 class ContainerStateWaiting(WireStruct, frozen=True):
@@ -567,6 +568,8 @@ class PodIp(WireStruct, frozen=True):
 class PodStatus(WireStruct, frozen=True):
     """Reported state of a pod."""
 
+    observed_generation: int = 0
+    """Generation of the pod that the status is about."""
     phase: str = ""
     conditions: list[PodCondition] | None = None
     message: str = ""

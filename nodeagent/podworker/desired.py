@@ -120,6 +120,7 @@ def _desired_state_differs(old: Pod, new: Pod) -> bool:
     a, b = old.metadata, new.metadata
     return (
         old.spec != new.spec
+        or a.generation != b.generation  # Also if the agent does not recognize the changed field.
         or a.labels != b.labels
         or a.annotations != b.annotations
         or a.deletion_timestamp != b.deletion_timestamp

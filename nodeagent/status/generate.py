@@ -58,6 +58,8 @@ class PodStatusInputs:
     """Cause of a long wait, appended to the message of the conditions Ready and ContainersReady."""
     sandbox_condition: bool = True
     """Report PodReadyToStartContainers (spec: gate.PodReadyToStartContainersCondition)."""
+    observed_generation: bool = False
+    """Report the generation of the pod (feature gate PodObservedGenerationTracking)."""
 
 
 def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
@@ -107,8 +109,19 @@ def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
         qos_class=before.qos_class or qos_class(pod),
         nominated_node_name=before.nominated_node_name,
     )
-    conditions = _conditions(pod, status, inputs)
-    return msgspec.structs.replace(status, conditions=_with_transition_times(conditions, before.conditions, inputs.now))
+    generation = _observed_generation(pod, inputs)
+    conditions = [
+        msgspec.structs.replace(condition, observed_generation=generation)
+        for condition in _conditions(pod, status, inputs)
+    ]
+    conditions = _with_transition_times(conditions, before.conditions, inputs.now)
+    return msgspec.structs.replace(status, conditions=conditions, observed_generation=generation)
+
+
+def _observed_generation(pod: Pod, inputs: PodStatusInputs) -> int:
+    """Return the generation to report; a status that once had one retains it, and it never decreases."""
+    before = inputs.before.observed_generation
+    return max(before, pod.metadata.generation) if inputs.observed_generation or before else 0
 
 
 def presentable(status: PodStatus, before: PodStatus, runtime: RuntimePod | None) -> PodStatus:

@@ -67,7 +67,7 @@ class StatusManager:
     :param api: returns the client, ``None`` in standalone mode.
     :param mirror_of: returns the mirror pod of a static pod, if there is one.
     :param gates: ``PodReadyToStartContainersCondition`` and ``PodDisruptionConditions`` enable the conditions of these
-        names.
+        names, ``PodObservedGenerationTracking`` the observed generation.
     :param trigger_sync: callback that triggers a sync of a pod.
     :param note: returns the cause if a pod has not been ready for long, else an empty text.
     """
@@ -92,6 +92,7 @@ class StatusManager:
         self._is_static, self._mirror_of = is_static, mirror_of
         self._sandbox_condition = gates.enabled("PodReadyToStartContainersCondition")
         self._disruption_condition = gates.enabled("PodDisruptionConditions")
+        self._observed_generation = gates.enabled("PodObservedGenerationTracking")
         self._trigger_sync, self._note = trigger_sync, note
         self._entries: dict[str, _Entry] = {}
         self._dirty: dict[str, None] = {}
@@ -152,6 +153,7 @@ class StatusManager:
                 probes=self._probes,
                 note="" if entry.ended else self._note(msgspec.structs.replace(pod, status=entry.status)),
                 sandbox_condition=self._sandbox_condition,
+                observed_generation=self._observed_generation,
             ),
         )
         reported = presentable(status, entry.status, observed)

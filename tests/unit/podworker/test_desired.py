@@ -36,6 +36,15 @@ def test_status_change_is_not_an_update():
     assert kinds(changes) == [(ChangeKind.STATUS, "web")]
 
 
+def test_new_generation_of_a_pod_is_an_update():
+    desired = DesiredPods(["api"])
+    desired.publish("api", [make_pod("web", metadata={"generation": 1})])
+
+    changes = desired.publish("api", [make_pod("web", metadata={"generation": 2})])
+
+    assert kinds(changes) == [(ChangeKind.UPDATED, "web")]
+
+
 def test_desired_pods_are_complete_once_every_source_published():
     desired = DesiredPods(["file", "api"])
     desired.publish("file", [])

@@ -382,3 +382,31 @@ def test_transition_time_changes_only_with_the_status():
     later = PodStatusInputs(runtime=runtime.pod(pod.uid), before=before, now=datetime(2025, 1, 1, tzinfo=UTC))
 
     assert condition(generate_status(pod, later), "Ready").last_transition_time == NOW
+
+
+# --- observed generation --------------------------------------------------------------------------------------------
+
+
+def of_generation(generation, before=None, **more):
+    runtime, pod = FakeRuntime(), make_pod("web", metadata={"generation": generation})
+    runtime.start("main", pod)
+    return generate_status(pod, observe(runtime, pod, before, **more))
+
+
+def test_conditions_have_the_observed_generation():
+    foreign = PodCondition(type="example.com/Ours", status="True", observed_generation=1)
+
+    status = of_generation(3, PodStatus(conditions=[foreign]), observed_generation=True)
+
+    assert status.observed_generation == 3
+    assert condition(status, "example.com/Ours") == foreign
+    assert all(c.observed_generation == 3 for c in status.conditions if c.type != foreign.type)
+
+
+def test_observed_generation_never_decreases():
+    assert of_generation(3, PodStatus(observed_generation=5), observed_generation=True).observed_generation == 5
+
+
+def test_reported_generation_is_retained_without_the_feature():
+    assert of_generation(3).observed_generation == 0
+    assert of_generation(3, PodStatus(observed_generation=2)).observed_generation == 3

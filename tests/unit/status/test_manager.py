@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from nodeagent.base.release import NEWEST, OLDEST
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import PODS
 from nodeagent.errors import ApiUnavailable
@@ -28,7 +29,7 @@ def total():
     return next(value for suffix, _, value, _ in SYNC_DURATION.family().rows if suffix == "_sum")
 
 
-def make_manager(clock, api=None, trigger_sync=lambda uid: None, mirror_of=lambda pod: None, **gates):
+def make_manager(clock, api=None, trigger_sync=lambda uid: None, mirror_of=lambda pod: None, release=OLDEST, **gates):
     return StatusManager(
         api=lambda: api,
         clock=clock,
@@ -38,7 +39,7 @@ def make_manager(clock, api=None, trigger_sync=lambda uid: None, mirror_of=lambd
         runtime_name=lambda: "fake",
         is_static=is_static,
         mirror_of=mirror_of,
-        gates=build_gates(gates),
+        gates=build_gates(gates, release),
         trigger_sync=trigger_sync,
     )
 
@@ -241,3 +242,22 @@ async def test_feature_gated_conditions_are_reported_unless_disabled(clock, gate
         shown.append(type_ in [condition.type for condition in status.conditions])
 
     assert shown == [True, False]
+
+
+@pytest.mark.parametrize(("release", "observed"), [(OLDEST, None), (NEWEST, 4)])
+async def test_observed_generation_is_reported_since_release_34(clock, release, observed):
+    api, runtime = FakeApi(), FakeRuntime(clock)
+    pod = make_pod("web", metadata={"generation": 4})
+    await api.create(PODS, {"metadata": {"name": "web", "uid": pod.uid}}, "default")
+    manager = make_manager(clock, api, release=release)
+    runtime.start("main", pod)
+    sending = asyncio.create_task(manager.run())
+
+    manager.update(pod, runtime.pod(pod.uid))
+    await clock.settle()
+
+    status = api.find(PODS, "web")["status"]
+    assert status.get("observedGeneration") == observed
+    assert {condition.get("observedGeneration") for condition in status["conditions"]} == {observed}
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
