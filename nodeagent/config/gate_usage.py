@@ -9,6 +9,7 @@ from nodeagent.config.gate_table import COMPONENTS
 
 GATES_IN_USE = frozenset(
     {
+        "AppArmor",
         "CPUManagerPolicyAlphaOptions",
         "CPUManagerPolicyBetaOptions",
         "CPUManagerPolicyOptions",

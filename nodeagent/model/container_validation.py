@@ -17,6 +17,7 @@ from nodeagent.base.names import (
 from nodeagent.model import checks
 from nodeagent.model.checks import Problems
 from nodeagent.model.pod import (
+    AppArmorProfile,
     Container,
     ContainerPort,
     EnvVar,
@@ -325,6 +326,19 @@ def check_seccomp(problems: Problems, at: str, profile: SeccompProfile | None) -
         problems.add(f"{at}.localhostProfile", path, "must be set only with type Localhost")
 
 
+def check_apparmor(problems: Problems, at: str, profile: AppArmorProfile | None) -> None:
+    """Check an AppArmor profile; only type ``Localhost`` has a name."""
+    if profile is None:
+        return
+    problems.choice(f"{at}.type", profile.type or "-", _PROFILES)
+    name = profile.localhost_profile
+    if profile.type == "Localhost":
+        if problems.require(f"{at}.localhostProfile", (name or "").strip()) and name != (name or "").strip():
+            problems.add(f"{at}.localhostProfile", name, "must not be padded with whitespace")
+    elif name is not None:
+        problems.add(f"{at}.localhostProfile", name, "must be set only with type Localhost")
+
+
 def _check_security(problems: Problems, at: str, container: Container) -> None:
     context = container.security_context
     if context is None:
@@ -333,6 +347,7 @@ def _check_security(problems: Problems, at: str, container: Container) -> None:
     problems.between(f"{at}.runAsGroup", context.run_as_group, 0, _MAX_ID)
     problems.choice(f"{at}.procMount", context.proc_mount, ("Default", "Unmasked"))
     check_seccomp(problems, f"{at}.seccompProfile", context.seccomp_profile)
+    check_apparmor(problems, f"{at}.appArmorProfile", context.app_armor_profile)
     if context.allow_privilege_escalation is False:
         added = (context.capabilities.add if context.capabilities else None) or []
         if context.privileged:

@@ -10,7 +10,7 @@ from nodeagent.base.sysctls import sysctl_name_problems
 from nodeagent.errors import Problem
 from nodeagent.model import checks
 from nodeagent.model.checks import Problems
-from nodeagent.model.container_validation import check_containers, check_seccomp
+from nodeagent.model.container_validation import check_apparmor, check_containers, check_seccomp
 from nodeagent.model.meta import ObjectMeta
 from nodeagent.model.pod import Pod, PodSpec, RestartPolicy
 from nodeagent.model.volume_validation import check_volumes
@@ -148,6 +148,7 @@ def _check_security(problems: Problems, spec: PodSpec) -> None:
         problems.between(f"{path}.supplementalGroups[{i}]", group, 0, 2**31 - 1)
     problems.choice(f"{path}.fsGroupChangePolicy", context.fs_group_change_policy, ("OnRootMismatch", "Always"))
     check_seccomp(problems, f"{path}.seccompProfile", context.seccomp_profile)
+    check_apparmor(problems, f"{path}.appArmorProfile", context.app_armor_profile)
     seen: set[str] = set()
     for i, sysctl in enumerate(context.sysctls or ()):
         at = f"{path}.sysctls[{i}].name"

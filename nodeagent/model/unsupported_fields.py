@@ -86,8 +86,8 @@ UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
         reason="SupplementalGroupsPolicyNotSupported",
         accepted=("Merge",),
     ),
-    UnsupportedField(PodSecurityContext, "app_armor_profile", "AppArmor is configured by annotations only"),
-    UnsupportedField(SecurityContext, "app_armor_profile", "AppArmor is configured by annotations only"),
+    UnsupportedField(PodSecurityContext, "app_armor_profile", "feature gate AppArmor is disabled", gate="AppArmor"),
+    UnsupportedField(SecurityContext, "app_armor_profile", "feature gate AppArmor is disabled", gate="AppArmor"),
     UnsupportedField(
         Container,
         "restart_policy",

@@ -13,6 +13,7 @@ REMEDIES: Mapping[str, str] = {
     "Evicted": "free up the resource under pressure (see `nodeagent evict plan`), then recreate the pod",
     "NodeShutdown": "the node is shutting down; the pod's controller recreates it on another node",
     "NodeAffinity": "add the labels that the pod selects to the node, or change the node selector",
+    "AppArmor": "enable AppArmor on the node, or remove the profile from the pod",
     "SysctlForbidden": "remove the sysctl from the pod, or add it to allowedUnsafeSysctls",
     "PodFieldNotSupported": _UNSUPPORTED,
     "PodFeatureUnsupported": _UNSUPPORTED,

@@ -25,6 +25,7 @@ from nodeagent.contracts.reservations import pod_capacity, without_reserved
 from nodeagent.model.pod import Pod
 from nodeagent.model.qos import is_critical
 from nodeagent.model.resources import CPU, MEMORY, PODS, Amounts, amounts
+from nodeagent_plugins.pod_admission.apparmor import AppArmorAdmission
 from nodeagent_plugins.pod_admission.predicates import (
     NodeView,
     UsedResources,
@@ -55,6 +56,7 @@ PREEMPTIONS = Counter(
 @hookimpl
 def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(FieldAdmission(context), name="pod_admission.fields")
+    plugins.register(AppArmorAdmission(context), name="pod_admission.apparmor")
     plugins.register(NodeAdmission(context), name="pod_admission.node")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nodeagent.base import identity
 from nodeagent.contracts.runtime import (
     ContainerSecurity,
     Image,
@@ -16,6 +15,8 @@ from nodeagent.contracts.runtime import (
     SeLinux,
 )
 from nodeagent.errors import ContainerError
+from nodeagent.model import apparmor
+from nodeagent.model.apparmor import apparmor_profile
 from nodeagent.model.pod import (
     Container,
     Pod,
@@ -168,16 +169,21 @@ def _seccomp(profile: SeccompProfile | None, default: bool, root: Path) -> Secur
 
 
 def _apparmor(pod: Pod, container: Container) -> SecurityProfile | None:
-    """Return the profile in the pod's annotation, ``None`` without one."""
-    prefix = identity.current().label("", "container.apparmor.security.beta")
-    profile = (pod.metadata.annotations or {}).get(f"{prefix}{container.name}", "")
-    if profile == "runtime/default":
-        return SecurityProfile(ProfileType.RUNTIME_DEFAULT)
-    if profile == "unconfined":
-        return SecurityProfile(ProfileType.UNCONFINED)
-    if profile.startswith("localhost/"):
-        return SecurityProfile(ProfileType.LOCALHOST, profile.removeprefix("localhost/"))
-    return None
+    """Return the profile of *container*, ``None`` for the default of the runtime.
+
+    :raises ContainerError: the profile is invalid; the container must not run without it.
+    """
+    profile = apparmor_profile(pod, container)
+    if profile is None:
+        return None
+    match profile.type:
+        case apparmor.RUNTIME_DEFAULT:
+            return SecurityProfile(ProfileType.RUNTIME_DEFAULT)
+        case apparmor.UNCONFINED:
+            return SecurityProfile(ProfileType.UNCONFINED)
+        case apparmor.LOCALHOST if profile.localhost_profile:
+            return SecurityProfile(ProfileType.LOCALHOST, profile.localhost_profile)
+    raise ContainerError(f"invalid AppArmor profile of type {profile.type!r}", reason=_CONFIG_ERROR)
 
 
 def _selinux(options: SeLinuxOptions | None) -> SeLinux | None:

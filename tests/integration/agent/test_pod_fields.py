@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nodeagent_plugins.pod_admission.apparmor import is_enabled
 from tests.integration.containerd import Containerd
 from tests.integration.programs import IMAGE, NodeAgent, simple_pod, wait_until
 from tests.integration.reference import new_api_server
@@ -110,3 +111,16 @@ def test_pod_with_unsupported_field_is_rejected(node: Node) -> None:
     assert 'spec.containers[0].lifecycle.stopSignal: "SIGUSR1"' in status["message"]
     wait_until(lambda: "PodFieldNotSupported" in node.reasons("signal"), "the event arrives")
     node.remove("signal")
+
+
+@pytest.mark.parametrize("kind", ["RuntimeDefault", "Unconfined"])
+def test_apparmor_profile_of_a_field_needs_apparmor(node: Node, kind: str) -> None:
+    profile = {"securityContext": {"appArmorProfile": {"type": kind}}, "restartPolicy": "Never", "nodeName": "node-1"}
+    name = f"apparmor-{kind.lower()}"
+    node.api.create_pod(simple_pod(name, "true", **profile))
+
+    enforced = kind == "Unconfined" or is_enabled()
+    status = node.phase(name, "Succeeded" if enforced else "Failed")["status"]
+
+    assert status.get("reason") == (None if enforced else "AppArmor")
+    node.remove(name)

@@ -116,6 +116,16 @@ def test_valid_pod_has_no_problems():
             [{"action": "Restart", "exitCodes": {"operator": "In"}}],
             "spec.containers[0].restartPolicyRules[0].exitCodes.values",
         ),
+        (
+            (*MAIN, "securityContext"),
+            {"appArmorProfile": {"type": "Other"}},
+            "spec.containers[0].securityContext.appArmorProfile.type",
+        ),
+        (
+            ("spec", "securityContext"),
+            {"appArmorProfile": {"type": "Localhost"}},
+            "spec.securityContext.appArmorProfile.localhostProfile",
+        ),
         (("spec", "hostnameOverride"), "A_b", "spec.hostnameOverride"),
         (("spec", "hostnameOverride"), "a" * 65, "spec.hostnameOverride"),
         ((*MAIN, "name"), "A", "spec.containers[0].name"),

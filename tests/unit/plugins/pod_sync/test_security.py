@@ -107,6 +107,27 @@ def test_apparmor_annotation(value, expected):
     assert secure().apparmor is None
 
 
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        ({"type": "RuntimeDefault"}, (ProfileType.RUNTIME_DEFAULT, "")),
+        ({"type": "Unconfined"}, (ProfileType.UNCONFINED, "")),
+        ({"type": "Localhost", "localhostProfile": "strict"}, (ProfileType.LOCALHOST, "strict")),
+    ],
+)
+def test_apparmor_field(profile, expected):
+    result = secure({"appArmorProfile": profile})
+
+    assert result.apparmor is not None
+    assert (result.apparmor.type, result.apparmor.path) == expected
+
+
+@pytest.mark.parametrize("profile", [{"type": "Localhost"}, {"type": "Other"}])
+def test_invalid_apparmor_field_is_an_error(profile):
+    with pytest.raises(ContainerError, match="invalid AppArmor profile"):
+        secure({"appArmorProfile": profile})
+
+
 def test_proc_is_masked_by_default():
     assert secure({"procMount": "Unmasked"}).masked_paths == MASKED_PATHS
     assert secure().readonly_paths == READONLY_PATHS

@@ -1,0 +1,51 @@
+"""Admission by AppArmor profiles: the host must be able to enforce them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nodeagent import hookimpl
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.pods import Rejection
+from nodeagent.model.apparmor import LOCALHOST, UNCONFINED, apparmor_profile, apparmor_profiles
+from nodeagent.model.pod import Pod
+
+_SYSTEM = Path("/sys")
+_REASON = "AppArmor"
+
+
+class AppArmorAdmission:
+    """Rejects pods with AppArmor profiles if the host does not have AppArmor; pods that already run keep running.
+
+    :param system: root of sysfs.
+    """
+
+    def __init__(self, context: AgentContext, system: Path = _SYSTEM) -> None:
+        self._context = context
+        self._enforced = is_enabled(system)
+
+    @hookimpl
+    async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:
+        if not any(profile.type != UNCONFINED for profile in apparmor_profiles(pod)):
+            return None
+        problem = _problem(pod) if self._enforced else "AppArmor is not enabled on the host"
+        if not problem or await self._context.runtime.list_sandboxes(pod.uid):
+            return None
+        return Rejection(_REASON, f"Cannot enforce AppArmor: {problem}")
+
+
+def is_enabled(system: Path = _SYSTEM) -> bool:
+    """Return whether the kernel enforces AppArmor profiles."""
+    try:
+        state = (system / "module/apparmor/parameters/enabled").read_text()
+    except OSError:
+        return False
+    return state.startswith("Y") and (system / "kernel/security/apparmor").is_dir()
+
+
+def _problem(pod: Pod) -> str:
+    for _, container in pod.containers():
+        profile = apparmor_profile(pod, container)
+        if profile is not None and profile.type == LOCALHOST and not (profile.localhost_profile or "").strip():
+            return f'invalid empty AppArmor profile name of container "{container.name}"'
+    return ""
