@@ -24,7 +24,7 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
     agent.arguments += ["--compatibility-version", "1.36"]
     try:
         api.start()
-        agent.start()
+        agent.start(failCgroupV1=False)  # The host may have cgroup v1.
         wait_until(lambda: _ready(api), "the node is Ready")
         yield Node(containerd, api, agent)
     finally:
