@@ -9,7 +9,7 @@ from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.apimachinery.status import forbidden, not_found, quote
 from apiserver_stub.authz import SUPERUSERS, Chain
-from apiserver_stub.authz.rbac import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, GROUP, ROLES, NoSuchRole, Rbac
+from apiserver_stub.authz.rbac import NoSuchRole, Rbac
 from apiserver_stub.authz.rules import EVERYTHING, Rule, missing, quoted, read_rules
 from apiserver_stub.verbs.admission import AdmissionRequest
 
@@ -24,7 +24,8 @@ class RoleEscalation(AdmissionPlugin):
 
     def __init__(self, rbac: Rbac, authorizer: Chain) -> None:
         self._rbac, self._authorizer = rbac, authorizer
-        self.resources = {_label(storage) for storage in (ROLES, CLUSTER_ROLES, BINDINGS, CLUSTER_BINDINGS)}
+        self._group = rbac.names.group
+        self.resources = {_label(storage) for storage in rbac.names.collections}
 
     async def validate(self, call: AdmissionRequest) -> None:
         """Reject grants of permissions that the user does not hold; runs on the final object.
@@ -42,14 +43,16 @@ class RoleEscalation(AdmissionPlugin):
 
     async def _check_role(self, call: AdmissionRequest) -> None:
         info, plural, user = call.request.info, call.resource.plural, call.request.user
-        if await self._is_allowed(user, RequestInfo("escalate", "", GROUP, "*", plural, "", info.namespace, info.name)):
+        if await self._is_allowed(
+            user, RequestInfo("escalate", "", self._group, "*", plural, "", info.namespace, info.name)
+        ):
             return
         if problem := self._not_held(user, info.namespace, read_rules(call.obj)):
-            raise forbidden(GROUP, plural, call.name, problem)
+            raise forbidden(self._group, plural, call.name, problem)
         aggregates = any(dig(role, ("aggregationRule", "clusterRoleSelectors")) for role in (call.obj, call.old))
         if aggregates and self._not_held(user, info.namespace, EVERYTHING):
             text = "must have cluster-admin privileges to use the aggregationRule"
-            raise forbidden(GROUP, plural, call.name, text)
+            raise forbidden(self._group, plural, call.name, text)
 
     async def _check_binding(self, call: AdmissionRequest) -> None:
         user, namespace, role = call.request.user, call.request.info.namespace, call.obj.get("roleRef") or {}
@@ -62,9 +65,9 @@ class RoleEscalation(AdmissionPlugin):
         try:
             rules = self._rbac.rules_of_role(kind, name, namespace)
         except NoSuchRole as error:
-            raise not_found(GROUP, error.plural, error.name) from None
+            raise not_found(self._group, error.plural, error.name) from None
         if problem := self._not_held(user, namespace, rules):
-            raise forbidden(GROUP, call.resource.plural, call.name, problem)
+            raise forbidden(self._group, call.resource.plural, call.name, problem)
 
     async def _is_allowed(self, user: User, info: RequestInfo) -> bool:
         return (await self._authorizer.authorize(user, info)).allowed
@@ -80,7 +83,7 @@ class RoleEscalation(AdmissionPlugin):
         text += f"currently held:\n{lines}"
         if not errors:
             return text
-        unresolved = dict.fromkeys(f'{error.plural}.{GROUP} "{error.name}" not found' for error in errors)
+        unresolved = dict.fromkeys(f'{error.plural}.{self._group} "{error.name}" not found' for error in errors)
         return f"{text}; resolution errors: [{', '.join(unresolved)}]"
 
 

@@ -15,7 +15,7 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.storage import Store
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 _log = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ _EVERY_GROUP = "system:bootstrappers"
 class BootstrapTokens:
     """Authenticator for the tokens in secrets of the system namespace; only the log has the reason of a rejection."""
 
-    def __init__(self, store: Store, *, now: Callable[[], float] = time.time) -> None:
-        self._store, self._now = store, now
+    def __init__(self, store: Store, identity: Identity, *, now: Callable[[], float] = time.time) -> None:
+        self._store, self._identity, self._now = store, identity, now
 
     async def user_of(self, token: str) -> User | None:
         """Return the user of *token*, ``None`` if it is not a valid bootstrap token."""
@@ -37,7 +37,7 @@ class BootstrapTokens:
             return None
         token_id, token_secret = match.groups()
         name = f"bootstrap-token-{token_id}"
-        record = self._store.collection("core/secrets").get(objects.key_of(identity.current().system_namespace, name))
+        record = self._store.collection("core/secrets").get(objects.key_of(self._identity.system_namespace, name))
         if record is None:
             _log.info("Bootstrap token rejected", extra={"secret": name, "err": "no such secret"})
             return None
@@ -55,7 +55,7 @@ class BootstrapTokens:
     ) -> str:
         if secret["metadata"].get("deletionTimestamp"):
             return "it is being deleted"
-        if secret.get("type") != identity.current().label("token", "bootstrap"):
+        if secret.get("type") != self._identity.label("token", "bootstrap"):
             return "the secret has another type"
         if not hmac.compare_digest(data.get("token-secret", "").encode(), token_secret.encode()):
             return "the secret part differs"

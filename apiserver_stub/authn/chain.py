@@ -10,8 +10,9 @@ from apiserver_stub.apimachinery.request import ANONYMOUS, User
 from apiserver_stub.apimachinery.status import unauthorized
 from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
 from apiserver_stub.authn.tokens import Tokens, authenticated
-from apiserver_stub.transport.sub_protocols import token_prefix
+from apiserver_stub.transport.sub_protocols import BEARER_PROTOCOL
 from nodeagent.base.gobase64 import decode_url
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.authn.certificates import ClientCertificates, PeerCertificates
@@ -26,6 +27,7 @@ class Authenticator:
     def __init__(
         self,
         tokens: Tokens,
+        identity: Identity,
         *,
         anonymous: bool,
         certificates: ClientCertificates | None = None,
@@ -34,6 +36,7 @@ class Authenticator:
         self.tokens = tokens
         self.certificates = certificates
         self._anonymous, self._headers = anonymous, headers
+        self._bearer_protocol = f"{BEARER_PROTOCOL}{identity.api_domain}."
         self.rejected = {"failure": 0, "error": 0}
         """Number of rejected requests: without credentials (``failure``), and with invalid ones (``error``)."""
 
@@ -58,7 +61,7 @@ class Authenticator:
                     continue
                 if user is not None:
                     return authenticated(user)
-        token = _bearer_token(headers)
+        token = _bearer_token(headers, self._bearer_protocol)
         if token:
             try:
                 result = await self.tokens.authenticate(token)
@@ -87,11 +90,11 @@ class Authenticator:
         return AuthenticatedUser(ANONYMOUS, tuple(audiences) or self.tokens.api_audiences) if self._anonymous else None
 
 
-def _bearer_token(headers: Mapping[str, str]) -> str:
+def _bearer_token(headers: Mapping[str, str], prefix: str) -> str:
     if word := _bearer_word(headers.get("Authorization", "")):
         return word
     protocols = headers.get("Sec-WebSocket-Protocol")
-    return _websocket_token(protocols) if protocols else ""
+    return _websocket_token(protocols, prefix) if protocols else ""
 
 
 def _bearer_word(header: str) -> str:
@@ -100,10 +103,9 @@ def _bearer_word(header: str) -> str:
     return rest.partition(" ")[0] if scheme.lower() == "bearer" else ""
 
 
-def _websocket_token(protocols: str) -> str:
+def _websocket_token(protocols: str, prefix: str) -> str:
     """Return the token that browsers send as a WebSocket sub-protocol; there must be another sub-protocol too."""
     names = [name.strip() for name in protocols.split(",")]
-    prefix = token_prefix()
     tokens = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
     if len(tokens) != 1 or len(names) < 2:
         return ""

@@ -9,7 +9,6 @@ from apiserver_stub.apimachinery.request import ANONYMOUS, RequestInfo, User
 from apiserver_stub.authn.request_header import values_of
 from apiserver_stub.authn.service_account import account_user, split_account
 from apiserver_stub.authn.tokens import EVERYONE
-from nodeagent.base import identity
 
 _PREFIX = "impersonate-"
 _EXTRA = "impersonate-extra-"
@@ -28,10 +27,13 @@ def is_requested(headers: Mapping[str, str]) -> bool:
     return False
 
 
-async def impersonate(headers: Mapping[str, str], authorize: Callable[[RequestInfo], Awaitable[None]]) -> User | None:
+async def impersonate(
+    headers: Mapping[str, str], authorize: Callable[[RequestInfo], Awaitable[None]], group: str
+) -> User | None:
     """Return the user that *headers* impersonate, ``None`` without impersonation.
 
     :param authorize: raises an error if the request's user is not authorized.
+    :param group: the API group of user attributes in permissions.
     :raises NoUserNamed: the headers contain no user.
     """
     name, uid = headers.get("Impersonate-User", ""), headers.get("Impersonate-Uid", "")
@@ -39,9 +41,9 @@ async def impersonate(headers: Mapping[str, str], authorize: Callable[[RequestIn
     extra = _extra_of(headers)
     if not name:
         if groups or uid or extra:
-            raise NoUserNamed(_listed(uid, groups, extra))
+            raise NoUserNamed(_listed(uid, groups, extra, group))
         return None
-    for info in _permissions(name, uid, groups, extra):
+    for info in _permissions(name, uid, groups, extra, group):
         await authorize(info)
     account = split_account(name)
     if account is not None and not groups:
@@ -54,10 +56,9 @@ async def impersonate(headers: Mapping[str, str], authorize: Callable[[RequestIn
 
 
 def _permissions(
-    name: str, uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]
+    name: str, uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]], group: str
 ) -> Iterator[RequestInfo]:
     """Yield the permissions that the request's user needs."""
-    group = identity.current().group("authentication")
     account = split_account(name)
     if account is not None:
         yield RequestInfo("impersonate", "", "", "v1", "serviceaccounts", "", account[0], account[1])
@@ -72,9 +73,9 @@ def _permissions(
         yield RequestInfo("impersonate", "", group, "v1", "uids", name=uid)
 
 
-def _listed(uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]) -> str:
+def _listed(uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]], group: str) -> str:
     """Return the impersonation as object references: kind, namespace, name, uid, version, revision, field."""
-    version = f"{identity.current().group('authentication')}/v1"
+    version = f"{group}/v1"
     references = [f"{{Group  {name}    }}" for name in groups]
     references += [f"{{UserExtra  {value}  {version}  {key}}}" for key, values in extra.items() for value in values]
     references += [f"{{UID  {uid}  {version}  }}"] if uid else []

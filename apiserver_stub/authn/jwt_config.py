@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 from apiserver_stub import cel
 from apiserver_stub.apimachinery.status import quote
 from apiserver_stub.cel import CelError, Expression
-from nodeagent.base import identity, yamlsafe
+from nodeagent.base import yamlsafe
+from nodeagent.base.identity import Identity
 from nodeagent.base.names import subdomain_problems
 
 KIND = "AuthenticationConfiguration"
@@ -82,7 +83,7 @@ class JwtConfig:
     algorithms: tuple[str, ...] = ("RS256",)
 
 
-def load(path: Path) -> JwtConfig:
+def load(path: Path, identity: Identity) -> JwtConfig:
     """Return the configuration of the only issuer in the file *path*.
 
     :raises JwtConfigError: the file cannot be read or is invalid.
@@ -93,7 +94,7 @@ def load(path: Path) -> JwtConfig:
         raise JwtConfigError(f"{path}: {error}") from error
     if not isinstance(document, dict):
         raise JwtConfigError(f"{path}: expected {KIND}")
-    version = f"{identity.current().group('apiserver.config')}/{_VERSION}"
+    version = f"{identity.group('apiserver.config')}/{_VERSION}"
     if (document.get("apiVersion"), document.get("kind")) != (version, KIND):
         raise JwtConfigError(f'{path}: expected {KIND} of version "{version}"')
     if wrong := list(_schema_errors(document, _SCHEMA, "")):

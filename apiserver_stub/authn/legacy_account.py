@@ -23,8 +23,8 @@ from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.keys import PublicKey
 from apiserver_stub.authn.service_account import account_user, split_account
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Store, StoreUnavailable
-from nodeagent.base import identity
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.identity import Identity
 
 _log = logging.getLogger(__name__)
 
@@ -39,12 +39,14 @@ class LegacyTokens:
         self,
         store: Store,
         keys: Sequence[PublicKey],
+        identity: Identity,
         *,
         lookup: bool,
         gates: FeatureGates,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._keys, self._lookup, self._gates, self._now = store, keys, lookup, gates, now
+        self._identity = identity
 
     async def user_of(self, token: str) -> User | None:
         """Return the user of *token*, ``None`` if it is not a legacy token.
@@ -63,7 +65,8 @@ class LegacyTokens:
         except jwt.TokenError as error:
             raise Rejected(str(error)) from None
         namespace, secret, name, uid = (
-            _claim(claims, part) for part in ("namespace", "secret.name", "service-account.name", "service-account.uid")
+            self._claim(claims, part)
+            for part in ("namespace", "secret.name", "service-account.name", "service-account.uid")
         )
         if split_account(str(claims.get("sub"))) != (namespace, name):
             raise Rejected("sub claim is invalid")
@@ -85,7 +88,7 @@ class LegacyTokens:
         if account["metadata"]["uid"] != uid:
             raise Rejected(f"ServiceAccount UID ({account['metadata']['uid']}) does not match claim ({uid})")
         await self._mark_used(namespace, found)
-        marked = identity.current().label("legacy-token-invalid-since")
+        marked = self._identity.label("legacy-token-invalid-since")
         if _labels(found).get(marked) and self._gates.enabled("LegacyServiceAccountTokenCleanUp"):
             raise Rejected(
                 f"the token in secret {namespace}/{secret} for service account {namespace}/{name} has been marked "
@@ -93,7 +96,7 @@ class LegacyTokens:
             )
 
     async def _mark_used(self, namespace: str, secret: Object) -> None:
-        label, today = identity.current().label("legacy-token-last-used"), datetime.fromtimestamp(self._now(), UTC)
+        label, today = self._identity.label("legacy-token-last-used"), datetime.fromtimestamp(self._now(), UTC)
         days = [(today + timedelta(days=offset)).strftime("%Y-%m-%d") for offset in (0, 1)]
         if _labels(secret).get(label) in days:
             return
@@ -110,16 +113,15 @@ class LegacyTokens:
         except StoreUnavailable as error:
             _log.error("Failed to record last use of service account token", extra={"err": error})
 
+    def _claim(self, claims: dict[str, Any], name: str) -> str:
+        value = claims.get(self._identity.label(f"serviceaccount/{name}"))
+        if not isinstance(value, str) or not value:
+            raise Rejected(f"{name} claim is missing")
+        return value
+
     def _find(self, collection: str, namespace: str, name: str) -> Object | None:
         record = self._store.collection(collection).get(objects.key_of(namespace, name))
         return None if record is None else objects.decode(record.data)
-
-
-def _claim(claims: dict[str, Any], name: str) -> str:
-    value = claims.get(identity.current().label(f"serviceaccount/{name}"))
-    if not isinstance(value, str) or not value:
-        raise Rejected(f"{name} claim is missing")
-    return value
 
 
 def _content(secret: Object) -> bytes:

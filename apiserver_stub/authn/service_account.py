@@ -15,7 +15,7 @@ from apiserver_stub.authn import jwt
 from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
 from apiserver_stub.authn.keys import PublicKey, SigningKey
 from apiserver_stub.storage import Store
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from nodeagent.base.gates import FeatureGates
@@ -25,7 +25,6 @@ EXTENDED_SECONDS = 365 * 24 * 3600
 EXTENDABLE_SECONDS = 3607
 """Lifetime that kubelets request for the token volume of a pod; other clients do not request this value."""
 _BOUND = {"pod": "core/pods", "secret": "core/secrets"}
-_STALE = f"{identity.current().group('authentication')}/stale-token"
 _INVALIDATED = "service account token has been invalidated"
 
 
@@ -51,6 +50,7 @@ class ServiceAccountTokens:
         store: Store,
         signing_key: SigningKey,
         issuers: Sequence[str],
+        identity: Identity,
         *,
         gates: FeatureGates,
         verifying_keys: Sequence[PublicKey] = (),
@@ -70,6 +70,8 @@ class ServiceAccountTokens:
         self.api_audiences = tuple(api_audiences) or self._issuers
         self._max_seconds, self._extend = max_seconds, extend
         self.gates = gates
+        self._claim, self._stale = identity.label_domain, identity.group("authentication") + "/stale-token"
+        self._extra_prefix = identity.label("", "authentication")
         self.valid_tokens, self.stale_tokens = 0, 0
         """Number of authentications with tokens of extended lifetime, before and after their renewal time."""
 
@@ -107,7 +109,7 @@ class ServiceAccountTokens:
             "exp": now + lifetime,
             "iat": now,
             "iss": self.issuer,
-            identity.current().label_domain: about,
+            self._claim: about,
             "nbf": now,
             "sub": f"system:serviceaccount:{metadata['namespace']}:{metadata['name']}",
         }
@@ -137,7 +139,7 @@ class ServiceAccountTokens:
 
     def _staleness(self, claims: dict[str, Any]) -> dict[str, str]:
         """Return the audit annotations of a token after its renewal time, and count its use."""
-        warn_after = _number(_member(claims, identity.current().label_domain), "warnafter")
+        warn_after = _number(_member(claims, self._claim), "warnafter")
         if not warn_after:
             return {}
         late = int(self._now()) - int(warn_after)
@@ -145,7 +147,7 @@ class ServiceAccountTokens:
             self.valid_tokens += 1
             return {}
         self.stale_tokens += 1
-        return {_STALE: f"subject: {claims.get('sub')}, seconds after warning threshold: {late}"}
+        return {self._stale: f"subject: {claims.get('sub')}, seconds after warning threshold: {late}"}
 
     def _check_times(self, claims: dict[str, Any]) -> None:
         now = self._now()
@@ -157,7 +159,7 @@ class ServiceAccountTokens:
             raise Rejected("service account token is issued in the future")
 
     def _account_of(self, claims: dict[str, Any]) -> User:
-        about = _member(claims, identity.current().label_domain)
+        about = _member(claims, self._claim)
         namespace, account = str(about.get("namespace") or ""), _member(about, "serviceaccount")
         name, uid = str(account.get("name") or ""), account.get("uid")
         found = self._find("core/serviceaccounts", namespace, name)
@@ -179,10 +181,8 @@ class ServiceAccountTokens:
                 extra["node-uid"] = (str(node["uid"]),)
         if claims.get("jti") and self.gates.enabled("ServiceAccountTokenJTI"):
             extra["credential-id"] = (f"JTI={claims['jti']}",)
-        keys = identity.current()
-        return account_user(
-            namespace, name, str(uid), {keys.label(key, "authentication"): value for key, value in extra.items()}
-        )
+        prefixed: dict[str, tuple[str, ...]] = {self._extra_prefix + key: value for key, value in extra.items()}
+        return account_user(namespace, name, str(uid), prefixed)
 
     def _check_node(self, node: dict[str, Any], about: dict[str, Any]) -> bool:
         """Return whether the user gets the node of the token; a token bound to a node requires that the node exists."""

@@ -15,9 +15,9 @@ from typing import Any
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
 from apiserver_stub.webhook import Poster, WebhookError
-from nodeagent.base import identity
 from nodeagent.base.aio import Clock, SystemClock, TaskOwner
 from nodeagent.base.aio.call_cache import CallCache
+from nodeagent.base.identity import Identity
 
 _log = logging.getLogger(__name__)
 
@@ -36,13 +36,14 @@ class WebhookTokens:
         service: Poster,
         api_audiences: Sequence[str],
         tasks: TaskOwner,
+        identity: Identity,
         *,
         version: str,
         ttl_seconds: float,
         clock: Clock | None = None,
     ) -> None:
         self._service, self._api_audiences = service, tuple(api_audiences)
-        self._api_version = f"{identity.current().group('authentication')}/{version}"
+        self._api_version = f"{identity.group('authentication')}/{version}"
         self._ttl, self._key = ttl_seconds, secrets.token_bytes(32)
         self._users: CallCache[bytes, AuthenticatedUser | Rejected | None, WebhookError] = CallCache(
             clock or SystemClock(), tasks, WebhookError, "token-webhook"

@@ -15,7 +15,7 @@ import msgspec
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz import ALLOW, AuthorizationResult, Rules
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 _log = logging.getLogger(__name__)
 
@@ -69,12 +69,12 @@ class Abac:
         self._policies = policies
 
     @classmethod
-    def load(cls, path: Path) -> Abac:
+    def load(cls, path: Path, identity: Identity) -> Abac:
         """Read the file.
 
         :raises PolicyError: the file cannot be read, or a line is invalid.
         """
-        return cls(load_policies(path))
+        return cls(load_policies(path, identity))
 
     async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         if any(policy.concerns(user) and policy.allows(info) for policy in self._policies):
@@ -95,7 +95,7 @@ class Abac:
         return found
 
 
-def load_policies(path: Path) -> list[Policy]:
+def load_policies(path: Path, identity: Identity) -> list[Policy]:
     """Return the policies of the file; blank lines and comments (``#``) are ignored.
 
     :raises PolicyError: the file cannot be read, or a line is invalid.
@@ -116,7 +116,7 @@ def load_policies(path: Path) -> list[Policy]:
             continue
         try:
             obj = _parse(line)
-            policies.append(_versioned(obj) if "apiVersion" in obj or "kind" in obj else _unversioned(obj))
+            policies.append(_versioned(obj, identity) if "apiVersion" in obj or "kind" in obj else _unversioned(obj))
             old |= "apiVersion" not in obj
         except ValueError as error:
             problems.append(f"error reading policy file {path}, line {number}: {line.strip()}: {error}")
@@ -137,8 +137,8 @@ def _parse(line: str) -> Object:
     raise ValueError("couldn't get version/kind; json parse error: the line is not an object")
 
 
-def _versioned(obj: Object) -> Policy:
-    group = f"abac.authorization.{identity.current().label_domain}"
+def _versioned(obj: Object, identity: Identity) -> Policy:
+    group = f"abac.authorization.{identity.label_domain}"
     version, kind = obj.get("apiVersion"), obj.get("kind")
     known = (f"{group}/v1beta1", f"{group}/v0")
     if kind != "Policy" or version not in known:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.authz import rbac
 from apiserver_stub.authz.bootstrap_roles import (
     AGGREGATED,
     BINDING_NAMES,
@@ -23,131 +22,145 @@ from apiserver_stub.authz.bootstrap_roles import (
     NAMESPACED_BOUND,
 )
 from apiserver_stub.authz.controller_roles import CONTROLLERS
+from apiserver_stub.authz.rbac import RbacNames
 from apiserver_stub.authz.rules import Rule, missing, read_rules
 from apiserver_stub.storage import Keep, Outcome, Put, Record
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
 
-_AUTOUPDATE = identity.current().label("autoupdate", "rbac.authorization")
-_BOOTSTRAPPING = identity.current().label("bootstrapping")
-_AGGREGATE = f"{rbac.GROUP}/aggregate-to-"
 _PLAIN_GROUPS = frozenset(["*", "apps", "autoscaling", "batch", "extensions", "policy"])
 _NODE = "system:node"
 
 
-async def ensure_bootstrap_policy(store: Store) -> None:
+async def ensure_bootstrap_policy(store: Store, identity: Identity) -> None:
     """Create missing default roles and bindings and reconcile the existing ones.
 
     :raises StoreUnavailable: a write could not be made durable.
     """
-    await asyncio.gather(*(_ensure(store, collection, obj) for collection, obj in _default_objects()))
+    autoupdate = _autoupdate(identity)
+    objects_by_collection = _DefaultObjects(identity).all()
+    await asyncio.gather(*(_ensure(store, collection, obj, autoupdate) for collection, obj in objects_by_collection))
 
 
-def node_rules() -> tuple[Rule, ...]:
+def node_rules(identity: Identity) -> tuple[Rule, ...]:
     """Return the rules of nodes, before the node authorizer restricts them to objects of the requesting node."""
-    return tuple(_rule(line) for line in CLUSTER_ROLES[_NODE])
+    defaults = _DefaultObjects(identity)
+    return tuple(defaults.rule(line) for line in CLUSTER_ROLES[_NODE])
 
 
-def _default_objects() -> Iterator[tuple[str, Object]]:
-    for name, lines in CLUSTER_ROLES.items():
-        yield rbac.CLUSTER_ROLES, _role("ClusterRole", _named(name), lines)
-    for name, lines in AGGREGATED.items():
-        label = {_AGGREGATE + name: "true"}
-        yield rbac.CLUSTER_ROLES, _role("ClusterRole", f"system:aggregate-to-{name}", lines, labels=label)
-        part_of = GATHERED_BY[name]
-        role = _role("ClusterRole", name, (), labels={_AGGREGATE + part_of: "true"} if part_of else {})
-        role["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": label}]}
-        yield rbac.CLUSTER_ROLES, role
-    for name, subjects in BOUND.items():
-        yield rbac.CLUSTER_BINDINGS, _binding("ClusterRoleBinding", "ClusterRole", name, subjects)
-    for account, lines in CONTROLLERS.items():
-        name = f"system:controller:{account}"
-        yield rbac.CLUSTER_ROLES, _role("ClusterRole", name, lines)
-        yield (
-            rbac.CLUSTER_BINDINGS,
-            _binding("ClusterRoleBinding", "ClusterRole", name, (f"ServiceAccount {account}",)),
+class _DefaultObjects:
+    """The default roles and bindings with the names of *identity*."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity, self._rbac = identity, RbacNames.of(identity)
+        self._aggregate = f"{self._rbac.group}/aggregate-to-"
+        self._bootstrapping, self._autoupdate = identity.label("bootstrapping"), _autoupdate(identity)
+
+    def all(self) -> Iterator[tuple[str, Object]]:
+        """Yield each object with its collection."""
+        for name, lines in CLUSTER_ROLES.items():
+            yield self._rbac.cluster_roles, self._role("ClusterRole", self._named(name), lines)
+        for name, lines in AGGREGATED.items():
+            label = {self._aggregate + name: "true"}
+            yield (
+                self._rbac.cluster_roles,
+                self._role("ClusterRole", f"system:aggregate-to-{name}", lines, labels=label),
+            )
+            part_of = GATHERED_BY[name]
+            role = self._role("ClusterRole", name, (), labels={self._aggregate + part_of: "true"} if part_of else {})
+            role["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": label}]}
+            yield self._rbac.cluster_roles, role
+        for name, subjects in BOUND.items():
+            yield self._rbac.cluster_bindings, self._binding("ClusterRoleBinding", "ClusterRole", name, subjects)
+        for account, lines in CONTROLLERS.items():
+            name = f"system:controller:{account}"
+            yield self._rbac.cluster_roles, self._role("ClusterRole", name, lines)
+            yield (
+                self._rbac.cluster_bindings,
+                self._binding("ClusterRoleBinding", "ClusterRole", name, (f"ServiceAccount {account}",)),
+            )
+        for path, lines in NAMESPACED.items():
+            namespace, _, name = self._named(path).partition("/")
+            yield self._rbac.roles, self._role("Role", name, lines, namespace=namespace)
+        for path, subjects in NAMESPACED_BOUND.items():
+            namespace, _, name = self._named(path).partition("/")
+            yield self._rbac.bindings, self._binding("RoleBinding", "Role", name, subjects, namespace=namespace)
+
+    def _role(
+        self, kind: str, name: str, lines: tuple[str, ...], *, namespace: str = "", labels: dict[str, str] | None = None
+    ) -> Object:
+        return {**self._head(kind, name, namespace, labels or {}), "rules": [self.rule(line).write() for line in lines]}
+
+    def _binding(
+        self, kind: str, role_kind: str, name: str, subjects: tuple[str, ...], *, namespace: str = ""
+    ) -> Object:
+        head = self._head(kind, BINDING_NAMES.get(name, name), namespace, {})
+        reference = {"apiGroup": self._rbac.group, "kind": role_kind, "name": name}
+        return {**head, "subjects": [self._subject(text) for text in subjects], "roleRef": reference}
+
+    def _head(self, kind: str, name: str, namespace: str, labels: dict[str, str]) -> Object:
+        metadata: Object = {"name": name, **({"namespace": namespace} if namespace else {})}
+        metadata["labels"] = {self._bootstrapping: "rbac-defaults", **labels}
+        metadata["annotations"] = {self._autoupdate: "true"}
+        return {"kind": kind, "apiVersion": f"{self._rbac.group}/v1", "metadata": metadata}
+
+    def _subject(self, text: str) -> Object:
+        kind, _, name = text.partition(" ")
+        if kind == "ServiceAccount":
+            return {"kind": kind, "name": name, "namespace": self._identity.system_namespace}
+        return {"kind": kind, "apiGroup": self._rbac.group, "name": name}
+
+    def rule(self, line: str) -> Rule:
+        """Return the rule that *line* of a role describes."""
+        verbs, first, *rest = (tuple(word.split(",")) for word in line.split(" "))
+        if not rest:
+            return Rule(verbs, paths=first)
+        names = tuple(self._named(name) for name in rest[1]) if len(rest) > 1 else ()
+        return Rule(verbs, tuple(map(self._group, first)), rest[0], names)
+
+    def _group(self, word: str) -> str:
+        if word in _PLAIN_GROUPS:
+            return word
+        return "" if word == "core" else self._identity.group(word)
+
+    def _named(self, text: str) -> str:
+        if "{" not in text:
+            return text
+        names = self._identity
+        return text.format(
+            label=names.label_domain, system=names.system_namespace, certificates=names.group("certificates")
         )
-    for path, lines in NAMESPACED.items():
-        namespace, _, name = _named(path).partition("/")
-        yield rbac.ROLES, _role("Role", name, lines, namespace=namespace)
-    for path, subjects in NAMESPACED_BOUND.items():
-        namespace, _, name = _named(path).partition("/")
-        yield rbac.BINDINGS, _binding("RoleBinding", "Role", name, subjects, namespace=namespace)
 
 
-def _role(
-    kind: str, name: str, lines: tuple[str, ...], *, namespace: str = "", labels: dict[str, str] | None = None
-) -> Object:
-    return {**_head(kind, name, namespace, labels or {}), "rules": [_rule(line).write() for line in lines]}
+def _autoupdate(identity: Identity) -> str:
+    """Return the annotation that controls reconciliation."""
+    return identity.label("autoupdate", "rbac.authorization")
 
 
-def _binding(kind: str, role_kind: str, name: str, subjects: tuple[str, ...], *, namespace: str = "") -> Object:
-    head = _head(kind, BINDING_NAMES.get(name, name), namespace, {})
-    reference = {"apiGroup": rbac.GROUP, "kind": role_kind, "name": name}
-    return {**head, "subjects": [_subject(text) for text in subjects], "roleRef": reference}
-
-
-def _head(kind: str, name: str, namespace: str, labels: dict[str, str]) -> Object:
-    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
-    metadata["labels"] = {_BOOTSTRAPPING: "rbac-defaults", **labels}  # type: ignore[assignment]
-    metadata["annotations"] = {_AUTOUPDATE: "true"}  # type: ignore[assignment]
-    return {"kind": kind, "apiVersion": f"{rbac.GROUP}/v1", "metadata": metadata}
-
-
-def _subject(text: str) -> Object:
-    kind, _, name = text.partition(" ")
-    if kind == "ServiceAccount":
-        return {"kind": kind, "name": name, "namespace": identity.current().system_namespace}
-    return {"kind": kind, "apiGroup": rbac.GROUP, "name": name}
-
-
-def _rule(line: str) -> Rule:
-    verbs, first, *rest = (tuple(word.split(",")) for word in line.split(" "))
-    if not rest:
-        return Rule(verbs, paths=first)
-    names = tuple(_named(name) for name in rest[1]) if len(rest) > 1 else ()
-    return Rule(verbs, tuple(map(_group, first)), rest[0], names)
-
-
-def _group(word: str) -> str:
-    if word in _PLAIN_GROUPS:
-        return word
-    return "" if word == "core" else identity.current().group(word)
-
-
-def _named(text: str) -> str:
-    if "{" not in text:
-        return text
-    names = identity.current()
-    return text.format(
-        label=names.label_domain, system=names.system_namespace, certificates=names.group("certificates")
-    )
-
-
-async def _ensure(store: Store, collection: str, desired: Object) -> None:
+async def _ensure(store: Store, collection: str, desired: Object, autoupdate: str) -> None:
     metadata = desired["metadata"]
     key = objects.key_of(metadata.get("namespace", ""), metadata["name"])
     current = store.collection(collection).get(key)
-    if current is not None and _completed(current, desired) is None:
+    if current is not None and _completed(current, desired, autoupdate) is None:
         return
 
     def decide(current: Record | None) -> Outcome:
         if current is None:
             fresh = {"uid": objects.new_uid(), "creationTimestamp": objects.now()}
             return Put(objects.encode_for_store({**desired, "metadata": {**metadata, **fresh}}))
-        completed = _completed(current, desired)
+        completed = _completed(current, desired, autoupdate)
         return Keep() if completed is None else Put(objects.encode_for_store(completed))
 
     await store.update(collection, key, decide)
 
 
-def _completed(current: Record, desired: Object) -> Object | None:
+def _completed(current: Record, desired: Object, autoupdate: str) -> Object | None:
     """Return the stored object with the missing parts, or ``None`` if it is complete or opts out of reconciliation."""
     stored: Object = objects.decode(current.data)
     metadata = stored["metadata"]
-    if (metadata.get("annotations") or {}).get(_AUTOUPDATE) == "false":
+    if (metadata.get("annotations") or {}).get(autoupdate) == "false":
         return None
     before = objects.encode(stored)
     for member in ("labels", "annotations"):

@@ -18,8 +18,9 @@ from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_value, 
 from apiserver_stub.authz import MODES
 from apiserver_stub.authz.webhook import WebhookSettings
 from apiserver_stub.cel import CelError, Expression
-from nodeagent.base import identity, yamlsafe
+from nodeagent.base import yamlsafe
 from nodeagent.base.duration import parse_duration
+from nodeagent.base.identity import Identity
 from nodeagent.base.names import subdomain_problems
 
 KIND = "AuthorizationConfiguration"
@@ -82,7 +83,7 @@ class _Document(_Strict):
     authorizers: list[_Authorizer] = []
 
 
-def load(path: Path) -> list[AuthorizerConfig]:
+def load(path: Path, identity: Identity) -> list[AuthorizerConfig]:
     """Return the authorizers of the file *path*.
 
     :raises AuthorizationConfigError: the file cannot be read or is invalid.
@@ -93,7 +94,7 @@ def load(path: Path) -> list[AuthorizerConfig]:
         raise AuthorizationConfigError(_failed(f"open {path}: {error.strerror}")) from error
     except yamlsafe.YamlError as error:
         raise AuthorizationConfigError(_failed(str(error))) from error
-    version = f"{identity.current().group('apiserver.config')}/{_VERSION}"
+    version = f"{identity.group('apiserver.config')}/{_VERSION}"
     if not isinstance(found, dict) or (found.get("apiVersion"), found.get("kind")) != (version, KIND):
         raise AuthorizationConfigError(_failed(f'expected {KIND} of version "{version}"'))
     try:

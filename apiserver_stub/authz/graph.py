@@ -6,16 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from apiserver_stub.apimachinery.objects import Object, dig
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 PODS, VOLUMES = "core/pods", "core/persistentvolumes"
-ATTACHMENTS = identity.current().group("storage") + "/volumeattachments"
-FOLLOWED = (PODS, VOLUMES, ATTACHMENTS)
 
 Target = tuple[str, str, str]
 """Plural, namespace and name of an object."""
 
-_MIRROR = identity.current().label("config.mirror")
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _REFERRING_VOLUMES = ("cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos")
 _CSI_SECRETS = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
@@ -24,7 +21,9 @@ _CSI_SECRETS = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretR
 class NodeGraph:
     """Index of pods, volumes and volume attachments; implements :class:`.store_index.Index`."""
 
-    def __init__(self) -> None:
+    def __init__(self, identity: Identity) -> None:
+        self.collections = (PODS, VOLUMES, identity.group("storage") + "/volumeattachments")
+        self._mirror = identity.label("config.mirror")
         self._pods: dict[str, tuple[str, tuple[Target, ...]]] = {}
         self._nodes: dict[Target, Counter[str]] = {}
         self._volumes: dict[str, tuple[Target, tuple[Target, ...]]] = {}
@@ -64,7 +63,7 @@ class NodeGraph:
 
     def _put_pod(self, key: str, pod: Object) -> None:
         node = dig(pod, ("spec", "nodeName")) or ""
-        mirror = _MIRROR in (pod["metadata"].get("annotations") or {})
+        mirror = self._mirror in (pod["metadata"].get("annotations") or {})
         # A node must not gain access by the mirror pods that it creates.
         targets = tuple(dict.fromkeys(_targets_of_pod(pod))) if node and not mirror else ()
         if self._pods.get(key) == (node, targets):

@@ -8,36 +8,36 @@ from __future__ import annotations
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz import ALLOW, NO_OPINION, AuthorizationResult, Rules
 from apiserver_stub.authz.bootstrap import node_rules
-from apiserver_stub.authz.graph import FOLLOWED, NodeGraph
+from apiserver_stub.authz.graph import NodeGraph
 from apiserver_stub.authz.store_index import IndexUpdater
 from apiserver_stub.storage import Store
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 _PREFIX = "system:node:"
 _GROUP = "system:nodes"
 _OWN = frozenset(["get", "create", "update", "patch", "delete"])
 _READ = frozenset(["get", "list", "watch"])
-_STORAGE, _COORDINATION = identity.current().group("storage"), identity.current().group("coordination")
 _NO_RULES = "node authorizer does not support user rule resolution"
 
 
 class NodeAuthorizer:
     """Authorizer of nodes, which are identified by group and name; it has no opinion on other users."""
 
-    def __init__(self, store: Store) -> None:
-        self._graph, self._rules = NodeGraph(), node_rules()
-        self.follower = IndexUpdater(store, FOLLOWED, self._graph)
-        self._lease_namespace = identity.current().node_lease_namespace
+    def __init__(self, store: Store, identity: Identity) -> None:
+        self._graph, self._rules = NodeGraph(identity), node_rules(identity)
+        self.follower = IndexUpdater(store, self._graph.collections, self._graph)
+        storage = identity.group("storage")
+        self._lease_namespace = identity.node_lease_namespace
         self._judges = {
             ("", "secrets"): self._read_object,
             ("", "configmaps"): self._read_object,
             ("", "persistentvolumeclaims"): self._claim,
             ("", "persistentvolumes"): self._get_object,
-            (identity.current().group("resource"), "resourceclaims"): self._get_object,
-            (_STORAGE, "volumeattachments"): self._get_object,
+            (identity.group("resource"), "resourceclaims"): self._get_object,
+            (storage, "volumeattachments"): self._get_object,
             ("", "serviceaccounts"): self._token,
-            (_COORDINATION, "leases"): self._lease,
-            (_STORAGE, "csinodes"): self._csi_node,
+            (identity.group("coordination"), "leases"): self._lease,
+            (storage, "csinodes"): self._csi_node,
         }
 
     async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:

@@ -16,11 +16,8 @@ from apiserver_stub.authz import NO_OPINION, AuthorizationResult, Rules, aggrega
 from apiserver_stub.authz.rules import Rule, read_rules
 from apiserver_stub.authz.store_index import IndexUpdater
 from apiserver_stub.storage import Store
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
-GROUP = identity.current().group("rbac.authorization")
-ROLES, CLUSTER_ROLES = f"{GROUP}/roles", f"{GROUP}/clusterroles"
-BINDINGS, CLUSTER_BINDINGS = f"{GROUP}/rolebindings", f"{GROUP}/clusterrolebindings"
 _MAX_CACHED_USERS = 4096
 _MAX_CACHED_RESULTS = 2048
 """Per user; a result is cached per verb, resource and namespace, or per verb and path."""
@@ -29,11 +26,32 @@ Subject = tuple[str, str]
 """Kind and name; a service account is represented by its user name."""
 
 
+@dataclass(frozen=True, slots=True)
+class RbacNames:
+    """API group and collections of roles and bindings."""
+
+    group: str
+    roles: str
+    cluster_roles: str
+    bindings: str
+    cluster_bindings: str
+
+    @classmethod
+    def of(cls, identity: Identity) -> RbacNames:
+        group = identity.group("rbac.authorization")
+        plurals = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
+        return cls(group, *(f"{group}/{plural}" for plural in plurals))
+
+    @property
+    def collections(self) -> tuple[str, str, str, str]:
+        return self.roles, self.cluster_roles, self.bindings, self.cluster_bindings
+
+
 class NoSuchRole(LookupError):
     """A binding refers to a missing role."""
 
-    def __init__(self, plural: str, name: str) -> None:
-        super().__init__(f'{plural.removesuffix("s")}.{GROUP} "{name}" not found')
+    def __init__(self, plural: str, group: str, name: str) -> None:
+        super().__init__(f'{plural.removesuffix("s")}.{group} "{name}" not found')
         self.plural, self.name = plural, name
 
 
@@ -114,7 +132,8 @@ class _Rights:
 class RoleIndex:
     """Roles by name, bindings by subject, and cached grants of recent users."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: RbacNames) -> None:
+        self._names = names
         self._roles: dict[tuple[str, str], tuple[Rule, ...]] = {}
         self._bindings: dict[tuple[str, str], _Binding] = {}
         self._of_subject: dict[Subject, dict[tuple[str, str], None]] = {}
@@ -122,11 +141,11 @@ class RoleIndex:
 
     def put(self, collection: str, key: str, obj: Object) -> None:
         self._rights.clear()
-        if collection in (ROLES, CLUSTER_ROLES):
+        if collection in (self._names.roles, self._names.cluster_roles):
             self._roles[collection, key] = read_rules(obj)
             return
         self._unbind(collection, key)
-        binding = _read_binding(collection, obj)
+        binding = _read_binding(obj, of_cluster=collection == self._names.cluster_bindings)
         self._bindings[collection, key] = binding
         for subject in binding.subjects:
             self._of_subject.setdefault(subject, {})[collection, key] = None
@@ -142,9 +161,11 @@ class RoleIndex:
         :raises NoSuchRole: the role is missing.
         """
         of_cluster = kind == "ClusterRole"
-        found = self._roles.get((CLUSTER_ROLES, name) if of_cluster else (ROLES, f"{namespace}/{name}"))
+        found = self._roles.get(
+            (self._names.cluster_roles, name) if of_cluster else (self._names.roles, f"{namespace}/{name}")
+        )
         if found is None:
-            raise NoSuchRole("clusterroles" if of_cluster else "roles", name)
+            raise NoSuchRole("clusterroles" if of_cluster else "roles", self._names.group, name)
         return found
 
     def rights(self, user: User) -> _Rights:
@@ -185,9 +206,10 @@ class RoleIndex:
 class Rbac:
     """Authorizer that allows requests by the roles bound to the user or its groups."""
 
-    def __init__(self, store: Store) -> None:
-        self._index = RoleIndex()
-        self.follower = IndexUpdater(store, (ROLES, CLUSTER_ROLES, BINDINGS, CLUSTER_BINDINGS), self._index)
+    def __init__(self, store: Store, identity: Identity) -> None:
+        self.names = RbacNames.of(identity)
+        self._index = RoleIndex(self.names)
+        self.follower = IndexUpdater(store, self.names.collections, self._index)
 
     async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         self.follower.catch_up()
@@ -218,7 +240,7 @@ class Rbac:
         return found
 
 
-def _read_binding(collection: str, obj: Object) -> _Binding:
+def _read_binding(obj: Object, *, of_cluster: bool) -> _Binding:
     metadata, role = obj["metadata"], obj["roleRef"]
     namespace = metadata.get("namespace") or ""
     subjects, shown = [], []
@@ -233,5 +255,5 @@ def _read_binding(collection: str, obj: Object) -> _Binding:
         else:
             subjects.append((kind, name))
             shown.append(f'{kind} "{name}"')
-    kind = "ClusterRoleBinding" if collection == CLUSTER_BINDINGS else "RoleBinding"
+    kind = "ClusterRoleBinding" if of_cluster else "RoleBinding"
     return _Binding(kind, metadata["name"], namespace, role["kind"], role["name"], tuple(subjects), tuple(shown))

@@ -17,9 +17,9 @@ from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz import NO_OPINION, AuthorizationResult, Rules
 from apiserver_stub.cel import CelError, Expression
 from apiserver_stub.webhook import Poster, WebhookError
-from nodeagent.base import identity
 from nodeagent.base.aio import Clock, SystemClock, TaskOwner
 from nodeagent.base.aio.call_cache import CallCache
+from nodeagent.base.identity import Identity
 
 _log = logging.getLogger(__name__)
 
@@ -49,10 +49,16 @@ class WebhookAuthorizer:
     """Authorizer that calls *service*; results are cached, and concurrent equal requests share a call."""
 
     def __init__(
-        self, service: Poster, settings: WebhookSettings, tasks: TaskOwner, *, clock: Clock | None = None
+        self,
+        service: Poster,
+        settings: WebhookSettings,
+        tasks: TaskOwner,
+        identity: Identity,
+        *,
+        clock: Clock | None = None,
     ) -> None:
         self._service, self._settings = service, settings
-        self._api_version = f"{identity.current().group('authorization')}/{settings.version}"
+        self._api_version = f"{identity.group('authorization')}/{settings.version}"
         self._results: CallCache[bytes, AuthorizationResult, WebhookError] = CallCache(
             clock or SystemClock(), tasks, WebhookError, "authorization-webhook", max_results=_CACHE_SIZE
         )

@@ -10,12 +10,13 @@ import msgspec
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.authz.rbac import CLUSTER_ROLES
+from apiserver_stub.authz.rbac import RbacNames
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Store
 from nodeagent.base.aio import Clock
+from nodeagent.base.identity import Identity
 from nodeagent.base.selectors import LabelSelector, Requirement
 
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
@@ -26,17 +27,17 @@ _STEP = 200
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-async def keep_aggregated(store: Store, *, clock: Clock | None = None) -> None:
+async def keep_aggregated(store: Store, identity: Identity, *, clock: Clock | None = None) -> None:
     """Run the cluster role aggregation controller until cancelled."""
-    await RoleAggregation(store, clock).run()
+    await RoleAggregation(store, identity, clock).run()
 
 
-async def aggregate_roles(store: Store) -> None:
+async def aggregate_roles(store: Store, identity: Identity) -> None:
     """Aggregate cluster roles in a bounded number of passes, before the server starts to serve.
 
     :raises StoreUnavailable: a write could not be made durable.
     """
-    await RoleAggregation(store).run_passes(_STARTUP_PASSES)
+    await RoleAggregation(store, identity).run_passes(_STARTUP_PASSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,11 @@ class RoleAggregation:
     Roles that aggregate each other without converging are written at increasing intervals.
     """
 
-    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+    def __init__(self, store: Store, identity: Identity, clock: Clock | None = None) -> None:
         self._store = store
         self._queue: WorkQueue[str] = WorkQueue("aggregated-roles", clock, max_pause_seconds=_MAX_PAUSE_SECONDS)
-        self._feed = ChangeFeed(store, [CLUSTER_ROLES], self)
+        self._collection = RbacNames.of(identity).cluster_roles
+        self._feed = ChangeFeed(store, [self._collection], self)
         self._roles: dict[str, _Role] = {}
         self._aggregated: dict[str, _Role] = {}
 
@@ -132,7 +134,7 @@ class RoleAggregation:
             return Put(objects.encode_for_store({**obj, "rules": rules}))
 
         try:
-            await self._store.update(CLUSTER_ROLES, name, decide)
+            await self._store.update(self._collection, name, decide)
         except LookupError:
             return False  # Deleted since it was queued.
         return True

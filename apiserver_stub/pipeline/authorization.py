@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from apiserver_stub.audit.context import AuditContext
     from apiserver_stub.authz import Chain as Authorizer
     from apiserver_stub.pipeline.request_metrics import RequestMetrics
+    from nodeagent.base.identity import Identity
 
 _log = logging.getLogger(__name__)
 
@@ -27,8 +28,10 @@ _log = logging.getLogger(__name__)
 class Authorization:
     """Impersonation and authorization of requests."""
 
-    def __init__(self, authorizer: Authorizer, metrics: RequestMetrics) -> None:
+    def __init__(self, authorizer: Authorizer, metrics: RequestMetrics, identity: Identity) -> None:
         self._authorizer, self._metrics = authorizer, metrics
+        self._user_group = identity.group("authentication")
+        """API group of user attributes in permissions to impersonate."""
 
     async def impersonate(self, user: User, http: web.BaseRequest, trail: AuditContext | None) -> User:
         """Return the user that *user* impersonates, after authorization of each part; *user* itself without headers."""
@@ -37,7 +40,7 @@ class Authorization:
             await self.authorize(user, info, trail)
 
         try:
-            other = await impersonate(http.headers, allowed)
+            other = await impersonate(http.headers, allowed, self._user_group)
         except NoUserNamed as error:
             text = f'Internal Server Error: "{http.path_qs}": requested {error} without impersonating a user'
             raise PlainError(500, "InternalError", text) from None

@@ -63,6 +63,7 @@ async def build_authentication(
         raise AuthenticationError(str(error)) from error
     authenticator = Authenticator(
         Tokens(authenticators, service_accounts.api_audiences),
+        options.identity,
         anonymous=options.anonymous_auth and "AlwaysAllow" not in options.authorization_mode,
         certificates=ClientCertificates(client_authorities) if client_authorities else None,
         headers=RequestHeaders(
@@ -104,6 +105,7 @@ def _service_accounts(options: Options, store: Store) -> ServiceAccountTokens:
         store,
         key,
         options.service_account_issuer,
+        options.identity,
         gates=options.gates,
         verifying_keys=verifying,
         api_audiences=options.api_audiences,
@@ -133,10 +135,12 @@ async def _token_authenticators(
     for path in (options.token_auth_file, own_tokens):
         if path is not None:
             authenticators.append(ApiAudienceAuthenticator(await asyncio.to_thread(TokenFile, path), audiences))
-    legacy = LegacyTokens(store, service_accounts.keys, lookup=options.service_account_lookup, gates=options.gates)
+    legacy = LegacyTokens(
+        store, service_accounts.keys, options.identity, lookup=options.service_account_lookup, gates=options.gates
+    )
     authenticators += [ApiAudienceAuthenticator(legacy, audiences), service_accounts]
     if options.enable_bootstrap_token_auth:
-        authenticators.append(ApiAudienceAuthenticator(BootstrapTokens(store), audiences))
+        authenticators.append(ApiAudienceAuthenticator(BootstrapTokens(store, options.identity), audiences))
     config = await asyncio.to_thread(issuer_of, options)
     if config is not None:
         oidc = OidcTokens(config, await asyncio.to_thread(HttpsFetcher, config.authority), tasks)
@@ -150,6 +154,7 @@ async def _token_authenticators(
                 service,
                 audiences,
                 tasks,
+                options.identity,
                 version=options.authentication_token_webhook_version,
                 ttl_seconds=options.authentication_token_webhook_cache_ttl_seconds,
             )
@@ -163,7 +168,7 @@ def issuer_of(options: Options) -> JwtConfig | None:
     :raises JwtConfigError: a file is invalid.
     """
     if options.authentication_config is not None:
-        return jwt_config.load(options.authentication_config)
+        return jwt_config.load(options.authentication_config, options.identity)
     if not options.oidc_issuer_url:
         return None
     prefix = options.oidc_username_prefix

@@ -40,7 +40,7 @@ async def build_authorization(options: Options, store: Store, stack: AsyncExitSt
     :raises AuthorizationError: a file is invalid; the message can have several lines, one per problem.
     """
     tasks = await stack.enter_async_context(TaskOwner("authorization"))
-    rbac = Rbac(store)
+    rbac = Rbac(store, options.identity)
     builder = _Builder(options, store, rbac, tasks, stack)
     try:
         configs = await asyncio.to_thread(_configs, options)
@@ -52,7 +52,7 @@ async def build_authorization(options: Options, store: Store, stack: AsyncExitSt
 
 def _configs(options: Options) -> list[AuthorizerConfig]:
     if options.authorization_config is not None:
-        configs = authorization_config.load(options.authorization_config)
+        configs = authorization_config.load(options.authorization_config, options.identity)
         if options.authorization_policy_file is not None and all(item.mode != "ABAC" for item in configs):
             raise PolicyError("cannot specify --authorization-policy-file without mode ABAC")
         return configs
@@ -78,12 +78,14 @@ class _Builder:
             case "ABAC":
                 if self._options.authorization_policy_file is None:
                     raise PolicyError("authorization-mode ABAC's authorization policy file not passed")
-                return await asyncio.to_thread(Abac.load, self._options.authorization_policy_file)
+                return await asyncio.to_thread(
+                    Abac.load, self._options.authorization_policy_file, self._options.identity
+                )
             case "RBAC":
                 self._tasks.start(self._rbac.follower.keep_current(), "follow-roles")
                 return self._rbac
             case "Node":
-                nodes = NodeAuthorizer(self._store)
+                nodes = NodeAuthorizer(self._store, self._options.identity)
                 self._tasks.start(nodes.follower.keep_current(), "follow-nodes")
                 return nodes
             case "Webhook":
@@ -96,4 +98,4 @@ class _Builder:
             raise AuthorizationError("authorization-mode Webhook's authorization config file not passed")
         webhook = await asyncio.to_thread(Webhook, config.connection, attempt_seconds=config.timeout_seconds)
         service = await self._stack.enter_async_context(webhook)
-        return WebhookAuthorizer(service, config.webhook, self._tasks)
+        return WebhookAuthorizer(service, config.webhook, self._tasks, self._options.identity)

@@ -142,7 +142,7 @@ async def build_pipeline(
         identity=options.identity,
         lifecycle=lifecycle,
         authenticator=authenticator,
-        authorization=Authorization(authorizer, requests),
+        authorization=Authorization(authorizer, requests, options.identity),
         audit=audit,
         registry=registry,
         remotes=remotes,

@@ -167,8 +167,8 @@ async def start(options: Options) -> RunningServer:
         await create_system_objects(store, identity, ca_certificate)
         registration = Registration(store, registry, identity, shares_store=bool(options.store_servers))
         await registration.register()
-        await ensure_bootstrap_policy(store)
-        await aggregate_roles(store)
+        await ensure_bootstrap_policy(store, identity)
+        await aggregate_roles(store, identity)
         authentication_config_map = AuthenticationConfigMap(
             store,
             identity,
@@ -229,7 +229,7 @@ async def start(options: Options) -> RunningServer:
         tasks.start(registration.keep(), "api-services")
         if registry.find("policy", "v1", "poddisruptionbudgets") is not None:
             tasks.start(run_disruption_controller(store), "disruption-budgets")
-        tasks.start(keep_aggregated(store), "aggregated-roles")
+        tasks.start(keep_aggregated(store, identity), "aggregated-roles")
         if service_ranges is not None:
             tasks.start(service_ranges.run(), "service-ranges")
         if options.enable_garbage_collector:

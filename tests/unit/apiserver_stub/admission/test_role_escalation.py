@@ -11,9 +11,12 @@ from apiserver_stub.admission.role_escalation import RoleEscalation
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.authz import Chain, rbac
-from apiserver_stub.authz.rbac import Rbac
+from apiserver_stub.authz import Chain
+from apiserver_stub.authz.rbac import Rbac, RbacNames
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authz.conftest import ALICE, Memory, rule, to, user_subject
+
+RBAC = RbacNames.of(Identity())
 
 KINDS = {
     "roles": "Role",
@@ -44,11 +47,11 @@ async def rejection(
     store: Any, plural: str, new: Object, *, namespace: str = "", user: User = ALICE, old: Object | None = None
 ) -> str | None:
     """Return the reason why *user* is not authorized to write *new*, else ``None``."""
-    info = to("update" if old else "create", plural, namespace, "x" if old else "", group=rbac.GROUP)
-    roles = Rbac(store)
+    info = to("update" if old else "create", plural, namespace, "x" if old else "", group=RBAC.group)
+    roles = Rbac(store, Identity())
     call: Any = SimpleNamespace(
         request=SimpleNamespace(user=user, info=info),
-        resource=SimpleNamespace(group=rbac.GROUP, plural=plural, kind=KINDS[plural]),
+        resource=SimpleNamespace(group=RBAC.group, plural=plural, kind=KINDS[plural]),
         obj={"metadata": {"name": "x"}, **new},
         old=old,
         name="x",
@@ -61,7 +64,7 @@ async def rejection(
 
 
 def give(verb: str, resource: str, *, names: str = "") -> tuple[Object, Object]:
-    return rule(verb, resource, group=rbac.GROUP, names=names), user_subject("alice")
+    return rule(verb, resource, group=RBAC.group, names=names), user_subject("alice")
 
 
 def grant(store: Any, verb: str, resource: str, *, names: str = "", namespace: str = "") -> None:
@@ -122,7 +125,7 @@ async def test_aggregation_rule_requires_all_permissions(store: Any) -> None:
 
 
 def binding(kind: str, name: str) -> Object:
-    return {"roleRef": {"apiGroup": rbac.GROUP, "kind": kind, "name": name}, "subjects": [user_subject("bob")]}
+    return {"roleRef": {"apiGroup": RBAC.group, "kind": kind, "name": name}, "subjects": [user_subject("bob")]}
 
 
 async def test_binding_may_grant_permissions_of_its_author(store: Any) -> None:
@@ -166,7 +169,7 @@ async def test_finalizer_removal_is_not_an_escalation(store: Any) -> None:
 
 
 def test_only_roles_and_bindings_are_checked(store: Any) -> None:
-    roles = Rbac(store)
+    roles = Rbac(store, Identity())
 
-    assert RoleEscalation(roles, Chain([roles])).resources == {f"{plural}.{rbac.GROUP}" for plural in KINDS}
-    assert RequestInfo("create", "", rbac.GROUP, "v1", "roles").is_resource
+    assert RoleEscalation(roles, Chain([roles])).resources == {f"{plural}.{RBAC.group}" for plural in KINDS}
+    assert RequestInfo("create", "", RBAC.group, "v1", "roles").is_resource

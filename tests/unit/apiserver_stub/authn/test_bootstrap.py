@@ -9,6 +9,7 @@ import pytest
 
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.bootstrap import BootstrapTokens
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authn.conftest import Objects
 
 TOKEN = "abcdef.0123456789abcdef"
@@ -26,7 +27,7 @@ def secret(store: Objects, *, kind: str = "bootstrap.kubernetes.io/token", delet
 
 
 def tokens(store: Objects) -> BootstrapTokens:
-    return BootstrapTokens(store, now=lambda: NOW)  # type: ignore[arg-type]
+    return BootstrapTokens(store, now=lambda: NOW, identity=Identity())  # type: ignore[arg-type]
 
 
 @pytest.mark.row("opt.enable-bootstrap-token-auth")

@@ -17,6 +17,7 @@ from apiserver_stub.authn.certificates import PeerCertificates
 from apiserver_stub.authn.token_file import TokenFile, TokenFileError
 from apiserver_stub.authn.tokens import REMEMBERED_SECONDS, Tokens
 from apiserver_stub.transport.sub_protocols import sub_protocols
+from nodeagent.base.identity import Identity
 from nodeagent.testing.clock import FakeClock
 
 API = ("https://api",)
@@ -82,8 +83,9 @@ async def test_the_order_of_authentication(tokens: Tokens) -> None:
     async def name(headers: dict[str, str], by_header: Any, by_certificate: Any) -> str:
         authenticator = Authenticator(
             tokens,
+            Identity(),
             anonymous=True,
-            certificates=Saying(by_certificate),
+            certificates=Saying(by_certificate),  # type: ignore[arg-type]
             headers=Saying(by_header),  # type: ignore[arg-type]
         )
         return (await authenticator.authenticate(headers, PRESENTED)).name
@@ -96,7 +98,7 @@ async def test_the_order_of_authentication(tokens: Tokens) -> None:
 
 
 async def test_bearer_token_is_the_word_after_one_space(tokens: Tokens) -> None:
-    authenticator = Authenticator(tokens, anonymous=True)
+    authenticator = Authenticator(tokens, anonymous=True, identity=Identity())
 
     async def name(header: str) -> str:
         return (await authenticator.authenticate({"Authorization": header}, None)).name
@@ -107,18 +109,23 @@ async def test_bearer_token_is_the_word_after_one_space(tokens: Tokens) -> None:
 
 
 async def test_review_of_an_empty_token_is_anonymous(tokens: Tokens) -> None:
-    known = await Authenticator(tokens, anonymous=True).review(" def", ["other"])
+    known = await Authenticator(tokens, anonymous=True, identity=Identity()).review(" def", ["other"])
 
     assert known == AuthenticatedUser(ANONYMOUS, ("other",))
-    assert await Authenticator(tokens, anonymous=False).review(" def", []) is None
+    assert await Authenticator(tokens, anonymous=False, identity=Identity()).review(" def", []) is None
     with pytest.raises(Rejected):
-        await Authenticator(tokens, anonymous=True).review("wrong", [])
+        await Authenticator(tokens, anonymous=True, identity=Identity()).review("wrong", [])
 
 
 @pytest.mark.row("opt.anonymous-auth")
 async def test_only_those_without_any_credentials_are_anonymous(tokens: Tokens) -> None:
     async def code(headers: dict[str, str], *, anonymous: bool = True, certificate: str | None = None) -> int:
-        authenticator = Authenticator(tokens, anonymous=anonymous, certificates=Saying(certificate))  # type: ignore[arg-type]
+        authenticator = Authenticator(
+            tokens,
+            Identity(),
+            anonymous=anonymous,
+            certificates=Saying(certificate),  # type: ignore[arg-type]
+        )
         try:
             user = await authenticator.authenticate(headers, PRESENTED if certificate else None)
         except ApiError as error:
@@ -134,14 +141,16 @@ async def test_only_those_without_any_credentials_are_anonymous(tokens: Tokens) 
 
 
 async def test_authenticated_users_are_in_system_authenticated(tokens: Tokens) -> None:
-    user = await Authenticator(tokens, anonymous=True).authenticate({"Authorization": "Bearer def"}, None)
+    user = await Authenticator(tokens, anonymous=True, identity=Identity()).authenticate(
+        {"Authorization": "Bearer def"}, None
+    )
 
     assert user.groups == ("system:authenticated",)
 
 
 async def test_token_is_read_from_websocket_subprotocols(tokens: Tokens) -> None:
     hidden = "base64url.bearer.authorization.k8s.io." + base64.urlsafe_b64encode(b"def").decode().rstrip("=")
-    authenticator = Authenticator(tokens, anonymous=False)
+    authenticator = Authenticator(tokens, anonymous=False, identity=Identity())
 
     async def passes(protocols: str) -> bool:
         try:
@@ -202,7 +211,9 @@ async def test_oversized_token_is_not_processed() -> None:
 async def test_authenticators_add_audit_annotations() -> None:
     reported: dict[str, str] = {}
     authenticator = Authenticator(
-        Tokens([Counting(AuthenticatedUser(User("bob"), API, {"due": "yesterday"}))], API), anonymous=False
+        Tokens([Counting(AuthenticatedUser(User("bob"), API, {"due": "yesterday"}))], API),
+        anonymous=False,
+        identity=Identity(),
     )
 
     for _ in range(2):  # the second time from the cache
@@ -212,7 +223,7 @@ async def test_authenticators_add_audit_annotations() -> None:
 
 
 async def test_invalid_and_missing_credentials_are_counted_separately(tokens: Tokens) -> None:
-    authenticator = Authenticator(tokens, anonymous=False)
+    authenticator = Authenticator(tokens, anonymous=False, identity=Identity())
 
     for headers in ({"Authorization": "Bearer wrong"}, {"Authorization": "Bearer wrong"}, {}):
         with pytest.raises(ApiError):

@@ -15,7 +15,7 @@ async def send(*headers: tuple[str, str]) -> tuple[User | None, list[tuple[str, 
     async def authorize(info: RequestInfo) -> None:
         requested.append(info)
 
-    user = await impersonate(CIMultiDict([("Accept", "*/*"), *headers]), authorize)
+    user = await impersonate(CIMultiDict([("Accept", "*/*"), *headers]), authorize, "authentication.k8s.io")
     assert all(info.verb == "impersonate" and info.version == "v1" for info in requested)
     return user, [(info.group, info.resource, info.subresource, info.namespace, info.name) for info in requested]
 

@@ -21,6 +21,7 @@ from apiserver_stub.cel import Expression
 from apiserver_stub.options import parse
 from apiserver_stub.server.authentication import issuer_of
 from nodeagent.base.aio import TaskOwner
+from nodeagent.base.identity import Identity
 from nodeagent.base.tls import generate_ca
 from nodeagent.testing.clock import FakeClock
 
@@ -285,7 +286,7 @@ def test_configuration_file_configures_an_issuer(tmp_path: Path) -> None:
         "userValidationRules": [{"expression": "user.username != ''"}],
     }
 
-    config = load(written(tmp_path, entry))
+    config = load(written(tmp_path, entry), Identity())
 
     assert (config.issuer, config.audiences, config.authority) == (ISSUER, ("a", "b"), authority)
     assert config.username == Mapped("sub", "p:")
@@ -347,20 +348,20 @@ SUB = {"claim": "sub", "prefix": "p:"}
 )
 def test_invalid_configuration_file_reports_each_error(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError) as error:
-        load(written(tmp_path, GOOD | change))
+        load(written(tmp_path, GOOD | change), Identity())
     assert problem in str(error.value)
 
 
 def test_configuration_file_must_have_one_issuer(tmp_path: Path) -> None:
-    assert load(written(tmp_path, GOOD)).issuer == ISSUER
+    assert load(written(tmp_path, GOOD), Identity()).issuer == ISSUER
     for more, problem in (
         ({"jwt": []}, "at least one jwt is required"),
         ({"jwt": [GOOD, GOOD]}, "Too many: 2: must have at most 1 items"),
         ({"kind": "Config"}, "expected AuthenticationConfiguration"),
     ):
         with pytest.raises(ValueError, match=problem):
-            load(written(tmp_path, GOOD, **more))
+            load(written(tmp_path, GOOD, **more), Identity())
     (tmp_path / "bad").write_text("{")
     for name in ("bad", "nope"):
         with pytest.raises(ValueError, match=name):
-            load(tmp_path / name)
+            load(tmp_path / name, Identity())

@@ -15,6 +15,7 @@ from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.keys import SigningKey
 from apiserver_stub.authn.legacy_account import ISSUER, LegacyTokens
 from apiserver_stub.authn.service_account import EXTENDED_SECONDS, ServiceAccountTokens
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authn.conftest import Objects
 
 API = ["https://api", "old"]
@@ -57,7 +58,9 @@ def pod(store: Objects, **metadata: Any) -> dict[str, Any]:
 
 def make(store: Objects, key: SigningKey, clock: Clock, *on: str, **options: Any) -> ServiceAccountTokens:
     switched = feature_gates.build_gates(dict.fromkeys(on, True))
-    return ServiceAccountTokens(store, key, options.pop("issuers", API), gates=switched, now=clock, **options)  # type: ignore[arg-type]
+    return ServiceAccountTokens(
+        store, key, options.pop("issuers", API), Identity(), gates=switched, now=clock, **options
+    )  # type: ignore[arg-type]
 
 
 async def rejection(tokens: ServiceAccountTokens, token: str, audiences: list[str] = API) -> str:
@@ -235,7 +238,7 @@ async def test_node_bound_token_requires_the_node(store: Objects, key: SigningKe
 
 def legacy(store: Objects, key: SigningKey, clock: Clock, *, lookup: bool = True, clean: bool = True) -> LegacyTokens:
     switched = feature_gates.build_gates({"LegacyServiceAccountTokenCleanUp": clean})
-    return LegacyTokens(store, [key.public], lookup=lookup, gates=switched, now=clock)  # type: ignore[arg-type]
+    return LegacyTokens(store, [key.public], lookup=lookup, gates=switched, now=clock, identity=Identity())  # type: ignore[arg-type]
 
 
 def in_secret(store: Objects, key: SigningKey, **labels: str) -> str:

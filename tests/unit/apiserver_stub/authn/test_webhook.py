@@ -13,6 +13,7 @@ from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.webhook import WebhookTokens
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base.aio import TaskOwner
+from nodeagent.base.identity import Identity
 from nodeagent.testing.clock import FakeClock
 
 API = ["https://api"]
@@ -43,7 +44,7 @@ async def tasks() -> AsyncIterator[TaskOwner]:
 
 
 def make(service: Any, tasks: TaskOwner, clock: FakeClock, *, version: str = "v1") -> WebhookTokens:
-    return WebhookTokens(service, API, tasks, version=version, ttl_seconds=120, clock=clock)
+    return WebhookTokens(service, API, tasks, version=version, ttl_seconds=120, clock=clock, identity=Identity())
 
 
 @pytest.mark.row("opt.authentication-token-webhook-version")

@@ -10,11 +10,14 @@ import pytest
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
-from apiserver_stub.authz import rbac
+from apiserver_stub.authz.rbac import RbacNames
 from apiserver_stub.storage import Keep, Outcome, Record
 from apiserver_stub.storage.base import Remove
 from apiserver_stub.storage.collection import Collection
 from apiserver_stub.storage.record import Change, with_revision
+from nodeagent.base.identity import Identity
+
+RBAC = RbacNames.of(Identity())
 
 
 class Memory:
@@ -57,7 +60,7 @@ class Memory:
 
     def role(self, name: str, *rules: Object, namespace: str = "", **metadata: Any) -> None:
         where = {"namespace": namespace} if namespace else {}
-        collection = rbac.ROLES if namespace else rbac.CLUSTER_ROLES
+        collection = RBAC.roles if namespace else RBAC.cluster_roles
         self.put(collection, {"metadata": {"name": name, **where, **metadata}, "rules": list(rules)})
 
     def bind(self, name: str, role: str, *subjects: Object, namespace: str = "") -> None:
@@ -65,10 +68,10 @@ class Memory:
         where = {"namespace": namespace} if namespace else {}
         binding = {
             "metadata": {"name": name, **where},
-            "roleRef": {"apiGroup": rbac.GROUP, "kind": kind, "name": role_name},
+            "roleRef": {"apiGroup": RBAC.group, "kind": kind, "name": role_name},
             "subjects": list(subjects),
         }
-        self.put(rbac.BINDINGS if namespace else rbac.CLUSTER_BINDINGS, binding)
+        self.put(RBAC.bindings if namespace else RBAC.cluster_bindings, binding)
 
     def _publish(self, name: str, key: str, data: bytes, *, removed: bool) -> Record:
         collection = self.collection(name)
@@ -97,11 +100,11 @@ def rule(verbs: str, resources: str = "", *, group: str = "", names: str = "", p
 
 
 def user_subject(name: str) -> Object:
-    return {"kind": "User", "apiGroup": rbac.GROUP, "name": name}
+    return {"kind": "User", "apiGroup": RBAC.group, "name": name}
 
 
 def group_subject(name: str) -> Object:
-    return {"kind": "Group", "apiGroup": rbac.GROUP, "name": name}
+    return {"kind": "Group", "apiGroup": RBAC.group, "name": name}
 
 
 def to(verb: str, resource: str, namespace: str = "", name: str = "", *, group: str = "") -> RequestInfo:

@@ -10,6 +10,7 @@ import pytest
 
 from apiserver_stub.apimachinery.request import ANONYMOUS, RequestInfo, User
 from apiserver_stub.authz.abac import Abac, PolicyError
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authz.conftest import ALICE, to
 
 
@@ -54,14 +55,14 @@ async def test_policy_line_allows_matching_requests(
 ) -> None:
     file.write_text(f"# who may what\n\n{line(**spec)}\n")
 
-    decision = await Abac.load(file).authorize(ALICE, info)
+    decision = await Abac.load(file, Identity()).authorize(ALICE, info)
 
     assert decision == (("allow", "", "") if allowed else ("no-opinion", "No policy matched.", ""))
 
 
 async def test_any_line_may_match_and_wildcard_means_authenticated(file: Path) -> None:
     file.write_text(line(user="bob", **EVERYWHERE) + "\n" + line(user="*", **EVERYWHERE))
-    policies = Abac.load(file)
+    policies = Abac.load(file, Identity())
 
     assert (await policies.authorize(ALICE, to("get", "pods"))).allowed
     assert not (await policies.authorize(ANONYMOUS, to("get", "pods"))).allowed
@@ -69,7 +70,7 @@ async def test_any_line_may_match_and_wildcard_means_authenticated(file: Path) -
 
 async def test_unversioned_lines_match_any_unset_property(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     file.write_text('{"user":"alice","readonly":true}\n{"user":"bob","resource":"pods"}\n')
-    policies, bob = Abac.load(file), User("bob")
+    policies, bob = Abac.load(file, Identity()), User("bob")
 
     assert (await policies.authorize(ALICE, RequestInfo("get", "/metrics"))).allowed
     assert not (await policies.authorize(ALICE, to("create", "pods"))).allowed
@@ -93,7 +94,7 @@ def test_invalid_lines_are_reported_with_their_numbers(file: Path) -> None:
     file.write_text("\n".join(["# comment", line(user="alice"), *wrong]))
 
     with pytest.raises(PolicyError) as caught:
-        Abac.load(file)
+        Abac.load(file, Identity())
 
     reported = str(caught.value).splitlines()
     assert [text.split(": ", 1)[0] for text in reported] == [
@@ -118,7 +119,7 @@ def test_unreadable_file_is_reported(file: Path, content: bytes | None) -> None:
         file.write_bytes(content)
 
     with pytest.raises(PolicyError, match=r"policy\.jsonl"):
-        Abac.load(file)
+        Abac.load(file, Identity())
 
 
 def test_rules_of_a_user_are_listed(file: Path) -> None:
@@ -132,8 +133,8 @@ def test_rules_of_a_user_are_listed(file: Path) -> None:
         )
     )
 
-    rules = Abac.load(file).rules(ALICE, "b")
+    rules = Abac.load(file, Identity()).rules(ALICE, "b")
 
     assert rules.resources == [{"verbs": ["*"], "apiGroups": [""], "resources": ["nodes"]}]
     assert rules.paths == [{"verbs": ["*"], "nonResourceURLs": ["/x"]}]
-    assert Abac.load(file).rules(ALICE, "a").resources[0]["verbs"] == ["get", "list", "watch"]
+    assert Abac.load(file, Identity()).rules(ALICE, "a").resources[0]["verbs"] == ["get", "list", "watch"]

@@ -8,25 +8,27 @@ import pytest
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.request import ANONYMOUS, RequestInfo, User
-from apiserver_stub.authz import rbac
 from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy, node_rules
-from apiserver_stub.authz.rbac import Rbac
+from apiserver_stub.authz.rbac import Rbac, RbacNames
 from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authz.conftest import ALICE, group_subject, rule, to, user_subject
+
+RBAC = RbacNames.of(Identity())
 
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 
 
 async def test_default_roles_are_labeled_and_written_once(store: Any) -> None:
-    await ensure_bootstrap_policy(store)
-    await aggregate_roles(store)
+    await ensure_bootstrap_policy(store, Identity())
+    await aggregate_roles(store, Identity())
     writes = store.writes
 
-    await ensure_bootstrap_policy(store)
-    await aggregate_roles(store)
+    await ensure_bootstrap_policy(store, Identity())
+    await aggregate_roles(store, Identity())
 
     assert store.writes == writes
-    for collection in (rbac.ROLES, rbac.CLUSTER_ROLES, rbac.BINDINGS, rbac.CLUSTER_BINDINGS):
+    for collection in (RBAC.roles, RBAC.cluster_roles, RBAC.bindings, RBAC.cluster_bindings):
         records = store.collection(collection).select()
         assert records
         for record in records:
@@ -57,17 +59,17 @@ async def test_default_roles_are_labeled_and_written_once(store: Any) -> None:
     ],
 )
 async def test_permissions_of_default_roles(store: Any, user: User, info: RequestInfo, allowed: bool) -> None:
-    await ensure_bootstrap_policy(store)
+    await ensure_bootstrap_policy(store, Identity())
 
-    assert (await Rbac(store).authorize(user, info)).allowed is allowed
+    assert (await Rbac(store, Identity()).authorize(user, info)).allowed is allowed
 
 
 async def test_view_edit_and_admin_are_nested(store: Any) -> None:
-    await ensure_bootstrap_policy(store)
-    await aggregate_roles(store)
+    await ensure_bootstrap_policy(store, Identity())
+    await aggregate_roles(store, Identity())
     for name in ("view", "edit", "admin"):
         store.bind(name, f"ClusterRole/{name}", user_subject(name), namespace="a")
-    authorizer = Rbac(store)
+    authorizer = Rbac(store, Identity())
 
     async def who_may(info: RequestInfo) -> list[str]:
         return [name for name in ("view", "edit", "admin") if (await authorizer.authorize(User(name), info)).allowed]
@@ -75,38 +77,38 @@ async def test_view_edit_and_admin_are_nested(store: Any) -> None:
     assert await who_may(to("list", "pods", "a")) == ["view", "edit", "admin"]
     assert await who_may(to("get", "secrets", "a")) == ["edit", "admin"]
     assert await who_may(to("create", "pods/eviction", "a")) == ["edit", "admin"]
-    assert await who_may(to("create", "rolebindings", "a", group=rbac.GROUP)) == ["admin"]
+    assert await who_may(to("create", "rolebindings", "a", group=RBAC.group)) == ["admin"]
     assert await who_may(to("list", "pods", "b")) == []
 
 
 async def test_removed_rules_are_restored_and_added_rules_are_kept(store: Any) -> None:
-    await ensure_bootstrap_policy(store)
+    await ensure_bootstrap_policy(store, Identity())
     store.role("system:discovery", rule("get", "pods"), rule("get", paths="/api"))
     store.bind("system:discovery", "ClusterRole/other", group_subject("dev"))
-    store.remove(rbac.CLUSTER_ROLES, "view")
+    store.remove(RBAC.cluster_roles, "view")
 
-    await ensure_bootstrap_policy(store)
+    await ensure_bootstrap_policy(store, Identity())
 
-    role = store.read(rbac.CLUSTER_ROLES, "system:discovery")
+    role = store.read(RBAC.cluster_roles, "system:discovery")
     assert role["rules"][:2] == [rule("get", "pods"), rule("get", paths="/api")]
     assert role["metadata"]["annotations"][AUTOUPDATE] == "true"
-    assert (await Rbac(store).authorize(ALICE, RequestInfo("get", "/openapi/v2"))).allowed
-    binding = store.read(rbac.CLUSTER_BINDINGS, "system:discovery")
+    assert (await Rbac(store, Identity()).authorize(ALICE, RequestInfo("get", "/openapi/v2"))).allowed
+    binding = store.read(RBAC.cluster_bindings, "system:discovery")
     assert binding["roleRef"]["name"] == "system:discovery"
     assert [item["name"] for item in binding["subjects"]] == ["dev", "system:authenticated"]
-    assert store.read(rbac.CLUSTER_ROLES, "view")
+    assert store.read(RBAC.cluster_roles, "view")
 
 
 async def test_autoupdate_false_disables_reconciliation(store: Any) -> None:
     store.role("system:discovery", annotations={AUTOUPDATE: "false"})
 
-    await ensure_bootstrap_policy(store)
+    await ensure_bootstrap_policy(store, Identity())
 
-    assert store.read(rbac.CLUSTER_ROLES, "system:discovery")["rules"] == []
+    assert store.read(RBAC.cluster_roles, "system:discovery")["rules"] == []
 
 
 def test_node_rules_are_formatted_on_one_level() -> None:
-    texts = [str(item) for item in node_rules()]
+    texts = [str(item) for item in node_rules(Identity())]
 
     assert '{APIGroups:["node.k8s.io"], Resources:["runtimeclasses"], Verbs:["get" "list" "watch"]}' in texts
     assert not any("{" in text[1:-1] for text in texts)

@@ -14,6 +14,7 @@ from apiserver_stub.authz import config
 from apiserver_stub.authz.config import AuthorizationConfigError
 from apiserver_stub.options import parse
 from apiserver_stub.server.authorization import AuthorizationError, build_authorization
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authz.conftest import to
 
 GATE = "--feature-gates=StructuredAuthorizationConfiguration=true"
@@ -49,7 +50,7 @@ def test_authorizers_are_read_in_order(file: Path) -> None:
     hook = webhook(file, matchConditions=[condition], matchConditionSubjectAccessReviewVersion="v1")
 
     deny, mine, rbac = config.load(
-        write(file, {"type": "AlwaysDeny", "name": "alwaysdeny"}, hook, {"type": "RBAC", "name": "rbac"})
+        write(file, {"type": "AlwaysDeny", "name": "alwaysdeny"}, hook, {"type": "RBAC", "name": "rbac"}), Identity()
     )
 
     assert (deny.mode, mine.mode, rbac.mode) == ("AlwaysDeny", "Webhook", "RBAC")
@@ -91,7 +92,7 @@ def test_authorizers_are_read_in_order(file: Path) -> None:
 )
 def test_invalid_authorizer_reports_every_error(file: Path, authorizer: Any, problems: list[str]) -> None:
     with pytest.raises(AuthorizationConfigError) as caught:
-        config.load(write(file, authorizer))
+        config.load(write(file, authorizer), Identity())
 
     reported = str(caught.value).splitlines()
     assert len(reported) == len(problems)
@@ -134,7 +135,7 @@ def test_invalid_authorizer_reports_every_error(file: Path, authorizer: Any, pro
 )
 def test_invalid_webhook_reports_every_error(file: Path, members: Any, problem: str) -> None:
     with pytest.raises(AuthorizationConfigError) as caught:
-        config.load(write(file, webhook(file, **members)))
+        config.load(write(file, webhook(file, **members)), Identity())
 
     (reported,) = str(caught.value).splitlines()
     assert reported.startswith(f"authorizers[0].{problem}")
@@ -157,7 +158,7 @@ def test_match_conditions_are_compiled_at_startup(file: Path, expressions: list[
 
     pattern = r"authorizers\[0\]\.matchConditions" + problem.replace("[", r"\[").replace("]", r"\]")
     with pytest.raises(AuthorizationConfigError, match=pattern):
-        config.load(write(file, hook))
+        config.load(write(file, hook), Identity())
 
 
 def test_only_webhooks_may_be_repeated_with_unique_names(file: Path) -> None:
@@ -165,7 +166,7 @@ def test_only_webhooks_may_be_repeated_with_unique_names(file: Path) -> None:
     hook = webhook(file)
 
     with pytest.raises(AuthorizationConfigError) as caught:
-        config.load(write(file, rbac, rbac, hook, hook))
+        config.load(write(file, rbac, rbac, hook, hook), Identity())
 
     assert str(caught.value).splitlines() == [
         'authorizers[1].type: Duplicate value: "RBAC"',
@@ -187,12 +188,12 @@ def test_only_webhooks_may_be_repeated_with_unique_names(file: Path) -> None:
 )
 def test_file_of_another_kind_is_rejected(file: Path, members: Any, problem: str) -> None:
     with pytest.raises(AuthorizationConfigError, match=problem):
-        config.load(write(file, **members))
+        config.load(write(file, **members), Identity())
 
 
 def test_missing_file_is_reported(file: Path) -> None:
     with pytest.raises(AuthorizationConfigError, match="failed to load AuthorizationConfiguration from file: open "):
-        config.load(file)
+        config.load(file, Identity())
 
 
 @pytest.mark.row("opt.authorization-config")

@@ -8,8 +8,9 @@ import pytest
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
-from apiserver_stub.authz.graph import ATTACHMENTS, PODS, VOLUMES
+from apiserver_stub.authz.graph import PODS, VOLUMES
 from apiserver_stub.authz.node import NodeAuthorizer
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authz.conftest import ALICE, to
 
 NODE, OTHER = User("system:node:n1", groups=("system:nodes",)), User("system:node:n2", groups=("system:nodes",))
@@ -23,7 +24,7 @@ def pod(name: str = "web", node: str = "n1", *, annotations: dict[str, str] | No
 
 async def reason(store: Any, info: RequestInfo, user: User = NODE) -> str | None:
     """Return the reason why *user* is not authorized, else ``None``."""
-    decision = await NodeAuthorizer(store).authorize(user, info)
+    decision = await NodeAuthorizer(store, Identity()).authorize(user, info)
     return None if decision.allowed else decision.reason
 
 
@@ -82,7 +83,7 @@ async def test_objects_of_a_volume_are_readable_once_bound(store: Any) -> None:
 
 
 async def test_attachments_are_readable_by_their_node(store: Any) -> None:
-    store.put(ATTACHMENTS, {"metadata": {"name": "va"}, "spec": {"nodeName": "n1"}})
+    store.put("storage.k8s.io/volumeattachments", {"metadata": {"name": "va"}, "spec": {"nodeName": "n1"}})
     info = to("get", "volumeattachments", name="va", group="storage.k8s.io")
 
     assert await reason(store, info) is None
@@ -90,7 +91,7 @@ async def test_attachments_are_readable_by_their_node(store: Any) -> None:
 
 
 async def test_permissions_follow_pod_changes(store: Any) -> None:
-    nodes, info = NodeAuthorizer(store), to("get", "secrets", "a", "x")
+    nodes, info = NodeAuthorizer(store, Identity()), to("get", "secrets", "a", "x")
 
     async def may(user: User) -> bool:
         return (await nodes.authorize(user, info)).allowed
@@ -186,5 +187,5 @@ async def test_other_permissions_of_nodes_and_denial_reasons(store: Any, info: R
 )
 async def test_other_users_get_no_opinion(store: Any, user: User, why: str) -> None:
     assert await reason(store, to("list", "nodes"), user) == why
-    assert NodeAuthorizer(store).rules(ALICE, "a").incomplete is False
-    assert NodeAuthorizer(store).rules(NODE, "a").incomplete is True
+    assert NodeAuthorizer(store, Identity()).rules(ALICE, "a").incomplete is False
+    assert NodeAuthorizer(store, Identity()).rules(NODE, "a").incomplete is True

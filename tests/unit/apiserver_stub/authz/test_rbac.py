@@ -10,8 +10,11 @@ import pytest
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz import rbac
-from apiserver_stub.authz.rbac import NoSuchRole, Rbac
+from apiserver_stub.authz.rbac import NoSuchRole, Rbac, RbacNames
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.authz.conftest import ALICE, group_subject, rule, to, user_subject
+
+RBAC = RbacNames.of(Identity())
 
 
 @pytest.mark.row("opt.authorization-mode")
@@ -21,7 +24,7 @@ async def test_cluster_role_bindings_apply_to_all_namespaces(store: Any) -> None
     store.bind("everywhere", "ClusterRole/reader", user_subject("alice"))
     store.bind("here", "Role/writer", group_subject("dev"), namespace="a")
     store.bind("there", "ClusterRole/reader", user_subject("bob"), namespace="b")
-    authorizer, bob = Rbac(store), User("bob")
+    authorizer, bob = Rbac(store, Identity()), User("bob")
 
     async def may(user: User, info: RequestInfo) -> bool:
         return (await authorizer.authorize(user, info)).allowed
@@ -42,7 +45,7 @@ async def test_reason_contains_binding_role_and_subject(store: Any) -> None:
     store.role("r", rule("list", "pods"), namespace="a")
     store.bind("b", "ClusterRole/r", user_subject("carol"), group_subject("dev"))
     store.bind("n", "Role/r", {"kind": "ServiceAccount", "name": "sa"}, namespace="a")
-    authorizer, account = Rbac(store), User("system:serviceaccount:a:sa")
+    authorizer, account = Rbac(store, Identity()), User("system:serviceaccount:a:sa")
 
     assert (await authorizer.authorize(ALICE, to("get", "pods"))).reason == (
         'RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "r" to Group "dev"'
@@ -55,7 +58,7 @@ async def test_reason_contains_binding_role_and_subject(store: Any) -> None:
 async def test_missing_role_is_reported_in_the_reason(store: Any) -> None:
     store.bind("b", "ClusterRole/gone", user_subject("alice"))
     store.bind("c", "Role/lost", user_subject("alice"), namespace="a")
-    authorizer = Rbac(store)
+    authorizer = Rbac(store, Identity())
 
     cluster, local = [await authorizer.authorize(ALICE, to("get", "pods", namespace)) for namespace in ("", "a")]
 
@@ -69,7 +72,7 @@ async def test_missing_role_is_reported_in_the_reason(store: Any) -> None:
 async def test_names_are_distinguished_after_one_was_allowed(store: Any) -> None:
     store.role("r", rule("get", "secrets", names="mine"))
     store.bind("b", "ClusterRole/r", user_subject("alice"))
-    authorizer = Rbac(store)
+    authorizer = Rbac(store, Identity())
 
     requested = [to("get", "secrets", "a", name) for name in ("mine", "x", "")]
     allowed = [(await authorizer.authorize(ALICE, info)).allowed for info in requested]
@@ -78,7 +81,7 @@ async def test_names_are_distinguished_after_one_was_allowed(store: Any) -> None
 
 
 async def test_changed_permissions_apply_to_the_next_request(store: Any) -> None:
-    authorizer, info = Rbac(store), to("get", "pods")
+    authorizer, info = Rbac(store, Identity()), to("get", "pods")
 
     async def may() -> bool:
         return (await authorizer.authorize(ALICE, info)).allowed
@@ -94,14 +97,14 @@ async def test_changed_permissions_apply_to_the_next_request(store: Any) -> None
     assert not await may()
     store.bind("b", "ClusterRole/r", group_subject("dev"))
     assert await may()
-    store.remove(rbac.CLUSTER_BINDINGS, "b")
+    store.remove(RBAC.cluster_bindings, "b")
     assert not await may()
 
 
 async def test_changes_are_read_once(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     store.role("r", rule("get", "pods"))
     store.bind("b", "ClusterRole/r", user_subject("alice"))
-    authorizer = Rbac(store)
+    authorizer = Rbac(store, Identity())
     await authorizer.authorize(ALICE, to("get", "pods"))
     read: list[str] = []
     index = authorizer._index
@@ -125,10 +128,10 @@ async def test_too_many_missed_changes_rebuild_the_index(store: Any, monkeypatch
     monkeypatch.setattr("apiserver_stub.storage.collection.HISTORY_CHANGES", 2)
     store.role("r", rule("get", "pods"))
     store.bind("b", "ClusterRole/r", user_subject("alice"))
-    authorizer = Rbac(store)
+    authorizer = Rbac(store, Identity())
     assert (await authorizer.authorize(ALICE, to("get", "pods"))).allowed
 
-    store.remove(rbac.CLUSTER_BINDINGS, "b")
+    store.remove(RBAC.cluster_bindings, "b")
     for name in ("c", "d", "e"):
         store.bind(name, "ClusterRole/r", user_subject("bob"))
 
@@ -137,7 +140,7 @@ async def test_too_many_missed_changes_rebuild_the_index(store: Any, monkeypatch
 
 
 async def test_the_index_is_kept_current_between_requests(store: Any) -> None:
-    authorizer = Rbac(store)
+    authorizer = Rbac(store, Identity())
     keeping = asyncio.ensure_future(authorizer.follower.keep_current())
     await asyncio.sleep(0)
     store.role("r", rule("get", "pods"))
@@ -154,7 +157,7 @@ async def test_cached_decisions_are_limited(store: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(rbac, "_MAX_CACHED_RESULTS", 3)
     store.role("r", rule("get", "*"))
     store.bind("b", "ClusterRole/r", group_subject("dev"))
-    authorizer = Rbac(store)
+    authorizer = Rbac(store, Identity())
 
     for number in range(9):
         user = User(f"u{number}", groups=("dev",))
@@ -172,17 +175,17 @@ def test_rules_are_listed_for_a_namespace(store: Any) -> None:
     store.bind("n", "Role/n", user_subject("alice"), namespace="a")
     store.bind("m", "Role/gone", user_subject("alice"), namespace="a")
 
-    rules = Rbac(store).rules(ALICE, "a")
+    rules = Rbac(store, Identity()).rules(ALICE, "a")
 
     assert rules.resources == [rule("get", "pods", names="a"), rule("list", "pods")]
     assert rules.paths == [rule("get", paths="/x")]
     assert rules.errors == ['role.rbac.authorization.k8s.io "gone" not found']
-    assert Rbac(store).rules(ALICE, "b").resources == [rule("get", "pods", names="a")]
+    assert Rbac(store, Identity()).rules(ALICE, "b").resources == [rule("get", "pods", names="a")]
 
 
 def test_namespaced_role_is_resolved_in_its_namespace(store: Any) -> None:
     store.role("r", rule("get", "pods"), namespace="a")
 
-    assert Rbac(store).rules_of_role("Role", "r", "a")
+    assert Rbac(store, Identity()).rules_of_role("Role", "r", "a")
     with pytest.raises(NoSuchRole, match=r'^role\.rbac\.authorization\.k8s\.io "r" not found'):
-        Rbac(store).rules_of_role("Role", "r", "b")
+        Rbac(store, Identity()).rules_of_role("Role", "r", "b")

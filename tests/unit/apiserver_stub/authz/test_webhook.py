@@ -14,6 +14,7 @@ from apiserver_stub.authz.webhook import WebhookAuthorizer, WebhookSettings
 from apiserver_stub.cel import Expression
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base.aio import TaskOwner
+from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.authz.conftest import to
 
@@ -53,7 +54,7 @@ async def tasks() -> AsyncIterator[TaskOwner]:
 @pytest.mark.row("opt.authorization-webhook-config-file", "opt.authorization-webhook-version")
 @pytest.mark.parametrize(("version", "groups"), [("v1", "groups"), ("v1beta1", "group")])
 async def test_request_contains_the_attributes(service: Service, tasks: TaskOwner, version: str, groups: str) -> None:
-    authorizer = WebhookAuthorizer(service, WebhookSettings(version), tasks)
+    authorizer = WebhookAuthorizer(service, WebhookSettings(version), tasks, Identity())
 
     await authorizer.authorize(USER, to("get", "pods/log", "a", "p", group="g"))
     await authorizer.authorize(User("bob"), RequestInfo("get", "/metrics"))
@@ -106,7 +107,10 @@ async def test_response_is_converted_to_a_decision(
 ) -> None:
     service.status = status
 
-    assert await WebhookAuthorizer(service, WebhookSettings(), tasks).authorize(USER, to("get", "pods")) == outcome
+    assert (
+        await WebhookAuthorizer(service, WebhookSettings(), tasks, Identity()).authorize(USER, to("get", "pods"))
+        == outcome
+    )
 
 
 async def test_response_of_another_version_is_an_error(service: Service, tasks: TaskOwner) -> None:
@@ -116,14 +120,16 @@ async def test_response_of_another_version_is_an_error(service: Service, tasks: 
         "status": {"allowed": True},
     }
 
-    outcome = await WebhookAuthorizer(service, WebhookSettings("v1beta1"), tasks).authorize(USER, to("get", "pods"))
+    outcome = await WebhookAuthorizer(service, WebhookSettings("v1beta1"), tasks, Identity()).authorize(
+        USER, to("get", "pods")
+    )
 
     assert outcome == ("no-opinion", "", FAILED)
 
 
 async def test_failure_denies_with_failure_policy_deny(service: Service, tasks: TaskOwner) -> None:
     service.status = None
-    authorizer = WebhookAuthorizer(service, WebhookSettings(on_failure="deny"), tasks)
+    authorizer = WebhookAuthorizer(service, WebhookSettings(on_failure="deny"), tasks, Identity())
 
     assert await authorizer.authorize(USER, to("get", "pods")) == ("deny", "", FAILED)
     await authorizer.authorize(USER, to("get", "pods"))
@@ -136,7 +142,7 @@ async def test_decisions_are_cached_for_their_ttl(
     service: Service, tasks: TaskOwner, clock: FakeClock, allowed: bool, seconds: int
 ) -> None:
     service.status = {"allowed": allowed}
-    authorizer = WebhookAuthorizer(service, WebhookSettings(), tasks, clock=clock)
+    authorizer = WebhookAuthorizer(service, WebhookSettings(), tasks, clock=clock, identity=Identity())
 
     async def requests_after(wait: float) -> int:
         await clock.advance(wait)
@@ -155,7 +161,7 @@ async def test_decisions_are_cached_for_their_ttl(
 async def test_zero_ttl_disables_the_cache(service: Service, tasks: TaskOwner, allowed: bool) -> None:
     service.status = {"allowed": allowed}
     settings = WebhookSettings(authorized_seconds=0 if allowed else 9, unauthorized_seconds=9 if allowed else 0)
-    authorizer = WebhookAuthorizer(service, settings, tasks)
+    authorizer = WebhookAuthorizer(service, settings, tasks, Identity())
 
     for _ in range(3):
         await authorizer.authorize(USER, to("get", "pods"))
@@ -165,7 +171,7 @@ async def test_zero_ttl_disables_the_cache(service: Service, tasks: TaskOwner, a
 
 async def test_cache_is_limited_in_size(service: Service, tasks: TaskOwner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("apiserver_stub.authz.webhook._CACHE_SIZE", 2)
-    authorizer = WebhookAuthorizer(service, WebhookSettings(), tasks)
+    authorizer = WebhookAuthorizer(service, WebhookSettings(), tasks, Identity())
 
     long = "x" * 20_000
     for name in ("a", "b", "c", long, "b", "c", long, "a"):
@@ -177,7 +183,7 @@ async def test_cache_is_limited_in_size(service: Service, tasks: TaskOwner, monk
 
 async def test_concurrent_identical_requests_share_one_call(service: Service, tasks: TaskOwner) -> None:
     service.gate = asyncio.Event()
-    authorizer = WebhookAuthorizer(service, WebhookSettings(authorized_seconds=0), tasks)
+    authorizer = WebhookAuthorizer(service, WebhookSettings(authorized_seconds=0), tasks, Identity())
     waiting = [asyncio.ensure_future(authorizer.authorize(USER, to("get", "pods"))) for _ in range(5)]
     await asyncio.sleep(0)
     waiting.pop().cancel()  # cancelling one caller does not affect the others
@@ -204,7 +210,9 @@ async def test_match_conditions_select_requests(
     service: Service, tasks: TaskOwner, texts: list[str], requested: int, outcome: Any
 ) -> None:
     conditions = tuple(Expression(text, ("request",), cel.BOOL) for text in texts)
-    authorizer = WebhookAuthorizer(service, WebhookSettings(on_failure="deny", conditions=conditions), tasks)
+    authorizer = WebhookAuthorizer(
+        service, WebhookSettings(on_failure="deny", conditions=conditions), tasks, Identity()
+    )
 
     assert await authorizer.authorize(USER, to("get", "pods", "a")) == outcome
     assert len(service.requests) == requested
@@ -212,7 +220,9 @@ async def test_match_conditions_select_requests(
 
 async def test_match_condition_error_is_a_failure(service: Service, tasks: TaskOwner) -> None:
     conditions = (Expression("request.nope == 'x'", ("request",), cel.BOOL),)
-    authorizer = WebhookAuthorizer(service, WebhookSettings(on_failure="deny", conditions=conditions), tasks)
+    authorizer = WebhookAuthorizer(
+        service, WebhookSettings(on_failure="deny", conditions=conditions), tasks, Identity()
+    )
 
     outcome = await authorizer.authorize(USER, to("get", "pods"))
 
@@ -222,7 +232,7 @@ async def test_match_condition_error_is_a_failure(service: Service, tasks: TaskO
 
 
 def test_rules_are_reported_as_incomplete(service: Service, tasks: TaskOwner) -> None:
-    rules = WebhookAuthorizer(service, WebhookSettings(), tasks).rules(USER, "a")
+    rules = WebhookAuthorizer(service, WebhookSettings(), tasks, Identity()).rules(USER, "a")
 
     assert rules.incomplete
     assert rules.errors == ["webhook authorizer does not support user rule resolution"]

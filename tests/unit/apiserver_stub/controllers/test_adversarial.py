@@ -83,7 +83,7 @@ CONTROLLERS: dict[str, Make] = {
     "namespace deletion": lambda store, clock: NamespaceDeletion(context(store), REGISTRY, clock).run(),
     "quotas": quotas,
     "scheduler": lambda store, clock: Scheduler(store, Identity(), 3600, clock).run(),
-    "roles": lambda store, clock: keep_aggregated(store, clock=clock),
+    "roles": lambda store, clock: keep_aggregated(store, clock=clock, identity=Identity()),
     "taints": lambda store, clock: NodeTaints(store, Identity(), clock).run(),
     "volumes": lambda store, clock: VolumeProtection(store, clock).run(),
 }

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.authz import rbac
+from apiserver_stub.authz.rbac import RbacNames
 from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles, keep_aggregated
 from apiserver_stub.storage import StoreUnavailable
+from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.authz.conftest import Memory, rule
+
+RBAC = RbacNames.of(Identity())
 
 POD, NODE, EVENT = rule("get", "pods"), rule("get", "nodes"), rule("get", "events")
 
@@ -24,11 +27,11 @@ def store() -> Any:
 def gathering(store: Any, name: str, *selectors: dict[str, Any], labels: dict[str, str] | None = None) -> None:
     metadata = {"name": name, "labels": labels or {}}
     role = {"metadata": metadata, "aggregationRule": {"clusterRoleSelectors": list(selectors)}, "rules": [EVENT]}
-    store.put(rbac.CLUSTER_ROLES, role)
+    store.put(RBAC.cluster_roles, role)
 
 
 def rules(store: Any, name: str) -> Any:
-    return store.read(rbac.CLUSTER_ROLES, name)["rules"]
+    return store.read(RBAC.cluster_roles, name)["rules"]
 
 
 async def test_rules_are_replaced_by_those_of_the_selected_roles(store: Any) -> None:
@@ -38,7 +41,7 @@ async def test_rules_are_replaced_by_those_of_the_selected_roles(store: Any) -> 
     by_term = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["web", "db"]}]}
     gathering(store, "all", {"matchLabels": {"x": "1"}}, by_term)
 
-    await aggregate_roles(store)
+    await aggregate_roles(store, Identity())
 
     assert rules(store, "all") == [POD, NODE]
 
@@ -48,7 +51,7 @@ async def test_aggregated_roles_can_be_aggregated(store: Any) -> None:
     gathering(store, "b-middle", {"matchLabels": {"level": "1"}}, labels={"level": "2"})
     store.role("c-leaf", POD, labels={"level": "1"})
 
-    await aggregate_roles(store)
+    await aggregate_roles(store, Identity())
 
     assert rules(store, "a-top") == rules(store, "b-middle") == [POD]
 
@@ -58,23 +61,23 @@ async def test_mutual_aggregation_converges(store: Any) -> None:
     gathering(store, "b", {})
     store.role("c", POD)
 
-    await aggregate_roles(store)
+    await aggregate_roles(store, Identity())
     writes = store.writes
-    await aggregate_roles(store)
+    await aggregate_roles(store, Identity())
 
     assert store.writes == writes
     assert POD in rules(store, "a")
 
 
 async def test_roles_are_aggregated_again_when_a_role_changes(store: Any, clock: FakeClock) -> None:
-    keeping = asyncio.ensure_future(keep_aggregated(store, clock=clock))
+    keeping = asyncio.ensure_future(keep_aggregated(store, clock=clock, identity=Identity()))
     await clock.advance(0)
     gathering(store, "all", {"matchLabels": {"x": "1"}})
     store.role("a", POD, labels={"x": "1"})
     await clock.advance(1)
     assert rules(store, "all") == [POD]
 
-    store.remove(rbac.CLUSTER_ROLES, "a")
+    store.remove(RBAC.cluster_roles, "a")
     await clock.advance(1)
     assert rules(store, "all") == []
     keeping.cancel()
@@ -87,9 +90,9 @@ async def test_startup_makes_a_bounded_number_of_passes_over_a_long_chain(store:
         gathering(store, f"r{number:02}", {"matchLabels": {"level": f"{number + 1}"}}, labels={"level": f"{number}"})
     store.role(f"r{length}", POD, labels={"level": f"{length}"})
 
-    await aggregate_roles(store)
+    await aggregate_roles(store, Identity())
     assert store.writes <= 4 * length
-    keeping = asyncio.ensure_future(keep_aggregated(store, clock=clock))
+    keeping = asyncio.ensure_future(keep_aggregated(store, clock=clock, identity=Identity()))
     for _ in range(60):
         await clock.advance(1)
     keeping.cancel()
@@ -105,7 +108,7 @@ async def test_failed_write_is_retried(store: Any, clock: FakeClock, monkeypatch
         raise StoreUnavailable("disk full")
 
     monkeypatch.setattr(store, "update", fail)
-    keeping = asyncio.ensure_future(keep_aggregated(store, clock=clock))
+    keeping = asyncio.ensure_future(keep_aggregated(store, clock=clock, identity=Identity()))
     await clock.advance(0)
     gathering(store, "all", {"matchLabels": {"x": "1"}})
     store.role("a", POD, labels={"x": "1"})

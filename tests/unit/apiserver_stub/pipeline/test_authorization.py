@@ -10,6 +10,7 @@ from apiserver_stub.authz import ALLOW, NO_OPINION, AuthorizationResult
 from apiserver_stub.pipeline.authorization import Authorization
 from apiserver_stub.pipeline.error_responses import AuthorizationFailed
 from apiserver_stub.pipeline.request_metrics import RequestMetrics
+from nodeagent.base.identity import Identity
 
 PODS = RequestInfo("list", "/api/v1/pods", "", "v1", "pods")
 
@@ -34,7 +35,7 @@ async def test_denied_no_opinion_and_error_are_counted_separately() -> None:
         (AuthorizationResult("deny", "no"), ApiError),
         (AuthorizationResult("no-opinion", error="the service is away"), AuthorizationFailed),
     ):
-        authorization = Authorization(FixedAuthorizer(decision), metrics)  # type: ignore[arg-type]
+        authorization = Authorization(FixedAuthorizer(decision), metrics, Identity())  # type: ignore[arg-type]
         if raised is None:
             await authorization.authorize(User("alice"), PODS, None)
         else:
@@ -47,7 +48,7 @@ async def test_denied_no_opinion_and_error_are_counted_separately() -> None:
 async def test_denied_request_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     authorizer = FixedAuthorizer(AuthorizationResult("no-opinion", "RBAC: no rule"))
-    authorization = Authorization(authorizer, RequestMetrics())  # type: ignore[arg-type]
+    authorization = Authorization(authorizer, RequestMetrics(), Identity())  # type: ignore[arg-type]
 
     with pytest.raises(ApiError):
         await authorization.authorize(User("alice"), PODS, None)
