@@ -61,23 +61,30 @@ class ImageService(Protocol):
         """
         ...
 
-    async def image_status(self, image: str) -> Image | None:
+    async def image_status(self, image: str, *, runtime_handler: str = "") -> Image | None:
         """Return the image, or ``None`` if it is not in the store.
 
         :param image: name or ID of the image.
+        :param runtime_handler: look for the image of this handler, if the runtime distinguishes them.
         :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
         :raises RuntimeFailure: the runtime returned an error.
         """
         ...
 
     async def pull_image(
-        self, image: str, credentials: Credentials | None = None, sandbox: SandboxConfig | None = None
+        self,
+        image: str,
+        credentials: Credentials | None = None,
+        sandbox: SandboxConfig | None = None,
+        *,
+        runtime_handler: str = "",
     ) -> str:
         """Pull *image* and return its reference in the store; the call has no deadline.
 
         :param image: name of the image, with tag or digest.
         :param credentials: credentials of the registry; ``None`` pulls anonymously.
         :param sandbox: the sandbox for which to pull, if the runtime distinguishes them.
+        :param runtime_handler: pull for this handler, if the runtime distinguishes them.
         :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
         :raises RuntimeFailure: the runtime returned an error.
         """

@@ -84,7 +84,7 @@ class StatusInputCollector:
                 *report.not_ready,
                 *missing_capacity(capacity, isolation=config.local_storage_capacity_isolation),
             ],
-            remarks=["AppArmor enabled"] if machine.apparmor else [],
+            remarks=["AppArmor enabled"] if machine.apparmor and self._context.gates.enabled("AppArmor") else [],
             port=config.port if config.enable_server else 0,
             runtime=self._health.last_status,
             declared_features=report.declared_features,

@@ -52,6 +52,8 @@ class PodStatusInputs:
     static: bool = False
     now: datetime
     host_ips: Sequence[str] = ()
+    host_ips_field: bool = True
+    """Report all addresses in ``hostIPs`` (spec: gate.PodHostIPs)."""
     runtime_name: str = "containerd"
     probes: ProbeLookup = lambda _id, _kind: None
     note: str = ""
@@ -92,14 +94,14 @@ def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
     alive = inputs.runtime is not None and inputs.runtime.alive
     computed = _phase(pod, init, regular, ended=inputs.ended and not inputs.static)
     phase, reason, message = _final_phase(computed, inputs, alive)
-    host_ips = [PodIp(ip=ip) for ip in inputs.host_ips] or None
+    host_ips = [PodIp(ip=ip) for ip in inputs.host_ips] or before.host_ips
     ips = _pod_ips(pod, inputs)
     status = PodStatus(
         phase=phase,
         reason=reason,
         message=message,
         host_ip=inputs.host_ips[0] if inputs.host_ips else before.host_ip,
-        host_ips=host_ips or before.host_ips,
+        host_ips=host_ips if inputs.host_ips_field else None,
         pod_ip=ips[0] if ips else "",
         pod_ips=[PodIp(ip=ip) for ip in ips] or None,
         start_time=before.start_time or inputs.now.replace(microsecond=0),

@@ -91,6 +91,7 @@ class StatusManager:
         self._probes, self._host_ips, self._runtime_name = probes, host_ips, runtime_name
         self._is_static, self._mirror_of = is_static, mirror_of
         self._sandbox_condition = gates.enabled("PodReadyToStartContainersCondition")
+        self._host_ips_field = gates.enabled("PodHostIPs")
         self._disruption_condition = gates.enabled("PodDisruptionConditions")
         self._observed_generation = gates.enabled("PodObservedGenerationTracking")
         self._trigger_sync, self._note = trigger_sync, note
@@ -149,6 +150,7 @@ class StatusManager:
                 static=entry.static,
                 now=self._clock.wall(),
                 host_ips=self._host_ips(),
+                host_ips_field=self._host_ips_field,
                 runtime_name=self._runtime_name(),
                 probes=self._probes,
                 note="" if entry.ended else self._note(msgspec.structs.replace(pod, status=entry.status)),

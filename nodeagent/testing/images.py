@@ -17,6 +17,7 @@ class Pull:
 
     image: str
     credentials: Credentials | None
+    runtime_handler: str = ""
 
 
 class FakeImages(Faults):
@@ -57,14 +58,19 @@ class FakeImages(Faults):
         await self._pass("list_images")
         return tuple(self._images.values())
 
-    async def image_status(self, image: str) -> Image | None:
+    async def image_status(self, image: str, *, runtime_handler: str = "") -> Image | None:
         await self._pass("image_status")
         return self.find(image)
 
     async def pull_image(
-        self, image: str, credentials: Credentials | None = None, sandbox: SandboxConfig | None = None
+        self,
+        image: str,
+        credentials: Credentials | None = None,
+        sandbox: SandboxConfig | None = None,
+        *,
+        runtime_handler: str = "",
     ) -> str:
-        self.pulls.append(Pull(image, credentials))
+        self.pulls.append(Pull(image, credentials, runtime_handler))
         await self._pass("pull_image")
         if image not in self._registry:
             if not self._open:

@@ -33,8 +33,8 @@ class CriImageService:
         response = await self.connection.call("ListImages", cri.ListImagesRequest(), "list images")
         return tuple(map(responses.image, response.images))
 
-    async def image_status(self, image: str) -> Image | None:
-        request = cri.ImageStatusRequest(image=cri.ImageSpec(image=image))
+    async def image_status(self, image: str, *, runtime_handler: str = "") -> Image | None:
+        request = cri.ImageStatusRequest(image=cri.ImageSpec(image=image, runtime_handler=runtime_handler))
         try:
             response = await self.connection.call("ImageStatus", request, f'get status of image "{image}"')
         except NotFound:
@@ -42,9 +42,14 @@ class CriImageService:
         return responses.image(response.image) if response.HasField("image") else None
 
     async def pull_image(
-        self, image: str, credentials: Credentials | None = None, sandbox: SandboxConfig | None = None
+        self,
+        image: str,
+        credentials: Credentials | None = None,
+        sandbox: SandboxConfig | None = None,
+        *,
+        runtime_handler: str = "",
     ) -> str:
-        request = cri.PullImageRequest(image=cri.ImageSpec(image=image))
+        request = cri.PullImageRequest(image=cri.ImageSpec(image=image, runtime_handler=runtime_handler))
         if credentials is not None:
             request.auth.username, request.auth.password = credentials.username, credentials.password
         if sandbox is not None:

@@ -22,6 +22,7 @@ from nodeagent.contracts.images import (
 )
 from nodeagent.contracts.pull_progress import PullProgress
 from nodeagent.contracts.runtime import Credentials, Image, SandboxConfig
+from nodeagent.contracts.runtime_class import read_runtime_handler
 from nodeagent.errors import ApiError, ImageError, NodeAgentError
 from nodeagent.model.image_name import ImageName, default_pull_policy, parse_image_name, with_default_tag
 from nodeagent.model.meta import ObjectReference
@@ -102,9 +103,10 @@ class Puller:
             text = f'Failed to apply default image tag "{container.image}": couldn\'t parse image name: {error}'
             self._fail(regarding, "InspectFailed", text, ImageError(text, reason="InvalidImageName"))
         image = with_default_tag(container.image, name)
+        handler = await self._runtime_handler(pod, regarding, image)
         policy = container.image_pull_policy or default_pull_policy(name)
         if policy != "Always":
-            present = await self._inspect(regarding, image)
+            present = await self._inspect(regarding, image, handler)
             if present is not None and await self._may_use(pod, present, name):
                 note = f'Container image "{container.image}" already present on machine'  # wording: ok
                 self._context.recorder.record(regarding, EventType.NORMAL, "Pulled", note)
@@ -113,7 +115,7 @@ class Puller:
                 state = "is not present" if present is None else "requires other credentials"
                 text = f'Container image "{container.image}" {state} with pull policy of Never'
                 self._fail(regarding, "ErrImageNeverPull", text, ImageError(text, reason="ErrImageNeverPull"))
-        return await self._pull(pod, regarding, container.image, image, name, sandbox)
+        return await self._pull(pod, regarding, container.image, image, name, sandbox, handler)
 
     def pulls(self) -> Sequence[PullInProgress]:
         """Return the pulls in progress, oldest first."""
@@ -135,6 +137,7 @@ class Puller:
         image: str,
         name: ImageName,
         sandbox: SandboxConfig | None,
+        handler: str,
     ) -> PulledImage:
         record, key = self._context.recorder.record, f"{pod.uid}_{shown}"
         if self._backoff.remaining(key) > 0:
@@ -148,7 +151,7 @@ class Puller:
         progress = self._context.tasks.start(self._report_progress(regarding, pod, shown, image), f"pulling/{image}")
         try:
             credentials = await self._resolve_credentials(pod, image, name)
-            pulled = await self._shared_pull(pod, image, credentials, sandbox)
+            pulled = await self._shared_pull(pod, image, credentials, sandbox, handler)
         except ValueError as error:  # An invalid pull secret.
             pulled = _Pulled(error=str(error))
         finally:
@@ -163,7 +166,7 @@ class Puller:
         self._forget_old()
         waited = _seconds_text(self._context.clock.now() - started)
         took = _seconds_text(pulled.pulling_seconds)
-        found = await self._inspect(regarding, pulled.ref) or await self._inspect(regarding, image)
+        found = await self._inspect(regarding, pulled.ref, handler) or await self._inspect(regarding, image, handler)
         if found is None:
             text = f'Failed to inspect image "{shown}": image missing after the pull'
             self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"))
@@ -218,9 +221,19 @@ class Puller:
         shared = f" together with {others} other pulls" if others else ""
         return f", {own.progress} received{shared}" if own.progress.total_bytes else ""
 
-    async def _inspect(self, regarding: ObjectReference, image: str) -> Image | None:
+    async def _runtime_handler(self, pod: Pod, regarding: ObjectReference, image: str) -> str:
+        """Return the runtime handler to pull for; empty unless the feature gate is on."""
+        if not self._context.gates.enabled("RuntimeClassInImageCriApi"):
+            return ""
         try:
-            return await self._context.images.image_status(image)
+            return await read_runtime_handler(self._context.api, pod)
+        except NodeAgentError as error:
+            text = f'Failed to pull image "{image}": {error}'
+            self._fail(regarding, "Failed", text, ImageError(text), error)
+
+    async def _inspect(self, regarding: ObjectReference, image: str, handler: str) -> Image | None:
+        try:
+            return await self._context.images.image_status(image, runtime_handler=handler)
         except NodeAgentError as error:
             text = f'Failed to inspect image "{image}": {error}'
             self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"), error)
@@ -281,14 +294,14 @@ class Puller:
                 self._context.recorder.record(pod.reference(), EventType.WARNING, "CredentialProviderFailed", note)
 
     async def _shared_pull(
-        self, pod: Pod, image: str, credentials: tuple[Credentials, ...], sandbox: SandboxConfig | None
+        self, pod: Pod, image: str, credentials: tuple[Credentials, ...], sandbox: SandboxConfig | None, handler: str
     ) -> _Pulled:
         # Credentials are part of the key, so that no pod gets an image through another pod's secret.
         key = (image, credentials, pod.spec.runtime_class_name)
         shared = self._in_flight.get(key)
         if shared is None:
             began, progress = asyncio.Event(), PullProgress()
-            pull = self._pull_now(image, credentials, sandbox, began, progress)
+            pull = self._pull_now(image, credentials, sandbox, handler, began, progress)
             task = self._context.tasks.start(pull, f"pull/{image}")
             shared = self._in_flight[key] = _Shared(task, image, self._context.clock.now(), began, progress)
             task.add_done_callback(lambda _: self._forget(key, shared))
@@ -310,6 +323,7 @@ class Puller:
         image: str,
         credentials: tuple[Credentials, ...],
         sandbox: SandboxConfig | None,
+        handler: str,
         began: asyncio.Event,
         progress: PullProgress,
     ) -> _Pulled:
@@ -324,7 +338,7 @@ class Puller:
             try:
                 for credential in credentials or (None,):
                     try:
-                        ref = await self._context.images.pull_image(image, credential, sandbox)
+                        ref = await self._context.images.pull_image(image, credential, sandbox, runtime_handler=handler)
                     except NodeAgentError as error:
                         errors.append(str(error))
                     else:

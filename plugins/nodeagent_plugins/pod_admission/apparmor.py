@@ -15,20 +15,24 @@ _REASON = "AppArmor"
 
 
 class AppArmorAdmission:
-    """Rejects pods with AppArmor profiles if the host does not have AppArmor; pods that already run keep running.
+    """Rejects pods with AppArmor profiles if the host cannot enforce them; pods that already run keep running.
+
+    The host needs AppArmor, and until release 1.30 the feature gate (spec: gate.AppArmor).
 
     :param system: root of sysfs.
     """
 
     def __init__(self, context: AgentContext, system: Path = _SYSTEM) -> None:
         self._context = context
-        self._enforced = is_enabled(system)
+        self._obstacle = "" if is_enabled(system) else "AppArmor is not enabled on the host"
+        if not context.gates.enabled("AppArmor"):
+            self._obstacle = "AppArmor disabled by feature-gate"
 
     @hookimpl
     async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:
         if not any(profile.type != UNCONFINED for profile in apparmor_profiles(pod)):
             return None
-        problem = _problem(pod) if self._enforced else "AppArmor is not enabled on the host"
+        problem = self._obstacle or _problem(pod)
         if not problem or await self._context.runtime.list_sandboxes(pod.uid):
             return None
         return Rejection(_REASON, f"Cannot enforce AppArmor: {problem}")

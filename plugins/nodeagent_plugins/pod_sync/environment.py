@@ -44,6 +44,8 @@ class PodEnvironmentInputs:
     """Returns the node's allocatable resources, which replace unset limits."""
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Host paths of the pod's volumes by name."""
+    host_ips_field: bool = True
+    """Resolve ``status.hostIPs``; otherwise it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def field_value(pod: Pod, path: str, facts: PodEnvironmentInputs) -> str:
         case "status.hostIP":
             return facts.host_ips[0] if facts.host_ips else ""
         case "status.hostIPs":
-            return ",".join(facts.host_ips)
+            return ",".join(facts.host_ips) if facts.host_ips_field else ""
         case "status.podIP":
             return facts.pod_ips[0] if facts.pod_ips else ""
         case "status.podIPs":

@@ -267,7 +267,12 @@ class ContainerStarter:
         context, pod = self._context, step.pod
         volumes = {name: volume.host_path for name, volume in step.volumes.items()}
         facts = PodEnvironmentInputs(
-            step.ips, host_ips(context), context.node_name, lambda: _allocatable(context), volumes
+            step.ips,
+            host_ips(context),
+            context.node_name,
+            lambda: _allocatable(context),
+            volumes,
+            host_ips_field=context.gates.enabled("PodHostIPs"),
         )
         services = await self._services(pod)
         any_name = context.gates.enabled("RelaxedEnvironmentVariableValidation")

@@ -11,12 +11,12 @@ from pathlib import Path
 from msgspec.structs import replace as replace_field
 
 from nodeagent.base.logging import v_level
-from nodeagent.contracts.api import RUNTIME_CLASSES
 from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.pods import SyncOutcome
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod, SandboxConfig
-from nodeagent.errors import ApiNotFound, NodeAgentError, RuntimeFailure, RuntimeUnavailable, VolumeError
+from nodeagent.contracts.runtime_class import read_runtime_handler
+from nodeagent.errors import NodeAgentError, RuntimeFailure, RuntimeUnavailable, VolumeError
 from nodeagent.model.pod import Pod, PodStatus
 from nodeagent_plugins.pod_sync.actions import Kill, PodActions, Start, compute_actions
 from nodeagent_plugins.pod_sync.cleanup import PodCleaner
@@ -252,7 +252,7 @@ class BundledPodSyncer:
         STARTED_CONTAINERS.inc(SANDBOX)
         handler = ""
         try:
-            handler = await self._runtime_handler(pod)
+            handler = await read_runtime_handler(self._context.api, pod)
             config = await self._sandbox_config(step, actions.sandbox_attempt)
             async with self._creating:
                 began = context.clock.now()
@@ -304,22 +304,6 @@ class BundledPodSyncer:
             "nodeagent_mutate_sandbox", "sandbox", config, pod=pod
         )
         return changed
-
-    async def _runtime_handler(self, pod: Pod) -> str:
-        """Return the runtime handler of the pod's runtime class; empty for the default.
-
-        :raises NodeAgentError: the class does not exist or is not readable.
-        """
-        name = pod.spec.runtime_class_name
-        if not name:
-            return ""
-        if self._context.api is None:
-            raise NodeAgentError(f'RuntimeClass "{name}" not found: no API server configured')
-        try:
-            found = await self._context.api.get(RUNTIME_CLASSES, name, into=dict, cached=True)
-        except ApiNotFound as error:
-            raise NodeAgentError(f'RuntimeClass "{name}" not found', transient=True) from error
-        return str(found.get("handler", ""))
 
     # --- helpers --------------------------------------------------------------------------------------------
 

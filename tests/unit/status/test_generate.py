@@ -8,7 +8,7 @@ import pytest
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState
-from nodeagent.model.pod import Container, PodCondition, PodStatus
+from nodeagent.model.pod import Container, PodCondition, PodIp, PodStatus
 from nodeagent.status.generate import PodStatusInputs, generate_status, presentable
 from nodeagent.testing import FakeRuntime, make_container, make_pod
 
@@ -410,3 +410,14 @@ def test_observed_generation_never_decreases():
 def test_reported_generation_is_retained_without_the_feature():
     assert of_generation(3).observed_generation == 0
     assert of_generation(3, PodStatus(observed_generation=2)).observed_generation == 3
+
+
+@pytest.mark.row("gate.PodHostIPs")
+@pytest.mark.parametrize("shown", [True, False])
+def test_host_addresses_are_reported_unless_disabled(shown):
+    pod, runtime = make_pod("web"), FakeRuntime()
+
+    status = generate_status(pod, observe(runtime, pod, host_ips_field=shown))
+
+    assert status.host_ip == "192.0.2.1"
+    assert status.host_ips == ([PodIp(ip="192.0.2.1")] if shown else None)

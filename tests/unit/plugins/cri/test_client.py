@@ -342,3 +342,10 @@ async def test_missing_pull_progress_is_requested_once(connection: FakeConnectio
 
     assert [await images.transfers(), await images.transfers()] == [None, None]
     assert [name for name, _, _ in connection.calls] == ["ListStatuses"]
+
+
+async def test_runtime_handler_of_an_image_is_sent(connection, images):
+    await images.pull_image("busybox", runtime_handler="kata")
+    await images.image_status("busybox", runtime_handler="kata")
+
+    assert [request.image.runtime_handler for _, request, _ in connection.calls] == ["kata", "kata"]

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from nodeagent.base.aio import TaskOwner
+from nodeagent.base.gates import FeatureGates
 from nodeagent.contracts.images import CredentialProvider
-from nodeagent.testing import FakeClock, FakeImages, FakeObjects, FakeRecorder, make_config, make_context
+from nodeagent.testing import FakeApi, FakeClock, FakeImages, FakeObjects, FakeRecorder, make_config, make_context
 from nodeagent_plugins.image_pull.puller import Puller
 
 
@@ -33,10 +34,16 @@ def recorder() -> FakeRecorder:
 async def make_puller(
     clock: FakeClock, images: FakeImages, objects: FakeObjects, recorder: FakeRecorder, tmp_path: Path
 ) -> AsyncIterator[Callable[..., Puller]]:
-    """Return a function that makes a puller; keywords but ``verify_cached`` are fields of the configuration."""
+    """Return a function that makes a puller; other keywords are fields of the configuration."""
     tasks = TaskOwner("test")
 
-    def make(*providers: CredentialProvider, verify_cached: bool = False, **config: Any) -> Puller:
+    def make(
+        *providers: CredentialProvider,
+        verify_cached: bool = False,
+        api: FakeApi | None = None,
+        gates: FeatureGates | None = None,
+        **config: Any,
+    ) -> Puller:
         context = make_context(
             tmp_path,
             config=make_config(**config),
@@ -45,6 +52,8 @@ async def make_puller(
             images=images,
             objects=objects,
             recorder=recorder,
+            api=api,
+            **({"gates": gates} if gates is not None else {}),
         )
         return Puller(context, providers, verify_cached=verify_cached)
 

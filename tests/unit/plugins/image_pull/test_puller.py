@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from nodeagent.config.features import build_gates
+from nodeagent.contracts.api import RUNTIME_CLASSES
 from nodeagent.contracts.images import CredentialLookup, CredentialLookupResult, PulledImage, PullInProgress
 from nodeagent.contracts.runtime import Credentials, Transfer
 from nodeagent.errors import ApiUnavailable, ImageError, RuntimeFailure, RuntimeUnavailable
 from nodeagent.model.pod import ContainerKind, Pod
-from nodeagent.testing import FakeClock, FakeImages, FakeObjects, FakeRecorder, make_container, make_pod
+from nodeagent.testing import FakeApi, FakeClock, FakeImages, FakeObjects, FakeRecorder, make_container, make_pod
 from nodeagent_plugins import image_pull
 from nodeagent_plugins.image_pull.puller import Puller
 
@@ -481,3 +483,28 @@ async def test_reports_of_parallel_pulls_name_the_number_of_pulls(
     for pull in pulls:
         pull.cancel()
     await asyncio.gather(*pulls, return_exceptions=True)
+
+
+@pytest.mark.row("gate.RuntimeClassInImageCriApi")
+@pytest.mark.parametrize(("on", "handler"), [(True, "kata"), (False, "")])
+async def test_runtime_handler_is_passed_with_its_gate(
+    make_puller: MakePuller, images: FakeImages, on: bool, handler: str
+) -> None:
+    images.serve(APP)
+    api = FakeApi()
+    await api.create(RUNTIME_CLASSES, {"metadata": {"name": "secure"}, "handler": "kata"})
+    puller = make_puller(api=api, gates=build_gates({"RuntimeClassInImageCriApi": on}))
+
+    await ensure(puller, pod_of(runtime_class_name="secure"))
+    await ensure(puller, pod_of(name="plain", policy="Always"))
+
+    assert [pull.runtime_handler for pull in images.pulls] == [handler, ""]
+
+
+async def test_missing_runtime_class_fails_the_pull(make_puller: MakePuller) -> None:
+    puller = make_puller(api=FakeApi(), gates=build_gates({"RuntimeClassInImageCriApi": True}))
+
+    reason, message = await rejection(puller, pod_of(runtime_class_name="secure"))
+
+    assert reason == "ErrImagePull"
+    assert 'RuntimeClass "secure" not found' in message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nodeagent.config.features import build_gates
 from nodeagent.testing import FakeRuntime, make_container, make_context, make_pod
 from nodeagent_plugins.pod_admission.apparmor import AppArmorAdmission
 
@@ -59,3 +60,14 @@ async def test_running_pod_keeps_running(tmp_path):
     runtime.start("main", pod)
 
     assert await rejection(tmp_path, tmp_path / "none", pod, runtime=runtime) is None
+
+
+@pytest.mark.row("gate.AppArmor")
+async def test_profile_needs_the_feature_gate(tmp_path, system):
+    pod = make_pod(annotations={"container.apparmor.security.beta.kubernetes.io/main": "runtime/default"})
+
+    found = await rejection(tmp_path, system, pod, gates=build_gates({"AppArmor": False}))
+
+    assert found == ("AppArmor", "Cannot enforce AppArmor: AppArmor disabled by feature-gate")
+    assert await rejection(tmp_path, system, make_pod(), gates=build_gates({"AppArmor": False})) is None
+    assert await rejection(tmp_path, system, pod) is None

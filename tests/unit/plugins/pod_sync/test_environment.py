@@ -222,3 +222,13 @@ async def test_any_name_from_env_from_is_accepted_if_enabled(objects):
 
     assert dict(result.variables) == {"1 COLOR": "red", "1 bad=name": "x"}
     assert result.skipped == []
+
+
+@pytest.mark.row("gate.PodHostIPs")
+async def test_host_addresses_are_empty_without_their_gate(objects):
+    facts = PodEnvironmentInputs(host_ips=["192.0.2.5"], host_ips_field=False)
+    env = [{"name": "IPS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIPs"}}}]
+
+    result = await variables(objects, facts=facts, env=env)
+
+    assert dict(result.variables) == {"IPS": ""}
