@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -231,4 +232,9 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 def _reason(error: Exception) -> str:
     """Return the reason, or the type of an error without text."""
+    import aiohttp
+
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error.os_error, ssl.SSLError):
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.os_error)
+        return f"cannot connect to {error.host}:{error.port}: {reason}"
     return str(error) or type(error).__name__

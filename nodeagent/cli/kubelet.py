@@ -14,7 +14,7 @@ from nodeagent.base.release import NEWEST, ReleaseOrigin, SelectedRelease
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_startup_error
 from nodeagent.config.flags import parse
-from nodeagent.config.release import of_server, select_release
+from nodeagent.config.release import assume_release, of_server, select_release
 from nodeagent.errors import ConfigError, PluginError
 
 DEFAULTS_FILES = (Path("/etc/default/kubelet"), Path("/etc/sysconfig/kubelet"))
@@ -43,6 +43,8 @@ def run(arguments: Sequence[str], defaults: Iterable[Path] = DEFAULTS_FILES) -> 
     from nodeagent.cli import run as daemon
 
     try:
+        # While kubeadm creates a cluster, the kubelet starts before the API server, whose release is that of kubeadm.
+        assume_release(Path(parse(arguments).settings.root_dir), _kubeadm_version())
         code = daemon.run(arguments)
     except (ConfigError, PluginError) as error:
         print_startup_error(error)

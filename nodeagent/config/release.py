@@ -61,6 +61,21 @@ def remember_release(root_dir: Path, selected: SelectedRelease) -> None:
         _log.warning("Failed to store compatibility release", extra={"path": str(path), "err": str(error)})
 
 
+def assume_release(root_dir: Path, server_version: str) -> None:
+    """Store the release that the agent assumes until the API server responds for the first time.
+
+    A stored release is kept. A failure is logged.
+    """
+    selected = of_server(server_version)
+    if selected is None or (root_dir / _FILE).exists():
+        return
+    document = {"release": str(selected.release), "serverVersion": server_version, "assumed": True}
+    try:
+        write_private(root_dir / _FILE, (json.dumps(document) + "\n").encode())
+    except OSError as error:
+        _log.warning("Failed to store compatibility release", extra={"path": str(root_dir / _FILE), "err": str(error)})
+
+
 def explain_bounds(selected: SelectedRelease) -> str:
     """Return a warning if the API server has another release than the selected one, or the empty string."""
     server = of_server(selected.server_version)
@@ -78,9 +93,10 @@ def _recall(root_dir: str) -> SelectedRelease | None:
         document = json.loads(path.read_bytes())
         release = Release.parse(document["release"]).bounded()
         server_version = str(document.get("serverVersion", ""))
+        origin = ReleaseOrigin.ASSUMED if document.get("assumed") else ReleaseOrigin.REMEMBERED
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         _log.warning("Failed to read compatibility release", extra={"path": str(path), "err": str(error)})
         return None
-    return SelectedRelease(release, ReleaseOrigin.REMEMBERED, server_version)
+    return SelectedRelease(release, origin, server_version)

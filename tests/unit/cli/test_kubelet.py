@@ -10,7 +10,8 @@ import pytest
 from nodeagent import __version__
 from nodeagent.base.release import NEWEST, SelectedRelease
 from nodeagent.cli import kubelet
-from nodeagent.config.release import of_server, remember_release
+from nodeagent.config.release import of_server, remember_release, select_release
+from nodeagent.contracts.settings import NodeSettings
 
 KUBEADM_PATTERN = r"^\s*Kubernetes v((0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)([-\w.+]*)?)\s*$"
 """Pattern by which kubeadm parses the output."""
@@ -76,3 +77,13 @@ def test_missing_configuration_exits_with_1_so_that_systemd_restarts(capsys, tmp
 
     assert code == 1
     assert f"{tmp_path}/config.yaml: cannot be read" in capsys.readouterr().err
+
+
+def test_release_of_kubeadm_is_assumed_before_the_api_server_responds(tmp_path, monkeypatch):
+    monkeypatch.setattr(kubelet, "_kubeadm_version", lambda: "v1.35.2")
+
+    kubelet.run([f"--config={tmp_path}/config.yaml", f"--root-dir={tmp_path}"], ())
+
+    settings = NodeSettings(root_dir=str(tmp_path), kubeconfig="/etc/kubernetes/kubelet.conf")
+    assert (selected := select_release(settings)).assumed
+    assert selected.patch_version == "v1.35.2"

@@ -8,7 +8,7 @@ import pytest
 
 from nodeagent.base.release import Release, ReleaseOrigin, SelectedRelease
 from nodeagent.config.load import load_configuration
-from nodeagent.config.release import remember_release, select_release
+from nodeagent.config.release import assume_release, remember_release, select_release
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ConfigError
 
@@ -54,6 +54,18 @@ def test_release_is_assumed_if_the_server_has_never_responded(settings, version)
     selected = select_release(settings, respond(version))
 
     assert (str(selected.release), selected.assumed) == ("1.29", True)
+
+
+def test_stated_assumption_applies_until_the_server_has_responded(settings, tmp_path):
+    assume_release(tmp_path, "v1.33.4")
+    before = select_release(settings, respond(""))
+
+    remember_release(tmp_path, select_release(settings, respond("v1.34.1")))
+    assume_release(tmp_path, "v1.35.0")
+
+    assert (str(before.release), before.assumed, before.patch_version) == ("1.33", True, "v1.33.4")
+    after = select_release(settings, respond(""))
+    assert (str(after.release), after.assumed) == ("1.34", False)
 
 
 def test_outage_does_not_change_the_release(settings, tmp_path):
