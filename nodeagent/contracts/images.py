@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from nodeagent.contracts.runtime import Credentials, Image, SandboxConfig
-from nodeagent.model.pod import Container, ContainerKind, Pod
+from nodeagent.model.pod import Container, ContainerKind, ImageVolume, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class PulledImage:
 
 
 class ImagePuller(Protocol):
-    """Ensures that a container's image is present, according to its pull policy."""
+    """Ensures that an image is present, according to its pull policy."""
 
     async def ensure(
         self, pod: Pod, kind: ContainerKind, container: Container, sandbox: SandboxConfig | None = None
@@ -34,6 +34,18 @@ class ImagePuller(Protocol):
         :param sandbox: the sandbox for which to pull, if the runtime distinguishes them.
         :raises ImageError: with the waiting reason (``ErrImagePull``, ``ImagePullBackOff``, ``ErrImageNeverPull``,
             ``InvalidImageName``, ``ImageInspectError``).
+        """
+        ...
+
+    async def ensure_volume_image(
+        self, pod: Pod, volume: ImageVolume, sandbox: SandboxConfig | None = None
+    ) -> PulledImage:
+        """Return the image of a volume; pull it first if the policy requires it.
+
+        :param pod: the pod, whose pull secrets are used.
+        :param volume: the volume's source in the pod spec.
+        :param sandbox: the sandbox for which to pull, if the runtime distinguishes them.
+        :raises ImageError: with the waiting reason of containers that mount the volume.
         """
         ...
 

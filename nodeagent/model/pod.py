@@ -547,6 +547,27 @@ class ContainerState(WireStruct, frozen=True):
     terminated: ContainerStateTerminated | None = None
 
 
+class LinuxContainerUser(WireStruct, frozen=True, omit_defaults=False):
+    """User and groups of a container's first process."""
+
+    uid: int
+    gid: int
+    supplemental_groups: list[int] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ContainerUser(WireStruct, frozen=True):
+    linux: LinuxContainerUser | None = None
+
+
+class VolumeMountStatus(WireStruct, frozen=True):
+    """A mount as it was made; the mode of a writable one is not reported."""
+
+    name: str
+    mount_path: str
+    read_only: bool = False
+    recursive_read_only: str | None = None
+
+
 class ContainerStatus(WireStruct, frozen=True, omit_defaults=False):
     """Reported state of a container; required fields are always encoded."""
 
@@ -559,6 +580,8 @@ class ContainerStatus(WireStruct, frozen=True, omit_defaults=False):
     image_id: str = ""
     container_id: str | msgspec.UnsetType = msgspec.UNSET
     started: bool | None = None
+    volume_mounts: list[VolumeMountStatus] | msgspec.UnsetType = msgspec.UNSET
+    user: ContainerUser | msgspec.UnsetType = msgspec.UNSET
 
 
 class PodIp(WireStruct, frozen=True):

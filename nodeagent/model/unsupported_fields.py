@@ -23,8 +23,6 @@ from nodeagent.model.pod import (
     PodSpec,
     ResourceRequirements,
     SecurityContext,
-    Volume,
-    VolumeMount,
     VolumeProjection,
 )
 from nodeagent.model.wire import WireStruct, to_wire
@@ -79,13 +77,6 @@ UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
     ),
     UnsupportedField(PodSpec, "resource_claims", "dynamic resource allocation is not implemented"),
     UnsupportedField(ResourceRequirements, "claims", "dynamic resource allocation is not implemented"),
-    UnsupportedField(
-        PodSecurityContext,
-        "supplemental_groups_policy",
-        "groups of the image are always added",
-        reason="SupplementalGroupsPolicyNotSupported",
-        accepted=("Merge",),
-    ),
     UnsupportedField(PodSecurityContext, "app_armor_profile", "feature gate AppArmor is disabled", gate="AppArmor"),
     UnsupportedField(SecurityContext, "app_armor_profile", "feature gate AppArmor is disabled", gate="AppArmor"),
     UnsupportedField(
@@ -112,13 +103,6 @@ UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
     UnsupportedField(Container, "volume_devices", "block devices cannot be passed to containers"),
     UnsupportedField(EnvVarSource, "file_key_ref", "feature gate EnvFiles is disabled", gate="EnvFiles"),
     UnsupportedField(Lifecycle, "stop_signal", "containers are stopped with the signal of their image"),
-    UnsupportedField(
-        VolumeMount,
-        "recursive_read_only",
-        "mounts below a read-only mount stay writable",
-        accepted=("Disabled", "IfPossible"),
-    ),
-    UnsupportedField(Volume, "image", "image volumes are not implemented"),
     UnsupportedField(VolumeProjection, "cluster_trust_bundle", "trust bundles cannot be projected"),
     UnsupportedField(VolumeProjection, "pod_certificate", "pod certificates cannot be projected"),
 )

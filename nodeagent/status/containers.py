@@ -18,6 +18,7 @@ from nodeagent.contracts.runtime import (
 )
 from nodeagent.model import pod as api
 from nodeagent.model.pod import Container, ContainerKind, ContainerStatus
+from nodeagent.status.container_details import user_status, volume_mount_statuses
 
 ProbeLookup = Callable[[str, ProbeKind], ProbeResult | None]
 
@@ -84,6 +85,8 @@ def _status(kind: ContainerKind, container: Container, inputs: ContainerStatusIn
         image_id=newest.image_ref,
         container_id=f"{runtime_name}://{newest.id}",
         started=started,
+        volume_mounts=volume_mount_statuses(container, newest),
+        user=user_status(newest),
     )
 
 
@@ -128,6 +131,8 @@ def _status_without_runtime(container: Container, inputs: ContainerStatusInputs)
                 image_id=before.image_id,
                 container_id=before.container_id,
                 started=False,
+                volume_mounts=before.volume_mounts,
+                user=before.user,
             )
         return ContainerStatus(
             name=container.name,
@@ -136,6 +141,7 @@ def _status_without_runtime(container: Container, inputs: ContainerStatusInputs)
             restart_count=before.restart_count + 1,
             image=container.image,
             started=False,
+            volume_mounts=volume_mount_statuses(container, None),
         )
     return ContainerStatus(
         name=container.name,
@@ -144,6 +150,7 @@ def _status_without_runtime(container: Container, inputs: ContainerStatusInputs)
         restart_count=before.restart_count if before is not None else 0,
         image=container.image,
         started=False,
+        volume_mounts=volume_mount_statuses(container, None),
     )
 
 

@@ -19,7 +19,7 @@ from nodeagent.contracts.runtime import LinuxResources, RuntimePod, SandboxConfi
 from nodeagent.contracts.stats import ContainerUsage, NodeUsage, PodUsage
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import ImageError, RuntimeFailure
-from nodeagent.model.pod import Container, ContainerKind, Pod, PodStatus, Volume
+from nodeagent.model.pod import Container, ContainerKind, ImageVolume, Pod, PodStatus, Volume
 from nodeagent.testing.clock import FakeClock
 from nodeagent.testing.faults import Faults
 from nodeagent.testing.images import FakeImages
@@ -205,18 +205,28 @@ class FakePuller(Faults):
     ) -> PulledImage:
         self.requests.append((pod.uid, container.name))
         await self._pass("ensure")
-        image = self.images.find(container.image)
+        return await self._pull(container.image, container.image_pull_policy, sandbox)
+
+    async def ensure_volume_image(
+        self, pod: Pod, volume: ImageVolume, sandbox: SandboxConfig | None = None
+    ) -> PulledImage:
+        self.requests.append((pod.uid, volume.reference))
+        await self._pass("ensure_volume_image")
+        return await self._pull(volume.reference, volume.pull_policy, sandbox)
+
+    async def _pull(self, name: str, policy: str, sandbox: SandboxConfig | None) -> PulledImage:
+        image = self.images.find(name)
         if image is None:
-            if container.image_pull_policy == "Never":
-                text = f"image {container.image} is not present with pull policy of Never"
+            if policy == "Never":
+                text = f"image {name} is not present with pull policy of Never"
                 raise ImageError(text, reason="ErrImageNeverPull")
             try:
-                await self.images.pull_image(container.image, None, sandbox)
+                await self.images.pull_image(name, None, sandbox)
             except RuntimeFailure as error:
                 raise ImageError(str(error)) from error
-            image = self.images.find(container.image)
+            image = self.images.find(name)
         if image is None:
-            raise ImageError(f"image {container.image} is missing after its pull")
+            raise ImageError(f"image {name} is missing after its pull")
         return PulledImage(image.id, image)
 
 

@@ -166,6 +166,7 @@ class Collector:
             used |= {container.image, container.image_ref, full_name(container.image)}
         for pod in self._pods.active() if self._pods is not None else ():
             used |= {full_name(container.image) for _, container in pod.containers()}
+            used |= {full_name(volume.image.reference) for volume in pod.spec.volumes or () if volume.image is not None}
         return frozenset(used - {""})
 
     async def _disk(self) -> Disk:

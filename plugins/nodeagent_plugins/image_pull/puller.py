@@ -26,7 +26,7 @@ from nodeagent.contracts.runtime_class import read_runtime_handler
 from nodeagent.errors import ApiError, ImageError, NodeAgentError
 from nodeagent.model.image_name import ImageName, default_pull_policy, parse_image_name, with_default_tag
 from nodeagent.model.meta import ObjectReference
-from nodeagent.model.pod import Container, ContainerKind, Pod, container_field_path
+from nodeagent.model.pod import Container, ContainerKind, ImageVolume, Pod, container_field_path
 from nodeagent_plugins.image_pull.credential_records import ImageCredentialRecords
 from nodeagent_plugins.image_pull.keyring import read_pull_secrets
 
@@ -97,25 +97,39 @@ class Puller:
         :raises ImageError: with the waiting reason; events have been recorded.
         """
         regarding = pod.reference(container_field_path(kind, container.name))
+        return await self._ensure(pod, regarding, container.image, container.image_pull_policy, sandbox)
+
+    async def ensure_volume_image(
+        self, pod: Pod, volume: ImageVolume, sandbox: SandboxConfig | None = None
+    ) -> PulledImage:
+        """Return the image of a volume; pull it first if the policy requires it.
+
+        :raises ImageError: with the waiting reason; events have been recorded.
+        """
+        return await self._ensure(pod, pod.reference(), volume.reference, volume.pull_policy, sandbox)
+
+    async def _ensure(
+        self, pod: Pod, regarding: ObjectReference, shown: str, policy: str, sandbox: SandboxConfig | None
+    ) -> PulledImage:
         try:
-            name = parse_image_name(container.image)
+            name = parse_image_name(shown)
         except ValueError as error:
-            text = f'Failed to apply default image tag "{container.image}": couldn\'t parse image name: {error}'
+            text = f'Failed to apply default image tag "{shown}": couldn\'t parse image name: {error}'
             self._fail(regarding, "InspectFailed", text, ImageError(text, reason="InvalidImageName"))
-        image = with_default_tag(container.image, name)
+        image = with_default_tag(shown, name)
         handler = await self._runtime_handler(pod, regarding, image)
-        policy = container.image_pull_policy or default_pull_policy(name)
+        policy = policy or default_pull_policy(name)
         if policy != "Always":
             present = await self._inspect(regarding, image, handler)
             if present is not None and await self._may_use(pod, present, name):
-                note = f'Container image "{container.image}" already present on machine'  # wording: ok
+                note = f'Container image "{shown}" already present on machine'  # wording: ok
                 self._context.recorder.record(regarding, EventType.NORMAL, "Pulled", note)
                 return PulledImage(present.id, present)
             if policy == "Never":
                 state = "is not present" if present is None else "requires other credentials"
-                text = f'Container image "{container.image}" {state} with pull policy of Never'
+                text = f'Container image "{shown}" {state} with pull policy of Never'
                 self._fail(regarding, "ErrImageNeverPull", text, ImageError(text, reason="ErrImageNeverPull"))
-        return await self._pull(pod, regarding, container.image, image, name, sandbox, handler)
+        return await self._pull(pod, regarding, shown, image, name, sandbox, handler)
 
     def pulls(self) -> Sequence[PullInProgress]:
         """Return the pulls in progress, oldest first."""

@@ -37,6 +37,7 @@ from nodeagent_plugins.pod_admission.predicates import (
     requests_in_nanos,
 )
 from nodeagent_plugins.pod_admission.preemption import victims
+from nodeagent_plugins.pod_admission.runtime_features import RuntimeFeatureAdmission
 from nodeagent_plugins.pod_admission.unsupported import FieldAdmission
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ PREEMPTIONS = Counter(
 def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(FieldAdmission(context), name="pod_admission.fields")
     plugins.register(AppArmorAdmission(context), name="pod_admission.apparmor")
+    plugins.register(RuntimeFeatureAdmission(context), name="pod_admission.runtime_features")
     plugins.register(NodeAdmission(context), name="pod_admission.node")
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nodeagent.contracts.runtime import Mount, MountPropagation
+from nodeagent.contracts.runtime import ImageMount, Mount, MountPropagation
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import ContainerError
 from nodeagent.model.expansion import expand, unknown_references
@@ -23,6 +23,7 @@ from nodeagent_plugins.pod_sync.subpaths import BindMount, bind_subpath, check_s
 
 HOSTS_PATH = "/etc/hosts"
 _CONFIG_ERROR = "CreateContainerConfigError"
+_DISABLED, _IF_POSSIBLE = "Disabled", "IfPossible"
 _PROPAGATION = {
     "HostToContainer": MountPropagation.HOST_TO_CONTAINER,
     "Bidirectional": MountPropagation.BIDIRECTIONAL,
@@ -34,8 +35,9 @@ class VolumePart:
     """One entry of a container's ``volumeMounts`` with its volume, before any I/O."""
 
     mount: VolumeMount
-    volume: MountedVolume
+    volume: MountedVolume | ImageMount
     subpath: str
+    recursive_readonly: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,16 @@ class PreparedFiles:
 
 
 def volume_parts(
-    container: Container, volumes: Mapping[str, MountedVolume], variables: Mapping[str, str]
+    container: Container,
+    volumes: Mapping[str, MountedVolume | ImageMount],
+    variables: Mapping[str, str],
+    *,
+    recursive_supported: bool = False,
 ) -> list[VolumePart]:
     """Match the container's mounts with the pod's volumes.
 
-    :raises ContainerError: a volume is missing, or a sub-path is invalid.
+    :param recursive_supported: the runtime supports recursive read-only mounts.
+    :raises ContainerError: a volume is missing, a sub-path is invalid, or a read-only mount cannot be recursive.
     """
     parts = []
     for mount in container.volume_mounts or ():
@@ -77,8 +84,28 @@ def volume_parts(
             subpath = expand(mount.sub_path_expr, variables)
         if subpath:
             check_subpath(subpath)
-        parts.append(VolumePart(mount, volume, subpath))
+        parts.append(VolumePart(mount, volume, subpath, recursive_readonly(mount, supported=recursive_supported)))
     return parts
+
+
+def recursive_readonly(mount: VolumeMount, *, supported: bool) -> bool:
+    """Return whether mounts below *mount* must be read-only too.
+
+    :raises ContainerError: the mount requires it and cannot have it.
+    """
+    mode, problem = mount.recursive_read_only or _DISABLED, ""
+    if mode == _DISABLED:
+        return False
+    if not mount.read_only:
+        problem = "it is not read-only"
+    elif mount.mount_propagation not in (None, "", "None"):
+        problem = f'it is not compatible with propagation "{mount.mount_propagation}"'
+    elif mode != _IF_POSSIBLE and not supported:
+        problem = "it is not supported by the runtime"
+    if problem:
+        text = f'volume "{mount.name}" requested recursive read-only mode, but {problem}'
+        raise ContainerError(f"failed to resolve recursive read-only mode: {text}", reason=_CONFIG_ERROR)
+    return supported
 
 
 def prepare_files(
@@ -126,17 +153,28 @@ def prepare_files(
 
 def _volume_mount(container: Container, index: int, part: VolumePart, paths: PodPaths, bind: BindMount | None) -> Mount:
     mount, volume = part.mount, part.volume
+    container_path = mount.mount_path if mount.mount_path.startswith("/") else f"/{mount.mount_path}"
+    propagation = _PROPAGATION.get(mount.mount_propagation or "", MountPropagation.PRIVATE)
+    if isinstance(volume, ImageMount):
+        return Mount(
+            container_path,
+            host_path="",
+            readonly=True,
+            propagation=propagation,
+            recursive_readonly=part.recursive_readonly,
+            image=replace(volume, subpath=part.subpath),
+        )
     host_path = volume.host_path
     if part.subpath:
         target = paths.subpaths / volume.name / container.name / str(index)
         host_path = bind_subpath(volume.host_path, part.subpath, target, bind, create=not volume.readonly)
-    container_path = mount.mount_path if mount.mount_path.startswith("/") else f"/{mount.mount_path}"
     return Mount(
         container_path=container_path,
         host_path=host_path,
         readonly=mount.read_only or volume.readonly,
         selinux_relabel=volume.selinux_relabel,
-        propagation=_PROPAGATION.get(mount.mount_propagation or "", MountPropagation.PRIVATE),
+        propagation=propagation,
+        recursive_readonly=part.recursive_readonly,
     )
 
 

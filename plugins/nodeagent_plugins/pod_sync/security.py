@@ -13,6 +13,7 @@ from nodeagent.contracts.runtime import (
     SandboxSecurity,
     SecurityProfile,
     SeLinux,
+    SupplementalGroupsPolicy,
 )
 from nodeagent.errors import ContainerError
 from nodeagent.model import apparmor
@@ -71,6 +72,7 @@ def sandbox_security(pod: Pod) -> SandboxSecurity:
         supplemental_groups=supplemental_groups(own),
         privileged=any(c.security_context is not None and c.security_context.privileged for _, c in pod.containers()),
         seccomp=SecurityProfile(ProfileType.RUNTIME_DEFAULT),
+        supplemental_groups_policy=groups_policy(own),
     )
 
 
@@ -116,6 +118,7 @@ def container_security(
         run_as_username=username,
         readonly_rootfs=bool(own.read_only_root_filesystem),
         supplemental_groups=supplemental_groups(shared),
+        supplemental_groups_policy=groups_policy(shared),
         no_new_privs=own.allow_privilege_escalation is False,
         masked_paths=MASKED_PATHS if masked else (),
         readonly_paths=READONLY_PATHS if masked else (),
@@ -128,6 +131,12 @@ def supplemental_groups(context: PodSecurityContext) -> tuple[int, ...]:
     """Return the supplemental groups of a pod's processes, fsGroup first."""
     own = tuple(context.supplemental_groups or ())
     return own if context.fs_group is None else (context.fs_group, *own)
+
+
+def groups_policy(context: PodSecurityContext) -> SupplementalGroupsPolicy:
+    """Return whether the processes of a pod also get the groups of the user in the image."""
+    strict = context.supplemental_groups_policy == "Strict"
+    return SupplementalGroupsPolicy.STRICT if strict else SupplementalGroupsPolicy.MERGE
 
 
 def _check_non_root(user: int | None, image: Image) -> None:

@@ -14,7 +14,7 @@ from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.images import PulledImage
 from nodeagent.contracts.pods import WaitingReason
-from nodeagent.contracts.runtime import ContainerConfig, ContainerState, RuntimeContainerStatus
+from nodeagent.contracts.runtime import ContainerConfig, ContainerState, ImageMount, RuntimeContainerStatus
 from nodeagent.errors import ApiError, ContainerError, ImageError, NodeAgentError, RuntimeFailure, RuntimeUnavailable
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Container, ContainerKind, Pod, container_field_path
@@ -30,6 +30,7 @@ from nodeagent_plugins.pod_sync.environment import (
     make_environment,
 )
 from nodeagent_plugins.pod_sync.hosts import host_names
+from nodeagent_plugins.pod_sync.image_volumes import image_mounts
 from nodeagent_plugins.pod_sync.labels import container_hash
 from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks
 from nodeagent_plugins.pod_sync.metrics import (
@@ -127,11 +128,12 @@ class ContainerStarter:
             _check_supported(container, context.gates)
         requested = context.clock.now()
         try:
+            volume_images = await image_mounts(step, container, context.puller)
             image = await context.puller.ensure(pod, start.kind, container, step.sandbox)
         finally:
             step.image_seconds += context.clock.now() - requested
         try:
-            config = await self._configure(step, start, image, reference)
+            config = await self._configure(step, start, image, volume_images, reference)
         except (ContainerError, RuntimeFailure):
             raise
         except NodeAgentError as error:
@@ -153,7 +155,12 @@ class ContainerStarter:
         return container_id, config.attempt
 
     async def _configure(
-        self, step: Step, start: Start, image: PulledImage, reference: ObjectReference
+        self,
+        step: Step,
+        start: Start,
+        image: PulledImage,
+        volume_images: Mapping[str, ImageMount],
+        reference: ObjectReference,
     ) -> ContainerConfig:
         """Collect the inputs of the container and return its configuration."""
         context, pod, container = self._context, step.pod, start.container
@@ -168,7 +175,12 @@ class ContainerStarter:
             unmask_proc=context.gates.enabled("ProcMountType"),
             target_id=_target_id(step, start),
         )
-        parts = volume_parts(container, step.volumes, variables)
+        parts = volume_parts(
+            container,
+            {**step.volumes, **volume_images},
+            variables,
+            recursive_supported=await self._supports_recursive_readonly(step, container),
+        )
         hostname, domain = host_names(pod, context.config.cluster_domain)
         files = await asyncio.to_thread(
             prepare_files,
@@ -262,6 +274,11 @@ class ContainerStarter:
             for problem in await self._stopper.stop_all(pod, [stop], step.memory.stops):
                 step.fail(problem)
             raise ContainerError(str(error), reason="PostStartHookError") from error
+
+    async def _supports_recursive_readonly(self, step: Step, container: Container) -> bool:
+        if not any(mount.recursive_read_only for mount in container.volume_mounts or ()):
+            return False
+        return (await self._context.runtime_status()).handler(step.runtime_handler).recursive_read_only_mounts
 
     async def _environment(self, step: Step, container: Container, reference: ObjectReference) -> Environment:
         context, pod = self._context, step.pod

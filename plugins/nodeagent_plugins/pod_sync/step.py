@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nodeagent.contracts.images import PulledImage
 from nodeagent.contracts.pods import SyncOutcome, WaitingReason
 from nodeagent.contracts.runtime import RuntimePod, SandboxConfig
 from nodeagent.contracts.volumes import MountedVolume
-from nodeagent.errors import NodeAgentError
+from nodeagent.errors import ImageError, NodeAgentError
 from nodeagent.model.pod import Pod
 from nodeagent_plugins.pod_sync.paths import PodPaths
 from nodeagent_plugins.pod_sync.stopping import StopState
@@ -35,8 +36,11 @@ class Step:
     paths: PodPaths
     sandbox_id: str = ""
     sandbox: SandboxConfig | None = None
+    runtime_handler: str = ""
     ips: Sequence[str] = ()
     volumes: Mapping[str, MountedVolume] = field(default_factory=dict)
+    volume_images: dict[str, PulledImage | ImageError] | None = None
+    """Result of the pull of each image volume; ``None`` before the pulls."""
     waiting: dict[str, WaitingReason] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)
     error: NodeAgentError | None = None

@@ -252,7 +252,7 @@ class BundledPodSyncer:
         STARTED_CONTAINERS.inc(SANDBOX)
         handler = ""
         try:
-            handler = await read_runtime_handler(self._context.api, pod)
+            handler = step.runtime_handler = await read_runtime_handler(self._context.api, pod)
             config = await self._sandbox_config(step, actions.sandbox_attempt)
             async with self._creating:
                 began = context.clock.now()
@@ -281,7 +281,7 @@ class BundledPodSyncer:
     async def _adopt_sandbox(self, step: Step) -> None:
         """Use the existing sandbox."""
         newest = step.observed.sandboxes[0]
-        step.sandbox_id = newest.id
+        step.sandbox_id, step.runtime_handler = newest.id, newest.runtime_handler
         step.ips = host_ips(self._context) if step.pod.spec.host_network else newest.ips
         config = step.memory.sandbox_configs.get(newest.id)
         if config is None:  # Created before a restart of the agent.

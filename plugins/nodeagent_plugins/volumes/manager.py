@@ -52,7 +52,8 @@ class Manager:
         if not pod.spec.volumes:
             return {}
         used = _mounted_names(pod)
-        volumes = [volume for volume in pod.spec.volumes if volume.name in used]
+        # The runtime mounts images on its own.
+        volumes = [volume for volume in pod.spec.volumes if volume.name in used and volume.image is None]
         results = await self._set_up_all(pod, volumes)
         problems = {name: result for name, result in results.items() if isinstance(result, str)}
         for name, problem in problems.items():

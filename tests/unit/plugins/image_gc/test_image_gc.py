@@ -378,3 +378,13 @@ async def test_hook_provide_image_collector(node):
     assert (plan.used_percent, plan.bytes_to_free, plan.freed_bytes) == (91, 101, 300)
     assert [bool(one.removal_reason) for one in everything.images] == [True, False, False]
     assert node.images.tags() == ["free", "new", "used"]
+
+
+async def test_image_of_a_volume_is_retained(node):
+    fill(node, "mounted", "unused")
+    node.pods.add(make_pod("web", volumes=[{"name": "v", "image": {"reference": "reg.test/mounted:1"}}]))
+    node.images.other = CAPACITY
+    async with node.collecting():
+        await node.clock.advance(600)
+
+    assert node.images.tags() == ["mounted"]

@@ -15,7 +15,7 @@ from nodeagent.contracts.api import RUNTIME_CLASSES
 from nodeagent.contracts.images import CredentialLookup, CredentialLookupResult, PulledImage, PullInProgress
 from nodeagent.contracts.runtime import Credentials, Transfer
 from nodeagent.errors import ApiUnavailable, ImageError, RuntimeFailure, RuntimeUnavailable
-from nodeagent.model.pod import ContainerKind, Pod
+from nodeagent.model.pod import ContainerKind, ImageVolume, Pod
 from nodeagent.testing import FakeApi, FakeClock, FakeImages, FakeObjects, FakeRecorder, make_container, make_pod
 from nodeagent_plugins import image_pull
 from nodeagent_plugins.image_pull.puller import Puller
@@ -508,3 +508,26 @@ async def test_missing_runtime_class_fails_the_pull(make_puller: MakePuller) -> 
 
     assert reason == "ErrImagePull"
     assert 'RuntimeClass "secure" not found' in message
+
+
+async def test_image_of_a_volume_is_pulled_with_the_pods_secrets(
+    make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder, objects: FakeObjects
+) -> None:
+    images.serve("registry.test/tools:1", ("u", "p"))
+    objects.secrets["default", "s"] = pull_secret("s", "registry.test", "u", "p")
+    pod = make_pod(image_pull_secrets=[{"name": "s"}])
+
+    found = await make_puller().ensure_volume_image(pod, ImageVolume(reference="registry.test/tools:1"))
+
+    assert found.image == images.find("registry.test/tools:1")
+    assert [pull.credentials and pull.credentials.username for pull in images.pulls] == ["u"]
+    assert [event.regarding.field_path for event in recorder.events] == ["", ""]
+
+
+async def test_image_of_a_volume_is_not_pulled_with_policy_never(make_puller: MakePuller) -> None:
+    volume = ImageVolume(reference="registry.test/tools:1", pull_policy="Never")
+
+    with pytest.raises(ImageError) as raised:
+        await make_puller().ensure_volume_image(make_pod(), volume)
+
+    assert raised.value.reason == "ErrImageNeverPull"

@@ -27,8 +27,8 @@ async def test_pod_without_unsupported_fields_is_admitted(tmp_path):
     ("spec", "reason"),
     [
         ({"host_users": False}, "PodFieldNotSupported"),
-        ({"security_context": {"supplementalGroupsPolicy": "Strict"}}, "SupplementalGroupsPolicyNotSupported"),
-        ({"volumes": [{"name": "v", "image": {"reference": "a:1"}}]}, "PodFieldNotSupported"),
+        ({"resources": {"limits": {"cpu": "1"}}}, "PodLevelResourcesNotSupported"),
+        ({"resource_claims": [{"name": "gpu", "resourceClaimName": "gpu"}]}, "PodFieldNotSupported"),
         ({"containers": [make_container(lifecycle={"stopSignal": "SIGUSR1"})]}, "PodFieldNotSupported"),
         ({"containers": [make_container(resources={"claims": [{"name": "gpu"}]})]}, "PodFieldNotSupported"),
     ],
@@ -38,12 +38,14 @@ async def test_pod_with_unsupported_field_is_rejected(tmp_path, spec, reason):
 
 
 async def test_message_names_all_unsupported_fields(tmp_path):
-    pod = make_pod(host_users=False, security_context={"supplementalGroupsPolicy": "Strict"})
+    claims = [{"name": "gpu", "resourceClaimName": "x"}]
+    pod = make_pod(resources={"limits": {"cpu": "1"}}, resource_claims=claims)
 
     assert await decision(tmp_path, pod) == (
-        "SupplementalGroupsPolicyNotSupported",
-        "Pod uses fields that this node does not support: spec.hostUsers: false (user namespaces are not "
-        'implemented); spec.securityContext.supplementalGroupsPolicy: "Strict" (groups of the image are always added)',
+        "PodLevelResourcesNotSupported",
+        "Pod uses fields that this node does not support: spec.resourceClaims: "
+        '[{"name":"gpu","resourceClaimName":"x"}] (dynamic resource allocation is not implemented); '
+        'spec.resources: {"limits":{"cpu":"1"}} (pod-level resources are not implemented)',
     )
 
 

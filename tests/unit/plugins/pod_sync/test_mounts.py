@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.contracts.runtime import MountPropagation
+from nodeagent.contracts.runtime import ImageMount, Mount, MountPropagation
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import ContainerError
+from nodeagent.model.pod import VolumeMount
 from nodeagent.testing import make_container, make_pod
-from nodeagent_plugins.pod_sync.mounts import HostsContent, prepare_files, volume_parts
+from nodeagent_plugins.pod_sync.mounts import HostsContent, prepare_files, recursive_readonly, volume_parts
 from nodeagent_plugins.pod_sync.paths import PodPaths
 from nodeagent_plugins.pod_sync.subpaths import open_beneath, release_subpaths
 
@@ -169,3 +170,55 @@ def test_sub_paths_are_released_without_changing_the_volume(paths, volume):
 
     assert not paths.subpaths.exists()
     assert (volume / "file").read_text() == "x"
+
+
+@pytest.mark.parametrize(
+    ("mode", "supported", "expected"),
+    [
+        (None, True, False),
+        ("Disabled", True, False),
+        ("IfPossible", True, True),
+        ("IfPossible", False, False),
+        ("Enabled", True, True),
+    ],
+)
+def test_recursive_read_only_mode_follows_mount_and_runtime(mode, supported, expected):
+    mount = VolumeMount(name="v", mount_path="/v", read_only=True, recursive_read_only=mode)
+
+    assert recursive_readonly(mount, supported=supported) is expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"read_only": False}, "it is not read-only"),
+        ({"mount_propagation": "HostToContainer"}, 'it is not compatible with propagation "HostToContainer"'),
+        ({}, "it is not supported by the runtime"),
+    ],
+)
+def test_impossible_recursive_read_only_mount_is_rejected(fields, problem):
+    mount = VolumeMount(
+        **{"name": "v", "mount_path": "/v", "read_only": True, "recursive_read_only": "Enabled", **fields}
+    )
+
+    with pytest.raises(ContainerError) as raised:
+        recursive_readonly(mount, supported=False)
+
+    assert str(raised.value).endswith(f'volume "v" requested recursive read-only mode, but {problem}')
+    assert raised.value.reason == "CreateContainerConfigError"
+
+
+def test_image_volume_is_mounted_read_only_with_its_subpath(paths):
+    container = make_container("main", volume_mounts=[{"name": "v", "mountPath": "tools", "subPath": "usr/bin"}])
+    parts = volume_parts(container, {"v": ImageMount("sha256:1", "tools:1")}, {})
+
+    mounts = prepare_files(make_pod(containers=[container]), container, 0, paths, parts, NO_HOSTS, first=True).mounts
+
+    assert mounts[0] == Mount("/tools", "", readonly=True, image=ImageMount("sha256:1", "tools:1", "usr/bin"))
+
+
+def test_subpath_must_not_leave_the_image():
+    container = make_container("main", volume_mounts=[{"name": "v", "mountPath": "/t", "subPath": "../etc"}])
+
+    with pytest.raises(ContainerError):
+        volume_parts(container, {"v": ImageMount("sha256:1")}, {})

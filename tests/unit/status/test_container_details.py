@@ -1,0 +1,52 @@
+"""Tests for user and volume mounts in container statuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from nodeagent.contracts.runtime import ContainerUser, Mount
+from nodeagent.model.wire import to_wire
+from nodeagent.status.container_details import user_status, volume_mount_statuses
+from nodeagent.testing import FakeRuntime, make_container, make_pod
+
+MOUNTS = [
+    {"name": "a", "mountPath": "/a", "readOnly": True, "recursiveReadOnly": "IfPossible"},
+    {"name": "b", "mountPath": "b", "readOnly": True},
+    {"name": "c", "mountPath": "/c"},
+]
+
+
+def run_of(**fields):
+    pod, runtime = make_pod("web"), FakeRuntime()
+    runtime.start("main", pod)
+    return replace(runtime.pod(pod.uid).containers[0], **fields)
+
+
+@pytest.mark.parametrize(("recursive", "expected"), [(True, "Enabled"), (False, "Disabled")])
+def test_recursive_mode_is_that_of_the_mount_in_the_runtime(recursive, expected):
+    run = run_of(mounts=[Mount("/a", "/x", True, recursive_readonly=recursive), Mount("/b", "/y", True)])
+
+    statuses = volume_mount_statuses(make_container(volume_mounts=MOUNTS), run)
+
+    assert to_wire(statuses) == [
+        {"name": "a", "mountPath": "/a", "readOnly": True, "recursiveReadOnly": expected},
+        {"name": "b", "mountPath": "b", "readOnly": True, "recursiveReadOnly": "Disabled"},
+        {"name": "c", "mountPath": "/c"},
+    ]
+
+
+def test_container_without_mounts_has_no_mount_statuses():
+    assert volume_mount_statuses(make_container(), None) is msgspec.UNSET
+
+
+def test_user_is_reported_with_explicit_root():
+    user = user_status(run_of(user=ContainerUser(0, 0, (10,))))
+
+    assert to_wire(user) == {"linux": {"uid": 0, "gid": 0, "supplementalGroups": [10]}}
+
+
+def test_user_is_omitted_if_the_runtime_does_not_report_it():
+    assert user_status(run_of()) is msgspec.UNSET
