@@ -9,7 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nodeagent.allocation.decision import ResizeRules
+from nodeagent.allocation.manager import AllocationManager
 from nodeagent.base.aio import Backoff, Clock, SystemClock, TaskOwner
+from nodeagent.base.gates import FeatureGates
 from nodeagent.components import (
     provide_access,
     provide_components,
@@ -23,6 +26,7 @@ from nodeagent.components import (
 from nodeagent.config.release import remember_release
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.certificates import client_store_name, current_pair, serving_is_requested
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import ApiContext, ConfigContext, NodeContext, ServerContext
 from nodeagent.contracts.diagnostics import LoopLine
 from nodeagent.contracts.events import EventRecorder, EventType
@@ -108,7 +112,14 @@ class Agent:
             return EventJournal(EventListeners(recorder, plugins, configured.tasks), clock)
 
         self._pods = PodWorkers(DesiredPods(()), self._worker_components, self._mirror_changed)
-        recording = provide_recorder(connected, plugins, self._pods, wrap_recorder)
+        self._allocations = AllocationManager(
+            Path(settings.root_dir),
+            _resize_rules(config, loaded.gates),
+            recorder=lambda: self.context.recorder,
+            may_swap=lambda pod, container: self.context.cgroups.container_resources(pod, container).may_swap,
+            now=clock.wall,
+        )
+        recording = provide_recorder(connected, plugins, self._pods, self._allocations, wrap_recorder)
         assert isinstance(recording.recorder, EventJournal)
         self._cache = PodCache(lambda: recording.runtime, clock)
         self._pleg = GenericPleg(
@@ -148,6 +159,7 @@ class Agent:
             gates=loaded.gates,
             trigger_sync=self._pods.trigger_sync,
             note=self._explainer.note,
+            allocations=self._allocations,
         )
         context = provide_syncer(components, plugins, self._flush_statuses)
         self._sources = provide_sources(context, plugins)
@@ -168,7 +180,7 @@ class Agent:
         )
         self._local = LocalServer(context.root_dir, queries)
         self._report = PluginReport(plugins, context.root_dir, clock)
-        self._housekeeping = Housekeeping(self._pods, self._cache, lambda: context.syncer, clock)
+        self._housekeeping = Housekeeping(self._pods, self._cache, lambda: context.syncer, clock, self._allocations)
 
     # --- running --------------------------------------------------------------------------------------------
 
@@ -180,6 +192,7 @@ class Agent:
         config, context = self._config, self.context
         _log.info("Started nodeagent", extra={"node": context.node_name, "rootDirectory": str(context.root_dir)})
         await asyncio.to_thread(_prepare_root, context.root_dir)
+        await asyncio.to_thread(self._allocations.load)
         await asyncio.to_thread(remember_release, context.root_dir, context.release)
         has_certificate = bool(config.tls_cert_file and config.tls_private_key_file)
         if config.enable_server and not has_certificate and not serving_is_requested(config, context.settings):
@@ -346,6 +359,8 @@ class Agent:
             resync_seconds=self._config.sync_frequency.seconds,
             network_problem=lambda: self._node.network_problem,
             finished=self._pod_finished,
+            ended=self._pods.ended,
+            allocations=self._allocations,
         )
 
     def _problems(self) -> list[str]:
@@ -394,6 +409,15 @@ def _component() -> str:
     from nodeagent.base import identity
 
     return identity.current().component
+
+
+def _resize_rules(config: NodeAgentConfiguration, gates: FeatureGates) -> ResizeRules:
+    return ResizeRules(
+        enabled=gates.enabled("InPlacePodVerticalScaling"),
+        init_containers=gates.enabled("InPlacePodVerticalScalingInitContainers"),
+        static_cpu_policy=config.cpu_manager_policy.lower() == "static",
+        static_memory_policy=config.memory_manager_policy.lower() == "static",
+    )
 
 
 def _prepare_root(root: Path) -> None:

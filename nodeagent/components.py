@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from nodeagent.contracts.allocation import PodAllocations
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import (
     AgentContext,
@@ -44,6 +45,7 @@ def provide_recorder(
     context: ApiContext,
     plugins: PluginManager,
     pods: PodDirectory,
+    allocations: PodAllocations,
     wrap_recorder: Callable[[EventRecorder], EventRecorder] = lambda recorder: recorder,
 ) -> RecorderContext:
     """Provide the event recorder and the runtime.
@@ -56,7 +58,11 @@ def provide_recorder(
     node_reference = ObjectReference(kind="Node", name=name, uid=name)
     recorder = wrap_recorder(plugins.provide("nodeagent_provide_event_recorder", context=context))
     return provide_runtime(context, plugins).stage(
-        RecorderContext, recorder=recorder, node_reference=lambda: node_reference, pods=pods
+        RecorderContext,
+        recorder=recorder,
+        node_reference=lambda: node_reference,
+        pods=pods,
+        allocations=allocations,
     )
 
 

@@ -24,6 +24,8 @@ GATES_IN_USE = frozenset(
         "GracefulNodeShutdownBasedOnPodPriority",
         "HostnameOverride",
         "ImageMaximumGCAge",
+        "InPlacePodVerticalScaling",
+        "InPlacePodVerticalScalingInitContainers",
         "LoggingAlphaOptions",
         "LoggingBetaOptions",
         "MemoryManager",

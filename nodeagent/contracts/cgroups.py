@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Protocol
 
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.model.pod import Container, Pod
+
+
+class PodLimit(StrEnum):
+    """A limit of a pod's cgroup."""
+
+    MEMORY = "memory limit"
+    CPU = "cpu limit"
+    CPU_SHARES = "cpu shares"
 
 
 class CgroupManager(Protocol):
@@ -45,6 +54,15 @@ class CgroupManager(Protocol):
 
         :param pod: the admitted pod.
         :raises NodeAgentError: the cgroup cannot be created.
+        """
+        ...
+
+    async def limit_pod(self, pod: Pod, limit: PodLimit) -> None:
+        """Set one limit of the pod's existing cgroup; a resize changes them one by one.
+
+        :param pod: the pod with its new resources.
+        :param limit: the limit to set.
+        :raises NodeAgentError: the limit cannot be set.
         """
         ...
 

@@ -7,7 +7,7 @@ previous one. A component of a later stage is neither an attribute for the type 
     ApiContext       + api, new_api
     RuntimeContext   + runtime
     ImageContext     + images
-    RecorderContext  + recorder, node_reference, pods
+    RecorderContext  + recorder, node_reference, pods, allocations
     NodeContext      + node, wait_for_node, trigger_node_status, runtime_status
     ObjectsContext   + objects
     CgroupsContext   + cgroups
@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from nodeagent.base.aio import Clock, TaskOwner
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.release import SelectedRelease
+from nodeagent.contracts.allocation import PodAllocations
 from nodeagent.contracts.api import Api, ConnectApi
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.configuration import NodeAgentConfiguration
@@ -171,6 +172,8 @@ class RecorderContext(ImageContext):
     """Returns a reference to this node, for events."""
     pods: PodDirectory
     """The pods of this node; empty until the pod sources run."""
+    allocations: PodAllocations
+    """Resources that the runtime has applied to containers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,8 @@ class SyncOutcome:
     """Time until the next sync is due, for example at the end of a restart back-off."""
     image_seconds: float = 0.0
     """Time spent waiting for images."""
+    resize_error: str = ""
+    """Cause for which running containers keep other resources than requested; empty for none."""
 
 
 class PodSyncer(Protocol):

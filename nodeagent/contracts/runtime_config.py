@@ -103,6 +103,13 @@ class LinuxResources:
     unified: Mapping[str, str] = field(default_factory=dict)
     memory_swap_limit_bytes: int = 0
 
+    @property
+    def may_swap(self) -> bool:
+        """True if the processes may use swap: on cgroup v2 by its own limit, on v1 by one above that of memory."""
+        if "memory.swap.max" in self.unified:
+            return self.unified["memory.swap.max"] != "0"
+        return self.memory_swap_limit_bytes not in (0, self.memory_limit_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class PortMapping:

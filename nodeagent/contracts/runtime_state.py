@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
-from nodeagent.contracts.runtime_config import Mount, NamespaceMode
+from nodeagent.contracts.runtime_config import LinuxResources, Mount, NamespaceMode
 
 LABEL_POD_NAME = "io.kubernetes.pod.name"
 LABEL_POD_NAMESPACE = "io.kubernetes.pod.namespace"
@@ -125,6 +125,8 @@ class RuntimeContainerStatus:
     """``None`` if the runtime does not report it."""
     stop_signal: str = ""
     """Name of the stop signal, such as ``SIGTERM``; empty if the runtime does not report it."""
+    resources: LinuxResources | None = None
+    """Resources in effect; ``None`` if the runtime does not report them."""
 
     @property
     def start_interrupted(self) -> bool:

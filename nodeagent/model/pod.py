@@ -582,6 +582,10 @@ class ContainerStatus(WireStruct, frozen=True, omit_defaults=False):
     started: bool | None = None
     volume_mounts: list[VolumeMountStatus] | msgspec.UnsetType = msgspec.UNSET
     user: ContainerUser | msgspec.UnsetType = msgspec.UNSET
+    allocated_resources: ResourceList | msgspec.UnsetType = msgspec.UNSET
+    """Requests that the node has granted."""
+    resources: ResourceRequirements | msgspec.UnsetType = msgspec.UNSET
+    """Requests and limits in effect."""
 
 
 class PodIp(WireStruct, frozen=True):

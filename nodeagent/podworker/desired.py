@@ -26,6 +26,8 @@ class Change:
     kind: ChangeKind
     pod: Pod
     source: str
+    before: Pod | None = None
+    """The pod before an update."""
 
 
 class DesiredPods:
@@ -73,9 +75,8 @@ class DesiredPods:
             if old is None:
                 added.append(Change(ChangeKind.ADDED, pod, source))
             elif old is not pod and old != pod:
-                updated.append(
-                    Change(ChangeKind.UPDATED if _desired_state_differs(old, pod) else ChangeKind.STATUS, pod, source)
-                )
+                kind = ChangeKind.UPDATED if _desired_state_differs(old, pod) else ChangeKind.STATUS
+                updated.append(Change(kind, pod, source, before=old))
         added.sort(key=lambda change: str(change.pod.metadata.creation_timestamp or ""))
         ignored = [
             Change(ChangeKind.DUPLICATE, duplicate, source) for duplicate in duplicates if duplicate.uid not in reported
@@ -85,6 +86,10 @@ class DesiredPods:
     def pods(self) -> list[Pod]:
         """Return all desired pods without mirror pods."""
         return [pod for pods in self._sets.values() for pod in pods.values() if not is_mirror(pod)]
+
+    def get(self, uid: str) -> Pod | None:
+        """Return the pod of that UID as its source desires it."""
+        return next((pods[uid] for pods in self._sets.values() if uid in pods), None)
 
     def contains(self, uid: str) -> bool:
         """Return whether any source desires the pod."""

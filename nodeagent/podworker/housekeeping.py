@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from nodeagent.allocation.manager import AllocationManager
 from nodeagent.base.aio import Clock
 from nodeagent.contracts.pods import PodSyncer
 from nodeagent.errors import NodeAgentError
@@ -24,8 +25,16 @@ class Housekeeping:
     Does nothing until every source has published, because the desired state is incomplete.
     """
 
-    def __init__(self, pods: PodWorkers, cache: PodObserver, syncer: Callable[[], PodSyncer], clock: Clock) -> None:
+    def __init__(
+        self,
+        pods: PodWorkers,
+        cache: PodObserver,
+        syncer: Callable[[], PodSyncer],
+        clock: Clock,
+        allocations: AllocationManager,
+    ) -> None:
         self._pods, self._cache, self._syncer, self._clock = pods, cache, syncer, clock
+        self._allocations = allocations
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -50,8 +59,9 @@ class Housekeeping:
             await self._clock.sleep(0.2)  # Coalesce a burst of changes.
 
     async def _clean_up(self) -> None:
-        observed = frozenset(pod.uid for pod in self._cache.pods())
+        observed, known = frozenset(pod.uid for pod in self._cache.pods()), self._pods.known_uids()
+        await self._allocations.retain(known | observed)
         try:
-            await self._syncer().remove_orphans(self._pods.known_uids(), observed)
+            await self._syncer().remove_orphans(known, observed)
         except (NodeAgentError, OSError) as error:
             _log.error("Failed cleaning pods", extra={"err": str(error)})

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from nodeagent.allocation.manager import AllocationManager
 from nodeagent.base import identity, tracing
 from nodeagent.base.aio import Backoff, Clock
 from nodeagent.base.logging import v_level
@@ -56,6 +57,9 @@ class WorkerComponents:
     resync_seconds: float
     network_problem: Callable[[], str]
     finished: Callable[[PodWorker], None]
+    ended: Callable[[], None]
+    """Called when a pod has terminated and no longer uses the node's resources."""
+    allocations: AllocationManager
 
 
 class PodWorker:
@@ -236,6 +240,7 @@ class PodWorker:
     async def _sync(self) -> None:
         components, pod = self._components, self.pod
         observed = components.observer.get(pod.uid)
+        components.allocations.review(pod, observed)
         status = components.status.update(pod, observed, waiting=self._waiting, blocked=self._blocked)
         self._start.observe(pod, status)
         if self._terminate_if_finished(pod, status):
@@ -261,6 +266,9 @@ class PodWorker:
         self._start.waited_for_images(outcome.image_seconds)
         if outcome.touched:
             observed = await components.observer.refresh(pod.uid, outcome.touched)
+        if outcome.resize_error:
+            components.allocations.failed(pod, outcome.resize_error)
+        components.allocations.review(pod, observed)
         status = components.status.update(pod, observed, waiting=self._waiting)
         self._start.observe(pod, status)
         if (
@@ -336,6 +344,7 @@ class PodWorker:
         absent = RuntimePod(pod.uid, pod.name, pod.namespace)
         await components.syncer().sync_terminated(pod, observed or absent)
         self.phase = Phase.TERMINATED
+        components.ended()
         self._retry.reset()
         components.status.terminated(pod)
         await components.plugins.notify("nodeagent_pod_terminated", pod=pod)

@@ -7,6 +7,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from nodeagent.allocation.metrics import count_requested
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.logging import v_level, verbose
 from nodeagent.contracts.events import EventType
@@ -17,6 +18,7 @@ from nodeagent.model.meta import ObjectMeta
 from nodeagent.model.pod import Pod, PodSpec, PodStatus
 from nodeagent.podworker.desired import Change, ChangeKind, DesiredPods, is_mirror, is_static
 from nodeagent.podworker.metrics import ORPHANS, RESTARTED, WORKING
+from nodeagent.podworker.resizing import POD_TERMINATED, POD_UPDATED, PODS_ADDED, PODS_REMOVED, PodResizer, RetryResizes
 from nodeagent.podworker.state import Phase, Termination, WorkerSnapshot, requested_termination
 from nodeagent.podworker.worker import PodWorker, WorkerComponents
 
@@ -43,10 +45,11 @@ class PodWorkers:
     ) -> None:
         self._desired, self._make_components, self._mirror = desired, components, mirror
         self._components: WorkerComponents | None = None
+        self._resizer: PodResizer | None = None
         self._workers: dict[str, PodWorker] = {}
         self._rejected: dict[str, Pod] = {}
         self._queued: dict[str, Pod] = {}
-        self._changes: asyncio.Queue[Change] = asyncio.Queue()
+        self._changes: asyncio.Queue[Change | RetryResizes] = asyncio.Queue()
         self._tasks = TaskOwner("pods", close_seconds=10)
 
     # --- sources --------------------------------------------------------------------------------------------
@@ -64,11 +67,17 @@ class PodWorkers:
 
     async def run(self) -> None:
         """Apply changes one after the other until cancelled; pods keep running afterwards."""
-        self._components = self._make_components()
+        self._components = components = self._make_components()
+        self._resizer = PodResizer(components.allocations, self._changes.put_nowait, components.clock)
+        if components.allocations.resizing:
+            self._tasks.start(self._resizer.run(), "resize retries")
         WORKING.sample = self._count
         try:
             while True:
                 change = await self._changes.get()
+                if isinstance(change, RetryResizes):
+                    await self._resizer.retry(change.trigger, self._workers, self._desired, self._admit)
+                    continue
                 try:
                     await self._apply(change)
                 except Exception:
@@ -175,10 +184,7 @@ class PodWorkers:
                 await self._add(pod, worker)
             case ChangeKind.UPDATED | ChangeKind.STATUS:
                 if worker is not None:
-                    if change.kind is ChangeKind.UPDATED:
-                        worker.update(pod)
-                    else:
-                        worker.show(pod)
+                    self._update(worker, change)
                 elif pod.uid in self._rejected:
                     self._rejected[pod.uid] = pod
                     self._finish_rejected(pod)
@@ -188,6 +194,7 @@ class PodWorkers:
                 self._queued.pop(pod.uid, None)
                 if self._rejected.pop(pod.uid, None) is not None:
                     self._need().status.forget(pod.uid)
+                    self._need().allocations.forget(pod.uid)
                 if worker is not None:
                     worker.release()
 
@@ -196,6 +203,7 @@ class PodWorkers:
             self._queued[pod.uid] = pod  # Starts once its predecessor has terminated.
             return
         components = self._need()
+        desired, pod = pod, await components.allocations.restore(pod)
         if pod.terminal or requested_termination(pod) is not None:
             self._start(pod)
             return
@@ -216,8 +224,24 @@ class PodWorkers:
             components.status.update(pod, None, ended=True, failed=(rejection.reason, message))
             self._finish_rejected(pod)
             return
+        await components.allocations.allocate(pod)
+        components.allocations.request(desired)
         self._start(pod)
+        self._need_resizer().request(PODS_ADDED)
         await components.plugins.notify("nodeagent_pod_admitted", pod=pod)
+
+    def _update(self, worker: PodWorker, change: Change) -> None:
+        """Pass a changed pod to its worker, with the resources that it was granted."""
+        allocations, pod = self._need().allocations, change.pod
+        allocated = allocations.allocated(pod)
+        if change.kind is not ChangeKind.UPDATED:
+            worker.show(allocated)
+            return
+        worker.update(allocated)
+        if change.before is not None and allocations.resizing:
+            count_requested(change.before, pod)
+        if worker.phase is Phase.SYNC and allocations.request(pod):
+            self._need_resizer().request(POD_UPDATED)
 
     async def _admit(self, pod: Pod) -> Rejection | None:
         try:
@@ -260,12 +284,18 @@ class PodWorkers:
         pod = worker.pod
         self._workers.pop(pod.uid, None)
         self._need().status.forget(pod.uid)
+        self._need().allocations.forget(pod.uid)
+        self._need_resizer().request(PODS_REMOVED)
         for uid, waiting in list(self._queued.items()):
             if uid == pod.uid or waiting.full_name == pod.full_name:
                 del self._queued[uid]
                 if uid == pod.uid:
                     RESTARTED.inc("true" if is_static(pod) else "")
                 self._changes.put_nowait(Change(ChangeKind.ADDED, waiting, "queue"))
+
+    def ended(self) -> None:
+        """Retry pending resizes after a pod has terminated."""
+        self._need_resizer().request(POD_TERMINATED)
 
     def _count(self) -> Mapping[tuple[str, ...], int]:
         """Return the number of pods per lifecycle phase, configuration and static flag, including zeros."""
@@ -281,6 +311,10 @@ class PodWorkers:
             if lifecycle := _LIFECYCLES.get(worker.phase):
                 counts[lifecycle, kind, static] += 1
         return counts
+
+    def _need_resizer(self) -> PodResizer:
+        assert self._resizer is not None, "run() has not started"
+        return self._resizer
 
     def _need(self) -> WorkerComponents:
         assert self._components is not None, "run() has not started"

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from nodeagent.allocation.report import ResourceReport
 from nodeagent.base import identity
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.runtime import ContainerState, NamespaceMode, RuntimePod
@@ -21,6 +22,7 @@ from nodeagent.model.pod import (
     PodStatus,
 )
 from nodeagent.model.qos import qos_class
+from nodeagent.model.resizing import ResizeCondition
 from nodeagent.model.restart import restarts_after_exit
 from nodeagent.status.containers import (
     ContainerStatusInputs,
@@ -30,6 +32,7 @@ from nodeagent.status.containers import (
     containers_due,
     share_messages,
 )
+from nodeagent.status.resources import with_resources
 
 DISRUPTION_TARGET = "DisruptionTarget"
 
@@ -58,6 +61,10 @@ class PodStatusInputs:
     probes: ProbeLookup = lambda _id, _kind: None
     note: str = ""
     """Cause of a long wait, appended to the message of the conditions Ready and ContainersReady."""
+    resources: ResourceReport | None = None
+    """Resources to report in the container statuses; ``None`` for none."""
+    resize_conditions: Sequence[PodCondition] = ()
+    """Conditions of a pending or unfinished resize."""
     sandbox_condition: bool = True
     """Report PodReadyToStartContainers (spec: gate.PodReadyToStartContainersCondition)."""
     observed_generation: bool = False
@@ -91,6 +98,9 @@ def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
         regular.sort(key=lambda status: status.name)
         ephemeral = container_statuses(ContainerKind.EPHEMERAL, spec.ephemeral_containers or (), container_inputs)
         init, regular, ephemeral = share_messages(init, regular, ephemeral)
+        if inputs.resources is not None:
+            init = with_resources(pod, init, inputs.resources, inputs.runtime)
+            regular = with_resources(pod, regular, inputs.resources, inputs.runtime)
     alive = inputs.runtime is not None and inputs.runtime.alive
     computed = _phase(pod, init, regular, ended=inputs.ended and not inputs.static)
     phase, reason, message = _final_phase(computed, inputs, alive)
@@ -116,6 +126,8 @@ def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
         msgspec.structs.replace(condition, observed_generation=generation)
         for condition in _conditions(pod, status, inputs)
     ]
+    if phase not in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+        conditions.extend(inputs.resize_conditions)
     conditions = _with_transition_times(conditions, before.conditions, inputs.now)
     return msgspec.structs.replace(status, conditions=conditions, observed_generation=generation)
 
@@ -320,6 +332,10 @@ def _with_transition_times(
 ) -> list[PodCondition]:
     """Return the conditions with transition times, and the conditions owned by other components."""
     old = {condition.type: condition for condition in before or ()}
+    reported = {condition.type for condition in conditions}
+    for resize in ResizeCondition:  # Removed when the resize is complete.
+        if resize not in reported:
+            old.pop(resize, None)
     result = []
     for condition in conditions:
         previous = old.pop(condition.type, None)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from nodeagent.allocation.manager import AllocationManager
 from nodeagent.base.aio import Backoff, Clock, TaskOwner
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.logging import v_level
@@ -20,6 +21,7 @@ from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import RuntimePod
 from nodeagent.errors import ApiError, ApiNotFound
 from nodeagent.model.pod import Pod, PodPhase, PodStatus
+from nodeagent.model.resizing import ResizeCondition
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.status.generate import DISRUPTION_TARGET, PodStatusInputs, generate_status, presentable, resumed
 from nodeagent.status.patch import status_patch
@@ -37,7 +39,9 @@ SYNC_DURATION = Histogram(
     "API is successfully updated for that pod, even if multiple intevening changes to pod status occur.",
     bounds=(0.010, 0.050, 0.100, 0.500, 1, 5, 10, 20, 30, 45, 60),
 )
-OWNED_CONDITIONS = frozenset({"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"})
+OWNED_CONDITIONS = frozenset(
+    {"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled", *ResizeCondition}
+)
 
 
 @dataclass(slots=True)
@@ -70,6 +74,7 @@ class StatusManager:
         names, ``PodObservedGenerationTracking`` the observed generation.
     :param trigger_sync: callback that triggers a sync of a pod.
     :param note: returns the cause if a pod has not been ready for long, else an empty text.
+    :param allocations: allocated resources and resizes of the pods; ``None`` reports neither.
     """
 
     def __init__(
@@ -86,6 +91,7 @@ class StatusManager:
         gates: FeatureGates,
         trigger_sync: Callable[[str], None] = lambda _: None,
         note: Callable[[Pod], str] = lambda _: "",
+        allocations: AllocationManager | None = None,
     ) -> None:
         self._api, self._clock, self._plugins = api, clock, plugins
         self._probes, self._host_ips, self._runtime_name = probes, host_ips, runtime_name
@@ -95,6 +101,7 @@ class StatusManager:
         self._disruption_condition = gates.enabled("PodDisruptionConditions")
         self._observed_generation = gates.enabled("PodObservedGenerationTracking")
         self._trigger_sync, self._note = trigger_sync, note
+        self._allocations = allocations if allocations is not None and allocations.resizing else None
         self._entries: dict[str, _Entry] = {}
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
@@ -156,6 +163,8 @@ class StatusManager:
                 note="" if entry.ended else self._note(msgspec.structs.replace(pod, status=entry.status)),
                 sandbox_condition=self._sandbox_condition,
                 observed_generation=self._observed_generation,
+                resources=self._allocations.report(pod.uid) if self._allocations is not None else None,
+                resize_conditions=self._allocations.conditions(pod.uid) if self._allocations is not None else (),
             ),
         )
         reported = presentable(status, entry.status, observed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodeagent.model.pod import PodStatus
+from nodeagent.model.resizing import ResizeCondition
 from nodeagent.model.wire import to_wire
 
 # Strategic merge patch merges these lists by key; without the directive, old entries would remain.
@@ -25,7 +26,11 @@ def status_patch(uid: str, before: PodStatus, after: PodStatus) -> dict[str, Any
         value = new.get(key)
         if key == "conditions":
             known = {condition["type"]: condition for condition in old.get(key) or ()}
+            removed = [
+                kind for kind in ResizeCondition if kind in known and all(c["type"] != kind for c in value or ())
+            ]
             value = [_with_nulls(c, known.get(c["type"])) for c in value or () if known.get(c["type"]) != c]
+            value += [{"type": kind.value, "$patch": "delete"} for kind in removed]
             if not value:
                 continue
         elif key in _REPLACED_LISTS and value and old.get(key):

@@ -12,6 +12,7 @@ from nodeagent.testing.api import FakeApi, Request
 from nodeagent.testing.clock import FakeClock, eventually
 from nodeagent.testing.context import FakeContext, make_config, make_context
 from nodeagent.testing.fakes import (
+    FakeAllocations,
     FakeCgroups,
     FakeObjects,
     FakePodDirectory,
@@ -31,6 +32,7 @@ from nodeagent.testing.runtime import Call, FakeRuntime
 
 __all__ = [
     "Call",
+    "FakeAllocations",
     "FakeApi",
     "FakeCgroups",
     "FakeClock",

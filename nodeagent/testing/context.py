@@ -19,6 +19,7 @@ from nodeagent.model.meta import ObjectReference
 from nodeagent.testing.api import FakeApi
 from nodeagent.testing.clock import FakeClock
 from nodeagent.testing.fakes import (
+    FakeAllocations,
     FakeCgroups,
     FakeObjects,
     FakePodDirectory,
@@ -77,6 +78,7 @@ def make_context(
         "recorder": FakeRecorder(),
         "node_reference": lambda: ObjectReference(kind="Node", name=node_name, uid=node_name),
         "pods": FakePodDirectory(),
+        "allocations": FakeAllocations(),
         "node": lambda: node,
         "wait_for_node": _return_immediately,
         "trigger_node_status": lambda: None,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.base.aio import Clock
+from nodeagent.contracts.cgroups import PodLimit
 from nodeagent.contracts.images import PulledImage
 from nodeagent.contracts.objects import BoundToken
 from nodeagent.contracts.pods import KillReason, PublishPods, SyncOutcome
@@ -19,7 +20,7 @@ from nodeagent.contracts.runtime import LinuxResources, RuntimePod, SandboxConfi
 from nodeagent.contracts.stats import ContainerUsage, NodeUsage, PodUsage
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import ImageError, RuntimeFailure
-from nodeagent.model.pod import Container, ContainerKind, ImageVolume, Pod, PodStatus, Volume
+from nodeagent.model.pod import Container, ContainerKind, ImageVolume, Pod, PodStatus, ResourceRequirements, Volume
 from nodeagent.testing.clock import FakeClock
 from nodeagent.testing.faults import Faults
 from nodeagent.testing.images import FakeImages
@@ -81,6 +82,23 @@ class FakePodDirectory:
         self.kills.append(Kill(uid, reason, message, status_reason, grace_seconds))
 
 
+class FakeAllocations(Faults):
+    """A :class:`~nodeagent.contracts.allocation.PodAllocations` in memory."""
+
+    def __init__(self, *, resizing: bool = False) -> None:
+        super().__init__()
+        self.resizing = resizing
+        self.resources: dict[tuple[str, str], ResourceRequirements] = {}
+        """Actuated resources by pod UID and container name."""
+
+    def actuated(self, pod_uid: str, container: str) -> ResourceRequirements | None:
+        return self.resources.get((pod_uid, container))
+
+    async def record_actuated(self, pod_uid: str, container: str, resources: ResourceRequirements) -> None:
+        await self._pass("record_actuated")
+        self.resources[pod_uid, container] = resources
+
+
 class FakeObjects(Faults):
     """An :class:`~nodeagent.contracts.objects.ObjectReader` with the objects that a test sets, by (namespace, name)."""
 
@@ -130,6 +148,8 @@ class FakeCgroups(Faults):
         self.killed: list[tuple[str, str]] = []
         self.missing: set[str] = set()
         """UIDs of pods whose containers run in other cgroups."""
+        self.limited: list[tuple[str, PodLimit]] = []
+        """Calls of :meth:`limit_pod`."""
         self.parent = "/pods/{uid}"
         self.resources: Callable[[Pod, Container | None], LinuxResources] = lambda _pod, _container: LinuxResources()
 
@@ -147,6 +167,10 @@ class FakeCgroups(Faults):
         await self._pass("ensure_pod")
         self.created[pod.uid] = pod
         self.missing.discard(pod.uid)
+
+    async def limit_pod(self, pod: Pod, limit: PodLimit) -> None:
+        await self._pass("limit_pod")
+        self.limited.append((pod.uid, limit))
 
     async def remove_pod(self, pod_uid: str) -> None:
         await self._pass("remove_pod")

@@ -33,7 +33,7 @@ from nodeagent.errors import PluginError
 from nodeagent.model.pod import ContainerKind
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import make_config, make_container, make_context, make_pod
-from nodeagent.testing.fakes import FakePodDirectory
+from nodeagent.testing.fakes import FakeAllocations, FakePodDirectory
 
 
 async def _nothing(_):
@@ -120,7 +120,7 @@ def assemble(tmp_path, third_party):
 
 def assembled(fakes, plugins, directory):
     """Return the context with the components of *plugins*, assembled as the agent does."""
-    recording = provide_recorder(fakes.stage(ApiContext), plugins, directory)
+    recording = provide_recorder(fakes.stage(ApiContext), plugins, directory, FakeAllocations())
     node = {name: getattr(fakes, name) for name in ("node", "wait_for_node", "trigger_node_status", "runtime_status")}
     components = provide_components(recording.stage(NodeContext, **node), plugins)
     return provide_syncer(components, plugins, fakes.flush_statuses).stage(ServerContext, queries={})

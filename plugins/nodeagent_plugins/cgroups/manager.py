@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from nodeagent.base.metrics import Histogram
+from nodeagent.contracts.cgroups import PodLimit
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.errors import ConfigError, NodeAgentError, Problem
 from nodeagent.model.pod import Container, Pod
@@ -58,6 +59,9 @@ class NoopCgroupManager:
         return True
 
     async def ensure_pod(self, pod: Pod) -> None:
+        return None
+
+    async def limit_pod(self, pod: Pod, limit: PodLimit) -> None:
         return None
 
     async def remove_pod(self, pod_uid: str) -> None:
@@ -165,6 +169,15 @@ class QosCgroupManager(NoopCgroupManager):
         with _DURATIONS.time(self._now, "create"):
             await self._cgroups().make(name, desired[1], mark=True)
         self._made[pod.uid] = desired
+
+    async def limit_pod(self, pod: Pod, limit: PodLimit) -> None:
+        """Set one limit of the pod's cgroup; :meth:`ensure_pod` sets the others.
+
+        :raises CgroupError: the kernel rejects the limit.
+        """
+        self._made.pop(pod.uid, None)
+        changes = resources.only(resources.pod_cgroup_limits(pod, self._policy), limit)
+        await self._cgroups().limit(names.pod_name(self._root, qos_class(pod), pod.uid), changes)
 
     async def remove_pod(self, pod_uid: str) -> None:
         """Kill the remaining processes in the pod's cgroup and remove it.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nodeagent.base.quantity import Quantity
+from nodeagent.contracts.cgroups import PodLimit
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.model.pod import Container, Pod
 from nodeagent.model.qos import QosClass, oom_score_adj, qos_class
@@ -128,6 +129,17 @@ def pod_cgroup_limits(pod: Pod, policy: Policy) -> CgroupLimits:
         hugepages=resources.hugepage_limits,
         unified=unified,
     )
+
+
+def only(limits: CgroupLimits, kind: PodLimit) -> CgroupLimits:
+    """Return one of *limits*; the others are left unchanged."""
+    match kind:
+        case PodLimit.MEMORY:
+            return CgroupLimits(memory_bytes=limits.memory_bytes)
+        case PodLimit.CPU:
+            return CgroupLimits(cpu_quota=limits.cpu_quota, cpu_period=limits.cpu_period)
+        case PodLimit.CPU_SHARES:
+            return CgroupLimits(cpu_shares=limits.cpu_shares)
 
 
 def page_size_name(size_bytes: int) -> str:

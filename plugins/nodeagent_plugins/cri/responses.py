@@ -16,6 +16,7 @@ from nodeagent.contracts.runtime import (
     IdMapping,
     Image,
     ImageMount,
+    LinuxResources,
     Mount,
     MountPropagation,
     NamespaceMode,
@@ -120,6 +121,7 @@ def container_status(status: cri.ContainerStatus) -> RuntimeContainerStatus:
         image_id=status.image_id,
         user=container_user(status.user.linux) if status.user.HasField("linux") else None,
         stop_signal=_signal(status.stop_signal),
+        resources=_resources(status.resources.linux) if status.resources.HasField("linux") else None,
     )
 
 
@@ -250,6 +252,21 @@ def filesystem_usage(usage: cri.FilesystemUsage) -> FilesystemUsage:
         used_bytes=usage.used_bytes.value,
         inodes_used=usage.inodes_used.value,
         timestamp=usage.timestamp,
+    )
+
+
+def _resources(resources: cri.LinuxContainerResources) -> LinuxResources:
+    return LinuxResources(
+        cpu_period=resources.cpu_period,
+        cpu_quota=resources.cpu_quota,
+        cpu_shares=resources.cpu_shares,
+        memory_limit_bytes=resources.memory_limit_in_bytes,
+        oom_score_adj=resources.oom_score_adj,
+        cpuset_cpus=resources.cpuset_cpus,
+        cpuset_mems=resources.cpuset_mems,
+        hugepage_limits={page.page_size: page.limit for page in resources.hugepage_limits},
+        unified=dict(resources.unified),
+        memory_swap_limit_bytes=resources.memory_swap_limit_in_bytes,
     )
 
 

@@ -14,10 +14,26 @@ from nodeagent.contracts.runtime import (
 )
 from nodeagent.model.pod import Container, ContainerKind, Pod
 from nodeagent.model.restart import may_restart, restarts_after_exit, restarts_after_kill
-from nodeagent_plugins.pod_sync.labels import ANNOTATION_SANDBOX, matches_hash, recorded_hash
+from nodeagent_plugins.pod_sync.definitions import definition_changed
+from nodeagent_plugins.pod_sync.labels import ANNOTATION_SANDBOX
 
 ProbeReader = Callable[[str, ProbeKind], ProbeResult | None]
 """Returns the probe result of a container by container ID."""
+ContainerCheck = Callable[[Container, RuntimeContainerStatus], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerChecks:
+    """Reasons to restart a running container.
+
+    :ivar probe: results of liveness and startup probes.
+    :ivar changed: returns whether the container was created from another spec.
+    :ivar resized: returns whether the container must be restarted to change its resources.
+    """
+
+    probe: ProbeReader
+    changed: ContainerCheck = definition_changed
+    resized: ContainerCheck = lambda _container, _seen: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +77,11 @@ class PodActions:
     starts: list[Start] = field(default_factory=list)
 
 
-def compute_actions(pod: Pod, observed: RuntimePod, probe: ProbeReader) -> PodActions:
+def compute_actions(pod: Pod, observed: RuntimePod, checks: ContainerChecks) -> PodActions:
     """Return the next steps of *pod*.
 
     :param observed: the latest sandbox and the latest containers first.
-    :param probe: results of liveness and startup probes.
+    :param checks: reasons to restart a running container.
     """
     actions = PodActions()
     spec = pod.spec
@@ -96,8 +112,8 @@ def compute_actions(pod: Pod, observed: RuntimePod, probe: ProbeReader) -> PodAc
             actions.starts.append(Start(ContainerKind.EPHEMERAL, container, seen.attempt, resume_id=seen.id))
         elif observed.newest(container.name) is None:
             actions.starts.append(Start(ContainerKind.EPHEMERAL, container))
-    if _add_init_steps(actions, pod, observed, current, probe):
-        _add_regular_steps(actions, pod, observed, current, probe)
+    if _add_init_steps(actions, pod, observed, current, checks):
+        _add_regular_steps(actions, pod, observed, current, checks)
     return actions
 
 
@@ -170,14 +186,14 @@ def _add_init_steps(
     pod: Pod,
     observed: RuntimePod,
     current: Mapping[str, RuntimeContainerStatus],
-    probe: ProbeReader,
+    checks: ContainerChecks,
 ) -> bool:
     """Add the steps of init containers and sidecars; return whether regular containers may start."""
     initialized = _initialized(pod, current)
     for container in pod.spec.init_containers or ():
         seen = current.get(container.name)
         if container.restartable_init:
-            started = _add_sidecar_step(actions, container, seen, observed, probe)
+            started = _add_sidecar_step(actions, container, seen, observed, checks)
             if not started and not initialized:
                 return False
         elif not initialized:
@@ -186,7 +202,7 @@ def _add_init_steps(
             if seen is None or seen.state is not ContainerState.RUNNING:
                 if seen is not None and seen.state is ContainerState.UNKNOWN:
                     actions.kills.append(Kill(seen, f"Init container {container.name} is in unknown state"))
-                actions.starts.append(_start(ContainerKind.INIT, container, seen, observed, gate=True))
+                actions.starts.append(_start(ContainerKind.INIT, container, seen, observed, checks, gate=True))
             return False
     return True
 
@@ -196,23 +212,23 @@ def _add_sidecar_step(
     container: Container,
     seen: RuntimeContainerStatus | None,
     observed: RuntimePod,
-    probe: ProbeReader,
+    checks: ContainerChecks,
 ) -> bool:
     """Add the steps of a sidecar; return whether the next container may start."""
     passes = container.startup_probe is None
     if seen is None or seen.state is ContainerState.CREATED:
-        actions.starts.append(_start(ContainerKind.INIT, container, seen, observed, gate=True))
+        actions.starts.append(_start(ContainerKind.INIT, container, seen, observed, checks, gate=True))
         return passes
     if seen.state is ContainerState.RUNNING:
-        kill = _reason_to_kill(container, seen, probe, again=True)
+        kill = _reason_to_kill(container, seen, checks, again=True)
         if kill is None:
-            return passes or probe(seen.id, ProbeKind.STARTUP) is ProbeResult.SUCCESS
+            return passes or checks.probe(seen.id, ProbeKind.STARTUP) is ProbeResult.SUCCESS
         actions.kills.append(kill)
     elif seen.state is ContainerState.UNKNOWN:
         actions.kills.append(
             Kill(seen, f"Container {container.name} is in unknown state, try killing it before restart")
         )
-    actions.starts.append(_start(ContainerKind.INIT, container, seen, observed))
+    actions.starts.append(_start(ContainerKind.INIT, container, seen, observed, checks))
     return True
 
 
@@ -221,19 +237,19 @@ def _add_regular_steps(
     pod: Pod,
     observed: RuntimePod,
     current: Mapping[str, RuntimeContainerStatus],
-    probe: ProbeReader,
+    checks: ContainerChecks,
 ) -> None:
     kind = ContainerKind.REGULAR
     for container in pod.spec.containers:
         seen = current.get(container.name)
         if seen is not None and seen.state is ContainerState.RUNNING:
             again = restarts_after_kill(pod, container)
-            kill = _reason_to_kill(container, seen, probe, again=again)
+            kill = _reason_to_kill(container, seen, checks, again=again)
             if kill is None:
                 continue
             actions.kills.append(kill)
-            if again or _definition_changed(container, seen):
-                actions.starts.append(_start(kind, container, seen, observed))
+            if again or checks.changed(container, seen):
+                actions.starts.append(_start(kind, container, seen, observed, checks))
             continue
         last = seen or observed.newest(container.name)
         if not should_run_again(pod, container, last):
@@ -241,7 +257,7 @@ def _add_regular_steps(
         if last is not None and last.state is ContainerState.UNKNOWN:
             message = f"Container {container.name} is in unknown state, try killing it before restart"
             actions.kills.append(Kill(last, message))
-        actions.starts.append(_start(kind, container, seen, observed, after=last))
+        actions.starts.append(_start(kind, container, seen, observed, checks, after=last))
 
 
 def _start(
@@ -249,12 +265,13 @@ def _start(
     container: Container,
     seen: RuntimeContainerStatus | None,
     observed: RuntimePod,
+    checks: ContainerChecks,
     *,
     after: RuntimeContainerStatus | None = None,
     gate: bool = False,
 ) -> Start:
     """Return how to start *container* after *seen*, its last run in this sandbox."""
-    if seen is not None and seen.state is ContainerState.CREATED and not _definition_changed(container, seen):
+    if seen is not None and seen.state is ContainerState.CREATED and not checks.changed(container, seen):
         return Start(kind, container, seen.attempt, resume_id=seen.id, gate=gate)
     newest = observed.newest(container.name)
     attempt = newest.attempt + 1 if newest is not None else 0
@@ -262,21 +279,18 @@ def _start(
 
 
 def _reason_to_kill(
-    container: Container, seen: RuntimeContainerStatus, probe: ProbeReader, *, again: bool
+    container: Container, seen: RuntimeContainerStatus, checks: ContainerChecks, *, again: bool
 ) -> Kill | None:
     name = container.name
-    if _definition_changed(container, seen):
+    if checks.changed(container, seen):
         return Kill(seen, f"Container {name} definition changed, will be restarted")
+    if checks.resized(container, seen):
+        return Kill(seen, f"Container {name} resize requires restart")
     suffix = ", will be restarted" if again else ""
-    if container.liveness_probe and probe(seen.id, ProbeKind.LIVENESS) is ProbeResult.FAILURE:
+    if container.liveness_probe and checks.probe(seen.id, ProbeKind.LIVENESS) is ProbeResult.FAILURE:
         grace = container.liveness_probe.termination_grace_period_seconds
         return Kill(seen, f"Container {name} failed liveness probe{suffix}", grace)
-    if container.startup_probe and probe(seen.id, ProbeKind.STARTUP) is ProbeResult.FAILURE:
+    if container.startup_probe and checks.probe(seen.id, ProbeKind.STARTUP) is ProbeResult.FAILURE:
         grace = container.startup_probe.termination_grace_period_seconds
         return Kill(seen, f"Container {name} failed startup probe{suffix}", grace)
     return None
-
-
-def _definition_changed(container: Container, seen: RuntimeContainerStatus) -> bool:
-    noted = recorded_hash(seen)
-    return noted is not None and not matches_hash(container, noted)

@@ -8,6 +8,7 @@ from nodeagent.contracts.images import PulledImage
 from nodeagent.contracts.runtime import ContainerConfig, ContainerSecurity, LinuxResources
 from nodeagent.model.expansion import expand
 from nodeagent.model.pod import Container, Pod
+from nodeagent_plugins.pod_sync.definitions import container_hash
 from nodeagent_plugins.pod_sync.labels import container_annotations, container_labels
 from nodeagent_plugins.pod_sync.mounts import PreparedFiles
 from nodeagent_plugins.pod_sync.paths import log_path
@@ -41,7 +42,12 @@ def make_container_config(
         mounts=files.mounts,
         labels=container_labels(pod, container),
         annotations=container_annotations(
-            pod, container, files.attempt, sandbox_id=sandbox_id, backoff_seconds=backoff_seconds
+            pod,
+            container,
+            files.attempt,
+            spec_hash=container_hash(container),
+            sandbox_id=sandbox_id,
+            backoff_seconds=backoff_seconds,
         ),
         log_path=log_path(container.name, files.attempt),
         stdin=container.stdin,

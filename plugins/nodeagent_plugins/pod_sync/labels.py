@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,7 +22,7 @@ from nodeagent.contracts.runtime import (
     LABEL_POD_UID,
     RuntimeContainerStatus,
 )
-from nodeagent.model.pod import Container, ContainerPort, EnvVar, LifecycleHandler, Pod
+from nodeagent.model.pod import Container, ContainerPort, LifecycleHandler, Pod
 
 ANNOTATION_SANDBOX = "io.kubernetes.container.sandboxID"
 ANNOTATION_BACKOFF = "io.kubernetes.container.restartBackoffSeconds"
@@ -31,41 +30,6 @@ DEFAULT_MESSAGE_PATH = "/dev/termination-log"
 DEFAULT_MESSAGE_POLICY = "File"
 
 _encoder = msgspec.json.Encoder(order="sorted")
-
-
-def container_hash(container: Container) -> str:
-    """Return a hash of 8 hex digits that changes with the container's spec."""
-    return hashlib.blake2b(_encoder.encode(container), digest_size=4).hexdigest()
-
-
-def matches_hash(container: Container, recorded: str) -> bool:
-    """Return whether a container with the hash *recorded* was created from the spec of *container*.
-
-    Earlier releases of the agent ignored some fields, and their containers must not be restarted because of them.
-    """
-    return recorded in (container_hash(container), container_hash(_without_later_fields(container)))
-
-
-def _without_later_fields(container: Container) -> Container:
-    """Return *container* without the fields of releases after Kubernetes 1.29."""
-    replace = msgspec.structs.replace
-    lifecycle, security = container.lifecycle, container.security_context
-    return replace(
-        container,
-        restart_policy_rules=None,
-        env=container.env and [_without_file(variable) for variable in container.env],
-        volume_mounts=container.volume_mounts
-        and [replace(mount, recursive_read_only=None) for mount in container.volume_mounts],
-        lifecycle=lifecycle and replace(lifecycle, stop_signal=None),
-        security_context=security and replace(security, app_armor_profile=None),
-    )
-
-
-def _without_file(variable: EnvVar) -> EnvVar:
-    source = variable.value_from
-    if source is None or source.file_key_ref is None:
-        return variable
-    return msgspec.structs.replace(variable, value_from=msgspec.structs.replace(source, file_key_ref=None))
 
 
 def pod_labels(pod: Pod) -> dict[str, str]:
@@ -78,11 +42,11 @@ def container_labels(pod: Pod, container: Container) -> dict[str, str]:
 
 
 def container_annotations(
-    pod: Pod, container: Container, attempt: int, *, sandbox_id: str, backoff_seconds: int
+    pod: Pod, container: Container, attempt: int, *, spec_hash: str, sandbox_id: str, backoff_seconds: int
 ) -> dict[str, str]:
     """Return the annotations from which the container can be restarted, stopped and reported after a restart."""
     annotations = {
-        ANNOTATION_HASH: container_hash(container),
+        ANNOTATION_HASH: spec_hash,
         ANNOTATION_RESTART_COUNT: str(attempt),
         ANNOTATION_MESSAGE_PATH: container.termination_message_path or DEFAULT_MESSAGE_PATH,
         ANNOTATION_MESSAGE_POLICY: container.termination_message_policy or DEFAULT_MESSAGE_POLICY,

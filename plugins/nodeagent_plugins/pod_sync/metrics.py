@@ -34,6 +34,12 @@ HTTP_FALLBACKS = Counter(
     "lifecycle_handler_http_fallbacks_total",
     "The number of times lifecycle handlers successfully fell back to http from https.",
 )
+RESIZE_MILLISECONDS = Histogram(
+    "pod_resize_duration_milliseconds",
+    "Duration in milliseconds to actuate a pod resize",
+    ("success",),
+    bounds=(10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000),
+)
 CLEANED_ORPHANS = Gauge(
     "orphan_pod_cleaned_volumes",
     "The total number of orphaned Pods whose volumes were cleaned in the last periodic sweep.",

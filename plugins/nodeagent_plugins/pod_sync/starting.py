@@ -22,6 +22,7 @@ from nodeagent.model.unsupported_fields import unsupported_in_container
 from nodeagent_plugins.pod_sync import backoff
 from nodeagent_plugins.pod_sync.actions import Start
 from nodeagent_plugins.pod_sync.container import make_container_config
+from nodeagent_plugins.pod_sync.definitions import container_hash
 from nodeagent_plugins.pod_sync.disk import link_log
 from nodeagent_plugins.pod_sync.environment import (
     Environment,
@@ -31,7 +32,6 @@ from nodeagent_plugins.pod_sync.environment import (
 )
 from nodeagent_plugins.pod_sync.hosts import host_names
 from nodeagent_plugins.pod_sync.image_volumes import image_mounts
-from nodeagent_plugins.pod_sync.labels import container_hash
 from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks
 from nodeagent_plugins.pod_sync.metrics import (
     CONTAINER_TYPES,
@@ -151,6 +151,7 @@ class ContainerStarter:
         except RuntimeFailure as error:
             raise ContainerError(str(error)) from error
         step.touched.add(container_id)
+        await context.allocations.record_actuated(pod.uid, container.name, container.resources)
         context.recorder.record(reference, EventType.NORMAL, "Created", f"Created container {container.name}")
         return container_id, config.attempt
 

@@ -11,6 +11,7 @@ from nodeagent.contracts.runtime import RuntimePod, SandboxConfig
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import ImageError, NodeAgentError
 from nodeagent.model.pod import Pod
+from nodeagent_plugins.pod_sync.definitions import Definitions
 from nodeagent_plugins.pod_sync.paths import PodPaths
 from nodeagent_plugins.pod_sync.stopping import StopState
 
@@ -22,6 +23,7 @@ class PodSyncState:
     stops: StopState = field(default_factory=StopState)
     sandbox_configs: dict[str, SandboxConfig] = field(default_factory=dict)
     stopped_sandboxes: set[str] = field(default_factory=set)
+    definitions: Definitions = field(default_factory=Definitions)
     failed_discards: dict[str, float] = field(default_factory=dict)
     """Time of the first failed removal of a container that was never started, by container ID."""
 
@@ -46,6 +48,8 @@ class Step:
     error: NodeAgentError | None = None
     retry_seconds: float | None = None
     image_seconds: float = 0.0
+    resize_error: str = ""
+    """Cause for which running containers could not be resized."""
 
     def fail(self, error: NodeAgentError) -> None:
         """Record why the step must be repeated; the first error is kept."""
@@ -57,4 +61,11 @@ class Step:
         self.retry_seconds = seconds if self.retry_seconds is None else min(self.retry_seconds, seconds)
 
     def outcome(self) -> SyncOutcome:
-        return SyncOutcome(self.waiting, frozenset(self.touched), self.error, self.retry_seconds, self.image_seconds)
+        return SyncOutcome(
+            self.waiting,
+            frozenset(self.touched),
+            self.error,
+            self.retry_seconds,
+            self.image_seconds,
+            self.resize_error,
+        )

@@ -34,6 +34,7 @@ from nodeagent_plugins.pod_sync.metrics import (
 )
 from nodeagent_plugins.pod_sync.node_dns import NodeDns
 from nodeagent_plugins.pod_sync.paths import PodPaths, pod_logs_directory
+from nodeagent_plugins.pod_sync.resizing import ContainerResizer
 from nodeagent_plugins.pod_sync.sandbox import make_sandbox_config
 from nodeagent_plugins.pod_sync.starting import ContainerStarter, host_ips
 from nodeagent_plugins.pod_sync.step import PodSyncState, Step
@@ -74,6 +75,7 @@ class BundledPodSyncer:
             lambda: context.runtime, lambda: context.recorder, hooks, hook_caller, context.clock
         )
         self._starter = ContainerStarter(context, hook_caller, hooks, self._stopper, bind)
+        self._resizer = ContainerResizer(context)
         self._cleaner = PodCleaner(context, log_root)
         self._dns = NodeDns(context)
         self._creating = asyncio.Semaphore(sandboxes_at_once)
@@ -86,7 +88,7 @@ class BundledPodSyncer:
         step = self._step(pod, observed)
         self._context.objects.register_pod(pod)
         self._context.prober.add_pod(pod, observed)
-        actions = compute_actions(pod, observed, self._context.prober.result)
+        actions = compute_actions(pod, observed, self._resizer.checks(step))
         try:
             await self._execute(step, actions)
         except NodeAgentError as error:
@@ -131,17 +133,23 @@ class BundledPodSyncer:
                 return
         elif actions.kills:
             await self._kill(step, actions.kills)
+        # A resize changes the limits of the pod and of its containers one by one, in an order that keeps them valid.
+        in_effect = actions.create_sandbox or actions.stop_pod or await self._resizer.resize(step, actions.kills)
         if not actions.create_sandbox and not actions.starts:
             if not actions.stop_pod:
                 if step.observed.alive and not await self._context.cgroups.exists(step.pod):
                     _log.warning("Pod is outside of its cgroup, restarting it", extra={"pod": step.pod.full_name})
                     await self._stop_pod(step, None)
                     return
-                await self._prepare_node(step, new=False)  # The limits may have changed with a restart of the agent.
+                if in_effect:
+                    await self._prepare_node(
+                        step, new=False
+                    )  # The limits may have changed with a restart of the agent.
             await self._prepare_volumes(step)  # Updates the content for running containers.
             return
         taken = await self._discard(step, actions.discards)
-        await self._prepare_node(step, new=actions.create_sandbox)
+        if in_effect:
+            await self._prepare_node(step, new=actions.create_sandbox)
         await self._prepare_volumes(step)
         if actions.create_sandbox:
             await self._create_sandbox(step, actions)

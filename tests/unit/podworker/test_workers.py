@@ -8,11 +8,14 @@ import msgspec
 import pytest
 
 from nodeagent import hookimpl
+from nodeagent.allocation.decision import ResizeRules
+from nodeagent.allocation.manager import AllocationManager
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.pods import KillReason, Rejection, SyncOutcome
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.errors import RuntimeUnavailable
-from nodeagent.model.pod import PodCondition, PodStatus
+from nodeagent.model.pod import PodCondition, PodStatus, ResourceRequirements
+from nodeagent.model.resources import pod_requests
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import DesiredPods, is_static
@@ -64,7 +67,7 @@ class OneContainerSyncer:
 
 
 class Harness:
-    def __init__(self, clock, *plugins):
+    def __init__(self, clock, *plugins, resizing=False):
         self.clock, self.runtime, self.recorder = clock, FakeRuntime(clock), FakeRecorder()
         self.syncer = OneContainerSyncer(self.runtime)
         self.cache = PodCache(lambda: self.runtime, clock)
@@ -72,6 +75,13 @@ class Harness:
         for index, plugin in enumerate(plugins):
             self.plugins.register(plugin, name=f"plugin{index}")
         self.network_problem = ""
+        self.allocations = AllocationManager(
+            None,
+            ResizeRules(enabled=resizing),
+            recorder=lambda: self.recorder,
+            may_swap=lambda pod, container: False,
+            now=clock.wall,
+        )
         self.prober = FakeProber()
         self.workers = PodWorkers(DesiredPods(["file"]), self.parts, lambda kind, pod: None)
         self.status = StatusManager(
@@ -85,6 +95,7 @@ class Harness:
             mirror_of=lambda pod: None,
             gates=build_gates({}),
             trigger_sync=self.workers.trigger_sync,
+            allocations=self.allocations,
         )
 
     def parts(self):
@@ -98,6 +109,8 @@ class Harness:
             resync_seconds=60,
             network_problem=lambda: self.network_problem,
             finished=self.workers.finished,
+            ended=self.workers.ended,
+            allocations=self.allocations,
         )
 
     async def publish(self, *pods):
@@ -599,3 +612,87 @@ async def test_pod_recreated_with_same_uid_is_counted(harness):
 
     assert (RESTARTED.value("true"), RESTARTED.value("")) == (before[0] + 1, before[1])
     assert harness.workers.status(pod.uid).phase == "Running"
+
+
+def sized_pod(name, cpu, generation=1):
+    container = msgspec.structs.replace(make_container(), resources=ResourceRequirements(requests={"cpu": cpu}))
+    pod = make_pod(name, containers=[container])
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, generation=generation))
+
+
+class CpuLimit:
+    """Admission that rejects pods above a total cpu request."""
+
+    def __init__(self, milli):
+        self.milli = milli
+
+    @hookimpl
+    async def nodeagent_admit_pod(self, pod, active):
+        pods = [pod, *(other for other in active if other.uid != pod.uid)]
+        used = sum(pod_requests(each)["cpu"].milli_value() for each in pods)
+        return Rejection("OutOfcpu", "no cpu left") if used > self.milli else None
+
+
+@pytest.fixture
+async def full(clock):
+    """Node with room for 300m of cpu, whose pods can be resized."""
+    limit = CpuLimit(300)
+    harness = Harness(clock, limit, resizing=True)
+    harness.limit = limit
+    async with living(harness) as built:
+        yield built
+
+
+def granted(harness, pod):
+    return harness.workers.get(pod.uid).spec.containers[0].resources.requests["cpu"]
+
+
+def resize_conditions(harness, pod):
+    conditions = harness.workers.status(pod.uid).conditions
+    return {c.type: c.reason for c in conditions if c.type.startswith("PodResize")}
+
+
+async def test_pod_is_resized_as_far_as_the_node_has_room(full):
+    web, other = sized_pod("web", "100m"), sized_pod("other", "100m")
+    await full.publish(web, other)
+
+    await full.publish(sized_pod("web", "200m", 2), other)
+
+    assert granted(full, web) == "200m"
+    await full.publish(sized_pod("web", "250m", 3), other)
+    assert granted(full, web) == "200m"
+    assert resize_conditions(full, web) == {"PodResizePending": "Deferred"}
+
+
+async def test_deferred_resize_is_granted_after_a_pod_was_removed(full):
+    web, other = sized_pod("web", "100m"), sized_pod("other", "200m")
+    await full.publish(web, other)
+    resized = sized_pod("web", "200m", 2)
+    await full.publish(resized, other)
+    assert granted(full, web) == "100m"
+
+    await full.publish(resized)
+
+    assert granted(full, web) == "200m"
+
+
+async def test_deferred_resize_is_granted_after_another_pod_shrank(full):
+    web, other = sized_pod("web", "100m"), sized_pod("other", "200m")
+    await full.publish(web, other)
+    resized = sized_pod("web", "200m", 2)
+    await full.publish(resized, other)
+
+    await full.publish(resized, sized_pod("other", "100m", 2))
+
+    assert granted(full, web) == "200m"
+
+
+async def test_deferred_resize_is_retried_periodically(full):
+    web, other = sized_pod("web", "100m"), sized_pod("other", "200m")
+    await full.publish(web, other)
+    await full.publish(sized_pod("web", "200m", 2), other)
+    full.limit.milli = 1000
+
+    await full.clock.advance(30)
+
+    assert granted(full, web) == "200m"

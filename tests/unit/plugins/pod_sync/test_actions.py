@@ -17,7 +17,7 @@ from nodeagent.contracts.runtime import (
 )
 from nodeagent.model.pod import Pod
 from nodeagent.testing import make_container, make_pod
-from nodeagent_plugins.pod_sync.actions import compute_actions
+from nodeagent_plugins.pod_sync.actions import ContainerChecks, compute_actions
 from nodeagent_plugins.pod_sync.labels import ANNOTATION_SANDBOX
 
 NANO = 1_000_000_000
@@ -60,7 +60,9 @@ def runtime_pod(*containers: RuntimeContainerStatus, sandboxes=None) -> RuntimeP
 
 
 def decide(pod: Pod, observed: RuntimePod, probes: dict[tuple[str, ProbeKind], ProbeResult] | None = None):
-    return compute_actions(pod, observed, lambda container, kind: (probes or {}).get((container, kind)))
+    return compute_actions(
+        pod, observed, ContainerChecks(lambda container, kind: (probes or {}).get((container, kind)))
+    )
 
 
 def names(actions) -> list[str]:

@@ -1,0 +1,19 @@
+"""Input of the resources in container statuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nodeagent.model.pod import ResourceRequirements
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceReport:
+    """Resources that the runtime has applied, by container name.
+
+    :ivar init: init containers that are not sidecars are reported as well.
+    """
+
+    actuated: Mapping[str, ResourceRequirements]
+    init: bool = False
