@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.flowcontrol.seat_borrowing import SeatDemand, SeatTarget, allocate_seats
 from apiserver_stub.transport.retry_after import RetryAfter
-from nodeagent.base import identity
 from nodeagent.base.aio import Clock
+from nodeagent.base.identity import Identity
 from nodeagent.base.metrics import Buckets
 
 _SHARES = 245
@@ -77,9 +77,9 @@ class FlowSchema:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def _schemas() -> tuple[FlowSchema, ...]:
-    system = identity.current().system_namespace
-    coordination = identity.current().group("coordination")
+def _schemas(identity: Identity) -> tuple[FlowSchema, ...]:
+    system = identity.system_namespace
+    coordination = identity.group("coordination")
     accounts = f"system:serviceaccounts:{system}"
     managers = ("system:kube-controller-manager", "system:kube-scheduler")
 
@@ -249,8 +249,8 @@ class PriorityAndFairness:
     :param wait_seconds: maximum time of a request in a queue.
     """
 
-    def __init__(self, total: int, wait_seconds: float) -> None:
-        self._schemas = _schemas()
+    def __init__(self, total: int, wait_seconds: float, identity: Identity) -> None:
+        self._schemas = _schemas(identity)
         self.levels = {name: PriorityLevel(name, kind, total, wait_seconds) for name, kind in _LEVELS.items()}
         self._cache: dict[tuple[object, ...], FlowSchema] = {}
         self.dispatched: Counter[tuple[str, str]] = Counter()

@@ -18,6 +18,7 @@ from apiserver_stub.apimachinery.objects import Object, decode, dig
 from apiserver_stub.apimachinery.status import ApiError, internal, not_found
 from apiserver_stub.nodes import egress
 from apiserver_stub.nodes.dialing import Dialer, DirectDialer, client_context, connection_error
+from nodeagent.base.identity import Identity
 from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue, write_private
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class NodeAgentSettings:
     """Time limit for establishing a connection."""
     own_authorities: Path
     """Directory of the generated CA, for a generated client certificate."""
+    identity: Identity
+    """Names of the server, for the API group of the egress selector configuration."""
     certificate_authority: Path | None = None
     """CA bundle that verifies agents; without one they are not verified."""
     client_certificate: Path | None = None
@@ -102,7 +105,7 @@ class NodeAgents:
         self._seconds = settings.timeout_seconds
         self._dialer = dialer or DirectDialer()
         if dialer is None and settings.egress_config is not None:
-            self._dialer = egress.load(settings.egress_config)
+            self._dialer = egress.load(settings.egress_config, settings.identity)
         ca_bundle = settings.certificate_authority
         certificate, key = settings.client_certificate, settings.client_key
         self.client_authority: Path | None = None

@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from apiserver_stub.nodes.dialing import Dialer, DirectDialer, HttpConnectDialer, client_context
-from nodeagent.base import identity, yamlsafe
+from nodeagent.base import yamlsafe
+from nodeagent.base.identity import Identity
 
 _NAMES = ("cluster", "controlplane", "etcd")
 _PROTOCOLS = ("Direct", "HTTPConnect", "GRPC")
@@ -24,7 +25,7 @@ class EgressError(ValueError):
     """The egress selector configuration is invalid."""
 
 
-def load(path: Path) -> Dialer:
+def load(path: Path, identity: Identity) -> Dialer:
     """Return the dialer for nodes, pods and services that the file configures.
 
     :raises EgressError: the file cannot be read, or is invalid or unsupported.
@@ -41,15 +42,15 @@ def load(path: Path) -> Dialer:
         document = yamlsafe.load(text)
     except yamlsafe.YamlError as error:
         raise EgressError(f"failed to read egress selector config: {path}: {error}") from error
-    return read(document)
+    return read(document, identity)
 
 
-def read(document: Any) -> Dialer:
+def read(document: Any, identity: Identity) -> Dialer:
     """Return the dialer for nodes, pods and services of a decoded configuration.
 
     :raises EgressError: the configuration is invalid or unsupported.
     """
-    group = identity.current().group("apiserver")
+    group = identity.group("apiserver")
     if not isinstance(document, dict) or document.get("kind") != "EgressSelectorConfiguration":
         raise EgressError("failed to read egress selector config: kind must be EgressSelectorConfiguration")
     if document.get("apiVersion") not in [f"{group}/{version}" for version in _VERSIONS]:

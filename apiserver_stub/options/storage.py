@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Extend, Group, Merge
-from nodeagent.base import identity
+from apiserver_stub.options.names import NameOptions
+from nodeagent.base.identity import Identity
 
 TITLE = "Storage"
 _BACKENDS = ("store3", "etcd3")
@@ -22,7 +23,7 @@ _OVERRIDE_FORM = (
 
 
 @dataclass(frozen=True)
-class StorageOptions:
+class StorageOptions(NameOptions):
     storage_backend: str = ""
     store_servers: tuple[str, ...] = ()
     """URLs; if empty, the store is a file in the data directory."""
@@ -80,10 +81,11 @@ def declare(group: Group) -> None:
         ("store-readycheck-timeout", "2s", "Timeout of readiness checks of the store"),
     ):
         group.add(name, values.duration, f"{text}. Default {default}.", f"{name.replace('-', '_')}_seconds")
+    types = ", ".join(_media_types(NameOptions().identity))
     group.add(
         "storage-media-type",
         str,
-        f"Media type of stored objects: {', '.join(_media_types())}. Default: protobuf on servers, JSON in the file.",
+        f"Media type of stored objects: {types}. Default: protobuf on servers, JSON in the file.",
     )
     group.add("encryption-provider-config", Path, "EncryptionConfiguration file: encrypted resources and their keys.")
     group.add(
@@ -152,15 +154,15 @@ def check(options: StorageOptions) -> Iterator[str]:
             yield f"--{name.replace('_', '-')} must not be negative"
     if options.lease_reuse_duration_seconds < 0:
         yield "--lease-reuse-duration-seconds must not be negative"
-    if options.storage_media_type and options.storage_media_type not in _media_types():
-        allowed = ", ".join(_media_types())
+    if options.storage_media_type and options.storage_media_type not in (types := _media_types(options.identity)):
+        allowed = ", ".join(types)
         yield f'--storage-media-type "{options.storage_media_type}" invalid, allowed values: {allowed}'
     if options.encryption_provider_config_automatic_reload and options.encryption_provider_config is None:
         yield "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config"
 
 
-def _media_types() -> tuple[str, ...]:
-    return ("application/json", identity.current().protobuf_media_type, "application/yaml")
+def _media_types(identity: Identity) -> tuple[str, ...]:
+    return ("application/json", identity.protobuf_media_type, "application/yaml")
 
 
 def warnings(options: StorageOptions) -> Iterator[str]:

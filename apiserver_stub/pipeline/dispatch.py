@@ -20,7 +20,6 @@ from apiserver_stub.verbs.lists import list_objects
 from apiserver_stub.verbs.patch import patch
 from apiserver_stub.verbs.responses import Reply, render
 from apiserver_stub.verbs.update import update
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.subresources import Action, Handlers
@@ -148,5 +147,5 @@ class Dispatcher:
 def note_deprecation(request: Request, resource: Resource, deprecation: Deprecation) -> None:
     """Warn the client that *request* is for a deprecated API version, and annotate the audit event."""
     request.warnings.append(resource.deprecation_warning)
-    prefix = identity.current().api_domain
+    prefix = request.identity.api_domain
     request.annotations |= {f"{prefix}/deprecated": "true", f"{prefix}/removed-release": deprecation.removal}

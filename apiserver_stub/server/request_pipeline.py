@@ -124,7 +124,7 @@ async def build_pipeline(
     if options.profiling:
         endpoints.append(Profiling(profiles))
     handlers = bundled_handlers(
-        context, registry, gates, authenticator=authenticator, authorizer=authorizer, tokens=tokens
+        context, registry, gates, options.identity, authenticator=authenticator, authorizer=authorizer, tokens=tokens
     )
     dispatcher = Dispatcher(context, handlers, endpoints, fill_namespace)
     limits = Limits(

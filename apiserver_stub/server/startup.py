@@ -216,7 +216,7 @@ async def start(options: Options) -> RunningServer:
             tasks.start(flow_control.run_seat_borrowing(SystemClock()), "flow-control")
         start_monitor(options, monitor, (item.storage for item in registry if "list" in item.verbs), tasks)
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:
-            tasks.start(run_key_reloader(options.encryption_provider_config, storage), "keys")
+            tasks.start(run_key_reloader(options.encryption_provider_config, identity, storage), "keys")
         tasks.start(authentication_config_map.run(), "authentication-config-map")
         tasks.start(run_namespace_deletion(context, registry), "namespaces")
         tasks.start(run_system_objects_controller(store, identity, ca_certificate), "system-objects")
@@ -254,7 +254,7 @@ async def start(options: Options) -> RunningServer:
             await debug_socket.serve(profiles, identity, options.debug_socket_path, stack)
         tracing = None
         if options.tracing_config_file is not None and options.gates.enabled("APIServerTracing"):
-            tracing = Tracing(await asyncio.to_thread(load_config, options.tracing_config_file))
+            tracing = Tracing(await asyncio.to_thread(load_config, options.tracing_config_file, identity))
             stack.push_async_callback(tracing.close)
         if options.tls_sni_cert_key:
             named = await asyncio.to_thread(certificates.add_named)
@@ -334,6 +334,7 @@ def node_agent_settings(options: Options) -> NodeAgentSettings:
         client_certificate=options.nodeagent_client_certificate,
         client_key=options.nodeagent_client_key,
         egress_config=options.egress_selector_config_file,
+        identity=options.identity,
     )
 
 
@@ -341,7 +342,7 @@ def _flow_control(options: Options) -> PriorityAndFairness | None:
     if not options.enable_priority_and_fairness:
         return None
     total = options.max_requests_inflight + options.max_mutating_requests_inflight
-    return PriorityAndFairness(total, options.request_timeout_seconds / 4)
+    return PriorityAndFairness(total, options.request_timeout_seconds / 4, options.identity)
 
 
 def _contention_profile(options: Options) -> ContentionProfile | None:

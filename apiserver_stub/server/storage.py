@@ -20,6 +20,7 @@ from apiserver_stub.storage.monitor import READINESS, Check, StoreMonitor, repea
 from apiserver_stub.storage.request_metrics import StoreRequestMetrics
 from apiserver_stub.storage.sqlite import SqliteStore
 from nodeagent.base.aio import TaskOwner
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds import Resource
@@ -49,7 +50,9 @@ async def build_storage(options: Options, resources: Iterable[Resource]) -> Stor
     """
     layout = Layout.of(options.store_prefix, resources)
     path = options.encryption_provider_config
-    at_rest = Encryption(await asyncio.to_thread(encryption.load_config, path) if path is not None else None)
+    at_rest = Encryption(
+        await asyncio.to_thread(encryption.load_config, path, options.identity) if path is not None else None
+    )
     calls = StoreRequestMetrics()
     try:
         return Storage(_build(options, layout, at_rest, calls), at_rest, calls)
@@ -108,20 +111,20 @@ def _etcd(
     )
 
 
-async def run_key_reloader(path: Path, storage: Storage) -> None:
+async def run_key_reloader(path: Path, identity: Identity, storage: Storage) -> None:
     """Reload the encryption configuration whenever it changes; an invalid one is logged and not applied."""
     content = await asyncio.to_thread(_content, path)
     while True:
         await asyncio.sleep(RELOAD_SECONDS)
-        content = await reload_keys(path, storage, content)
+        content = await reload_keys(path, identity, storage, content)
 
 
-async def reload_keys(path: Path, storage: Storage, before: bytes) -> bytes:
+async def reload_keys(path: Path, identity: Identity, storage: Storage, before: bytes) -> bytes:
     """Reload the encryption configuration unless its content is still *before*; return the content."""
     content = await asyncio.to_thread(_content, path)
     if content != before:
         try:
-            rules: Rules = encryption.parse_config(content)
+            rules: Rules = encryption.parse_config(content, identity)
         except EncryptionError as error:
             _log.error(
                 "Failed to reload encryption configuration, keeping the previous one",

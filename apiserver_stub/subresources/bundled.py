@@ -10,7 +10,7 @@ from apiserver_stub.subresources.bindings import Bindings
 from apiserver_stub.subresources.evictions import Evictions, EvictionSettings
 from apiserver_stub.subresources.reviews import Reviews
 from apiserver_stub.subresources.token_requests import TokenRequests
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.authn import Authenticator
@@ -36,6 +36,7 @@ def bundled_handlers(
     context: VerbContext,
     registry: Registry,
     gates: FeatureGates,
+    identity: Identity,
     *,
     authenticator: Authenticator,
     authorizer: Chain,
@@ -49,7 +50,7 @@ def bundled_handlers(
         reads_unhealthy_policy=gates.enabled("PDBUnhealthyPodEvictionPolicy"),
     )
     token_requests = TokenRequests(context, tokens, binds_to_nodes=gates.enabled("ServiceAccountTokenNodeBinding"))
-    authentication, authorization = (identity.current().group(name) for name in ("authentication", "authorization"))
+    authentication, authorization = (identity.group(name) for name in ("authentication", "authorization"))
     actions: dict[Key, Action] = {
         ("", "bindings", ""): bindings.create,
         ("", "pods", "binding"): bindings.create,

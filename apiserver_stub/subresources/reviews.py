@@ -20,7 +20,6 @@ from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.field_manager import track_create
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.write_common import check_options, clean_metadata, read_object, settle_namespace
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from apiserver_stub.authz import Chain
     from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.verbs.context import VerbContext
-
-_AUTHENTICATION = identity.current().group("authentication")
-_AUTHORIZATION = identity.current().group("authorization")
 
 
 class Reviews:
@@ -71,7 +67,7 @@ class Reviews:
         """Return the decision about the user of the request."""
         call = await self._admitted(request, resource)
         review = call.obj
-        _reject(validate_attributes(review.get("spec") or {}) + validate_review_metadata(review))
+        _reject(validate_attributes(review.get("spec") or {}) + validate_review_metadata(review), resource)
         await self._context.admission.validate(call)
         return await self._decide(review, request.user)
 
@@ -84,7 +80,7 @@ class Reviews:
         causes += validate_review_metadata(review, namespaced=resource.namespaced)
         if resource.namespaced:
             causes += validate_local_attributes(spec, request.info.namespace)
-        _reject(causes)
+        _reject(causes, resource)
         await self._context.admission.validate(call)
         extra = {key: tuple(values or ()) for key, values in (spec.get("extra") or {}).items()}
         user = User(spec.get("user") or "", spec.get("uid") or "", tuple(spec.get("groups") or ()), extra)
@@ -157,13 +153,13 @@ def _head(resource: Resource, created_at: str | None = None) -> Object:
     }
 
 
-def _reject(causes: list[Cause]) -> None:
+def _reject(causes: list[Cause], resource: Resource) -> None:
     """Reject an invalid review.
 
     :raises ApiError: 422; its details have the group only.
     """
     if causes:
-        error = invalid(_AUTHORIZATION, "", "", causes)
+        error = invalid(resource.group, "", "", causes)
         if error.details is not None:
             del error.details["kind"]
         raise error

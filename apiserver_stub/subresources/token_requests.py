@@ -13,7 +13,6 @@ from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.field_manager import track_action
 from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.write_common import check_options, clean_metadata, read_object, settle_namespace
-from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from apiserver_stub.verbs.context import VerbContext
 
 _DEFAULT_SECONDS = 3600
-_GROUP = identity.current().group("authentication")
-_TOKEN_REQUEST = f"{_GROUP}/v1"
 _BOUND = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 _NODE_GATE = "ServiceAccountTokenNodeBinding"
 
@@ -39,9 +36,9 @@ class TokenRequests:
 
     async def create(self, request: Request, resource: Resource) -> Reply:
         """Return a token of the account, bound to the object that the request refers to."""
-        info = request.info
+        info, group = request.info, request.identity.group("authentication")
         check_options(request, "CreateOptions")
-        token_request = read_object(request, "TokenRequest", _TOKEN_REQUEST)
+        token_request = read_object(request, "TokenRequest", f"{group}/v1")
         metadata = token_request["metadata"]
         clean_metadata(request, metadata)
         settle_namespace(request, resource, metadata)
@@ -52,13 +49,13 @@ class TokenRequests:
         await self._context.admission.admit(call)
         if (name := metadata.get("name") or info.name) != info.name:
             cause = invalid_value("metadata.name", name, "must match the service account name if specified")
-            raise invalid(_GROUP, "TokenRequest", info.name, [cause])
+            raise invalid(group, "TokenRequest", info.name, [cause])
         record = self._context.store.collection("core/serviceaccounts").get(objects.key_of(info.namespace, info.name))
         if record is None:
             raise not_found("", "serviceaccounts", info.name)
         account: Object = objects.decode(record.data)
         if causes := validate_token_request(spec):
-            raise invalid(_GROUP, "TokenRequest", "", causes)
+            raise invalid(group, "TokenRequest", "", causes)
         await self._context.admission.validate(call)
         audiences, seconds = spec.get("audiences") or self._tokens.api_audiences, spec["expirationSeconds"]
         reference = spec.get("boundObjectRef")
@@ -68,7 +65,7 @@ class TokenRequests:
         metadata |= {"name": info.name, "namespace": info.namespace, "creationTimestamp": objects.now()}
         response: Object = {
             "kind": "TokenRequest",
-            "apiVersion": _TOKEN_REQUEST,
+            "apiVersion": f"{group}/v1",
             "metadata": metadata,
             "spec": {"audiences": list(audiences), "expirationSeconds": issued.seconds, "boundObjectRef": reference},
             "status": {

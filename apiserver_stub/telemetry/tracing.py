@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from nodeagent.base import identity, yamlsafe
+from nodeagent.base import yamlsafe
+from nodeagent.base.identity import Identity
 from nodeagent.base.tracing import MILLION, close_provider, open_provider
 
 _SPAN = "KubernetesAPI"
@@ -41,7 +42,7 @@ class TracingConfig(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
         return (self.sampling_rate_per_million or 0) / MILLION
 
 
-def load_config(path: Path) -> TracingConfig:
+def load_config(path: Path, identity: Identity) -> TracingConfig:
     """Read the tracing configuration in *path*.
 
     :raises TracingError: it cannot be read or is invalid.
@@ -59,7 +60,7 @@ def load_config(path: Path) -> TracingConfig:
         config = msgspec.convert(document, TracingConfig)
     except msgspec.ValidationError as error:
         raise TracingError(f"failed to read tracing config: {error}") from None
-    group = f"{_SERVICE}.config.{identity.current().api_domain}"
+    group = f"{_SERVICE}.config.{identity.api_domain}"
     if config.kind != "TracingConfiguration" or config.api_version not in [f"{group}/{name}" for name in _VERSIONS]:
         kind = f'no kind "{config.kind}" is registered for version "{config.api_version}"'
         raise TracingError(f"failed to read tracing config: {kind}")

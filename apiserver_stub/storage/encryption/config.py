@@ -8,7 +8,8 @@ from typing import Any
 
 from apiserver_stub.storage.encryption.rules import Rule, Rules
 from apiserver_stub.storage.encryption.transformers import IDENTITY, KINDS, Transformer
-from nodeagent.base import gobase64, identity, yamlsafe
+from nodeagent.base import gobase64, yamlsafe
+from nodeagent.base.identity import Identity
 from nodeagent.base.secret import Secret
 
 _KIND = "EncryptionConfiguration"
@@ -34,7 +35,7 @@ class EncryptionError(Exception):
         super().__init__(f"error while parsing file: {text}")
 
 
-def load_config(path: Path) -> Rules:
+def load_config(path: Path, identity: Identity) -> Rules:
     """Return the rules in the file *path*.
 
     :raises EncryptionError: it cannot be read or is invalid; lists every problem.
@@ -45,16 +46,16 @@ def load_config(path: Path) -> Rules:
         raise EncryptionError(
             [f"error reading encryption provider configuration file {str(path)!r}: {error}"]
         ) from error
-    return parse_config(data)
+    return parse_config(data, identity)
 
 
-def parse_config(data: bytes) -> Rules:
+def parse_config(data: bytes, identity: Identity) -> Rules:
     """Return the rules in *data*; see :func:`load_config`."""
     try:
         config = yamlsafe.load(data)
     except yamlsafe.YamlError as error:
         raise EncryptionError([f"error decoding encryption provider configuration file: {error}"]) from error
-    reader = _Reader()
+    reader = _Reader(identity)
     rules = reader.read(config)
     if reader.problems:
         raise EncryptionError(reader.problems)
@@ -62,11 +63,12 @@ def parse_config(data: bytes) -> Rules:
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
         self.problems: list[str] = []
 
     def read(self, config: Any) -> Rules:
-        expected = identity.current().group("apiserver.config") + "/v1"
+        expected = self._identity.group("apiserver.config") + "/v1"
         found = config if isinstance(config, dict) else {}
         if (found.get("apiVersion"), found.get("kind")) != (expected, _KIND):
             self.problems.append(
@@ -111,7 +113,7 @@ class _Reader:
                 continue
             plural, _, group = name.partition(".")
             parsed.append((plural, group))
-            if problem := _wrong_name(name, plural, group):
+            if problem := _wrong_name(name, plural, group, self._identity):
                 self._invalid(where, name, problem)
         if len(set(parsed)) < len(parsed):
             self._invalid(path, value, "the same resource cannot be specified multiple times")
@@ -168,15 +170,14 @@ class _Reader:
         self.problems.append(f"{path}: Invalid value: {shown}: {text}")
 
 
-def _wrong_name(name: str, plural: str, group: str) -> str:
-    names = identity.current()
+def _wrong_name(name: str, plural: str, group: str, identity: Identity) -> str:
     if name != name.lower():
         return "resource name should not contain capital letters"
     if name == "*":
         return _CORE_ALL
     if name in _INTERNAL:
         return "resources which do not have REST API/s cannot be encrypted"
-    if group == names.group("events"):
+    if group == identity.group("events"):
         return _EVENTS.format(group=group)
     if group == "extensions":
         return "'extensions' group has been removed and cannot be used for encryption"

@@ -9,6 +9,7 @@ import pytest
 
 from apiserver_stub.nodes.dialing import DirectDialer, HttpConnectDialer
 from apiserver_stub.nodes.egress import EgressError, load, read
+from nodeagent.base.identity import Identity
 
 
 def _document(name: str, protocol: str, **transport: Any) -> Any:
@@ -37,19 +38,21 @@ def _document(name: str, protocol: str, **transport: Any) -> Any:
 )
 def test_invalid_or_unsupported_configuration_is_rejected(document: Any, problem: str) -> None:
     with pytest.raises(EgressError) as error:
-        read(document)
+        read(document, Identity())
 
     assert problem in str(error.value)
 
 
 def test_egress_to_the_cluster_is_selected_by_name() -> None:
-    assert read(_document("cluster", "HTTPConnect", uds={"udsName": "/run/s"})) == HttpConnectDialer(
+    assert read(_document("cluster", "HTTPConnect", uds={"udsName": "/run/s"}), Identity()) == HttpConnectDialer(
         socket_path="/run/s"
     )
-    assert read(_document("cluster", "HTTPConnect", tcp={"url": "http://p:3128"})) == HttpConnectDialer("p", 3128)
-    assert isinstance(read(_document("etcd", "Direct")), DirectDialer)
+    assert read(_document("cluster", "HTTPConnect", tcp={"url": "http://p:3128"}), Identity()) == HttpConnectDialer(
+        "p", 3128
+    )
+    assert isinstance(read(_document("etcd", "Direct"), Identity()), DirectDialer)
 
 
 def test_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(EgressError, match="unable to read egress selector configuration"):
-        load(tmp_path / "nope")
+        load(tmp_path / "nope", Identity())

@@ -11,6 +11,7 @@ from apiserver_stub.apimachinery.request import Query, RequestInfo, User, parse_
 from apiserver_stub.endpoints.metrics import show_fairness
 from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness, PriorityLevel, Rejected
 from apiserver_stub.telemetry.exposition import Choice, Page
+from nodeagent.base.identity import Identity
 
 ADMIN = User("admin", groups=("system:masters", "system:authenticated"))
 NODE = User("system:node:a", groups=("system:nodes", "system:authenticated"))
@@ -51,7 +52,7 @@ LEASE = info("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/a",
 def test_request_is_classified_by_the_first_matching_schema(
     user: User, request_info: RequestInfo, schema: str, level: str
 ) -> None:
-    fairness = PriorityAndFairness(600, 15)
+    fairness = PriorityAndFairness(600, 15, Identity())
 
     found = fairness.sort(user, request_info)
 
@@ -61,7 +62,7 @@ def test_request_is_classified_by_the_first_matching_schema(
 
 
 def test_seats_are_shares_of_the_total_limit() -> None:
-    seats = {name: level.seats for name, level in PriorityAndFairness(600, 15).levels.items()}
+    seats = {name: level.seats for name, level in PriorityAndFairness(600, 15, Identity()).levels.items()}
 
     assert seats == {
         "system": 74,
@@ -78,7 +79,7 @@ class Crowd:
     """Requests of several users at a priority level with one seat."""
 
     def __init__(self, wait_seconds: float = 30) -> None:
-        self.fairness = PriorityAndFairness(1, wait_seconds)
+        self.fairness = PriorityAndFairness(1, wait_seconds, Identity())
         self.done: list[str] = []
         self._level: PriorityLevel | None = None
 
@@ -108,12 +109,12 @@ async def test_flow_with_many_requests_does_not_delay_other_flows() -> None:
 
 
 async def test_exempt_requests_are_never_queued() -> None:
-    fairness = PriorityAndFairness(1, 30)
+    fairness = PriorityAndFairness(1, 30, Identity())
     assert await fairness.enter(fairness.sort(ADMIN, PODS), ADMIN, PODS) is None
 
 
 async def test_full_queue_rejects_requests() -> None:
-    fairness = PriorityAndFairness(1, 30)
+    fairness = PriorityAndFairness(1, 30, Identity())
     schema = fairness.sort(ALICE, PODS)
     held = await fairness.enter(schema, ALICE, PODS)
     assert held is not None
@@ -134,7 +135,7 @@ async def test_full_queue_rejects_requests() -> None:
 
 
 async def test_queued_request_times_out() -> None:
-    fairness = PriorityAndFairness(1, 0)
+    fairness = PriorityAndFairness(1, 0, Identity())
     schema = fairness.sort(ALICE, PODS)
     held = await fairness.enter(schema, ALICE, PODS)
 
@@ -145,7 +146,7 @@ async def test_queued_request_times_out() -> None:
 
 
 async def test_catch_all_level_has_no_queue() -> None:
-    fairness = PriorityAndFairness(1, 30)
+    fairness = PriorityAndFairness(1, 30, Identity())
     stranger = User("stranger")
     schema = fairness.sort(stranger, PODS)
     await fairness.enter(schema, stranger, PODS)
@@ -155,7 +156,7 @@ async def test_catch_all_level_has_no_queue() -> None:
 
 
 async def test_retry_after_grows_with_repeated_rejections(monkeypatch: pytest.MonkeyPatch) -> None:
-    fairness, stranger, now = PriorityAndFairness(1, 30), User("stranger"), [1000.0]
+    fairness, stranger, now = PriorityAndFairness(1, 30, Identity()), User("stranger"), [1000.0]
     schema = fairness.sort(stranger, PODS)
     await fairness.enter(schema, stranger, PODS)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -173,7 +174,7 @@ async def test_retry_after_grows_with_repeated_rejections(monkeypatch: pytest.Mo
 
 
 async def test_executing_and_queued_requests_are_counted_by_schema() -> None:
-    fairness = PriorityAndFairness(1, 30)
+    fairness = PriorityAndFairness(1, 30, Identity())
     schema, exempt = fairness.sort(ALICE, PODS), fairness.sort(ADMIN, PODS)
     held = await fairness.enter(schema, ALICE, PODS)
     await fairness.enter(exempt, ADMIN, PODS)
@@ -201,7 +202,7 @@ async def test_executing_and_queued_requests_are_counted_by_schema() -> None:
 
 
 async def test_requests_rejected_from_the_queue_are_counted() -> None:
-    fairness = PriorityAndFairness(1, 0)
+    fairness = PriorityAndFairness(1, 0, Identity())
     schema = fairness.sort(ALICE, PODS)
     await fairness.enter(schema, ALICE, PODS)
 
@@ -218,7 +219,7 @@ def _page_of(fairness: PriorityAndFairness) -> str:
 
 
 async def test_idle_level_lends_seats_to_a_busy_one_temporarily() -> None:
-    fairness = PriorityAndFairness(100, 30)
+    fairness = PriorityAndFairness(100, 30, Identity())
     busy, schema = fairness.levels["global-default"], fairness.sort(ALICE, PODS)
     start = time.monotonic()
     held = [await fairness.enter(schema, ALICE, PODS) for _ in range(busy.seats)]

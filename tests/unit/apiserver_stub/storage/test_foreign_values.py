@@ -53,7 +53,7 @@ def test_value_encrypted_by_kube_apiserver_is_decrypted(
     group, plural = name.split("/")
     entry = {"resources": [f"{plural}.{group}"], "providers": [{kind: {"keys": [KEY]}}]}
     head = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration"}
-    encryption = Encryption(parse_config(json.dumps({**head, "resources": [entry]}).encode()))
+    encryption = Encryption(parse_config(json.dumps({**head, "resources": [entry]}).encode(), Identity()))
 
     data, transformer = StorageCodec(Layout("/registry", {}), encryption, Identity()).read(
         name, key, base64.b64decode(WRITTEN[kind])

@@ -34,7 +34,7 @@ def keys(*names: str, clear: bool = True) -> Encryption:
     ]
     entry = {"resources": ["secrets"], "providers": made + ([{"identity": {}}] if clear else [])}
     head = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration"}
-    return Encryption(parse_config(json.dumps({**head, "resources": [entry]}).encode()))
+    return Encryption(parse_config(json.dumps({**head, "resources": [entry]}).encode(), Identity()))
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.storage.encryption import DecryptionError, Encryption, EncryptionError, load_config, parse_config
+from nodeagent.base.identity import Identity
 
 LOCATION = b"/registry/secrets/default/s"
 IDENTITY: dict[str, Any] = {"identity": {}}
@@ -34,7 +35,7 @@ def config(*entries: dict[str, Any]) -> bytes:
 
 def problems(data: bytes) -> list[str]:
     with pytest.raises(EncryptionError) as error:
-        parse_config(data)
+        parse_config(data, Identity())
     return error.value.problems
 
 
@@ -46,7 +47,8 @@ def test_first_entry_that_matches_a_resource_applies() -> None:
             entry(["configmaps"], IDENTITY),
             entry(["*."], provider("secretbox", key("third"))),
             entry(["*.*"], provider("aesgcm", key("fourth", 16))),
-        )
+        ),
+        Identity(),
     )
 
     labels = {
@@ -61,10 +63,12 @@ def test_first_entry_that_matches_a_resource_applies() -> None:
 
 
 def test_first_key_encrypts_and_all_keys_decrypt() -> None:
-    old = Encryption(parse_config(config(entry(["secrets"], provider("aescbc", key("k1"))))))
+    old = Encryption(parse_config(config(entry(["secrets"], provider("aescbc", key("k1")))), Identity()))
     stored = old.writer("core/secrets").encrypt(b"x", LOCATION)
     new_keys = provider("aescbc", key("k2", letter="n"), key("k1"))
-    both = Encryption(parse_config(config(entry(["secrets"], provider("secretbox", key("s")), new_keys, IDENTITY))))
+    both = Encryption(
+        parse_config(config(entry(["secrets"], provider("secretbox", key("s")), new_keys, IDENTITY)), Identity())
+    )
 
     data, transformer = both.decrypt("core/secrets", stored, LOCATION)
 
@@ -80,7 +84,7 @@ def test_first_key_encrypts_and_all_keys_decrypt() -> None:
 
 @pytest.mark.parametrize("name", ["core/ranges", "core/masterleases"])
 def test_internal_data_is_never_encrypted(name: str) -> None:
-    sealing = Encryption(parse_config(config(entry(["*.*"], provider("aescbc", key("k1"))))))
+    sealing = Encryption(parse_config(config(entry(["*.*"], provider("aescbc", key("k1")))), Identity()))
     encrypted = sealing.writer("core/secrets").encrypt(b"x", LOCATION)
 
     assert sealing.writer(name).label == b""
@@ -137,4 +141,4 @@ def test_file_of_another_kind_is_rejected(data: bytes, problem: str) -> None:
 
 def test_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(EncryptionError, match=r"error while parsing file: .*nope"):
-        load_config(tmp_path / "nope")
+        load_config(tmp_path / "nope", Identity())
