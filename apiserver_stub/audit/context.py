@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from aiohttp import web
 
 from apiserver_stub.apimachinery import media
-from apiserver_stub.apimachinery.objects import Object, new_uid
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.audit import event as events
 from apiserver_stub.audit.backend import Backend
 from apiserver_stub.audit.event import Event, ObjectReference, ResponseStatus
 from apiserver_stub.audit.policy import NAMES, Decision, Level, Policy, audit_version
+from apiserver_stub.transport.http import HttpRequest
 from apiserver_stub.transport.rendered import Rendered
-from apiserver_stub.transport.response_writer import ID_KEY
+from apiserver_stub.transport.response_writer import audit_id
 from nodeagent.base.identity import Identity
 
 ID_HEADER = "Audit-ID"
@@ -80,13 +80,13 @@ class Audit:
         self.levels: Counter[str] = Counter()
         self.errors = errors
 
-    def begin(self, http: web.BaseRequest, info: RequestInfo, user: User | None) -> AuditContext | None:
+    def begin(self, http: HttpRequest, info: RequestInfo, user: User | None) -> AuditContext | None:
         """Return the audit context of a request, or ``None`` if the policy does not log it."""
         decision = self._policy.decide(user, info)
         self.levels[NAMES[decision.level]] += 1
         return AuditContext(self, http, info, user, decision) if decision.level else None
 
-    async def authentication_failed(self, http: web.BaseRequest, info: RequestInfo) -> None:
+    async def authentication_failed(self, http: HttpRequest, info: RequestInfo) -> None:
         """Record a request whose credentials are missing or invalid."""
         context = self.begin(http, info, None)
         if context is not None:
@@ -125,15 +125,13 @@ class AuditContext:
     """The audit event of a request, completed and emitted stage by stage."""
 
     def __init__(
-        self, audit: Audit, http: web.BaseRequest, info: RequestInfo, user: User | None, decision: Decision
+        self, audit: Audit, http: HttpRequest, info: RequestInfo, user: User | None, decision: Decision
     ) -> None:
         self._audit, self._decision = audit, decision
         self._received = time.time_ns()
         self._info = info
         headers = http.headers
-        name = headers.get(ID_HEADER)
-        if not name:
-            name = http[ID_KEY] = new_uid()
+        name = headers.get(ID_HEADER) or audit_id(http)
         received = events.timestamp(self._received)
         self.event = Event(
             kind="Event",
@@ -141,7 +139,7 @@ class AuditContext:
             level=NAMES[decision.level],
             audit_id=name,
             stage="RequestReceived",
-            request_uri=http.path_qs,
+            request_uri=http.target,
             verb=info.verb,
             user=events.user_info(user) if user is not None else events.UserInfo(),
             source_ips=events.source_ips(headers, http.remote),
@@ -315,7 +313,7 @@ def _status(content: Object, code: int) -> ResponseStatus:
     )
 
 
-def _attempted(http: web.BaseRequest) -> str:
+def _attempted(http: HttpRequest) -> str:
     """Return a message that lists the kinds of the rejected credentials."""
     attempted = []
     scheme, _, value = http.headers.get("Authorization", "").strip().partition(" ")
@@ -325,7 +323,7 @@ def _attempted(http: web.BaseRequest) -> str:
                 attempted.append("basic")
     if scheme.lower() == "bearer" and value:
         attempted.append("bearer")
-    if http.transport is not None and http.transport.get_extra_info("peercert"):
+    if http.tls is not None and http.tls.getpeercert():
         attempted.append("x509")
     if not attempted:
         return "Authentication failed, no credentials provided"

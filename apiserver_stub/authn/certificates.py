@@ -7,6 +7,7 @@ version of the bundle.
 
 from __future__ import annotations
 
+import ssl
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -144,26 +145,23 @@ class ClientCertificates:
         return User(subject.common_name, groups=subject.organizations) if subject.common_name else None
 
 
-_presented: weakref.WeakKeyDictionary[Any, PeerCertificates] = weakref.WeakKeyDictionary()
+_presented: weakref.WeakKeyDictionary[ssl.SSLObject, PeerCertificates | None] = weakref.WeakKeyDictionary()
 
 
-def presented_by(transport: Any) -> PeerCertificates | None:
-    """Return the certificates that the client of *transport* presented, ``None`` without any."""
-    if transport is None or not transport.get_extra_info("peercert"):
+def presented_by(connection: ssl.SSLObject | None) -> PeerCertificates | None:
+    """Return the certificates that the client of a TLS connection presented, ``None`` without any."""
+    if connection is None:
         return None
-    connection = transport.get_extra_info("ssl_object")
-    certificates = _presented.get(connection)
-    if certificates is None:
-        certificates = _presented[connection] = PeerCertificates(_chain_of(connection), {})
-    return certificates
+    if connection not in _presented:
+        own = connection.getpeercert(binary_form=True)
+        _presented[connection] = PeerCertificates(_chain_of(connection, own), {}) if own else None
+    return _presented[connection]
 
 
-def _chain_of(connection: Any) -> tuple[bytes, ...]:
-    """Return the certificates that the client sent; before Python 3.13, only the first is available."""
-    own: bytes = connection.getpeercert(True)
-    if hasattr(connection, "get_unverified_chain"):
-        return tuple(connection.get_unverified_chain()) or (own,)
-    return (own,)
+def _chain_of(connection: ssl.SSLObject, own: bytes) -> tuple[bytes, ...]:
+    """Return the certificates that the client sent; before Python 3.13, only its own is available."""
+    chain = getattr(connection, "get_unverified_chain", tuple)
+    return tuple(chain()) or (own,)
 
 
 def _ca_policy() -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from aiohttp import web
-
 from apiserver_stub.apimachinery.objects import Object, decode, dig, key_of
 from apiserver_stub.apimachinery.status import bad_request, not_found
 from apiserver_stub.nodes.addressing import is_port, only_global, split_name
@@ -13,38 +11,39 @@ from apiserver_stub.nodes.reverse_proxy import relay_text
 from apiserver_stub.nodes.stream import Stream
 from apiserver_stub.nodes.targets import forward_target, log_target, stream_target
 from apiserver_stub.nodes.upgrade import upgrade
+from apiserver_stub.transport.rendered import Rendered
 
 
-async def log(stream: Stream) -> web.StreamResponse:
+async def log(stream: Stream) -> Rendered | None:
     """Respond with a container's log, or with 204 for an unscheduled pod."""
     pod = _pod(stream, stream.info.name)
     target = log_target(pod, stream.query)
     node = dig(pod, ("spec", "nodeName"))
     if not node:
-        return web.Response(status=204)
+        return Rendered(204, "", [])
     verify = not stream.query.flag("insecureSkipTLSVerifyBackend")
     return await relay_text(stream, await stream.agents.endpoint_of(node, kind="pods", verify=verify), target)
 
 
-async def exec_(stream: Stream) -> web.StreamResponse:
+async def exec_(stream: Stream) -> Rendered | None:
     """Connect the client to a command in a container."""
     pod = _pod(stream, stream.info.name)
     return await _to_agent(stream, pod, stream_target("exec", pod, stream.query))
 
 
-async def attach(stream: Stream) -> web.StreamResponse:
+async def attach(stream: Stream) -> Rendered | None:
     """Connect the client to the main process of a container."""
     pod = _pod(stream, stream.info.name)
     return await _to_agent(stream, pod, stream_target("attach", pod, stream.query))
 
 
-async def port_forward(stream: Stream) -> web.StreamResponse:
+async def port_forward(stream: Stream) -> Rendered | None:
     """Connect the client to ports of a pod."""
     pod = _pod(stream, stream.info.name)
     return await _to_agent(stream, pod, forward_target(pod, stream.query))
 
 
-async def proxy_pod(stream: Stream) -> web.StreamResponse:
+async def proxy_pod(stream: Stream) -> Rendered | None:
     """Proxy the request to the pod's IP address, at the requested port or the first declared one."""
     scheme, name, port = split_name(stream.info.name, "pod")
     pod = _pod(stream, name)
@@ -58,7 +57,7 @@ async def proxy_pod(stream: Stream) -> web.StreamResponse:
     return await proxy(stream, Endpoint(host, number, stream.agents.plain_tls if encrypted else None))
 
 
-async def _to_agent(stream: Stream, pod: Object, target: str) -> web.StreamResponse:
+async def _to_agent(stream: Stream, pod: Object, target: str) -> Rendered | None:
     node = dig(pod, ("spec", "nodeName"))
     if not node:
         raise bad_request(f"pod {stream.info.name} does not have a host assigned")

@@ -6,8 +6,6 @@ import asyncio
 import random
 import socket
 
-from aiohttp import web
-
 from apiserver_stub.apimachinery.objects import Object, decode, dig, key_of
 from apiserver_stub.apimachinery.status import bad_request, not_found, unavailable
 from apiserver_stub.nodes.addressing import is_port, only_global, split_name
@@ -15,22 +13,23 @@ from apiserver_stub.nodes.agents import DEFAULT_PORT, Endpoint
 from apiserver_stub.nodes.reverse_proxy import relay
 from apiserver_stub.nodes.stream import Stream
 from apiserver_stub.storage import Store
+from apiserver_stub.transport.rendered import Rendered
 from nodeagent.base.names import is_ip
 
 
-async def proxy(stream: Stream, endpoint: Endpoint) -> web.StreamResponse:
+async def proxy(stream: Stream, endpoint: Endpoint) -> Rendered | None:
     """Proxy the request to *endpoint*, with the path after ``proxy``."""
-    path, mark, query = stream.http.path_qs.partition("?")
+    path, mark, query = stream.http.target.partition("?")
     parts = path.split("/")
     # By position, so that an object named "proxy" is not mistaken for the subresource.
     start = 4 + 2 * bool(stream.info.namespace)
     prefix, rest = "/".join(parts[: start + 2]), "/".join(parts[start + 2 :])
     if len(parts) == start + 2 and stream.http.method in ("GET", "HEAD"):
-        return web.Response(status=301, headers={"Location": f"{prefix}/{mark}{query}"})
+        return Rendered(301, "", [], {"Location": f"{prefix}/{mark}{query}"})
     return await relay(stream, endpoint, f"/{rest}{mark}{query}", prefix)
 
 
-async def proxy_node(stream: Stream) -> web.StreamResponse:
+async def proxy_node(stream: Stream) -> Rendered | None:
     """Proxy the request to a node: to its agent, or to another port."""
     scheme, name, port = split_name(stream.info.name, "node")
     endpoint = await stream.agents.endpoint_of(name)
@@ -43,7 +42,7 @@ async def proxy_node(stream: Stream) -> web.StreamResponse:
     return await proxy(stream, endpoint)
 
 
-async def proxy_service(stream: Stream) -> web.StreamResponse:
+async def proxy_service(stream: Stream) -> Rendered | None:
     """Proxy the request to one of the pods of a service."""
     scheme, name, port = split_name(stream.info.name, "service")
     key = key_of(stream.info.namespace, name)

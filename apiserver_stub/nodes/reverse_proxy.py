@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp import web
 from yarl import URL
 
 from apiserver_stub.apimachinery.status import ApiError, internal
 from apiserver_stub.nodes.agents import Endpoint, Unreachable
-from apiserver_stub.nodes.headers import as_fields, forwarded, returned
-from apiserver_stub.nodes.messages import is_websocket, send_messages
+from apiserver_stub.nodes.headers import forwarded, returned
+from apiserver_stub.nodes.messages import send_messages
 from apiserver_stub.nodes.upgrade import is_redirect, redirect_rejected, upgrade
 from apiserver_stub.transport import response_writer
+from apiserver_stub.transport.http import ResponseStream
+from apiserver_stub.transport.rendered import Rendered
+from apiserver_stub.transport.websocket import is_websocket
 from nodeagent.base.tunnel import is_upgrade
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ _REASONS: Mapping[int, str] = {
 }
 
 
-async def relay_text(stream: Stream, endpoint: Endpoint, target: str) -> web.StreamResponse:
+async def relay_text(stream: Stream, endpoint: Endpoint, target: str) -> Rendered | None:
     """Respond with the text from *target* at *endpoint* as it arrives, or as WebSocket messages.
 
     :raises ApiError: 500, *endpoint* does not respond; or the error that it responds with.
@@ -49,8 +51,9 @@ async def relay_text(stream: Stream, endpoint: Endpoint, target: str) -> web.Str
                 if is_websocket(stream.http):
                     return await send_messages(stream, upstream.content.iter_any())
                 await stream.begin(200)
-                response = web.StreamResponse(headers=response_writer.headers_of(stream.http, "text/plain"))
-                return await _stream_body(stream, upstream, response)
+                headers = response_writer.headers_of(stream.http, "text/plain")
+                await _copy(upstream, stream.http.start(200, headers, may_stall=True))
+                return None
         except Unreachable as error:
             raise _get_failed(endpoint, target, error.why) from error
         except aiohttp.ClientError as error:
@@ -67,7 +70,7 @@ async def relay(
     *,
     caller: Sequence[tuple[str, str]] = (),
     redirects: bool = True,
-) -> web.StreamResponse:
+) -> Rendered | None:
     """Forward the request to *target* at *endpoint* and stream the response.
 
     :param prefix: path of *endpoint* on this server, for redirects within *endpoint*.
@@ -78,46 +81,38 @@ async def relay(
     http = stream.http
     if is_upgrade(http):
         return await upgrade(stream, endpoint, target, caller=caller, redirects=redirects)
-    fields = as_fields(forwarded(http))
+    fields = forwarded(http)
     for name, value in caller:
         fields.add(name, value)
     fields["Host"] = endpoint.authority
-    fields["X-Forwarded-Uri"] = http.path_qs.partition("?")[0]
+    fields["X-Forwarded-Uri"] = http.target.partition("?")[0]
     length = http.headers.get("Content-Length")
     if length is not None:
         fields["Content-Length"] = length
     async with stream.agents.session(endpoint) as session:
         try:
-            body = http.content if http.can_read_body else None
+            body = http.body() if http.has_body else None
             async with session.request(
                 http.method, _url(endpoint, target), headers=fields, data=body, allow_redirects=False
             ) as upstream:
                 if not redirects and is_redirect(upstream.status, upstream.headers.get("Location")):
                     return redirect_rejected()
                 await stream.begin(upstream.status)
-                response = web.StreamResponse(
-                    status=upstream.status, reason=upstream.reason or None, headers=returned(upstream.headers)
-                )
+                headers = returned(upstream.headers)
                 if location := upstream.headers.get("Location"):
-                    response.headers["Location"] = _rewritten_location(location, endpoint, prefix)
-                return await _stream_body(stream, upstream, response)
+                    headers["Location"] = _rewritten_location(location, endpoint, prefix)
+                reason = upstream.reason or ""
+                await _copy(upstream, http.start(upstream.status, headers.items(), reason=reason, may_stall=True))
+                return None
         except aiohttp.ClientError as error:
             raise _failed(stream, error) from error
 
 
-async def _stream_body(
-    stream: Stream, upstream: aiohttp.ClientResponse, response: web.StreamResponse
-) -> web.StreamResponse:
-    if "Content-Length" not in response.headers:
-        if stream.http.version >= (1, 1):
-            response.enable_chunked_encoding()
-        else:
-            response.force_close()
-    await response.prepare(stream.http)
+async def _copy(upstream: aiohttp.ClientResponse, response: ResponseStream) -> None:
+    """Send the body of *upstream* as it arrives."""
     async for piece in upstream.content.iter_any():
         await response.write(piece)
-    await response.write_eof()
-    return response
+    response.end()
 
 
 async def _backend_error(upstream: aiohttp.ClientResponse) -> ApiError:

@@ -6,19 +6,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Query, RequestInfo
     from apiserver_stub.nodes.agents import NodeAgents
     from apiserver_stub.storage import Store
+    from apiserver_stub.transport.http import HttpRequest
+    from apiserver_stub.transport.rendered import Rendered
 
 
 @dataclass(slots=True)
 class Stream:
-    """A request whose response is a stream; the handler calls :meth:`begin` before it writes the response."""
+    """A request whose response is a stream; the handler calls :meth:`begin` before it starts the response."""
 
-    http: web.BaseRequest
+    http: HttpRequest
     info: RequestInfo
     query: Query
     agents: NodeAgents
@@ -35,8 +35,8 @@ class Stream:
             await self.on_begin(code)
 
 
-StreamHandler = Callable[[Stream], Awaitable[web.StreamResponse]]
-"""Handler of a stream.
+StreamHandler = Callable[[Stream], Awaitable["Rendered | None"]]
+"""Handler of a stream, which sends the response, or returns a complete one to send.
 
 :raises ApiError: the request is rejected before the response starts.
 """

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from apiserver_stub.apimachinery.status import ApiError, bad_request
 from apiserver_stub.nodes.agents import DialFailed, Endpoint, Unreachable
 from apiserver_stub.nodes.headers import forwarded
+from apiserver_stub.transport.rendered import Rendered
 from nodeagent.base.aio import SystemClock
-from nodeagent.base.tunnel import ConnectionHijacked, End, MalformedResponseHead, Tunnel, hijack, is_upgrade
+from nodeagent.base.tunnel import End, MalformedResponseHead, Tunnel, is_upgrade
 
 if TYPE_CHECKING:
     from apiserver_stub.nodes.stream import Stream
@@ -26,7 +25,7 @@ _MAX_ERROR_BYTES = 64 * 1024
 
 async def upgrade(
     stream: Stream, endpoint: Endpoint, target: str, *, caller: Sequence[tuple[str, str]] = (), redirects: bool = True
-) -> web.StreamResponse:
+) -> Rendered | None:
     """Connect the client to *target* (path and query) at *endpoint* until either side closes.
 
     :param caller: header fields that identify the user.
@@ -43,10 +42,9 @@ async def upgrade(
             await stream.agents.connect(lambda: agent, endpoint)
         except Unreachable as error:
             raise DialFailed(error.why) from error
-        lines = [f"{http.method} {target} HTTP/1.1".encode()]
-        lines += [name + b": " + value for name, value in forwarded(http, upgrade=True)]
-        lines += [f"{name}: {value}".encode() for name, value in caller]
-        agent.send(b"\r\n".join(lines) + b"\r\n\r\n")
+        fields = [*forwarded(http, upgrade=True).items(), *caller]
+        lines = [f"{http.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields)]
+        agent.send("".join(f"{line}\r\n" for line in [*lines, ""]).encode("utf-8", "surrogateescape"))
         try:
             status, head, rest = await agent.read_head(HEAD_SECONDS)
         except MalformedResponseHead as error:
@@ -58,7 +56,8 @@ async def upgrade(
             moved = is_redirect(status, response.headers.get("Location"))
             return redirect_rejected() if moved and not redirects else response
         await stream.begin(101)
-        client = hijack(http, tunnel)
+        client = End(tunnel)
+        http.upgrade(client)
         try:
             client.send(head + rest)
             await tunnel.pass_bytes(agent, client)
@@ -66,7 +65,7 @@ async def upgrade(
             client.close()
     finally:
         agent.close()
-    return ConnectionHijacked(status=101)
+    return None
 
 
 def is_redirect(status: int, location: str | None) -> bool:
@@ -74,13 +73,13 @@ def is_redirect(status: int, location: str | None) -> bool:
     return 300 <= status <= 399 and bool(location)
 
 
-def redirect_rejected() -> web.Response:
+def redirect_rejected() -> Rendered:
     """Return the response that replaces a redirect that is not allowed."""
     text = b"the backend attempted to redirect this request, which is not permitted"
-    return web.Response(status=502, body=text, headers={"Content-Type": "text/plain; charset=utf-8"})
+    return Rendered(502, "text/plain; charset=utf-8", [text])
 
 
-async def _error_response(agent: End, status: int, head: bytes, rest: bytes) -> web.StreamResponse:
+async def _error_response(agent: End, status: int, head: bytes, rest: bytes) -> Rendered:
     """Return the response of an agent that rejected the upgrade."""
     fields = {}
     for line in head.split(b"\r\n")[1:]:
@@ -91,8 +90,6 @@ async def _error_response(agent: End, status: int, head: bytes, rest: bytes) -> 
     size = int(length) if length.isdigit() else _MAX_ERROR_BYTES
     body = await agent.read_rest(size, _MAX_ERROR_BYTES, _ERROR_SECONDS)
     kind = fields.get(b"content-type", b"text/plain; charset=utf-8").decode("latin-1")
-    response = web.Response(status=status, body=body, headers={"Content-Type": kind})
-    for name in (b"location", b"retry-after"):
-        if name in fields:
-            response.headers[name.decode().title()] = fields[name].decode("latin-1")
-    return response
+    names = [name for name in (b"location", b"retry-after") if name in fields]
+    headers = {name.decode().title(): fields[name].decode("latin-1") for name in names}
+    return Rendered(status, kind, [body], headers)

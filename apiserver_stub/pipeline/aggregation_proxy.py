@@ -6,8 +6,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from apiserver_stub.aggregation.identity_headers import headers_of
 from apiserver_stub.aggregation.remotes import Remote
 from apiserver_stub.aggregation.service_resolver import Unresolved
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from apiserver_stub.nodes.stream import Stream
     from apiserver_stub.pipeline.limits import Limits
     from apiserver_stub.pipeline.stream_response import StreamResponder
+    from apiserver_stub.transport.http import HttpRequest
     from apiserver_stub.transport.rendered import Rendered
 
 _log = logging.getLogger(__name__)
@@ -45,9 +44,11 @@ class AggregationProxy:
         self._follows_redirects = follows_redirects
 
     async def run(
-        self, http: web.BaseRequest, request: Request, remote: Remote, trail: AuditContext | None
-    ) -> web.StreamResponse | Rendered:
-        """Forward *request* to *remote*, within the limits of requests, and return its response.
+        self, http: HttpRequest, request: Request, remote: Remote, trail: AuditContext | None
+    ) -> Rendered | None:
+        """Forward *request* to *remote*, within the limits of requests, and send its response.
+
+        :returns: the response to send if the request was not forwarded because of a limit.
 
         :raises ApiError: the request is rejected before the response starts.
         :raises ConnectionError: the response ended early.
@@ -55,12 +56,13 @@ class AggregationProxy:
         info = request.info
         passing = self._streams.stream(http, info, request.query, trail)
 
-        async def respond() -> web.StreamResponse:
+        async def respond() -> None:
             handler = partial(self._pass_on, request, remote)
-            return await self._streams.carry(passing, handler, info, None, trail)
+            await self._streams.carry(passing, handler, info, None, trail)
 
         if info.verb == "watch" or info.subresource in _LONG or is_upgrade(http):
-            return await respond()
+            await respond()
+            return None
         try:
             return await self._limits.limited(http, request, None, trail, respond)
         except ApiError as error:
@@ -68,7 +70,7 @@ class AggregationProxy:
                 raise ConnectionResetError(str(error)) from error
             raise
 
-    async def _pass_on(self, request: Request, remote: Remote, passing: Stream) -> web.StreamResponse:
+    async def _pass_on(self, request: Request, remote: Remote, passing: Stream) -> Rendered | None:
         if not remote.available:
             raise _unavailable("service unavailable")
         try:
@@ -81,7 +83,7 @@ class AggregationProxy:
             raise PlainError(500, "InternalError", str(error)) from error
         redirects = self._follows_redirects
         try:
-            return await relay(passing, endpoint, passing.http.path_qs, "", caller=caller, redirects=redirects)
+            return await relay(passing, endpoint, passing.http.target, "", caller=caller, redirects=redirects)
         except Unreachable as error:
             raise _unavailable(error.message) from error
 

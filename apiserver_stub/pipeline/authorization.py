@@ -6,8 +6,6 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from apiserver_stub.apimachinery.request import Query, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError, details_of, qualified, quote
 from apiserver_stub.authn.impersonation import NoUserNamed, impersonate
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from apiserver_stub.audit.context import AuditContext
     from apiserver_stub.authz import Chain as Authorizer
     from apiserver_stub.pipeline.request_metrics import RequestMetrics
+    from apiserver_stub.transport.http import HttpRequest
     from nodeagent.base.identity import Identity
 
 _log = logging.getLogger(__name__)
@@ -33,7 +32,7 @@ class Authorization:
         self._user_group = identity.group("authentication")
         """API group of user attributes in permissions to impersonate."""
 
-    async def impersonate(self, user: User, http: web.BaseRequest, trail: AuditContext | None) -> User:
+    async def impersonate(self, user: User, http: HttpRequest, trail: AuditContext | None) -> User:
         """Return the user that *user* impersonates, after authorization of each part; *user* itself without headers."""
 
         async def allowed(info: RequestInfo) -> None:
@@ -42,7 +41,7 @@ class Authorization:
         try:
             other = await impersonate(http.headers, allowed, self._user_group)
         except NoUserNamed as error:
-            text = f'Internal Server Error: "{http.path_qs}": requested {error} without impersonating a user'
+            text = f'Internal Server Error: "{http.target}": requested {error} without impersonating a user'
             raise PlainError(500, "InternalError", text) from None
         if trail is not None and other is not None:
             trail.impersonated(other)

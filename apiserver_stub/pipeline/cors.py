@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from aiohttp import web
-
+from apiserver_stub.transport.http import HttpRequest
 from apiserver_stub.transport.rendered import Rendered
-from apiserver_stub.transport.response_writer import EXTRA_HEADERS
 
 _ALLOWED = {
     "Access-Control-Allow-Methods": "POST, GET, OPTIONS, PUT, DELETE, PATCH",
@@ -28,12 +26,12 @@ class CorsAndHsts:
         self._origins = [re.compile(origin) for origin in origins]
         self._always = {"Strict-Transport-Security": "; ".join(directives)} if directives else {}
 
-    def begin(self, http: web.BaseRequest) -> Rendered | None:
+    def begin(self, http: HttpRequest) -> Rendered | None:
         """Set the headers of the response, and return the complete response to a preflight request."""
         headers = dict(self._always)
         origin = http.headers.get("Origin", "")
         allowed = bool(origin) and any(pattern.search(origin) for pattern in self._origins)
         if allowed:
             headers |= {"Access-Control-Allow-Origin": origin, **_ALLOWED}
-        http[EXTRA_HEADERS] = headers
+        http.response_headers = headers
         return Rendered(204, "", []) if allowed and http.method == "OPTIONS" else None

@@ -8,8 +8,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from apiserver_stub.apimachinery import media
 from apiserver_stub.apimachinery.media import PLAIN, PRETTY, Format
 from apiserver_stub.apimachinery.request import ANONYMOUS, Query, Request, RequestInfo, User, parse_path
@@ -21,7 +19,6 @@ from apiserver_stub.pipeline.authorization import pinned
 from apiserver_stub.pipeline.httplog import log_request
 from apiserver_stub.pipeline.request_metrics import method_of
 from apiserver_stub.transport import response_writer
-from apiserver_stub.transport.http2.negotiation import send_goaway
 from apiserver_stub.verbs.responses import render_error
 from nodeagent.base import apiproto
 from nodeagent.base.identity import Identity
@@ -43,6 +40,7 @@ if TYPE_CHECKING:
     from apiserver_stub.pipeline.stream_response import StreamResponder
     from apiserver_stub.pipeline.watch_response import WatchResponder
     from apiserver_stub.telemetry.tracing import Tracing
+    from apiserver_stub.transport.http import HttpRequest
 
 _log = logging.getLogger(__name__)
 
@@ -90,14 +88,19 @@ class RequestHandler:
         self._cors, self._page, self._compresses = cors, page, compresses
         self._closes_unauthenticated, self._sends_retry_after = closes_unauthenticated, sends_retry_after
 
-    async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
-        """Return the response to one HTTP request; errors become Status objects."""
+    async def handle(self, http: HttpRequest) -> None:
+        """Respond to one HTTP request; errors become Status objects.
+
+        :raises ConnectionError: the response cannot be completed.
+        """
         format_, warnings = PLAIN, _NO_WARNINGS
         if self._cors is not None and (preflight := self._cors.begin(http)) is not None:
-            return await response_writer.send(http, preflight, warnings, compress=False)
+            await response_writer.send(http, preflight, warnings, compress=False)
+            return
         if self._page is not None and (shown := self._page.respond(http)) is not None:
-            return await response_writer.send(http, shown, warnings, compress=self._compresses)
-        path, _, query_text = http.path_qs.partition("?")
+            await response_writer.send(http, shown, warnings, compress=self._compresses)
+            return
+        path, _, query_text = http.target.partition("?")
         query = Query(query_text)
         info = RequestInfo(http.method.lower(), path)
         authenticated = False
@@ -107,15 +110,16 @@ class RequestHandler:
         if self._lifecycle.draining:
             rejection = error_responses.while_draining(path, retry_later=self._sends_retry_after)
             if rejection is not None:
-                return await response_writer.send(http, rejection, warnings, compress=False)
+                await response_writer.send(http, rejection, warnings, compress=False)
+                return
         try:
             _require_text(http)
             info = parse_path(http.method, path, query)
             annotations: dict[str, str] | None = {} if self._audit is not None else None
-            user = await self._authenticator.authenticate(http.headers, presented_by(http.transport), annotations)
+            user = await self._authenticator.authenticate(http.headers, presented_by(http.tls), annotations)
             authenticated = True
             if self._closes_unauthenticated and user.name == ANONYMOUS.name:
-                send_goaway(http.transport)
+                _close_http2(http)
             self._metrics.authenticated += 1
             authorized = pinned(info, query)
             if self._audit is not None and (trail := self._audit.begin(http, authorized, user)) is not None:
@@ -138,16 +142,18 @@ class RequestHandler:
             if remote is not None:
                 request = self._request(http, info, query, user, format_)
                 proxied = await self._aggregation.run(http, request, remote, trail)
-                if isinstance(proxied, web.StreamResponse):
-                    return proxied
+                if proxied is None:
+                    return
                 rendered = proxied
             elif info.group and resource is None and info.group not in dict(self._registry.group_versions()):
                 raise error_responses.PlainNotFound
             elif info.verb == "watch" and resource is not None:
-                return await self._watches.run(http, self._request(http, info, query, user, format_), resource, trail)
+                await self._watches.run(http, self._request(http, info, query, user, format_), resource, trail)
+                return
             elif resource is not None and self._dispatcher.streams(resource, info, http.method):
                 await self._admission.connect(self._request(http, info, query, user, format_), resource)
-                return await self._streams.run(http, info, query, resource, trail)
+                await self._streams.run(http, info, query, resource, trail)
+                return
             else:
                 request = self._request(http, info, query, user, format_)
                 warnings = request.warnings
@@ -157,7 +163,7 @@ class RequestHandler:
         except error_responses.HANDLED as error:
             if not authenticated and response_writer.prefers_pretty(http):
                 format_ = PRETTY
-            rendered = error_responses.response_to(error, http.path_qs, format_)
+            rendered = error_responses.response_to(error, http.target, format_)
         except (ConnectionError, asyncio.CancelledError):
             if trail is not None:
                 trail.abandoned()
@@ -173,7 +179,7 @@ class RequestHandler:
             await trail.responded(rendered)
         elif not authenticated and rendered.code == 401:
             if self._closes_unauthenticated:
-                send_goaway(http.transport)
+                _close_http2(http)
             if self._audit is not None:
                 await self._audit.authentication_failed(http, info)
         dry_run = "All" if "dryRun" in query else ""
@@ -182,12 +188,12 @@ class RequestHandler:
         if self._tracing is not None:
             self._tracing.note(http, rendered.code, seconds, info.verb, response_writer.audit_id(http))
         log_request(http, info, rendered.code, seconds)
-        return await response_writer.send(http, rendered, warnings, compress=http.method == "GET" and self._compresses)
+        await response_writer.send(http, rendered, warnings, compress=http.method == "GET" and self._compresses)
 
-    def _request(self, http: web.BaseRequest, info: RequestInfo, query: Query, user: User, format_: Format) -> Request:
+    def _request(self, http: HttpRequest, info: RequestInfo, query: Query, user: User, format_: Format) -> Request:
         return Request(http.method, info, query, http.headers, b"", user, format_, self._identity)
 
-    def _negotiate(self, http: web.BaseRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:
+    def _negotiate(self, http: HttpRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:
         identity, accept = self._identity, http.headers.get("Accept", "")
         pretty = query.flag("pretty") if "pretty" in query else response_writer.prefers_pretty(http)
         if accept in ("", "*/*", media.JSON):
@@ -204,12 +210,18 @@ class RequestHandler:
         return format_
 
 
-def _require_text(http: web.BaseRequest) -> None:
+def _close_http2(http: HttpRequest) -> None:
+    """Close an HTTP/2 connection after the response; an HTTP/1.1 connection stays open."""
+    if http.version >= (2, 0):
+        http.close_after_response()
+
+
+def _require_text(http: HttpRequest) -> None:
     """Reject a request whose head is not UTF-8.
 
     :raises ApiError: 400.
     """
-    text = "".join((http.path_qs, *http.headers.values()))
+    text = "".join((http.target, *http.headers.values()))
     try:
         if not text.isascii():
             text.encode()

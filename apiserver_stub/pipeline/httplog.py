@@ -9,21 +9,20 @@ from apiserver_stub.transport.response_writer import audit_id
 from nodeagent.base.logging import v_level, verbose
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from apiserver_stub.apimachinery.request import RequestInfo
+    from apiserver_stub.transport.http import HttpRequest
 
 _log = logging.getLogger(__name__)
 
 _VERBOSITY = 3
 
 
-def log_request(http: web.BaseRequest, info: RequestInfo, code: int, seconds: float) -> None:
+def log_request(http: HttpRequest, info: RequestInfo, code: int, seconds: float) -> None:
     """Log a request and its response at verbosity 3."""
     if verbose(_log, _VERBOSITY):
         fields = {
             "verb": info.verb,
-            "URI": http.path_qs,
+            "URI": http.target,
             "latency": f"{1000 * seconds:.3f}ms",
             "userAgent": http.headers.get("User-Agent", ""),
             "audit-ID": audit_id(http),

@@ -8,15 +8,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
-from aiohttp import web
-
-from apiserver_stub.apimachinery.status import ApiError, bad_request, too_large
+from apiserver_stub.apimachinery.status import bad_request, too_large
 from apiserver_stub.endpoints import profiling
 from apiserver_stub.flowcontrol.priority_and_fairness import Rejected
 from apiserver_stub.pipeline.deadlines import Deadlines
 from apiserver_stub.pipeline.error_responses import timed_out, too_many
 from apiserver_stub.pipeline.request_metrics import method_of
-from apiserver_stub.transport import response_writer
+from apiserver_stub.transport.http import BodyTooLong, HttpRequest, MalformedBody
 from nodeagent.base.duration import parse_duration
 
 if TYPE_CHECKING:
@@ -31,29 +29,22 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 3 << 20
 MUTATING = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 _DRAIN_POLL_SECONDS = 0.02
-Elsewhere = Callable[[], Awaitable[web.StreamResponse]]
+Elsewhere = Callable[[], Awaitable[None]]
 
 
-async def _read_body(http: web.BaseRequest) -> bytes:
+async def _read_body(http: HttpRequest) -> bytes:
     """Return the body of a request that may have one.
 
-    :raises ApiError: 413, it is too long.
+    :raises ApiError: 413, it is too long; 400, its framing is invalid.
     """
-    if http.method not in MUTATING or not http.can_read_body:
+    if http.method not in MUTATING or not http.has_body:
         return b""
-    if (http.content_length or 0) > MAX_BODY_BYTES:
-        raise _too_large()
-    if http.headers.get("Expect", "").lower() == "100-continue" and http.transport is not None:
-        http.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     try:
-        if http.content.is_eof():  # all of it came with the head: there is nothing to wait for
-            body = http.content.read_nowait()
-            if len(body) > MAX_BODY_BYTES:
-                raise _too_large()
-            return body
-        return await http.read()
-    except web.HTTPRequestEntityTooLarge:
-        raise _too_large() from None
+        return await http.read_body(MAX_BODY_BYTES)
+    except BodyTooLong:
+        raise too_large(f"limit is {MAX_BODY_BYTES}") from None
+    except MalformedBody as error:
+        raise bad_request(f"malformed body: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,32 +81,33 @@ class Limits:
 
     @overload
     async def limited(
-        self, http: web.BaseRequest, request: Request, resource: Resource | None, trail: AuditContext | None
+        self, http: HttpRequest, request: Request, resource: Resource | None, trail: AuditContext | None
     ) -> Rendered: ...
 
     @overload
     async def limited(
         self,
-        http: web.BaseRequest,
+        http: HttpRequest,
         request: Request,
         resource: Resource | None,
         trail: AuditContext | None,
         elsewhere: Elsewhere,
-    ) -> Rendered | web.StreamResponse: ...
+    ) -> Rendered | None: ...
 
     async def limited(
         self,
-        http: web.BaseRequest,
+        http: HttpRequest,
         request: Request,
         resource: Resource | None,
         trail: AuditContext | None,
         elsewhere: Elsewhere | None = None,
-    ) -> Rendered | web.StreamResponse:
+    ) -> Rendered | None:
         """Run *request* within the limits of requests in flight and of time.
 
         The body is read after admission to a seat, so waiting requests hold none of it.
 
-        :param elsewhere: responds in place of the dispatcher, and reads the body itself.
+        :param elsewhere: sends the response in place of the dispatcher, and reads the body itself.
+        :returns: the response to send, ``None`` after *elsewhere*.
         :raises ApiError: 504, the time is over; 400, the timeout is invalid; or what the dispatcher raises.
         """
         info = request.info
@@ -124,8 +116,8 @@ class Limits:
         schema = level = None
         if self.flow_control is not None and not info.path.startswith(profiling.ROOT):
             schema = self.flow_control.sort(request.user, info)
-            given = http.get(response_writer.EXTRA_HEADERS)
-            http[response_writer.EXTRA_HEADERS] = {**given, **schema.headers} if given else schema.headers
+            given = http.response_headers
+            http.response_headers = {**given, **schema.headers} if given else schema.headers
             try:
                 level = await self.flow_control.enter(schema, request.user, info)
             except Rejected as error:
@@ -138,7 +130,8 @@ class Limits:
         try:
             with self._deadlines.after(seconds):
                 if elsewhere is not None:
-                    return await elsewhere()
+                    await elsewhere()
+                    return None
                 request.body = await _read_body(http)
                 if trail is not None:
                     trail.sent(http.headers, request.body)
@@ -174,7 +167,3 @@ class Limits:
         if not seconds:
             raise timed_out()
         return seconds
-
-
-def _too_large() -> ApiError:
-    return too_large(f"limit is {MAX_BODY_BYTES}")

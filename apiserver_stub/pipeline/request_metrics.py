@@ -11,10 +11,9 @@ from apiserver_stub.telemetry.exposition import Labels, Page, counts_of
 from nodeagent.base.metrics import Buckets
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds import Resource
+    from apiserver_stub.transport.http import HttpRequest
 
 _VERBS = {
     "connect": "CONNECT",
@@ -172,7 +171,7 @@ class RequestMetrics:
         )
 
 
-def method_of(request: web.BaseRequest | Request) -> str:
+def method_of(request: HttpRequest | Request) -> str:
     """Return the method label of a request; server-side apply has a separate one."""
     applies = request.method == "PATCH" and request.headers.get("Content-Type") == APPLY_PATCH
     return _APPLY if applies else request.method

@@ -7,8 +7,6 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from apiserver_stub.nodes.stream import Stream, StreamHandler
 from apiserver_stub.transport import response_writer
 
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from apiserver_stub.storage import Store
     from apiserver_stub.subresources import Handlers
     from apiserver_stub.telemetry.tracing import Tracing
+    from apiserver_stub.transport.http import HttpRequest
 
 
 class StreamResponder:
@@ -39,14 +38,14 @@ class StreamResponder:
         self._agents, self._store, self._handlers = agents, store, handlers
         self._lifecycle, self._metrics, self._tracing = lifecycle, metrics, tracing
 
-    def stream(self, http: web.BaseRequest, info: RequestInfo, query: Query, trail: AuditContext | None) -> Stream:
+    def stream(self, http: HttpRequest, info: RequestInfo, query: Query, trail: AuditContext | None) -> Stream:
         """Return the stream for a request."""
         on_begin = trail.started if trail is not None else None
         return Stream(http, info, query, self._agents, self._store, on_begin)
 
     async def run(
-        self, http: web.BaseRequest, info: RequestInfo, query: Query, resource: Resource, trail: AuditContext | None
-    ) -> web.StreamResponse:
+        self, http: HttpRequest, info: RequestInfo, query: Query, resource: Resource, trail: AuditContext | None
+    ) -> None:
         """Respond with the handler of the subresource; see :meth:`carry`.
 
         :raises ApiError: the request is rejected before the response starts.
@@ -54,7 +53,7 @@ class StreamResponder:
         handler = self._handlers.stream(resource, info.subresource)
         assert handler is not None
         stream = self.stream(http, info, query, trail)
-        return await self.carry(stream, handler, dataclasses.replace(info, verb="connect"), resource, trail)
+        await self.carry(stream, handler, dataclasses.replace(info, verb="connect"), resource, trail)
 
     async def carry(
         self,
@@ -63,7 +62,7 @@ class StreamResponder:
         info: RequestInfo,
         resource: Resource | None,
         trail: AuditContext | None,
-    ) -> web.StreamResponse:
+    ) -> None:
         """Run *handler* until the client or the other side closes, or the server stops.
 
         :param info: labels of the metrics.
@@ -80,7 +79,7 @@ class StreamResponder:
             if not responding.done():
                 responding.cancel()
             try:
-                response = await responding
+                complete = await responding
             except asyncio.CancelledError:
                 if not stop.done():
                     raise
@@ -91,12 +90,14 @@ class StreamResponder:
                 task.cancel()
             await asyncio.gather(responding, stop, return_exceptions=True)
         seconds = time.perf_counter() - started
-        code = 0 if response.status == 101 else response.status
-        self._metrics.count(info, http.method, resource, code, seconds, 0, "")
+        code = stream.code if complete is None else complete.code
+        self._metrics.count(info, http.method, resource, 0 if code == 101 else code, seconds, 0, "")
         if self._tracing is not None:
-            self._tracing.note(http, response.status, seconds, stream.info.verb, response_writer.audit_id(http))
+            self._tracing.note(http, code, seconds, stream.info.verb, response_writer.audit_id(http))
         if trail is not None:
             if not stream.started:
-                await trail.started(response.status)
+                await trail.started(code)
             await trail.ended()
-        return response
+        if complete is not None:
+            stream.started = True
+            await response_writer.send(http, complete, (), compress=False)

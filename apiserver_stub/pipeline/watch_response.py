@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from apiserver_stub.apimachinery.status import bad_request, method_not_allowed
 from apiserver_stub.pipeline.dispatch import note_deprecation
-from apiserver_stub.transport import response_writer
+from apiserver_stub.transport import response_writer, websocket
 from apiserver_stub.transport.sub_protocols import sub_protocols
+from apiserver_stub.transport.websocket import WebSocket
 from apiserver_stub.verbs.watch import Watch
 from nodeagent.base.logging import v_level, verbose
 
@@ -25,14 +24,12 @@ if TYPE_CHECKING:
     from apiserver_stub.lifecycle import Lifecycle
     from apiserver_stub.pipeline.request_metrics import RequestMetrics
     from apiserver_stub.telemetry.tracing import Tracing
+    from apiserver_stub.transport.http import HttpRequest, ResponseStream
     from apiserver_stub.verbs.context import VerbContext
 
 _log = logging.getLogger(__name__)
 
 _VERBOSITY = 3
-_CLOSE_SECONDS = 1.0
-"""Time for the client of a WebSocket to acknowledge its end."""
-_MAX_RECEIVED_BYTES = 64 << 10
 
 
 class WatchResponder:
@@ -52,9 +49,7 @@ class WatchResponder:
         self._context, self._lifecycle, self._metrics = context, lifecycle, metrics
         self._tracing, self._max_bytes_per_second = tracing, max_bytes_per_second
 
-    async def run(
-        self, http: web.BaseRequest, request: Request, resource: Resource, trail: AuditContext | None
-    ) -> web.StreamResponse:
+    async def run(self, http: HttpRequest, request: Request, resource: Resource, trail: AuditContext | None) -> None:
         """Send the changes of *resource* until the watch ends, the client disconnects or the server stops.
 
         :raises ApiError: the request is rejected.
@@ -79,18 +74,20 @@ class WatchResponder:
             request.annotations = trail.event.annotations
         if resource.deprecation is not None:
             note_deprecation(request, resource, resource.deprecation)
-        response = _response(http, watch, request.warnings)
+        over_websocket = http.headers.get("Upgrade", "").lower() == "websocket"
+        if over_websocket and not websocket.can_accept(http):
+            raise bad_request("the connection cannot become a WebSocket")
         if trail is not None:
             await trail.started(200)
-        await response.prepare(http)
+        response = _accept(http, request.warnings) if over_websocket else _start(http, watch, request.warnings)
         self._metrics.watch_started(request.info, resource)
         started = time.perf_counter()
         stop = asyncio.ensure_future(self._lifecycle.stopping.wait())
         pace = response_writer.RateLimitedWriter(self._max_bytes_per_second)
-        if isinstance(response, web.WebSocketResponse):
-            pump = asyncio.ensure_future(_talk(watch, http, response, pace))
+        if isinstance(response, WebSocket):
+            pump = asyncio.ensure_future(_send_messages(watch, response, pace))
         else:
-            pump = asyncio.ensure_future(_pump(watch, http, response, pace))
+            pump = asyncio.ensure_future(_send_frames(watch, response, pace))
         try:
             await asyncio.wait((stop, pump), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -98,8 +95,10 @@ class WatchResponder:
             for task in (stop, pump):
                 task.cancel()
             results = await asyncio.gather(stop, pump, return_exceptions=True)
-        if isinstance(response, web.WebSocketResponse):
+        if isinstance(response, WebSocket):
             await response.close()
+        else:
+            response.end()
         error = results[1]
         if isinstance(error, Exception) and not isinstance(error, ConnectionError):
             _log.error("Watch failed", extra={"path": request.info.path}, exc_info=error)
@@ -109,37 +108,24 @@ class WatchResponder:
             self._tracing.note(http, 200, seconds, "watch", response_writer.audit_id(http))
         if trail is not None:
             await trail.ended()
-        return response
 
 
-def _response(http: web.BaseRequest, watch: Watch, warnings: Sequence[str]) -> web.StreamResponse:
-    """Return a stream, or WebSocket messages if the client requests an upgrade.
-
-    :raises ApiError: 400, the connection cannot be upgraded.
-    """
-    headers = response_writer.headers_of(http, watch.content_type)
-    for text in response_writer.truncated_warnings(warnings):
-        headers.add("Warning", response_writer.warning(text))
-    if http.headers.get("Upgrade", "").lower() != "websocket":
-        response = web.StreamResponse(headers=headers)
-        response.enable_chunked_encoding()
-        return response
-    socket = web.WebSocketResponse(
-        protocols=sub_protocols(http.headers),
-        timeout=_CLOSE_SECONDS,
-        compress=False,
-        max_msg_size=_MAX_RECEIVED_BYTES,
-    )
-    if not socket.can_prepare(http):
-        raise bad_request("the connection cannot become a WebSocket")
-    del headers["Content-Type"]
-    socket.headers.update(headers)
-    return socket
+def _headers(http: HttpRequest, content_type: str, warnings: Sequence[str]) -> list[tuple[str, str]]:
+    headers = response_writer.headers_of(http, content_type)
+    headers.extend(("Warning", response_writer.warning(text)) for text in response_writer.truncated_warnings(warnings))
+    return headers
 
 
-async def _talk(
-    watch: Watch, http: web.BaseRequest, socket: web.WebSocketResponse, pace: response_writer.RateLimitedWriter
-) -> None:
+def _start(http: HttpRequest, watch: Watch, warnings: Sequence[str]) -> ResponseStream:
+    return http.start(200, _headers(http, watch.content_type, warnings))
+
+
+def _accept(http: HttpRequest, warnings: Sequence[str]) -> WebSocket:
+    protocol = next(iter(sub_protocols(http.headers)), "")
+    return websocket.accept(http, protocol, _headers(http, "", warnings))
+
+
+async def _send_messages(watch: Watch, socket: WebSocket, pace: response_writer.RateLimitedWriter) -> None:
     """Send a message for each event until the client disconnects; its messages are ignored."""
 
     async def send() -> None:
@@ -148,14 +134,9 @@ async def _talk(
                 for message in watch.messages(frames):
                     async for _ in pace.pieces(message):
                         pass  # Sent as one message after the pause of its last piece.
-                    async with response_writer.write_timeout(http):
-                        await (socket.send_str(message.decode()) if watch.is_text else socket.send_bytes(message))
+                    await socket.send(message, text=watch.is_text)
 
-    async def receive() -> None:
-        async for _ in socket:
-            pass
-
-    tasks = [asyncio.ensure_future(send()), asyncio.ensure_future(receive())]
+    tasks = [asyncio.ensure_future(send()), asyncio.ensure_future(socket.wait_closed())]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -166,13 +147,11 @@ async def _talk(
         raise results[0]
 
 
-async def _pump(
-    watch: Watch, http: web.BaseRequest, response: web.StreamResponse, pace: response_writer.RateLimitedWriter
-) -> None:
+async def _send_frames(watch: Watch, response: ResponseStream, pace: response_writer.RateLimitedWriter) -> None:
     async with aclosing(watch.frames()) as found:
         async for frames in found:
-            if not pace.rate and response_writer.write_chunk_immediately(http, frames):
+            if not pace.rate:
+                await response.write(frames)
                 continue
             async for piece in pace.pieces(frames):
-                async with response_writer.write_timeout(http):
-                    await response.write(piece)
+                await response.write(piece)

@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
-from aiohttp import web
 
 from apiserver_stub.admission.role_escalation import RoleEscalation
 from apiserver_stub.aggregation.availability import Availability
@@ -45,7 +43,7 @@ from apiserver_stub.nodes.agents import NodeAgents, NodeAgentSettings
 from apiserver_stub.options import Options
 from apiserver_stub.options.serving import EVERYWHERE
 from apiserver_stub.pipeline.handler import RequestHandler
-from apiserver_stub.pipeline.limits import MAX_BODY_BYTES, Limits
+from apiserver_stub.pipeline.limits import Limits
 from apiserver_stub.pipeline.request_metrics import RequestMetrics
 from apiserver_stub.plugins import load_plugins
 from apiserver_stub.server import debug_socket
@@ -63,7 +61,6 @@ from apiserver_stub.storage.monitor import StoreMonitor
 from apiserver_stub.telemetry.tracing import Tracing, load_config
 from apiserver_stub.transport.http2.negotiation import Terms
 from apiserver_stub.transport.listener import Listener
-from apiserver_stub.transport.response_writer import ApiRequest
 from apiserver_stub.verbs.context import VerbContext, VerbSettings
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.logging import v_level
@@ -354,9 +351,8 @@ def _contention_profile(options: Options) -> ContentionProfile | None:
 async def _listen(
     options: Options, pipeline: RequestHandler, stack: AsyncExitStack, context: Callable[[], ssl.SSLContext]
 ) -> tuple[Listener, int]:
-    handler = web.Server(pipeline.handle, request_factory=_make_request, handler_cancellation=True)
     streams = options.http2_max_streams_per_connection
-    listener = Listener(handler, context, Terms(streams, options.goaway_chance) if streams > 0 else None)
+    listener = Listener(pipeline.handle, context, Terms(streams, options.goaway_chance) if streams > 0 else None)
     stack.push_async_callback(listener.close)
     address = "" if options.bind_address in EVERYWHERE else options.bind_address
     # On Linux, an address and the wildcard share a port only if both are opened with SO_REUSEPORT.
@@ -369,11 +365,6 @@ async def _listen(
 
 def _log_shutdown(event: str) -> None:
     _log.log(v_level(1), "[graceful-termination] shutdown event", extra={"event": event})
-
-
-def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]) -> web.BaseRequest:
-    loop = asyncio.get_running_loop()
-    return ApiRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
 
 
 def _write_ready(path: Path, running: RunningServer) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from aiohttp import web
 
+from apiserver_stub.transport.http import HttpRequest
 from nodeagent.base import yamlsafe
 from nodeagent.base.identity import Identity
 from nodeagent.base.tracing import MILLION, close_provider, open_provider
@@ -98,7 +98,7 @@ class Tracing:
         self._provider = open_provider(_SERVICE, config.endpoint, ALWAYS_ON)
         self._tracer = self._provider.get_tracer("apiserver_stub")
 
-    def note(self, http: web.BaseRequest, code: int, seconds: float, verb: str, audit_id: str) -> None:
+    def note(self, http: HttpRequest, code: int, seconds: float, verb: str, audit_id: str) -> None:
         """Record the span of a request that took *seconds* and ends now, if it is sampled.
 
         The span of the client is linked, not continued: clients must not control the sampling of this server.
@@ -108,7 +108,7 @@ class Tracing:
         end = time.time_ns()
         attributes: dict[str, Any] = {
             "http.method": http.method,
-            "http.target": http.path_qs,
+            "http.target": http.target,
             "http.status_code": code,
             "http.user_agent": http.headers.get("User-Agent", ""),
             "audit-id": audit_id,

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import resource
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
-
+from apiserver_stub.transport.connection_log import ThrottledConnectionLog
+from apiserver_stub.transport.http import Handler
+from apiserver_stub.transport.http1.connection import Connection, create_server
 from apiserver_stub.transport.http2.negotiation import Negotiation, Terms
 from nodeagent.base.aio import TaskOwner
-from nodeagent.base.logging import v_level, verbose
 
 if TYPE_CHECKING:
     from apiserver_stub.transport.http2.connection import Http2Connection
-
-_log = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS = 10.0
 HURRIED_SECONDS = 3.0
@@ -37,94 +33,12 @@ MAX_HANDSHAKES = 256
 MAX_CONNECTIONS = 4096
 IDLE_SECONDS = 90.0
 """Idle timeout of a connection, and the time limit for the headers of its first request."""
-_MAX_HEADERS, _MAX_HEADER_BYTES, _MAX_LINE_BYTES = 256, 16 << 10, 64 << 10
-"""Limits of a request's headers, 4 MiB in total."""
 _BACKLOG = 1024
 _OTHER_FILES = 128
 """Open files reserved for the store, logs and outgoing connections."""
 _PAUSE_SECONDS = 0.2
 _PORT_ATTEMPTS = 8
 _DRAIN_SECONDS = 5.0
-_LINGERING_SECONDS = 10.0
-"""Time limit for reading the rest of a request after its response."""
-_LOG_VERBOSITY = 2
-_LOG_SECONDS = 1.0
-
-
-class ThrottledConnectionLog:
-    """Logs errors of connections at verbosity 2: at most one per second, with the number suppressed since."""
-
-    def __init__(self) -> None:
-        self._next, self._suppressed = 0.0, 0
-
-    def report(self, message: str, peer: str | None, problem: object) -> None:
-        if not verbose(_log, _LOG_VERBOSITY):
-            return
-        now = asyncio.get_running_loop().time()
-        if now < self._next:
-            self._suppressed += 1
-            return
-        fields = {"peer": peer, "err": " ".join(str(problem).split())[:200], "suppressed": self._suppressed}
-        self._next, self._suppressed = now + _LOG_SECONDS, 0
-        _log.log(v_level(_LOG_VERBOSITY), message, extra=fields)  # wording: ok - the callers pass constants
-
-
-class Connection(web.RequestHandler):
-    """Handler of one HTTP/1.1 connection, from its TLS handshake on, or of one HTTP/2 stream."""
-
-    __slots__ = ("_closed_callback", "_error_log", "address")
-
-    def __init__(
-        self,
-        server: web.Server,
-        address: str,
-        closed: Callable[[], None],
-        error_log: ThrottledConnectionLog,
-        lingering_seconds: float = _LINGERING_SECONDS,
-    ) -> None:
-        super().__init__(
-            server,
-            loop=asyncio.get_running_loop(),
-            access_log=None,  # type: ignore[arg-type]
-            keepalive_timeout=IDLE_SECONDS,
-            lingering_time=lingering_seconds,
-            max_headers=_MAX_HEADERS,
-            max_field_size=_MAX_HEADER_BYTES,
-            max_line_size=_MAX_LINE_BYTES,
-            auto_decompress=False,  # request bodies are decompressed elsewhere
-        )
-        self.address, self._closed_callback, self._error_log = address, closed, error_log
-
-    @property
-    def idle(self) -> bool:
-        """True while no request is in progress or queued."""
-        return self._waiter is not None and not self._messages
-
-    @property
-    def unused_since(self) -> float:
-        """Loop time of the last response, plus the idle timeout."""
-        return self._next_keepalive_close_time
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        super().connection_lost(exc)
-        self._closed_callback()
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Respond to malformed HTTP with one line; other errors are handled as usual."""
-        if not isinstance(exc, HttpProcessingError):
-            return super().handle_error(request, status, exc, message)
-        self._error_log.report("Failed to parse HTTP request", self.address, exc.message)
-        if request.writer.output_size > 0:
-            raise ConnectionError("the response was already started")
-        response = web.Response(status=status, text=message)
-        response.force_close()
-        return response
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +49,15 @@ class _Handshake:
 
 
 class Listener:
-    """Listens on one port and passes connections to *server*.
+    """Listens on one port and passes requests to *handler*.
 
     :param context: returns the TLS context of a new connection.
     :param http2: settings of HTTP/2, which the contexts must offer; ``None`` disables it.
     """
 
-    def __init__(self, server: web.Server, context: Callable[[], ssl.SSLContext], http2: Terms | None = None) -> None:
-        self._server, self._context, self._terms = server, context, http2
+    def __init__(self, handler: Handler, context: Callable[[], ssl.SSLContext], http2: Terms | None = None) -> None:
+        self._handler, self._context, self._terms = handler, context, http2
+        self._server = create_server(handler)
         self._http2: set[Http2Connection] = set()
         self._sockets: list[socket.socket] = []
         self._handshakes: dict[object, _Handshake] = {}
@@ -185,7 +100,8 @@ class Listener:
         await self.stop()
         await self._connecting.close()
         self._server.pre_shutdown()
-        await self._server.shutdown(_DRAIN_SECONDS)
+        streams = [task for connection in self._http2 for task in connection.tasks]
+        await asyncio.gather(self._server.shutdown(_DRAIN_SECONDS), _drain(streams))
         for connection in list(self._http2):
             connection.force_close()
 
@@ -250,7 +166,7 @@ class Listener:
                 left()
 
     def _protocol(self, address: str, left: Callable[[], None]) -> asyncio.Protocol:
-        create = partial(Connection, self._server, address, left, self._error_log)
+        create = partial(Connection, self._server, address, left, self._error_log, idle_seconds=IDLE_SECONDS)
         if self._terms is None:
             return create()
         return Negotiation(partial(self._begin_http2, self._terms, address, left), create)
@@ -265,7 +181,7 @@ class Listener:
         connection = Http2Connection(
             terms,
             address,
-            lambda: Connection(self._server, address, lambda: None, self._error_log, lingering_seconds=0),
+            self._handler,
             closed,
             partial(self._error_log.report, "Failed to parse HTTP request", address),
             idle_seconds=IDLE_SECONDS,
@@ -285,6 +201,16 @@ class Listener:
 
     def _left(self, address: str) -> None:
         _decrement(self._by_address, address)
+
+
+async def _drain(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Wait for *tasks*, and cancel those that take too long."""
+    running = [task for task in tasks if not task.done()]
+    if running:
+        _, late = await asyncio.wait(running, timeout=_DRAIN_SECONDS)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
 
 class _Once:

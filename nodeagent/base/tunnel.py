@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import cast
+from collections.abc import Mapping
+from typing import Protocol, cast
 
 from aiohttp import web
 
@@ -185,7 +186,14 @@ def hijack(request: web.BaseRequest, tunnel: Tunnel) -> End:
     return client
 
 
-def is_upgrade(request: web.BaseRequest) -> bool:
+class HasHeaders(Protocol):
+    """A request of any HTTP library."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+
+def is_upgrade(request: HasHeaders) -> bool:
     """Return whether the client requests another protocol on this connection."""
     options = {part.strip().lower() for part in request.headers.get("Connection", "").split(",")}
     return "upgrade" in options and bool(request.headers.get("Upgrade"))

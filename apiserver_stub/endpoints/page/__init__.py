@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from aiohttp import web
-
+from apiserver_stub.transport.http import HttpRequest
 from apiserver_stub.transport.rendered import Rendered
 from nodeagent.base import page
 
@@ -24,9 +23,9 @@ class Page:
     def __init__(self) -> None:
         self._files: Mapping[str, page.File] = page.load(Path(__file__).parent / "static")
 
-    def respond(self, http: web.BaseRequest) -> Rendered | None:
+    def respond(self, http: HttpRequest) -> Rendered | None:
         """Return the response with the requested file; ``None`` if the request is not for the page."""
-        path = http.rel_url.raw_path
+        path = http.path
         if http.method not in ("GET", "HEAD"):
             return None
         if path == "/":

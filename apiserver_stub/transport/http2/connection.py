@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import Callable
 from typing import Any, cast
@@ -25,16 +26,18 @@ from h2.exceptions import ProtocolError, StreamClosedError
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import GoAwayFrame
 
-from apiserver_stub.transport.http2.header_blocks import BadHeadError, Fields, method_of, request_lines
+from apiserver_stub.transport.backpressure import STALLED_SECONDS
+from apiserver_stub.transport.http import Handler
+from apiserver_stub.transport.http2.header_blocks import BadHeadError, Fields, method_of, request_head
 from apiserver_stub.transport.http2.negotiation import Terms
-from apiserver_stub.transport.http2.stream import StreamTransport
+from apiserver_stub.transport.http2.stream import Http2Request
+
+_log = logging.getLogger(__name__)
 
 _WINDOW_BYTES = 1 << 20
 """Flow-control window of a connection; a stream has the protocol's default of 64 KiB."""
 _DEFAULT_WINDOW_BYTES = (1 << 16) - 1
 _MAX_HEAD_BYTES = 1 << 20
-_STALLED_SECONDS = 60.0
-"""Time after which a client that reads nothing is disconnected."""
 _FAREWELL_SECONDS = 1.0
 """Time between GOAWAY and closing the connection."""
 _MOST_RESETS, _RESETS_A_SECOND = 200, 10.0
@@ -56,7 +59,7 @@ class _Settings(Settings):
 class Http2Connection(asyncio.Protocol):
     """Serves one connection.
 
-    :param serve: creates the handler of a stream.
+    :param handler: handles the request of each stream.
     :param closed: called once, when the connection is closed.
     :param log_error: logs a protocol error of the client.
     """
@@ -65,7 +68,7 @@ class Http2Connection(asyncio.Protocol):
         self,
         terms: Terms,
         address: str,
-        serve: Callable[[], asyncio.Protocol],
+        handler: Handler,
         closed: Callable[[], None],
         log_error: Callable[[object], None],
         *,
@@ -73,13 +76,16 @@ class Http2Connection(asyncio.Protocol):
     ) -> None:
         self.address = address
         self.unused_since = 0.0
-        """Loop time of the last response (at first: of the start), plus the idle timeout."""
+        """Loop time of the last response, at first of the start."""
         self._terms, self._idle_seconds = terms, idle_seconds
-        self._serve, self._closed, self._log_error = serve, closed, log_error
+        self._handler, self._closed, self._log_error = handler, closed, log_error
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._streams: dict[int, StreamTransport] = {}
-        self._blocked: dict[int, StreamTransport] = {}
+        self._tls: Any = None
+        self.tasks: set[asyncio.Task[None]] = set()
+        """Handlers in progress."""
+        self._streams: dict[int, Http2Request] = {}
+        self._blocked: dict[int, Http2Request] = {}
         """Streams with unsent data, the longest waiting first."""
         self._last: int | None = None
         """The last stream that is served, after GOAWAY."""
@@ -88,7 +94,11 @@ class Http2Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._resets, self._reset_at = 0.0, 0.0
-        self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+        # The fields of responses are valid, lowercase and without those of one connection.
+        config = H2Configuration(
+            client_side=False, header_encoding=None, validate_outbound_headers=False, normalize_outbound_headers=False
+        )
+        self._h2 = H2Connection(config)
         settings = {
             SettingCodes.MAX_CONCURRENT_STREAMS: terms.max_streams,
             SettingCodes.MAX_HEADER_LIST_SIZE: _MAX_HEAD_BYTES,
@@ -105,19 +115,19 @@ class Http2Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._tls = transport.get_extra_info("ssl_object")
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(_WINDOW_BYTES - _DEFAULT_WINDOW_BYTES)
         self._write()
         self._used()
-        self._timer = self._loop.call_at(self.unused_since, self._close_if_idle)
+        self._timer = self._loop.call_later(self._idle_seconds, self._close_if_idle)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._transport = None
         for timer in (self._timer, self._stalled):
             if timer is not None:
                 timer.cancel()
-        problem = exc if isinstance(exc, Exception) else ConnectionResetError("Connection lost")
-        self._lose_streams(problem)
+        self._lose_streams()
         self._closed()
 
     def leave(self) -> None:
@@ -134,18 +144,19 @@ class Http2Connection(asyncio.Protocol):
         """Close the connection, and abort requests in progress."""
         if self._transport is not None:
             self._transport.close()
-        self._lose_streams(ConnectionResetError("Connection lost"))
+        self._lose_streams()
 
     def _used(self) -> None:
-        self.unused_since = self._loop.time() + self._idle_seconds
+        self.unused_since = self._loop.time()
 
     def _close_if_idle(self) -> None:
         if self._streams:
             self._used()
-        if self._loop.time() >= self.unused_since:
+        idle_until = self.unused_since + self._idle_seconds
+        if self._loop.time() >= idle_until:
             self.leave()
         else:
-            self._timer = self._loop.call_at(self.unused_since, self._close_if_idle)
+            self._timer = self._loop.call_at(idle_until, self._close_if_idle)
 
     def _end_if_done(self) -> None:
         if self._last is not None and not self._streams and self._transport is not None:
@@ -159,10 +170,10 @@ class Http2Connection(asyncio.Protocol):
         self._write()
         self.force_close()
 
-    def _lose_streams(self, problem: Exception) -> None:
+    def _lose_streams(self) -> None:
         for stream in list(self._streams.values()):
             self._remove(stream)
-            stream.lose(problem)
+            stream.lose()
 
     # Received data
 
@@ -212,15 +223,28 @@ class Http2Connection(asyncio.Protocol):
                 self._h2.reset_stream(number, ErrorCodes.NO_ERROR)
             return
         try:
-            lines, chunked = request_lines(fields, body=body)
+            head = request_head(fields)
         except BadHeadError as error:
             self._log_error(error)
             self._h2.reset_stream(number, ErrorCodes.PROTOCOL_ERROR)
             return
         leave = random.random() < self._terms.goaway_chance  # noqa: S311 - distributes load, not security-relevant
-        stream = StreamTransport(self, number, head_only=method == b"HEAD", chunked=chunked, leave=leave)
+        stream = Http2Request(self, number, head, remote=self.address, tls=self._tls, requested=not body, leave=leave)
         self._streams[number] = stream
-        stream.begin(self._serve(), lines)
+        stream.task = self._loop.create_task(self._run(stream))
+        self.tasks.add(stream.task)
+        stream.task.add_done_callback(self.tasks.discard)
+
+    async def _run(self, stream: Http2Request) -> None:
+        try:
+            await self._handler(stream)
+        except ConnectionError:
+            pass  # the stream is reset
+        except Exception:
+            _log.exception("Request failed", extra={"method": stream.method, "path": stream.path})
+        finally:
+            stream.task = None
+            self._handled(stream)
 
     def _is_at_stream_limit(self) -> bool:
         """Return whether the advertised number of streams is open.
@@ -238,7 +262,7 @@ class Http2Connection(asyncio.Protocol):
         stream = self._streams.get(number)
         if stream is not None:
             self._remove(stream)
-            stream.lose(ConnectionResetError("The client reset the stream"))
+            stream.lose()
         self._count_reset()
 
     def _count_reset(self) -> None:
@@ -249,49 +273,49 @@ class Http2Connection(asyncio.Protocol):
             self._h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
             self._hang_up("too many streams were reset")
 
-    # Requests of streams
+    # Responses
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default if self._transport is None else self._transport.get_extra_info(name, default)
-
-    def send_head(self, stream: StreamTransport, fields: Fields) -> None:
+    def send_head(self, stream: Http2Request, fields: Fields) -> None:
         if stream.number in self._streams:
             self._h2.send_headers(stream.number, fields)
 
-    def flush(self, stream: StreamTransport) -> None:
+    def flush(self, stream: Http2Request) -> None:
         if stream.number in self._streams:
             self._send_some(stream)
             self._write()
 
-    def acknowledge(self, stream: StreamTransport, size: int) -> None:
+    def acknowledge(self, stream: Http2Request, size: int) -> None:
         if size and self._transport is not None:
             self._h2.acknowledge_received_data(size, stream.number)
             self._write()
 
-    def closed(self, stream: StreamTransport) -> None:
+    def reset(self, stream: Http2Request) -> None:
+        self._cut(stream, ErrorCodes.CANCEL)
+
+    def _handled(self, stream: Http2Request) -> None:
+        """Close the stream when its handler has ended and the response is sent."""
         if stream.number not in self._streams:
             return
+        stream.discard_received()
         if not stream.responded:
             self._cut(stream, ErrorCodes.INTERNAL_ERROR)
         elif not stream.ended:
-            stream.cut_off = self._loop.call_later(_STALLED_SECONDS, self._cut, stream, ErrorCodes.CANCEL)
+            stream.cut_off = self._loop.call_later(STALLED_SECONDS, self._cut, stream, ErrorCodes.CANCEL)
         elif not stream.requested:
             self._cut(stream, ErrorCodes.NO_ERROR)  # the response is complete; the rest of the request is not read
         else:
             self._remove(stream)
 
-    def reset(self, stream: StreamTransport) -> None:
-        self._cut(stream, ErrorCodes.CANCEL)
-
-    def _cut(self, stream: StreamTransport, code: ErrorCodes) -> None:
+    def _cut(self, stream: Http2Request, code: ErrorCodes) -> None:
         if stream.number not in self._streams:
             return
+        stream.lost = True
         with contextlib.suppress(StreamClosedError):
             self._h2.reset_stream(stream.number, code)
         self._write()
         self._remove(stream)
 
-    def _remove(self, stream: StreamTransport) -> None:
+    def _remove(self, stream: Http2Request) -> None:
         self._blocked.pop(stream.number, None)
         if stream.cut_off is not None:
             stream.cut_off.cancel()
@@ -304,7 +328,7 @@ class Http2Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop reading from a client that does not read: further requests would add responses."""
         self._full = True
-        self._stalled = self._loop.call_later(_STALLED_SECONDS, self._abort)
+        self._stalled = self._loop.call_later(STALLED_SECONDS, self._abort)
         if self._transport is not None:
             self._transport.pause_reading()
 
@@ -328,7 +352,7 @@ class Http2Connection(asyncio.Protocol):
             self._send_some(stream)
             self._write()
 
-    def _send_some(self, stream: StreamTransport) -> None:
+    def _send_some(self, stream: Http2Request) -> None:
         """Send as much of a response as the windows allow; a stream with unsent data is queued last."""
         h2, number, unsent = self._h2, stream.number, stream.unsent
         self._blocked.pop(number, None)
@@ -345,9 +369,9 @@ class Http2Connection(asyncio.Protocol):
         elif stream.responded and not stream.ended:
             stream.ended = True
             h2.end_stream(number)
-        stream.resume_handler()
-        if stream.ended and stream.is_closing():
-            self.closed(stream)
+        stream.sent_some()
+        if stream.ended and stream.task is None:
+            self._handled(stream)
 
     def _write(self) -> None:
         data = self._h2.data_to_send()

@@ -1,15 +1,21 @@
-"""Conversion of request and response headers between HTTP/2 fields and HTTP/1.1 lines. No I/O."""
+"""Header blocks of HTTP/2 requests and responses. No I/O."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from apiserver_stub.transport.http import BODILESS, Headers
+from apiserver_stub.transport.http_date import http_date
 
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PATH = re.compile(rb"(?:/[^\x00-\x20\x7f]*|\*)")
-_BREAKS = re.compile(rb"[\x00\r\n]")
-_OF_ONE_CONNECTION = frozenset([b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"])
-CHUNKED = b"transfer-encoding: chunked\r\n"
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_OF_ONE_CONNECTION = frozenset(["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"])
+_FORBIDDEN = frozenset(name.encode() for name in _OF_ONE_CONNECTION)
 
 Fields = list[tuple[bytes, bytes]]
 
@@ -18,26 +24,30 @@ class BadHeadError(Exception):
     """The fields are not a valid request header block."""
 
 
+class RequestHead(NamedTuple):
+    """Method, target and headers of a request."""
+
+    method: str
+    target: str
+    headers: CIMultiDictProxy[str]
+
+
 def method_of(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return the method of a request, empty if it has none."""
     return next((value for name, value in fields if name == b":method"), b"")
 
 
-def request_lines(fields: Iterable[tuple[bytes, bytes]], *, body: bool) -> tuple[bytes, bool]:
-    """Return the request line and headers, and whether the body is chunked, since its length is not specified.
+def request_head(fields: Iterable[tuple[bytes, bytes]]) -> RequestHead:
+    """Return the head of a request; it has the header ``Host``, and its cookies are one header.
 
-    Fields with line breaks are rejected, which prevents request smuggling.
-
-    :param body: a body follows.
-    :raises BadHeadError: a field, the method or the path is invalid.
+    :raises BadHeadError: a field, the method, the path or the length is invalid.
     """
     method = path = host = b""
-    length_specified = False
     cookies: list[bytes] = []
-    lines: list[bytes] = []
+    headers: CIMultiDict[str] = CIMultiDict(Host="")
     for name, value in fields:
-        if _BREAKS.search(value):
-            raise BadHeadError(f"field {name!r} contains a line break")
+        if _CONTROL.search(value):
+            raise BadHeadError(f"field {name!r} contains a control character")
         if name == b":method":
             method = value
         elif name == b":path":
@@ -46,33 +56,38 @@ def request_lines(fields: Iterable[tuple[bytes, bytes]], *, body: bool) -> tuple
             host = value
         elif name.startswith(b":"):
             continue
-        elif not _TOKEN.fullmatch(name) or name in _OF_ONE_CONNECTION:
+        elif not _TOKEN.fullmatch(name) or name in _FORBIDDEN:
             raise BadHeadError(f"field {name!r} is not allowed in HTTP/2")
         elif name == b"host":
             host = host or value
         elif name == b"cookie":
             cookies.append(value)
         else:
-            length_specified = length_specified or name == b"content-length"
-            lines.append(b"%b: %b\r\n" % (name, value))
+            if name == b"content-length" and (name.decode() in headers or not value.isdigit()):
+                raise BadHeadError("invalid content-length")
+            headers.add(name.decode(), value.decode("utf-8", "surrogateescape"))
     if not _TOKEN.fullmatch(method) or not _PATH.fullmatch(path):
         raise BadHeadError("malformed method or path")
     if cookies:
-        lines.append(b"cookie: %b\r\n" % b"; ".join(cookies))
-    chunked = body and not length_specified
-    if chunked:
-        lines.append(CHUNKED)
-    return b"%b %b HTTP/1.1\r\nhost: %b\r\n%b\r\n" % (method, path, host, b"".join(lines)), chunked
+        headers["cookie"] = b"; ".join(cookies).decode("utf-8", "surrogateescape")
+    headers["Host"] = host.decode("utf-8", "surrogateescape")
+    return RequestHead(method.decode(), path.decode("utf-8", "surrogateescape"), CIMultiDictProxy(headers))
 
 
-def response_fields(code: int, headers: Iterable[tuple[bytes, bytes]]) -> tuple[Fields, bool]:
-    """Return the fields of a response, and whether its headers close the connection."""
-    fields: Fields = [(b":status", b"%d" % code)]
-    closes = False
+def response_fields(status: int, headers: Headers, length: int | None) -> Fields:
+    """Return the fields of a response, without headers that concern one connection.
+
+    :param length: length of the body, if it is known and not in *headers*.
+    """
+    fields: Fields = [(b":status", b"%d" % status)]
+    dated = False
     for name, value in headers:
         lower = name.lower()
         if lower not in _OF_ONE_CONNECTION:
-            fields.append((lower, value))
-        elif lower == b"connection":
-            closes = value.strip().lower() == b"close"
-    return fields, closes
+            fields.append((lower.encode(), value.encode("utf-8", "surrogateescape")))
+            dated = dated or lower == "date"
+    if length is not None and status not in BODILESS:
+        fields.append((b"content-length", b"%d" % length))
+    if not dated:
+        fields.append((b"date", http_date().encode()))
+    return fields

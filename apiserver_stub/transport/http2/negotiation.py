@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import cast
 
 _HTTP2, _HTTP1 = "h2", "http/1.1"
-GOAWAY = "goaway"
-"""Extra info of a stream's transport: the function that closes its connection after the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +24,6 @@ class Terms:
 def offer_http2(context: ssl.SSLContext) -> None:
     """Offer HTTP/2 and HTTP/1.1 to clients of *context*."""
     context.set_alpn_protocols([_HTTP2, _HTTP1])
-
-
-def send_goaway(transport: asyncio.BaseTransport | None) -> None:
-    """Close the HTTP/2 connection of *transport* after the response; an HTTP/1.1 connection stays open."""
-    if transport is not None and (send := transport.get_extra_info(GOAWAY)) is not None:
-        send()
 
 
 class Negotiation(asyncio.Protocol):

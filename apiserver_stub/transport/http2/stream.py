@@ -1,230 +1,254 @@
-"""Transport of one HTTP/2 stream: an HTTP/1.1 connection with one request and its response."""
+"""Requests and responses of HTTP/2 streams."""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
 
-from aiohttp.base_protocol import BaseProtocol
-from aiohttp.http import HttpResponseParser
-from aiohttp.http_exceptions import HttpProcessingError
-
-from apiserver_stub.transport.http2.header_blocks import Fields, response_fields
-from apiserver_stub.transport.http2.negotiation import GOAWAY
+from apiserver_stub.transport.backpressure import Backpressure
+from apiserver_stub.transport.http import (
+    BODILESS,
+    BodyTooLong,
+    Headers,
+    HttpRequest,
+    ResponseStream,
+    UpgradeUnsupported,
+)
+from apiserver_stub.transport.http2.header_blocks import Fields, RequestHead, response_fields
 
 HIGH_WATER_BYTES, LOW_WATER_BYTES = 64 << 10, 16 << 10
 """Amounts of unsent data at which the handler's writing is paused and resumed."""
-_MAX_HEADERS, _MAX_FIELD_BYTES = 512, 64 << 10
-_NO_LIMIT = 1 << 30
-"""The reader of a response is emptied after every write."""
+_VERSION = (2, 0)
 
 
 class Frames(Protocol):
     """Functions of the connection that its streams call."""
 
-    def send_head(self, stream: StreamTransport, fields: Fields) -> None: ...
+    def send_head(self, stream: Http2Request, fields: Fields) -> None:
+        """Queue the head of a response; :meth:`flush` sends it."""
 
-    def flush(self, stream: StreamTransport) -> None:
+    def flush(self, stream: Http2Request) -> None:
         """Send as much of the response as flow control allows."""
 
-    def acknowledge(self, stream: StreamTransport, size: int) -> None:
+    def acknowledge(self, stream: Http2Request, size: int) -> None:
         """Allow the client to send *size* more bytes."""
 
     def leave(self) -> None:
         """Accept no more streams."""
 
-    def closed(self, stream: StreamTransport) -> None:
-        """Handle the end of the handler's writes."""
-
-    def reset(self, stream: StreamTransport) -> None:
+    def reset(self, stream: Http2Request) -> None:
         """Reset the stream immediately."""
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any: ...
 
-
-class StreamTransport(asyncio.Transport):
-    """Passes the request to the handler as HTTP/1.1 and parses its HTTP/1.1 response.
+class Http2Request(HttpRequest):
+    """A stream with one request and its response.
 
     The client's flow-control window limits the data that the handler has not read; unsent data above
     :data:`HIGH_WATER_BYTES` pauses the handler's writing.
     """
 
-    def __init__(self, frames: Frames, number: int, *, head_only: bool, chunked: bool, leave: bool = False) -> None:
-        """Create the transport of stream *number*.
+    __slots__ = (
+        "_available",
+        "_frames",
+        "_leave",
+        "_received",
+        "_writes",
+        "cut_off",
+        "ended",
+        "lost",
+        "number",
+        "requested",
+        "responded",
+        "task",
+        "unsent",
+    )
 
-        :param head_only: the response has no body, whatever its headers specify.
-        :param chunked: the request's body is passed to the handler with chunked encoding.
+    def __init__(
+        self,
+        frames: Frames,
+        number: int,
+        head: RequestHead,
+        *,
+        remote: str,
+        tls: ssl.SSLObject | None,
+        requested: bool,
+        leave: bool = False,
+    ) -> None:
+        """Create the request of stream *number*.
+
+        :param requested: the request has no body.
         :param leave: the client is sent GOAWAY with the response.
         """
-        super().__init__()
-        loop = asyncio.get_running_loop()
+        super().__init__(head.method, head.target, _VERSION, head.headers, remote=remote, tls=tls)
         self.number = number
+        self.task: asyncio.Task[None] | None = None
         self.unsent = bytearray()
         self.responded = False
         """The complete response was written; it is sent or in :attr:`unsent`."""
-        self.requested = False
+        self.requested = requested
         """The complete request was received."""
         self.ended = False
         """The complete response was sent."""
+        self.lost = False
+        """The stream is closed: nothing can be read or written."""
         self.cut_off: asyncio.TimerHandle | None = None
         """Resets the stream if the client does not read the rest of a complete response."""
-        self._frames, self._loop, self._leave = frames, loop, leave
-        self._head_only, self._chunked = head_only, chunked
-        self._handler: asyncio.Protocol | None = None
-        self._response: Any = None
+        self._frames, self._leave = frames, leave
         self._received: deque[tuple[bytes, int]] = deque()
-        self._closing = self._reading_paused = self._writing_paused = False
-        self._parser: Any = HttpResponseParser(
-            BaseProtocol(loop),
-            loop,
-            _NO_LIMIT,
-            max_line_size=_MAX_FIELD_BYTES,
-            max_headers=_MAX_HEADERS,
-            max_field_size=_MAX_FIELD_BYTES,
-            response_with_body=not head_only,
-            read_until_eof=True,
-            auto_decompress=False,
-        )
+        """Pieces of the body that the handler has not read, each with its size in the flow-control window."""
+        self._available: asyncio.Future[None] | None = None
+        self._writes = Backpressure()
 
     # The client's side
 
-    def begin(self, handler: asyncio.Protocol, lines: bytes) -> None:
-        """Pass the request line and headers to *handler*."""
-        self._handler = handler
-        handler.connection_made(self)
-        handler.data_received(lines)
-
     def receive(self, data: bytes, size: int) -> None:
-        """Pass a piece of the body when the handler reads; it consumes *size* bytes of the flow-control window."""
-        framed = b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data
-        self._take(framed, size)
+        """Keep a piece of the body until the handler reads it; it occupies *size* bytes of the window."""
+        if self.lost:
+            self._frames.acknowledge(self, size)
+            return
+        self._received.append((data, size))
+        self._wake()
 
     def receive_end(self) -> None:
-        """Pass the end of the body."""
+        """Record the end of the body."""
         self.requested = True
-        if self._chunked:
-            self._take(b"0\r\n\r\n", 0)
+        self._wake()
 
-    def resume_handler(self) -> None:
+    def sent_some(self) -> None:
         """Resume the handler's writing if little data is unsent."""
-        if self._writing_paused and len(self.unsent) <= LOW_WATER_BYTES and self._handler is not None:
-            self._writing_paused = False
-            self._handler.resume_writing()
+        if self._writes.paused and not self.lost and len(self.unsent) <= LOW_WATER_BYTES:
+            self._writes.resume()
 
-    def lose(self, problem: Exception | None) -> None:
-        """Notify the handler that the stream is closed."""
-        self._closing = True
-        handler, self._handler = self._handler, None
-        self._acknowledge_received()
-        if handler is not None:
-            handler.connection_lost(problem)
+    def lose(self) -> None:
+        """Cancel the handler, because the stream is closed."""
+        self.lost = True
+        self._writes.lose()
+        self.discard_received()
+        if self.task is not None:
+            self.task.cancel()
 
-    def _take(self, data: bytes, size: int) -> None:
-        if self._closing:
-            self._frames.acknowledge(self, size)
-        elif self._reading_paused:
-            self._received.append((data, size))
-        else:
-            self._pass(data, size)
-
-    def _pass(self, data: bytes, size: int) -> None:
-        if self._handler is not None and data:
-            self._handler.data_received(data)
-        self._frames.acknowledge(self, size)
-
-    def _acknowledge_received(self) -> None:
+    def discard_received(self) -> None:
         """Drop unread data and return it to the connection's window, which all streams share."""
         while self._received:
             self._frames.acknowledge(self, self._received.popleft()[1])
 
+    def _wake(self) -> None:
+        if self._available is not None and not self._available.done():
+            self._available.set_result(None)
+
     # The handler's side
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return extra info of the connection, except its socket, whose options belong to all streams."""
-        if name == GOAWAY:
-            return self._send_goaway
-        return default if name == "socket" else self._frames.get_extra_info(name, default)
+    @property
+    def has_body(self) -> bool:
+        return bool(self._received) or not self.requested
 
-    def is_closing(self) -> bool:
-        return self._closing
+    async def read_body(self, limit: int) -> bytes:
+        if (self.content_length or 0) > limit:
+            raise BodyTooLong
+        pieces, size = [], 0
+        async for piece in self.body():
+            size += len(piece)
+            if size > limit:
+                raise BodyTooLong
+            pieces.append(piece)
+        return b"".join(pieces)
 
-    def is_reading(self) -> bool:
-        return not self._reading_paused and not self._closing
+    async def body(self) -> AsyncIterator[bytes]:
+        if not self.requested and not self._received and self.headers.get("Expect", "").lower() == "100-continue":
+            self._frames.send_head(self, [(b":status", b"100")])
+            self._frames.flush(self)
+        while True:
+            while self._received:
+                data, size = self._received.popleft()
+                self._frames.acknowledge(self, size)
+                if data:
+                    yield data
+            if self.requested:
+                return
+            self._check()
+            self._available = asyncio.get_running_loop().create_future()
+            await self._available
 
-    def pause_reading(self) -> None:
-        self._reading_paused = True
+    async def respond(self, status: int, headers: Headers, pieces: Sequence[bytes]) -> None:
+        size = sum(map(len, pieces))
+        self._send_head(response_fields(status, headers, size))
+        if self.method != "HEAD" and status not in BODILESS:
+            for piece in pieces:
+                if size <= HIGH_WATER_BYTES:
+                    self.unsent += piece
+                    continue
+                for start in range(0, len(piece), HIGH_WATER_BYTES):
+                    await self.send(piece[start : start + HIGH_WATER_BYTES], may_stall=False)
+        self.finish()
 
-    def resume_reading(self) -> None:
-        self._reading_paused = False
-        while self._received and not self._reading_paused:
-            self._pass(*self._received.popleft())
-
-    def get_write_buffer_size(self) -> int:
-        return len(self.unsent)
-
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        return LOW_WATER_BYTES, HIGH_WATER_BYTES
-
-    def write(self, data: Any) -> None:
-        if self._closing or self.responded:
-            return
-        data = bytes(data)
-        if self._head_only:  # some handlers write the body of a response to HEAD
-            data = data[: data.find(b"\r\n\r\n") + 4]
-        for head, payload in self._parser.feed_data(data)[0]:
-            fields, closes = response_fields(head.code, head.raw_headers)
-            if head.code >= 200:
-                self._response = payload
-            self._frames.send_head(self, fields)
-            if self._response is not None and (closes or self._leave):
-                self._frames.leave()
-        self._send_written()
-        if len(self.unsent) > HIGH_WATER_BYTES and not self._writing_paused and self._handler is not None:
-            self._writing_paused = True
-            self._handler.pause_writing()
-
-    def writelines(self, list_of_data: Any) -> None:
-        self.write(b"".join(list_of_data))
-
-    def can_write_eof(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """Close the stream after the written data is sent."""
-        if self._closing:
-            return
-        if self._response is not None and not self.responded:
-            try:
-                self._parser.feed_eof()
-                self._send_written()
-            except HttpProcessingError:
-                pass  # the response is incomplete: the stream is reset
-        self._closing = True
-        self._acknowledge_received()
-        self._frames.closed(self)
-        self._loop.call_soon(self.lose, None)
-
-    def abort(self) -> None:
-        """Reset the stream immediately."""
-        self._closing = True
-        self.unsent.clear()
-        self._frames.reset(self)
-        self._loop.call_soon(self.lose, None)
-
-    def _send_written(self) -> None:
-        if self._response is not None:
-            self.unsent += self._response.read_nowait()
-            self.responded = self._response.is_eof()
-            if self.responded:
-                self._end_handler()
+    def start(self, status: int, headers: Headers, *, reason: str = "", may_stall: bool = False) -> ResponseStream:
+        fields = list(headers)
+        length = next((int(value) for name, value in fields if name.lower() == "content-length"), None)
+        self._send_head(response_fields(status, fields, None))
         self._frames.flush(self)
+        has_body = self.method != "HEAD" and status not in BODILESS
+        return _Stream(self, has_body=has_body, length=length, may_stall=may_stall)
 
-    def _send_goaway(self) -> None:
+    def close_after_response(self) -> None:
         self._leave = True
 
-    def _end_handler(self) -> None:
-        """Close the handler when it is done, since no further request follows."""
-        close = getattr(self._handler, "close", None)
-        if close is not None:
-            close()
+    def upgrade(self, protocol: asyncio.BaseProtocol, headers: Headers | None = None) -> None:
+        raise UpgradeUnsupported
+
+    async def send(self, data: bytes, *, may_stall: bool) -> None:
+        """Send a part of the response, and wait while much of it is unsent.
+
+        :raises ConnectionResetError: the client has disconnected, or does not read; the stream was reset.
+        """
+        self._check()
+        self.unsent += data
+        self._frames.flush(self)
+        if len(self.unsent) <= HIGH_WATER_BYTES:
+            return
+        self._writes.pause()
+        try:
+            await self._writes.wait(may_stall=may_stall)
+        except TimeoutError:
+            self._frames.reset(self)
+            raise ConnectionResetError("the client does not read") from None
+
+    def finish(self) -> None:
+        """Complete the response."""
+        if not self.lost:
+            self.responded = True
+            self._frames.flush(self)
+
+    def _send_head(self, fields: Fields) -> None:
+        self._check()
+        self._frames.send_head(self, fields)
+        if self._leave:
+            self._frames.leave()
+
+    def _check(self) -> None:
+        if self.lost:
+            raise ConnectionResetError("the client has closed the stream")
+
+
+class _Stream(ResponseStream):
+    """Body of a response."""
+
+    __slots__ = ("_has_body", "_http", "_left", "_may_stall")
+
+    def __init__(self, http: Http2Request, *, has_body: bool, length: int | None, may_stall: bool) -> None:
+        self._http, self._has_body, self._may_stall = http, has_body, may_stall
+        self._left = length
+
+    async def write(self, data: bytes) -> None:
+        if not data or not self._has_body:
+            return
+        if self._left is not None:
+            data = data[: self._left]
+            self._left -= len(data)
+        await self._http.send(data, may_stall=self._may_stall)
+
+    def end(self) -> None:
+        if not (self._has_body and self._left):  # an incomplete stream is reset
+            self._http.finish()

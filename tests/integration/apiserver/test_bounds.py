@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 
 from apiserver_stub.server import startup
-from apiserver_stub.transport import listener, response_writer
+from apiserver_stub.transport import backpressure, listener
 
 from .in_process import start
 
@@ -243,7 +243,7 @@ async def _trickle(writer: asyncio.StreamWriter) -> None:
 
 
 async def test_client_that_never_reads_is_disconnected(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(response_writer, "STALLED_SECONDS", 0.3)
+    monkeypatch.setattr(backpressure, "STALLED_SECONDS", 0.3)
     for number in range(12):
         await site.ok("POST", MAPS, {"metadata": {"name": f"m{number}"}, "data": {"k": "x" * (MIB - 1000)}})
     before = site.connections

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -22,13 +23,14 @@ from h2.events import (
 )
 from h2.settings import SettingCodes
 
+from apiserver_stub.transport import backpressure
+from apiserver_stub.transport.http import BodyTooLong, HttpRequest
 from apiserver_stub.transport.http2 import connection as module
 from apiserver_stub.transport.http2.connection import Http2Connection
 from apiserver_stub.transport.http2.negotiation import Terms
 from apiserver_stub.transport.http2.stream import HIGH_WATER_BYTES
 
 PLENTY = Terms(10)
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Line(asyncio.Transport):
@@ -61,42 +63,53 @@ class Line(asyncio.Transport):
         return f"the {name}"
 
 
-class Handler(asyncio.Protocol):
-    """Request handler that records requests."""
+_opened: list[Harness] = []
 
-    def __init__(self) -> None:
-        self.received = bytearray()
-        self.lost: list[BaseException | None] = []
-        self.writing_paused = False
 
-    def connection_made(self, transport: Any) -> None:
-        self.transport = transport
+@pytest.fixture(autouse=True)
+async def _closed_connections() -> AsyncIterator[None]:
+    yield
+    while _opened:
+        harness = _opened.pop()
+        if not harness.gone:
+            harness.connection.connection_lost(None)
+    await asyncio.sleep(0)
 
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self.lost.append(exc)
 
-    def data_received(self, data: bytes) -> None:
-        self.received += data
+class Handled:
+    """A request in progress until :meth:`finish`."""
 
-    def pause_writing(self) -> None:
-        self.writing_paused = True
+    def __init__(self, http: HttpRequest) -> None:
+        self.http = http
+        self.cancelled = False
+        self._finished = asyncio.Event()
 
-    def resume_writing(self) -> None:
-        self.writing_paused = False
+    async def run(self) -> None:
+        try:
+            await self._finished.wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+
+    def finish(self) -> None:
+        self._finished.set()
+
+    async def ok(self, body: bytes = b"ok") -> None:
+        await self.http.respond(200, [], [body])
 
 
 class Harness:
     """Client and server connection without a network."""
 
     def __init__(self, terms: Terms = PLENTY, **settings: int) -> None:
-        self.handlers: list[Handler] = []
+        self.handled: list[Handled] = []
         self.protocol_errors: list[str] = []
         self.gone = 0
         self.line = Line()
         self.connection = Http2Connection(
             terms,
             "192.0.2.1",
-            self._serve,
+            self._handle,
             self._count_gone,
             lambda it: self.protocol_errors.append(str(it)),
             idle_seconds=90,
@@ -106,16 +119,23 @@ class Harness:
         for _ in settings:
             self.client.local_settings.acknowledge()
         self.events: list[Event] = []
+        _opened.append(self)
         self.connection.connection_made(self.line)
         self.client.initiate_connection()
         self.exchange()
 
-    def _serve(self) -> Handler:
-        self.handlers.append(Handler())
-        return self.handlers[-1]
+    async def _handle(self, http: HttpRequest) -> None:
+        self.handled.append(Handled(http))
+        await self.handled[-1].run()
 
     def _count_gone(self) -> None:
         self.gone += 1
+
+    async def settle(self) -> None:
+        """Run handlers and exchange bytes until nothing is left to do."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+            self.exchange()
 
     def exchange(self) -> None:
         """Exchange bytes between both sides until none are left."""
@@ -127,11 +147,11 @@ class Harness:
             if down:
                 self.events += self.client.receive_data(down)
 
-    def send(self, method: str = "GET", path: str = "/", *fields: tuple[str, str], end: bool = True) -> int:
+    async def send(self, method: str = "GET", path: str = "/", *fields: tuple[str, str], end: bool = True) -> int:
         number = int(self.client.get_next_available_stream_id())
         head = [(":method", method), (":scheme", "https"), (":authority", "api"), (":path", path), *fields]
         self.client.send_headers(number, head, end_stream=end)
-        self.exchange()
+        await self.settle()
         return number
 
     def seen(self, kind: type[Any], number: int | None = None) -> list[Any]:
@@ -145,32 +165,46 @@ class Harness:
 
 async def test_request_reaches_the_handler_and_the_response_the_client() -> None:
     harness = Harness()
-    number = harness.send("GET", "/version", ("accept", "*/*"))
-    handler = harness.handlers[0]
-    assert bytes(handler.received) == b"GET /version HTTP/1.1\r\nhost: api\r\naccept: */*\r\n\r\n"
+    number = await harness.send("GET", "/version?a=b", ("accept", "*/*"))
+    handled = harness.handled[0]
+    http = handled.http
+    assert (http.method, http.target, http.path, http.version) == ("GET", "/version?a=b", "/version", (2, 0))
+    assert dict(http.headers) == {"Host": "api", "accept": "*/*"}
+    assert (http.remote, str(http.tls), http.has_body) == ("192.0.2.1", "the ssl_object", False)
 
-    handler.transport.write(OK)
-    handler.transport.close()
-    await asyncio.sleep(0)
-    harness.exchange()
+    await http.respond(200, [("Content-Type", "text/plain")], [b"o", b"k"])
+    written = len(harness.line.written)
+    handled.finish()
+    await harness.settle()
 
-    assert (":status", "200") in harness.seen(ResponseReceived, number)[0].headers
+    headers = dict(harness.seen(ResponseReceived, number)[0].headers)
+    assert headers.pop("date").endswith(" GMT")
+    assert headers == {":status": "200", "content-type": "text/plain", "content-length": "2"}
     assert harness.body(number) == b"ok"
     assert harness.seen(StreamEnded, number)
-    assert handler.lost == [None]
-    assert harness.connection.idle
+    assert written and harness.connection.idle and not handled.cancelled
+
+
+async def test_short_response_is_a_single_write() -> None:
+    harness = Harness()
+    await harness.send()
+    writes: list[bytes] = []
+    harness.line.write = writes.append  # type: ignore[method-assign,assignment]
+
+    await harness.handled[0].ok()
+
+    assert len(writes) == 1
 
 
 async def test_response_chunks_are_sent_when_written() -> None:
     harness = Harness()
-    number = harness.send()
-    transport = harness.handlers[0].transport
-    transport.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    number = await harness.send()
+    response = harness.handled[0].http.start(200, [])
     for count, piece in enumerate((b"one", b"two"), 1):
-        transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        await response.write(piece)
         harness.exchange()
         assert len(harness.seen(DataReceived, number)) == count
-    transport.write(b"0\r\n\r\n")
+    response.end()
     harness.exchange()
     assert harness.body(number) == b"onetwo"
     assert harness.seen(StreamEnded, number)
@@ -178,128 +212,177 @@ async def test_response_chunks_are_sent_when_written() -> None:
 
 async def test_response_to_head_has_no_body() -> None:
     harness = Harness()
-    number = harness.send("HEAD")
-    harness.handlers[0].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\nsome")
+    number, other = await harness.send("HEAD"), await harness.send("HEAD")
+    await harness.handled[0].http.respond(200, [], [b"some"])
+    response = harness.handled[1].http.start(200, [("Content-Length", "4")])
+    await response.write(b"some")
+    response.end()
     harness.exchange()
-    assert harness.seen(StreamEnded, number)
-    assert harness.body(number) == b""
-    assert ("content-length", "200") in harness.seen(ResponseReceived, number)[0].headers
+    for stream in (number, other):
+        assert harness.seen(StreamEnded, stream)
+        assert harness.body(stream) == b""
+        assert ("content-length", "4") in harness.seen(ResponseReceived, stream)[0].headers
 
 
-async def test_response_without_length_ends_with_its_connection() -> None:
+@pytest.mark.parametrize("begun", [False, True])
+async def test_incomplete_response_resets_the_stream(begun: bool) -> None:
     harness = Harness()
-    number = harness.send()
-    transport = harness.handlers[0].transport
-    transport.write(b"HTTP/1.1 200 OK\r\n\r\nsome")
-    harness.exchange()
-    assert not harness.seen(StreamEnded, number)
-    transport.close()
-    harness.exchange()
-    assert harness.body(number) == b"some"
-    assert harness.seen(StreamEnded, number)
-
-
-@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc"])
-async def test_incomplete_response_resets_the_stream(begun: bytes) -> None:
-    harness = Harness()
-    number = harness.send()
-    harness.handlers[0].transport.writelines([begun])
-    harness.handlers[0].transport.close()
-    harness.exchange()
+    number = await harness.send()
+    handled = harness.handled[0]
+    if begun:
+        response = handled.http.start(200, [("Content-Length", "5")])
+        await response.write(b"abc")
+        response.end()
+    handled.finish()
+    await harness.settle()
     assert harness.seen(StreamReset, number)[0].error_code == ErrorCodes.INTERNAL_ERROR
     assert harness.connection.idle
 
 
-async def test_body_is_chunked_and_informational_response_is_sent() -> None:
+async def test_failed_handler_resets_the_stream_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     harness = Harness()
-    number = harness.send("POST", end=False)
-    handler = harness.handlers[0]
-    handler.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    harness.exchange()
+
+    async def fail(http: HttpRequest) -> None:
+        raise ValueError("a bug")
+
+    harness.connection._handler = fail
+    number = await harness.send("GET", "/broken")
+
+    assert harness.seen(StreamReset, number)[0].error_code == ErrorCodes.INTERNAL_ERROR
+    assert [record.message for record in caplog.records] == ["Request failed"]
+
+
+async def test_body_is_read_after_an_informational_response() -> None:
+    harness = Harness()
+    number = await harness.send("POST", "/", ("expect", "100-continue"), end=False)
+    handled = harness.handled[0]
+    reading = asyncio.ensure_future(handled.http.read_body(100))
+    await harness.settle()
     assert harness.seen(InformationalResponseReceived, number)
-    handler.received.clear()
     harness.client.send_data(number, b"hello")
     harness.client.send_data(number, b"")
-    harness.exchange()
-    assert bytes(handler.received) == b"5\r\nhello\r\n"
+    await harness.settle()
+    assert not reading.done()
     harness.client.send_data(number, b"!", end_stream=True)
-    harness.exchange()
-    assert bytes(handler.received) == b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n"
-    handler.transport.write(OK)
+    await harness.settle()
+    assert await reading == b"hello!"
+    assert not handled.http.has_body
+    await handled.ok()
     harness.exchange()
     assert harness.body(number) == b"ok"
 
 
+@pytest.mark.parametrize("declared", [True, False])
+async def test_too_long_body_is_not_read(declared: bool) -> None:
+    harness = Harness()
+    fields = [("content-length", "11")] if declared else []
+    number = await harness.send("POST", "/", *fields, end=False)
+    handled = harness.handled[0]
+    harness.client.send_data(number, b"hello hello", end_stream=declared)
+    await harness.settle()
+
+    with pytest.raises(BodyTooLong):
+        await handled.http.read_body(10)
+    await handled.ok()
+    handled.finish()
+    await harness.settle()
+
+    assert harness.body(number) == b"ok"
+    assert bool(harness.seen(StreamReset, number)) is not declared  # the rest of the request is not read
+    assert harness.connection.idle
+
+
 async def test_unread_body_is_limited_to_the_window() -> None:
     harness = Harness()
-    number, other = harness.send("POST", end=False), harness.send("POST", end=False)
-    handler = harness.handlers[0]
-    handler.transport.pause_reading()
-    head = len(handler.received)
+    number, other = await harness.send("POST", end=False), await harness.send("POST", end=False)
     sent = 0
     while window := min(harness.client.local_flow_control_window(number), 16384):
         harness.client.send_data(number, bytes(window))
         sent += window
-        harness.exchange()
-    assert sent == 65535 and len(handler.received) == head
+        await harness.settle()
+    assert sent == 65535
     harness.client.send_data(other, b"others go on", end_stream=True)
+    await harness.settle()
+    assert await harness.handled[1].http.read_body(100) == b"others go on"
+    body = harness.handled[0].http.body()
+    assert len(await anext(body)) == 16384 and len(await anext(body)) == 16384
+    assert len(await anext(body)) == 16384
     harness.exchange()
-    assert b"others go on" in harness.handlers[1].received
-    handler.transport.resume_reading()
-    harness.exchange()
-    assert len(handler.received) > head + sent
     assert harness.client.local_flow_control_window(number) > 0
 
 
 async def test_unread_response_pauses_its_handler() -> None:
     harness = Harness(INITIAL_WINDOW_SIZE=100)
-    number, other = harness.send(), harness.send()
-    handler = harness.handlers[0]
+    number, other = await harness.send(), await harness.send()
+    handled = harness.handled[0]
     body = bytes(2 * HIGH_WATER_BYTES)
-    handler.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-    harness.exchange()
-    assert handler.writing_paused
-    assert (len(harness.body(number)), handler.transport.get_write_buffer_size()) == (100, len(body) - 100)
-    harness.handlers[1].transport.write(OK)
+    responding = asyncio.ensure_future(handled.ok(body))
+    await harness.settle()
+    assert not responding.done()
+    assert len(harness.body(number)) == 100
+    await harness.handled[1].ok()
     harness.exchange()
     assert harness.body(other) == b"ok"
-    handler.transport.close()
     harness.client.increment_flow_control_window(1 << 20)
     harness.client.increment_flow_control_window(1 << 20, number)
-    harness.exchange()
+    await harness.settle()
+    await responding
+    handled.finish()
+    await harness.settle()
     assert harness.body(number) == body
     assert harness.seen(StreamEnded, number)
-    assert not handler.writing_paused
     assert not harness.connection._blocked
 
 
 async def test_client_that_does_not_read_is_not_read_from() -> None:
     harness = Harness()
-    number = harness.send()
+    number = await harness.send()
     harness.connection.pause_writing()
     assert harness.line.reading_paused
-    harness.handlers[0].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000))
-    assert harness.handlers[0].writing_paused
+    responding = asyncio.ensure_future(harness.handled[0].ok(bytes(200_000)))
+    await asyncio.sleep(0)
+    assert not responding.done()
     harness.connection.resume_writing()
     harness.exchange()
     assert not harness.line.reading_paused
     assert len(harness.body(number)) == 65535
     harness.connection.connection_lost(None)
+    with pytest.raises(ConnectionResetError):
+        await responding
 
 
 async def test_client_that_never_reads_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_STALLED_SECONDS", 0)
+    monkeypatch.setattr(module, "STALLED_SECONDS", 0)
+    monkeypatch.setattr(backpressure, "STALLED_SECONDS", 0)
     harness = Harness(INITIAL_WINDOW_SIZE=1)
-    number = harness.send()
-    harness.handlers[0].transport.write(OK)
-    harness.handlers[0].transport.close()
+    number, other = await harness.send(), await harness.send()
+    await harness.handled[0].ok()
+    harness.handled[0].finish()
+    with pytest.raises(ConnectionResetError):
+        await harness.handled[1].ok(bytes(2 * HIGH_WATER_BYTES))
+    harness.handled[1].finish()
     await asyncio.sleep(0.01)
     harness.exchange()
-    assert harness.seen(StreamReset, number)[0].error_code == ErrorCodes.CANCEL
+    for stream in (number, other):
+        assert harness.seen(StreamReset, stream)[0].error_code == ErrorCodes.CANCEL
     assert harness.connection.idle
     harness.connection.pause_writing()
     await asyncio.sleep(0.01)
     assert harness.line.closing
+
+
+async def test_response_that_may_stall_waits_for_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backpressure, "STALLED_SECONDS", 0)
+    harness = Harness(INITIAL_WINDOW_SIZE=1)
+    number = await harness.send()
+    response = harness.handled[0].http.start(200, [], may_stall=True)
+    writing = asyncio.ensure_future(response.write(bytes(2 * HIGH_WATER_BYTES)))
+    await asyncio.sleep(0.01)
+    assert not writing.done() and not harness.seen(StreamReset, number)
+    harness.client.increment_flow_control_window(1 << 20)
+    harness.client.increment_flow_control_window(1 << 20, number)
+    await harness.settle()
+    await writing
 
 
 async def test_streams_beyond_the_limit_are_rejected() -> None:
@@ -308,29 +391,31 @@ async def test_streams_beyond_the_limit_are_rejected() -> None:
     harness.client.remote_settings._settings[SettingCodes.MAX_CONCURRENT_STREAMS][0] = (
         100  # as a client that has not received the settings
     )
-    first, second, third = harness.send(), harness.send(), harness.send()
+    first, second, third = [await harness.send() for _ in range(3)]
     assert harness.seen(StreamReset, third)[0].error_code == ErrorCodes.REFUSED_STREAM
     assert not harness.seen(StreamReset, first) and not harness.seen(StreamReset, second)
     harness.client.reset_stream(first)
-    harness.exchange()
-    assert len(harness.handlers[0].lost) == 1
-    fourth = harness.send()
+    await harness.settle()
+    assert harness.handled[0].cancelled
+    with pytest.raises(ConnectionResetError):
+        await harness.handled[0].ok()
+    fourth = await harness.send()
     assert not harness.seen(StreamReset, fourth)
-    assert len(harness.handlers) == 3
+    assert len(harness.handled) == 3
 
 
 async def test_stream_counts_until_its_response_is_sent() -> None:
     harness = Harness(Terms(2))
-    for handlers in range(4):
-        number = harness.send()
-        assert not harness.seen(StreamReset, number)
-        harness.handlers[handlers].transport.write(OK)  # and keeps running briefly
+    for number in range(4):
+        assert not harness.seen(StreamReset, await harness.send())
+        await harness.handled[number].ok()  # and keeps running briefly
         harness.exchange()
-    assert harness.seen(StreamReset, harness.send())[0].error_code == ErrorCodes.REFUSED_STREAM
-    for handler in harness.handlers:
-        handler.transport.close()
-    assert not harness.seen(StreamReset, harness.send())
-    assert len(harness.handlers) == 5
+    assert harness.seen(StreamReset, await harness.send())[0].error_code == ErrorCodes.REFUSED_STREAM
+    for handled in harness.handled:
+        handled.finish()
+    await harness.settle()
+    assert not harness.seen(StreamReset, await harness.send())
+    assert len(harness.handled) == 5
 
 
 async def test_client_with_rapid_resets_is_disconnected() -> None:
@@ -338,23 +423,24 @@ async def test_client_with_rapid_resets_is_disconnected() -> None:
     for _ in range(10 * module._MOST_RESETS):
         if harness.line.closing:
             break
-        harness.client.reset_stream(harness.send())
+        harness.client.reset_stream(await harness.send())
         harness.exchange()
     assert harness.seen(ConnectionTerminated)[0].error_code == ErrorCodes.ENHANCE_YOUR_CALM
     assert harness.protocol_errors == ["too many streams were reset"]
-    assert all(handler.lost for handler in harness.handlers)
+    await harness.settle()
+    assert all(handled.cancelled for handled in harness.handled)
 
 
 async def test_goaway_is_sent_with_a_response_and_keeps_other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FAREWELL_SECONDS", 0)
-    monkeypatch.setattr(module.random, "random", [0.001, 0.5].pop)
+    monkeypatch.setattr(random, "random", [0.001, 0.5].pop)
     harness = Harness(Terms(10, goaway_chance=0.02))
-    first, second = harness.send(), harness.send()
-    harness.handlers[0].transport.write(OK)
-    harness.handlers[0].transport.close()
-    harness.exchange()
+    first, second = await harness.send(), await harness.send()
+    await harness.handled[0].ok()
+    harness.handled[0].finish()
+    await harness.settle()
     assert not harness.seen(ConnectionTerminated)
-    harness.handlers[1].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
+    response = harness.handled[1].http.start(200, [("Content-Length", "4")])
     (reported,) = [
         event
         for event in harness.client.receive_data(bytes(harness.line.written))
@@ -362,27 +448,39 @@ async def test_goaway_is_sent_with_a_response_and_keeps_other_streams(monkeypatc
     ]
     harness.line.written.clear()
     assert (reported.error_code, reported.last_stream_id) == (ErrorCodes.NO_ERROR, second)
-    harness.handlers[1].transport.write(b"last")
+    await response.write(b"last")
     assert b"last" in harness.line.written and not harness.line.closing
-    harness.handlers[1].transport.close()
+    response.end()
+    harness.handled[1].finish()
     await asyncio.sleep(0.01)
     assert harness.line.closing
     assert first != second
+
+
+async def test_handler_can_close_the_connection_after_its_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FAREWELL_SECONDS", 0)
+    harness = Harness()
+    await harness.send()
+    harness.handled[0].http.close_after_response()
+    await harness.handled[0].ok()
+    harness.handled[0].finish()
+    await asyncio.sleep(0.01)
+    assert harness.line.closing
 
 
 async def test_connect_is_rejected() -> None:
     harness = Harness()
     number = int(harness.client.get_next_available_stream_id())
     harness.client.send_headers(number, [(":method", "CONNECT"), (":authority", "api:1")])
-    harness.exchange()
+    await harness.settle()
     assert (":status", "405") in harness.seen(ResponseReceived, number)[0].headers
-    assert harness.connection.idle and not harness.handlers
+    assert harness.connection.idle and not harness.handled
 
 
 async def test_idle_connection_gets_goaway(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FAREWELL_SECONDS", 0)
     harness = Harness()
-    harness.connection.unused_since = 0
+    harness.connection.unused_since = -1000
     harness.connection._close_if_idle()
     harness.exchange()
     assert harness.seen(ConnectionTerminated)
@@ -392,22 +490,15 @@ async def test_idle_connection_gets_goaway(monkeypatch: pytest.MonkeyPatch) -> N
     assert harness.gone == 1
 
 
-async def test_closed_connection_closes_its_streams() -> None:
+async def test_closed_connection_cancels_its_handlers() -> None:
     harness = Harness()
-    harness.send()
+    await harness.send()
     harness.connection.connection_lost(None)
-    assert isinstance(harness.handlers[0].lost[0], ConnectionError)
-    harness.handlers[0].transport.write(OK)
-    harness.handlers[0].transport.close()
+    await harness.settle()
+    assert harness.handled[0].cancelled and not harness.connection.tasks
+    with pytest.raises(ConnectionResetError):
+        await harness.handled[0].ok()
     assert harness.gone == 1
-
-
-async def test_stream_exposes_the_peer_but_not_the_socket() -> None:
-    harness = Harness()
-    harness.send()
-    transport = harness.handlers[0].transport
-    assert transport.get_extra_info("peercert") == "the peercert"
-    assert transport.get_extra_info("socket") is None
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -1,0 +1,274 @@
+"""Requests and responses of HTTP/1.1 connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from http.client import responses
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from apiserver_stub.transport.backpressure import Backpressure
+from apiserver_stub.transport.http import (
+    BODILESS,
+    SINGLE_WRITE_BYTES,
+    BodyTooLong,
+    Headers,
+    HttpRequest,
+    MalformedBody,
+    ResponseStream,
+)
+from apiserver_stub.transport.http_date import http_date
+
+_PIECE_BYTES = 256 << 10
+"""Size of a write: the TLS layer applies backpressure only between writes."""
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class _Written(web.StreamResponse):
+    """Response that was already written."""
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
+
+    @property
+    def keep_alive(self) -> bool:
+        return True
+
+
+class _WrittenLast(_Written):
+    """Response that was already written, and after which the connection closes."""
+
+    @property
+    def keep_alive(self) -> bool:
+        return False
+
+
+class _Incomplete(_WrittenLast):
+    """Response that cannot be completed; the connection closes without reading the rest of the request."""
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        raise ConnectionResetError("the response is incomplete")
+
+
+_WRITTEN, _WRITTEN_LAST, _INCOMPLETE = _Written(), _WrittenLast(), _Incomplete()
+
+
+class ClientConnection(Protocol):
+    """Functions of the connection that its requests call."""
+
+    address: str
+    tls: Any
+    writes: Backpressure
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Handle the end of the connection."""
+
+
+class Http1Request(HttpRequest):
+    """A request that ``aiohttp`` parsed."""
+
+    __slots__ = ("_connection", "_request", "completed", "keep_alive", "started")
+
+    def __init__(self, request: web.BaseRequest, connection: ClientConnection) -> None:
+        remote, tls = connection.address or None, connection.tls
+        super().__init__(request.method, request.path_qs, request.version, request.headers, remote=remote, tls=tls)
+        self._request, self._connection = request, connection
+        self.keep_alive = request.keep_alive
+        self.started = self.completed = False
+
+    @property
+    def outcome(self) -> web.StreamResponse:
+        """The response for ``aiohttp``, which decides whether the connection stays open."""
+        if not self.completed:
+            return _INCOMPLETE
+        return _WRITTEN if self.keep_alive else _WRITTEN_LAST
+
+    # Request body
+
+    @property
+    def has_body(self) -> bool:
+        return self._request.can_read_body
+
+    async def read_body(self, limit: int) -> bytes:
+        content = self._request.content
+        if (self.content_length or 0) > limit:
+            raise BodyTooLong
+        if content.is_eof():  # all of it came with the head: there is nothing to wait for
+            body = content.read_nowait()
+            if len(body) > limit:
+                raise BodyTooLong
+            return body
+        pieces, size = [], 0
+        async for piece in self.body():
+            size += len(piece)
+            if size > limit:
+                raise BodyTooLong
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def body(self) -> AsyncIterator[bytes]:
+        content = self._request.content
+        if not content.is_eof() and self.version >= (1, 1) and self.headers.get("Expect", "").lower() == "100-continue":
+            self._transport().write(_CONTINUE)
+        try:
+            while piece := await content.readany():
+                yield piece
+        except web.RequestPayloadError as error:
+            raise MalformedBody(str(error)) from error
+
+    # Response
+
+    async def respond(self, status: int, headers: Headers, pieces: Sequence[bytes]) -> None:
+        transport = self._transport()
+        size = sum(map(len, pieces))
+        length = None if status in BODILESS else size
+        head = self._head(status, headers, length)
+        self.started = True
+        if self.method == "HEAD" or status in BODILESS:
+            pieces, size = (), 0
+        if size <= SINGLE_WRITE_BYTES:
+            transport.write(b"".join((head, *pieces)))
+            await self.flush()
+        else:
+            transport.write(head)
+            for piece in pieces:
+                await self.write(piece)
+        self.completed = True
+
+    def start(self, status: int, headers: Headers, *, reason: str = "", may_stall: bool = False) -> ResponseStream:
+        transport = self._transport()
+        fields = list(headers)
+        length = next((int(value) for name, value in fields if name.lower() == "content-length"), None)
+        has_body = self.method != "HEAD" and status not in BODILESS
+        chunked = has_body and length is None and self.version >= (1, 1)
+        if chunked:
+            fields.append(("Transfer-Encoding", "chunked"))
+        elif has_body and length is None:
+            self.keep_alive = False
+        transport.write(self._head(status, fields, None, reason))
+        self.started = True
+        return _Stream(self, has_body=has_body, chunked=chunked, length=length, may_stall=may_stall)
+
+    def close_after_response(self) -> None:
+        self.keep_alive = False
+
+    def upgrade(self, protocol: asyncio.BaseProtocol, headers: Headers | None = None) -> None:
+        transport = self._transport()
+        self.keep_alive = True  # which the connection's header does not contradict
+        head = b"" if headers is None else self._head(101, headers, None)
+        self.keep_alive, self.started, self.completed = False, True, True
+        connection = self._connection
+        protocol.connection_made(transport)
+        transport.set_protocol(protocol)
+        # The connection is notified of its loss when the handler has ended.
+        self._request.task.add_done_callback(lambda _: connection.connection_lost(None))
+        if head:
+            transport.write(head)
+
+    def reject(self, status: int, text: str) -> None:
+        """Respond with one line and close the connection; no effect if the client has disconnected."""
+        self.keep_alive = False
+        body = text.encode(errors="replace")
+        self.write_last(self._head(status, [("Content-Type", "text/plain; charset=utf-8")], len(body)) + body)
+        self.started = self.completed = True
+
+    async def write(self, data: bytes, *, may_stall: bool = False) -> None:
+        """Write a part of the response, and wait while the connection's write buffer is full.
+
+        :raises ConnectionResetError: the client has disconnected, or does not read; its connection was aborted.
+        """
+        if len(data) <= _PIECE_BYTES:
+            self._transport().write(data)
+            await self.flush(may_stall=may_stall)
+            return
+        view = memoryview(data)
+        for start in range(0, len(data), _PIECE_BYTES):
+            self._transport().write(view[start : start + _PIECE_BYTES])
+            await self.flush(may_stall=may_stall)
+
+    def write_last(self, data: bytes) -> None:
+        """Write the end of the response; no effect if the client has disconnected."""
+        transport = self._request.transport
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
+
+    async def flush(self, *, may_stall: bool = False) -> None:
+        """Wait while the connection's write buffer is full.
+
+        :raises ConnectionResetError: the client has disconnected, or does not read; its connection was aborted.
+        """
+        writes = self._connection.writes
+        if not writes.paused:
+            return
+        try:
+            await writes.wait(may_stall=may_stall)
+        except TimeoutError:
+            if (transport := self._request.transport) is not None:
+                transport.abort()
+            raise ConnectionResetError("the client does not read") from None
+
+    def _transport(self) -> asyncio.Transport:
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client has disconnected")
+        return transport
+
+    def _head(self, status: int, headers: Headers, length: int | None, reason: str = "") -> bytes:
+        """Return the status line and headers.
+
+        :raises ValueError: a header contains a line break.
+        """
+        major, minor = self.version
+        lines = [f"HTTP/{major}.{minor} {status} {reason or responses.get(status, '')}"]
+        dated = False
+        for name, value in headers:
+            lines.append(f"{name}: {value}")
+            dated = dated or name in ("Date", "date")
+        if length is not None:
+            lines.append(f"Content-Length: {length}")
+        if not dated:
+            lines.append(f"Date: {http_date()}")
+        if not self.keep_alive:
+            lines.append("Connection: close")
+        elif minor == 0:
+            lines.append("Connection: keep-alive")
+        text = "\r\n".join(lines)
+        if not text.count("\r") == text.count("\n") == len(lines) - 1:
+            raise ValueError("a header of the response contains a line break")
+        return f"{text}\r\n\r\n".encode("utf-8", "surrogateescape")
+
+
+class _Stream(ResponseStream):
+    """Body of a response, in chunks unless its length is known or the connection ends with it."""
+
+    __slots__ = ("_chunked", "_has_body", "_http", "_left", "_may_stall")
+
+    def __init__(
+        self, http: Http1Request, *, has_body: bool, chunked: bool, length: int | None, may_stall: bool
+    ) -> None:
+        self._http, self._has_body, self._chunked, self._may_stall = http, has_body, chunked, may_stall
+        self._left = length
+        """Bytes of the declared length that are not written yet."""
+
+    async def write(self, data: bytes) -> None:
+        if not data or not self._has_body:
+            return
+        if self._chunked:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        elif self._left is not None:
+            data = data[: self._left]
+            self._left -= len(data)
+        await self._http.write(data, may_stall=self._may_stall)
+
+    def end(self) -> None:
+        http = self._http
+        if self._has_body and self._left:
+            return  # the connection closes, so that the client notices
+        if self._chunked:
+            http.write_last(b"0\r\n\r\n")
+        http.completed = True
