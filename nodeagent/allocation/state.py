@@ -106,7 +106,10 @@ class ResourceState:
         if self._path is None:
             return
         async with self._turn:
-            content = encode(self._entries)
-            if content != self._written:
-                await asyncio.to_thread(write_private, self._path, content)
-                self._written = content
+            await asyncio.to_thread(self._write, self._path, dict(self._entries))
+
+    def _write(self, path: Path, entries: dict[str, PodResources]) -> None:
+        content = encode(entries)
+        if content != self._written:
+            write_private(path, content)
+            self._written = content
