@@ -41,7 +41,13 @@ def make_server(socket: Path, *services: object) -> grpc.aio.Server:
     )
     by_name = {type(service).__name__: service for service in services}
     for description in cri.DESCRIPTOR.services_by_name.values():
-        handlers = {method.name: _handler(method, by_name[description.name]) for method in description.methods}
+        service = by_name[description.name]
+        # The server responds to other calls that they are not implemented.
+        handlers = {
+            method.name: _handler(method, function)
+            for method in description.methods
+            if (function := getattr(service, _python_name(method.name), None)) is not None
+        }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(description.full_name, handlers),))
     server.add_insecure_port(f"unix:{socket}")
     return server
@@ -100,8 +106,11 @@ def request_import(endpoint: str, archive: Path) -> list[str]:
     return response.decode().split("\n")
 
 
-def _handler(method: Any, service: object) -> grpc.RpcMethodHandler[Any, Any]:
-    function = getattr(service, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", method.name).lower())
+def _python_name(method: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", method).lower()
+
+
+def _handler(method: Any, function: Callable[[Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
     request = message_factory.GetMessageClass(method.input_type)
 
     async def response(request_data: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
