@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from nodeagent.base.aio import Clock
+from nodeagent.base.aio import Backoff, Clock
 from nodeagent.base.release import ReleaseOrigin, SelectedRelease
 from nodeagent.config.release import of_server, remember_release
 
 _log = logging.getLogger(__name__)
 
-_PERIOD_SECONDS = 10.0
+_FIRST_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
 
 
 class ReleaseCheck:
@@ -42,13 +42,14 @@ class ReleaseCheck:
         """Query until the server responds; returns immediately if its release is in use or does not matter."""
         if self._selected.origin not in (ReleaseOrigin.ASSUMED, ReleaseOrigin.REMEMBERED):
             return
+        backoff = Backoff(_FIRST_SECONDS, _LONGEST_SECONDS)
         while True:
             found = of_server(await asyncio.to_thread(self._query))
             if found is not None:
                 await asyncio.to_thread(remember_release, self._root_dir, found)
                 self._compare(found)
                 return
-            await self._clock.sleep(_PERIOD_SECONDS)
+            await self._clock.sleep(backoff.next())
 
     def _compare(self, found: SelectedRelease) -> None:
         if found.release == self._selected.release:

@@ -13,6 +13,7 @@ import grpc
 import pytest
 import yaml
 
+from nodeagent import __version__
 from tests.integration.agent.conftest import Node
 from tests.integration.programs import IMAGE, NodeAgent, simple_pod, wait_until
 
@@ -365,3 +366,11 @@ def test_pod_over_the_nodes_capacity_is_rejected_with_its_reason(node: Node) -> 
     assert pod["status"]["message"].startswith("Pod was rejected: Node didn't have enough resource: cpu")
     wait_until(lambda: "OutOfcpu" in node.reasons("huge"), "the refusal is told")
     node.remove("huge")
+
+
+def test_node_reports_the_release_of_the_api_server(node: Node) -> None:
+    found = wait_until(
+        lambda: node.api.get("/api/v1/nodes/node-1").get("status", {}).get("nodeInfo"), "the node has a status"
+    )
+
+    assert found["kubeletVersion"] == found["kubeProxyVersion"] == f"v1.29.1+nodeagent-{__version__}"
