@@ -6,6 +6,11 @@ from collections.abc import Mapping
 
 from nodeagent.base.gates import FeatureGate, FeatureGates, GateError, GateProblem, Stage
 
+_LATER = (
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+)
+"""Gates of later releases."""
 _ALPHA = (
     "CloudControllerManagerWebhook",
     "ClusterTrustBundle",
@@ -188,7 +193,9 @@ GATES_IN_USE = frozenset(
         "ComponentSLIs",
         "CrossNamespaceVolumeDataSource",
         "DynamicResourceAllocation",
+        "InPlacePodLevelResourcesVerticalScaling",
         "InPlacePodVerticalScaling",
+        "InPlacePodVerticalScalingInitContainers",
         "LegacyServiceAccountTokenCleanUp",
         "MatchLabelKeysInPodAffinity",
         "MatchLabelKeysInPodTopologySpread",
@@ -239,6 +246,7 @@ ALIASES = {
 """Canonical names of gates by alternative name."""
 
 KNOWN: tuple[FeatureGate, ...] = (
+    *(FeatureGate(name, Stage.ALPHA, False) for name in _LATER),
     *(FeatureGate(name, Stage.ALPHA, False) for name in _ALPHA),
     *(FeatureGate(name, Stage.ALPHA, True) for name in _ALPHA_ON),
     *(FeatureGate(name, Stage.BETA, True) for name in _BETA_ON),

@@ -18,6 +18,7 @@ from apiserver_stub.validation.pod import validate_new_pod
 from apiserver_stub.validation.pod_exemptions import options_for_update
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.pod_qos import qos_class
+from apiserver_stub.validation.pod_resize import resized, validate_pod_resize
 from apiserver_stub.validation.pod_status import validate_pod_status
 from apiserver_stub.validation.pod_update import validate_ephemeral_update, validate_pod_update
 from apiserver_stub.validation.pod_warnings import pod_warnings
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from nodeagent.base.identity import Identity
 
 _IDENTITY = ("uid", "resourceVersion")
+_CHANGED_BY_RESIZE = (*_IDENTITY, "managedFields")
 _FINISHED = ("Succeeded", "Failed")
 _GATED = {
     "type": "PodScheduled",
@@ -65,6 +67,9 @@ class PodStrategy(Strategy):
         self._gates, self._identity = gates, identity
         self._init_annotations = init_annotations(identity)
         self._options = replace(pod_options(gates, identity, allow_privileged=allow_privileged), is_pod=True)
+        self._resizes = gates.enabled("InPlacePodVerticalScaling")
+        self._resizes_pod_level = gates.enabled("InPlacePodLevelResourcesVerticalScaling")
+        self.counted = ("spec",) if self._resizes else ()
         self._selects_by_keys = gates.enabled("MatchLabelKeysInPodAffinity")
 
     def default(self, new: Object) -> None:
@@ -100,6 +105,15 @@ class PodStrategy(Strategy):
             new.update({**old, "metadata": metadata, "spec": spec})
             drop_from_pod(self._gates, new, old)
             return
+        if subresource == "resize":
+            POD.apply(new)
+            sent = new["metadata"]
+            metadata = {**old["metadata"], **{name: sent[name] for name in _CHANGED_BY_RESIZE if name in sent}}
+            spec = resized(new, old, pod_level=self._resizes_pod_level)
+            new.clear()
+            new.update({**old, "metadata": metadata, "spec": spec})
+            drop_from_pod(self._gates, new, old)
+            return
         super().prepare_update(new, old, subresource)
         if subresource != "status":
             drop_from_pod(self._gates, new, old)
@@ -110,6 +124,14 @@ class PodStrategy(Strategy):
             return validate_pod_status(new, old, options)
         if subresource == "ephemeralcontainers":
             return validate_ephemeral_update(new, old, options)
+        if subresource == "resize":
+            return validate_pod_resize(
+                new,
+                old,
+                options,
+                init_containers=self._gates.enabled("InPlacePodVerticalScalingInitContainers"),
+                pod_level=self._resizes_pod_level,
+            )
         return validate_pod_update(new, old, options, _with_defaults)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
@@ -153,6 +175,7 @@ def resources(settings: KindSettings) -> list[Resource]:
                 Subresource("log", ("get",)),
                 Subresource("portforward", ("create", "get"), "PodPortForwardOptions"),
                 Subresource("proxy", PROXY_VERBS, "PodProxyOptions"),
+                *([Subresource("resize")] if settings.gates.enabled("InPlacePodVerticalScaling") else ()),
                 Subresource("status"),
             ),
             columns=(

@@ -26,7 +26,7 @@ class LimitRanger(AdmissionPlugin):
     name = "LimitRanger"
     order = 700
     enabled_by_default = True
-    resources = ("pods", "persistentvolumeclaims")
+    resources = ("pods", "pods/resize", "persistentvolumeclaims")
 
     def __init__(self, lister: Lister) -> None:
         self._lister = lister
@@ -41,7 +41,7 @@ class LimitRanger(AdmissionPlugin):
                 _fill(call.obj, limits)
 
     async def validate(self, call: AdmissionRequest) -> None:
-        if call.resource.plural == "pods" and call.operation == "UPDATE":
+        if call.resource.plural == "pods" and call.operation == "UPDATE" and call.subresource != "resize":
             return
         check = _check_pod if call.resource.plural == "pods" else _check_claim
         for limits in self._limits(call):

@@ -69,6 +69,8 @@ class ResourceQuota(AdmissionPlugin):
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
         label = qualified(resource.plural, resource.group)
+        if label == PODS and subresource == "resize":
+            return operation == "UPDATE" and self.usage_tracker.tracks(label)
         if subresource or not self.usage_tracker.tracks(label):
             return False
         return operation == "CREATE" or (operation == "UPDATE" and label in (SERVICES, CLAIMS))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nodeagent.base.quantity import parse_quantity
 from tests.integration.agent.conftest import Node
 from tests.integration.containerd import Containerd
 from tests.integration.programs import NodeAgent, simple_pod, wait_until
@@ -45,7 +46,7 @@ def sized_pod(name: str, resources: dict[str, Any], **container: Any) -> dict[st
 
 def resize(node: Node, name: str, resources: dict[str, Any]) -> Any:
     patch = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
-    path = f"/api/v1/namespaces/default/pods/{name}"
+    path = f"/api/v1/namespaces/default/pods/{name}/resize"
     return node.api.request("PATCH", path, patch, "application/strategic-merge-patch+json")
 
 
@@ -84,8 +85,9 @@ def test_resized_container_keeps_running_with_its_new_limits(node: Node) -> None
     assert cgroup(node, before) == (128 * MI, 20_000)
     larger = sized("200m", "96Mi", "500m", "192Mi")
 
-    resize(node, "grows", larger)
+    accepted = resize(node, "grows", larger)
 
+    assert accepted["metadata"]["generation"] == before["metadata"]["generation"] + 1
     after = node.until("grows", lambda pod: in_effect(pod, larger), "the resize is complete")
     assert cgroup(node, after) == (192 * MI, 50_000)
     assert main_status(after)["containerID"] == main_status(before)["containerID"]
@@ -114,22 +116,38 @@ def test_container_with_restart_policy_is_restarted_for_a_resize(node: Node) -> 
     node.remove("restarts")
 
 
-def test_resize_beyond_the_node_is_deferred_and_survives_a_restart(node: Node) -> None:
-    small = sized("100m", "64Mi")
-    node.api.create_pod(sized_pod("waits", small))
-    before = node.phase("waits", "Running")
+def test_resize_beyond_the_node_is_rejected(node: Node) -> None:
+    node.api.create_pod(sized_pod("small", sized("100m", "64Mi")))
+    node.phase("small", "Running")
 
-    resize(node, "waits", sized("1000", "64Mi"))
+    rejected = resize(node, "small", sized("1000", "64Mi"))
+
+    assert rejected["code"] == 403
+    assert rejected["details"]["causes"] == [{"reason": "NodeCapacity"}]
+    assert "node didn't have enough allocatable resources: cpu, requested: 1000000" in rejected["message"]
+    node.remove("small")
+
+
+def test_resize_is_deferred_across_a_restart_until_there_is_room(node: Node) -> None:
+    allocatable = node.api.get("/api/v1/nodes/node-1")["status"]["allocatable"]["cpu"]
+    most = f"{parse_quantity(allocatable).milli_value() * 2 // 3}m"
+    node.api.create_pod(sized_pod("holds", sized(most, "64Mi")))
+    node.api.create_pod(sized_pod("waits", sized("100m", "64Mi")))
+    node.phase("holds", "Running")
+    before = node.phase("waits", "Running")
+    larger = sized(most, "64Mi")
+
+    resize(node, "waits", larger)
 
     pending = node.until("waits", lambda pod: "PodResizePending" in conditions(pod), "the resize is pending")
     assert conditions(pending)["PodResizePending"]["reason"] == "Deferred"
     assert "Node didn't have enough resource: cpu" in conditions(pending)["PodResizePending"]["message"]
     node.agent.stop()
-    node.agent.start()
     recorded = json.loads((node.agent.root / "allocated_pods_state").read_text())
     assert '"cpu":"100m"' in recorded["data"]
-    resize(node, "waits", small)
-    after = node.until("waits", lambda pod: in_effect(pod, small), "the resize is reverted")
+    node.agent.start()
+    node.remove("holds")
+    after = node.until("waits", lambda pod: in_effect(pod, larger), "the resize is complete")
     assert main_status(after)["containerID"] == main_status(before)["containerID"]
     node.remove("waits")
 

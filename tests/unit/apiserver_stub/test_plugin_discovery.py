@@ -49,6 +49,7 @@ UPSTREAM_ORDER = [
     "CertificateSubjectRestriction",
     "DefaultIngressClass",
     "DenyServiceExternalIPs",
+    "PodResizeValidator",
     "MutatingAdmissionWebhook",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
