@@ -136,10 +136,10 @@ def quick_directory() -> Iterator[Path]:
         yield Path(directory)
 
 
-def stop(program: Program) -> None:
+def stop(command: Program) -> None:
     """Stop the process and wait for it; errors are ignored."""
     with contextlib.suppress(AssertionError):
-        program.stop()
+        command.stop()
 
 
 def bench_pod(name: str, **spec: Any) -> dict[str, Any]:
@@ -152,11 +152,11 @@ def names(count: int = PODS) -> list[str]:
     return [f"{PREFIX}{number:03d}" for number in range(count)]
 
 
-def idle_percent(program: Program, seconds: float = IDLE_SECONDS) -> float:
+def idle_percent(command: Program, seconds: float = IDLE_SECONDS) -> float:
     """Return the CPU usage of the idle process in percent of a core."""
-    cpu, started = program.cpu_seconds(), time.monotonic()
+    cpu, started = command.cpu_seconds(), time.monotonic()
     time.sleep(seconds)
-    return 100 * (program.cpu_seconds() - cpu) / (time.monotonic() - started)
+    return 100 * (command.cpu_seconds() - cpu) / (time.monotonic() - started)
 
 
 def _measured(item: Any) -> bool:

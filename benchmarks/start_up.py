@@ -82,7 +82,7 @@ def _server_ready() -> float:
             stop(server)
 
 
-def _wait_until_healthy(program: Program, connection: http.client.HTTPConnection, path: str) -> float:
+def _wait_until_healthy(command: Program, connection: http.client.HTTPConnection, path: str) -> float:
     """Return the time (monotonic) of the first response with status 200."""
     connection.timeout = LIMIT_SECONDS
     limit = time.monotonic() + LIMIT_SECONDS
@@ -91,10 +91,10 @@ def _wait_until_healthy(program: Program, connection: http.client.HTTPConnection
             connection.request("GET", path)
             if connection.getresponse().status == 200:
                 return time.monotonic()
-        if not program.alive():
-            raise RuntimeError(f"{program.name} exited:\n{program.tail()}")
+        if not command.alive():
+            raise RuntimeError(f"{command.name} exited:\n{command.tail()}")
         time.sleep(POLL_SECONDS)
-    raise RuntimeError(f"{program.name} is not healthy after {LIMIT_SECONDS:g} s:\n{program.tail()}")
+    raise RuntimeError(f"{command.name} is not healthy after {LIMIT_SECONDS:g} s:\n{command.tail()}")
 
 
 def _import_seconds(modules: list[str]) -> float:

@@ -71,10 +71,10 @@ class LegacyTokens:
         if split_account(str(claims.get("sub"))) != (namespace, name):
             raise Rejected("sub claim is invalid")
         if self._lookup:
-            await self._look_up(token, namespace, secret, name, uid)
+            await self._load(token, namespace, secret, name, uid)
         return account_user(namespace, name, uid)
 
-    async def _look_up(self, token: str, namespace: str, secret: str, name: str, uid: str) -> None:
+    async def _load(self, token: str, namespace: str, secret: str, name: str, uid: str) -> None:
         found = self._find(_SECRETS, namespace, secret)
         if found is None or found["metadata"].get("deletionTimestamp"):
             raise Rejected("Token has been invalidated")

@@ -109,7 +109,7 @@ class DisruptionBudgets:
             await self._store.update(BUDGETS, key, decide)
         except LookupError:
             return  # Deleted since it was queued.
-        ends = [_moment(text) + DELETION_TIMEOUT for text in (status.get("disruptedPods") or {}).values()]
+        ends = [_parse_time(text) + DELETION_TIMEOUT for text in (status.get("disruptedPods") or {}).values()]
         if ends:
             self._queue.add_after(key, max(_PAUSE_SECONDS, (min(ends) - now).total_seconds()))
 
@@ -188,10 +188,10 @@ def _scaled(value: Any, total: int) -> int:
 def _disrupted(disrupted: Mapping[str, str], pods: Sequence[Object], now: datetime) -> dict[str, str]:
     """Return the evicted pods whose deletion has not started, with the times of their eviction."""
     waiting = {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
-    return {name: at for name, at in disrupted.items() if name in waiting and _moment(at) + DELETION_TIMEOUT >= now}
+    return {name: at for name, at in disrupted.items() if name in waiting and _parse_time(at) + DELETION_TIMEOUT >= now}
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     return objects.parse_time(text) or datetime.fromtimestamp(0, UTC)
 
 

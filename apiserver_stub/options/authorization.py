@@ -15,7 +15,7 @@ WEBHOOK_VERSIONS = ("v1", "v1beta1")
 _EVERYTHING = "AlwaysAllow"
 _ADVICE = "--authorization-mode=Node,RBAC"
 CONFIG_GATE = "StructuredAuthorizationConfiguration"
-GIVEN = (
+SPECIFIED = (
     "authorization_mode_given",
     "authorization_webhook_config_file",
     "authorization_webhook_version_given",

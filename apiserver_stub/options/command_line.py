@@ -161,7 +161,7 @@ def _check_combinations(options: Options) -> Iterator[str]:
     if options.authorization_config is not None:
         if not _is_enabled(options, authorization.CONFIG_GATE):
             yield f"--authorization-config cannot be used without enabling {authorization.CONFIG_GATE} feature flag"
-        elif any(getattr(options, name) is not None for name in authorization.GIVEN):
+        elif any(getattr(options, name) is not None for name in authorization.SPECIFIED):
             yield (
                 "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* "
                 "flags are defined"

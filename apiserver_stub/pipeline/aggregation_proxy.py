@@ -44,7 +44,7 @@ class AggregationProxy:
         self._follows_redirects = follows_redirects
 
     async def run(
-        self, http: HttpRequest, request: Request, remote: Remote, trail: AuditContext | None
+        self, http: HttpRequest, request: Request, remote: Remote, audit_context: AuditContext | None
     ) -> Rendered | None:
         """Forward *request* to *remote*, within the limits of requests, and send its response.
 
@@ -54,17 +54,17 @@ class AggregationProxy:
         :raises ConnectionError: the response ended early.
         """
         info = request.info
-        passing = self._streams.stream(http, info, request.query, trail)
+        passing = self._streams.stream(http, info, request.query, audit_context)
 
         async def respond() -> None:
             handler = partial(self._pass_on, request, remote)
-            await self._streams.carry(passing, handler, info, None, trail)
+            await self._streams.carry(passing, handler, info, None, audit_context)
 
         if info.verb == "watch" or info.subresource in _LONG or is_upgrade(http):
             await respond()
             return None
         try:
-            return await self._limits.limited(http, request, None, trail, respond)
+            return await self._limits.limited(http, request, None, audit_context, respond)
         except ApiError as error:
             if passing.started:
                 raise ConnectionResetError(str(error)) from error

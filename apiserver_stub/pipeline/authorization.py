@@ -32,22 +32,22 @@ class Authorization:
         self._user_group = identity.group("authentication")
         """API group of user attributes in permissions to impersonate."""
 
-    async def impersonate(self, user: User, http: HttpRequest, trail: AuditContext | None) -> User:
+    async def impersonate(self, user: User, http: HttpRequest, audit_context: AuditContext | None) -> User:
         """Return the user that *user* impersonates, after authorization of each part; *user* itself without headers."""
 
         async def allowed(info: RequestInfo) -> None:
-            await self.authorize(user, info, trail)
+            await self.authorize(user, info, audit_context)
 
         try:
             other = await impersonate(http.headers, allowed, self._user_group)
         except NoUserNamed as error:
             text = f'Internal Server Error: "{http.target}": requested {error} without impersonating a user'
             raise PlainError(500, "InternalError", text) from None
-        if trail is not None and other is not None:
-            trail.impersonated(other)
+        if audit_context is not None and other is not None:
+            audit_context.impersonated(other)
         return other or user
 
-    async def authorize(self, user: User, info: RequestInfo, trail: AuditContext | None) -> None:
+    async def authorize(self, user: User, info: RequestInfo, audit_context: AuditContext | None) -> None:
         """Return if *user* is authorized.
 
         :raises ApiError: 403.
@@ -56,11 +56,11 @@ class Authorization:
         result = await self._authorizer.authorize(user, info)
         if result.error and not result.allowed:
             self._metrics.undecided += 1
-            if trail is not None:
-                trail.authorization_failed()
+            if audit_context is not None:
+                audit_context.authorization_failed()
             raise AuthorizationFailed(result.error)
-        if trail is not None:
-            trail.authorized(result.allowed, result.reason)
+        if audit_context is not None:
+            audit_context.authorized(result.allowed, result.reason)
         if result.allowed:
             self._metrics.allowed += 1
             return

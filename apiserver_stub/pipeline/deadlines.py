@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-_LOOK_SECONDS = 0.1
+_CHECK_SECONDS = 0.1
 
 
 class Deadlines:
@@ -17,7 +17,7 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._running: set[_Deadline] = set()
-        self._looking = False
+        self._is_scheduled = False
 
     def after(self, seconds: float) -> _Deadline:
         """Return a context manager that cancels its task *seconds* from now, or up to a tenth of a second later.
@@ -28,41 +28,41 @@ class Deadlines:
 
     def _add(self, deadline: _Deadline) -> None:
         self._running.add(deadline)
-        if not self._looking:
-            self._looking = True
-            asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for deadline in [item for item in self._running if item.moment <= now]:
+        for deadline in [item for item in self._running if item.due_at <= now]:
             self._running.discard(deadline)
-            deadline.pass_()
-        self._looking = bool(self._running)
-        if self._looking:
-            loop.call_later(_LOOK_SECONDS, self._look)
+            deadline.expire()
+        self._is_scheduled = bool(self._running)
+        if self._is_scheduled:
+            loop.call_later(_CHECK_SECONDS, self._check)
 
 
 class _Deadline:
-    __slots__ = ("_cancelling", "_passed", "_seconds", "_shared", "_task", "moment")
+    __slots__ = ("_cancelling", "_expired", "_seconds", "_shared", "_task", "due_at")
 
     def __init__(self, shared: Deadlines, seconds: float) -> None:
         self._shared, self._seconds = shared, seconds
-        self._passed = False
+        self._expired = False
 
     def __enter__(self) -> None:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("only a task can be ended")
         self._task, self._cancelling = task, task.cancelling()
-        self.moment = asyncio.get_running_loop().time() + self._seconds
+        self.due_at = asyncio.get_running_loop().time() + self._seconds
         self._shared._add(self)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._shared._running.discard(self)
-        if self._passed and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
-    def pass_(self) -> None:
-        self._passed = True
+    def expire(self) -> None:
+        self._expired = True
         self._task.cancel()

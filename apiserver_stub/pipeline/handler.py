@@ -106,7 +106,7 @@ class RequestHandler:
         authenticated = False
         resource: Resource | None = None
         started = time.perf_counter()
-        trail: AuditContext | None = None
+        audit_context: AuditContext | None = None
         if self._lifecycle.draining:
             rejection = error_responses.while_draining(path, retry_later=self._sends_retry_after)
             if rejection is not None:
@@ -122,11 +122,11 @@ class RequestHandler:
                 _close_http2(http)
             self._metrics.authenticated += 1
             authorized = pinned(info, query)
-            if self._audit is not None and (trail := self._audit.begin(http, authorized, user)) is not None:
-                trail.event.annotations.update(annotations or {})
-                await trail.received()
+            if self._audit is not None and (audit_context := self._audit.begin(http, authorized, user)) is not None:
+                audit_context.event.annotations.update(annotations or {})
+                await audit_context.received()
             if is_requested(http.headers):
-                user = await self._authorization.impersonate(user, http, trail)
+                user = await self._authorization.impersonate(user, http, audit_context)
             remote = self._remotes.find(info) if self._remotes.table else None
             if info.is_resource and remote is None:
                 resource = self._registry.find(info.group, info.version, info.resource)
@@ -136,47 +136,47 @@ class RequestHandler:
             except ApiError as error:
                 unacceptable = error  # Reported to authorized users.
                 format_ = media.of_error(http.headers.get("Accept", ""), self._identity)
-            await self._authorization.authorize(user, authorized, trail)
+            await self._authorization.authorize(user, authorized, audit_context)
             if unacceptable is not None:
                 raise unacceptable
             if remote is not None:
                 request = self._request(http, info, query, user, format_)
-                proxied = await self._aggregation.run(http, request, remote, trail)
+                proxied = await self._aggregation.run(http, request, remote, audit_context)
                 if proxied is None:
                     return
                 rendered = proxied
             elif info.group and resource is None and info.group not in dict(self._registry.group_versions()):
                 raise error_responses.PlainNotFound
             elif info.verb == "watch" and resource is not None:
-                await self._watches.run(http, self._request(http, info, query, user, format_), resource, trail)
+                await self._watches.run(http, self._request(http, info, query, user, format_), resource, audit_context)
                 return
             elif resource is not None and self._dispatcher.streams(resource, info, http.method):
                 await self._admission.connect(self._request(http, info, query, user, format_), resource)
-                await self._streams.run(http, info, query, resource, trail)
+                await self._streams.run(http, info, query, resource, audit_context)
                 return
             else:
                 request = self._request(http, info, query, user, format_)
                 warnings = request.warnings
-                if trail is not None:
-                    request.annotations = trail.event.annotations
-                rendered = await self._limits.limited(http, request, resource, trail)
+                if audit_context is not None:
+                    request.annotations = audit_context.event.annotations
+                rendered = await self._limits.limited(http, request, resource, audit_context)
         except error_responses.HANDLED as error:
             if not authenticated and response_writer.prefers_pretty(http):
                 format_ = PRETTY
             rendered = error_responses.response_to(error, http.target, format_)
         except (ConnectionError, asyncio.CancelledError):
-            if trail is not None:
-                trail.abandoned()
+            if audit_context is not None:
+                audit_context.abandoned()
             self._metrics.aborted(info, method_of(http), resource)
             raise
         except Exception as error:  # A bug fails its request, not the server.
-            if trail is not None:
-                await trail.failed(error)
-                trail = None
+            if audit_context is not None:
+                await audit_context.failed(error)
+                audit_context = None
             _log.exception("Request failed", extra={"method": http.method, "path": path})
             rendered = render_error(internal(type(error).__name__), format_)
-        if trail is not None:
-            await trail.responded(rendered)
+        if audit_context is not None:
+            await audit_context.responded(rendered)
         elif not authenticated and rendered.code == 401:
             if self._closes_unauthenticated:
                 _close_http2(http)

@@ -81,7 +81,7 @@ class Limits:
 
     @overload
     async def limited(
-        self, http: HttpRequest, request: Request, resource: Resource | None, trail: AuditContext | None
+        self, http: HttpRequest, request: Request, resource: Resource | None, audit_context: AuditContext | None
     ) -> Rendered: ...
 
     @overload
@@ -90,7 +90,7 @@ class Limits:
         http: HttpRequest,
         request: Request,
         resource: Resource | None,
-        trail: AuditContext | None,
+        audit_context: AuditContext | None,
         elsewhere: Elsewhere,
     ) -> Rendered | None: ...
 
@@ -99,7 +99,7 @@ class Limits:
         http: HttpRequest,
         request: Request,
         resource: Resource | None,
-        trail: AuditContext | None,
+        audit_context: AuditContext | None,
         elsewhere: Elsewhere | None = None,
     ) -> Rendered | None:
         """Run *request* within the limits of requests in flight and of time.
@@ -133,8 +133,8 @@ class Limits:
                     await elsewhere()
                     return None
                 request.body = await _read_body(http)
-                if trail is not None:
-                    trail.sent(http.headers, request.body)
+                if audit_context is not None:
+                    audit_context.sent(http.headers, request.body)
                 return await self._dispatcher.dispatch(request, resource)
         except TimeoutError:
             self._metrics.terminated(info, method_of(request), resource, 504)

@@ -38,13 +38,13 @@ class StreamResponder:
         self._agents, self._store, self._handlers = agents, store, handlers
         self._lifecycle, self._metrics, self._tracing = lifecycle, metrics, tracing
 
-    def stream(self, http: HttpRequest, info: RequestInfo, query: Query, trail: AuditContext | None) -> Stream:
+    def stream(self, http: HttpRequest, info: RequestInfo, query: Query, audit_context: AuditContext | None) -> Stream:
         """Return the stream for a request."""
-        on_begin = trail.started if trail is not None else None
+        on_begin = audit_context.started if audit_context is not None else None
         return Stream(http, info, query, self._agents, self._store, on_begin)
 
     async def run(
-        self, http: HttpRequest, info: RequestInfo, query: Query, resource: Resource, trail: AuditContext | None
+        self, http: HttpRequest, info: RequestInfo, query: Query, resource: Resource, audit_context: AuditContext | None
     ) -> None:
         """Respond with the handler of the subresource; see :meth:`carry`.
 
@@ -52,8 +52,8 @@ class StreamResponder:
         """
         handler = self._handlers.stream(resource, info.subresource)
         assert handler is not None
-        stream = self.stream(http, info, query, trail)
-        await self.carry(stream, handler, dataclasses.replace(info, verb="connect"), resource, trail)
+        stream = self.stream(http, info, query, audit_context)
+        await self.carry(stream, handler, dataclasses.replace(info, verb="connect"), resource, audit_context)
 
     async def carry(
         self,
@@ -61,7 +61,7 @@ class StreamResponder:
         handler: StreamHandler,
         info: RequestInfo,
         resource: Resource | None,
-        trail: AuditContext | None,
+        audit_context: AuditContext | None,
     ) -> None:
         """Run *handler* until the client or the other side closes, or the server stops.
 
@@ -94,10 +94,10 @@ class StreamResponder:
         self._metrics.count(info, http.method, resource, 0 if code == 101 else code, seconds, 0, "")
         if self._tracing is not None:
             self._tracing.note(http, code, seconds, stream.info.verb, response_writer.audit_id(http))
-        if trail is not None:
+        if audit_context is not None:
             if not stream.started:
-                await trail.started(code)
-            await trail.ended()
+                await audit_context.started(code)
+            await audit_context.ended()
         if complete is not None:
             stream.started = True
             await response_writer.send(http, complete, (), compress=False)

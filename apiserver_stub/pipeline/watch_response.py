@@ -49,7 +49,9 @@ class WatchResponder:
         self._context, self._lifecycle, self._metrics = context, lifecycle, metrics
         self._tracing, self._max_bytes_per_second = tracing, max_bytes_per_second
 
-    async def run(self, http: HttpRequest, request: Request, resource: Resource, trail: AuditContext | None) -> None:
+    async def run(
+        self, http: HttpRequest, request: Request, resource: Resource, audit_context: AuditContext | None
+    ) -> None:
         """Send the changes of *resource* until the watch ends, the client disconnects or the server stops.
 
         :raises ApiError: the request is rejected.
@@ -70,15 +72,15 @@ class WatchResponder:
                 "timeout": f"{watch.seconds:g}s",
             }
             _log.log(v_level(_VERBOSITY), "Starting watch", extra=fields)
-        if trail is not None:
-            request.annotations = trail.event.annotations
+        if audit_context is not None:
+            request.annotations = audit_context.event.annotations
         if resource.deprecation is not None:
             note_deprecation(request, resource, resource.deprecation)
         over_websocket = http.headers.get("Upgrade", "").lower() == "websocket"
         if over_websocket and not websocket.can_accept(http):
             raise bad_request("the connection cannot become a WebSocket")
-        if trail is not None:
-            await trail.started(200)
+        if audit_context is not None:
+            await audit_context.started(200)
         response = _accept(http, request.warnings) if over_websocket else _start(http, watch, request.warnings)
         self._metrics.watch_started(request.info, resource)
         started = time.perf_counter()
@@ -106,8 +108,8 @@ class WatchResponder:
         self._metrics.count(request.info, "GET", resource, 200, seconds, 0, "")
         if self._tracing is not None:
             self._tracing.note(http, 200, seconds, "watch", response_writer.audit_id(http))
-        if trail is not None:
-            await trail.ended()
+        if audit_context is not None:
+            await audit_context.ended()
 
 
 def _headers(http: HttpRequest, content_type: str, warnings: Sequence[str]) -> list[tuple[str, str]]:

@@ -122,11 +122,11 @@ def _validate_taints(taints: Sequence[Object], field: str) -> list[Cause]:
 
 def _go_time(text: str | None) -> str:
     """Return a time as Go prints the structure."""
-    moment = objects.parse_time(text)
-    if moment is None:
+    time = objects.parse_time(text)
+    if time is None:
         return "<nil>"
-    day = f"{moment.year}, time.{moment:%B}, {moment.day}"
-    return f"time.Date({day}, {moment.hour}, {moment.minute}, {moment.second}, 0, time.Local)"
+    day = f"{time.year}, time.{time:%B}, {time.day}"
+    return f"time.Date({day}, {time.hour}, {time.minute}, {time.second}, 0, time.Local)"
 
 
 def _validate_resources(node: Object, label_domain: str) -> list[Cause]:

@@ -72,7 +72,7 @@ def run_test(arguments: argparse.Namespace) -> int:
     logging.getLogger("nodeagent_plugins").addHandler(logging.NullHandler())  # The report contains the failures.
     plugins = PluginManager()
     plugins.load_entry_points(arguments.disable_plugin)
-    results = asyncio.run(_look_up(plugins, arguments, repository))
+    results = asyncio.run(_lookup(plugins, arguments, repository))
     report = _report(arguments.image, repository, results)
     if arguments.output == "json":
         print_json(report)
@@ -83,7 +83,7 @@ def run_test(arguments: argparse.Namespace) -> int:
     return ExitCode.OK if succeeded else ExitCode.PROBLEMS
 
 
-async def _look_up(
+async def _lookup(
     plugins: PluginManager, arguments: argparse.Namespace, repository: str
 ) -> list[CredentialLookupResult]:
     settings = NodeSettings(

@@ -84,10 +84,10 @@ def _extra_arguments(files: Iterable[Path]) -> list[str]:
 
 def _kubeadm_version() -> str:
     """Return the version of kubeadm on the search path, empty without one."""
-    program = shutil.which("kubeadm")
-    if program is None:
+    executable = shutil.which("kubeadm")
+    if executable is None:
         return ""
-    command = [program, "version", "--output=short"]
+    command = [executable, "version", "--output=short"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_KUBEADM_SECONDS, check=False)
     except (OSError, subprocess.SubprocessError):

@@ -148,7 +148,7 @@ class Explainer:
             },
             deciding=self._deciding() if worker is None else "",
             resolving={p.image: now - p.since for p in pulls if pod.full_name in p.pods and p.resolving_credentials},
-            pending_volumes={name: now - began for name, began in pending.items()},
+            pending_volumes={name: now - pending_since for name, pending_since in pending.items()},
             working_seconds=None if since is None else now - since,
             now=context.clock.wall(),
         )

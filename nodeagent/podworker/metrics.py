@@ -69,16 +69,16 @@ class StartTimer:
         self._clock, self._static = clock, static
         self._first_seen_at = clock.now()
         self._image_seconds = 0.0
-        self._begun = self._observed = False
+        self._started = self._observed = False
 
     def begin(self, pod: Pod, *, runs: bool) -> bool:
         """Record the start of a sync; return whether it is the pod's first.
 
         :param runs: whether the pod already exists in the runtime.
         """
-        if self._begun:
+        if self._started:
             return False
-        self._begun, self._observed = True, runs
+        self._started, self._observed = True, runs
         if not runs:
             WORKER_STARTS.observe(self._clock.now() - self._first_seen_at)
             CONTAINERS.observe(len(pod.spec.containers))

@@ -157,16 +157,16 @@ def _status_without_runtime(container: Container, inputs: ContainerStatusInputs)
 def containers_due(pod: api.Pod, runtime: RuntimePod | None, before: Mapping[str, ContainerStatus]) -> frozenset[str]:
     """Return the names of the containers due to start: init containers one after the other, then the others."""
 
-    def began(name: str) -> bool:
+    def has_started(name: str) -> bool:
         status = before.get(name)
         known = status is not None and (status.state.waiting is None or status.last_state.terminated is not None)
         return known or (runtime is not None and runtime.newest(name) is not None)
 
     init = pod.spec.init_containers or ()
     regular = {container.name for container in pod.spec.containers}
-    if not init or any(map(began, regular)) or _init_completed(init[-1], runtime, before.get(init[-1].name)):
+    if not init or any(map(has_started, regular)) or _init_completed(init[-1], runtime, before.get(init[-1].name)):
         return frozenset({*regular, *(container.name for container in init)})
-    current = max((index for index, container in enumerate(init) if began(container.name)), default=0)
+    current = max((index for index, container in enumerate(init) if has_started(container.name)), default=0)
     return frozenset(container.name for container in init[: current + 1])
 
 

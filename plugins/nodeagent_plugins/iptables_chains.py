@@ -76,7 +76,7 @@ class Iptables:
         self._command = tuple(command)
 
     @property
-    def program(self) -> str:
+    def executable(self) -> str:
         return self._command[-1]
 
     async def has_chain(self, table: str, chain: str) -> bool:
@@ -101,7 +101,7 @@ class Iptables:
     async def _must(self, *arguments: str) -> None:
         code, output = await self._run(*arguments)
         if code != 0:
-            raise IptablesError(f"{self.program} {' '.join(arguments)}: exit code {code}: {output}")
+            raise IptablesError(f"{self.executable} {' '.join(arguments)}: exit code {code}: {output}")
 
     async def _run(self, *arguments: str) -> tuple[int, str]:
         """Return exit code and error output."""
@@ -115,12 +115,14 @@ class Iptables:
                 stderr=asyncio.subprocess.PIPE,
             )
         except OSError as error:
-            raise IptablesError(f"{self.program}: {error.strerror}") from error
+            raise IptablesError(f"{self.executable}: {error.strerror}") from error
         try:
             async with asyncio.timeout(_CALL_SECONDS):
                 _, errors = await process.communicate()
         except TimeoutError as error:
-            raise IptablesError(f"{self.program} {' '.join(arguments)}: timed out after {_CALL_SECONDS:g} s") from error
+            raise IptablesError(
+                f"{self.executable} {' '.join(arguments)}: timed out after {_CALL_SECONDS:g} s"
+            ) from error
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
@@ -156,7 +158,7 @@ class ChainKeeper:
     """Creates the chains of one address family and restores missing ones; failures are logged."""
 
     def __init__(self, iptables: Iptables, chains: Chains, clock: Clock, *, ipv4: bool) -> None:
-        self.name = f"{iptables.program} chains"
+        self.name = f"{iptables.executable} chains"
         self._iptables, self._chains, self._clock, self._ipv4 = iptables, chains, clock, ipv4
         self._problem = ""
 
@@ -176,12 +178,12 @@ class ChainKeeper:
             if str(error) != self._problem:
                 _log.warning(
                     "Failed to initialize iptables rules; some functionality may be missing.",
-                    extra={"protocol": self._iptables.program, "err": str(error)},
+                    extra={"protocol": self._iptables.executable, "err": str(error)},
                 )
             self._problem = str(error)
         else:
             self._problem = ""
-            _log.info("Initialized iptables rules.", extra={"protocol": self._iptables.program})
+            _log.info("Initialized iptables rules.", extra={"protocol": self._iptables.executable})
 
     async def _complete(self) -> bool:
         for table in CANARY_TABLES:

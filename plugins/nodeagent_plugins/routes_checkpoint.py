@@ -58,8 +58,8 @@ async def checkpoint(context: AgentContext, request: web.Request) -> web.Respons
     if not isinstance(runtime, CheckpointingRuntime):
         return web.Response(status=500, text=_NO_SUPPORT)
     directory = context.root_dir / "checkpoints"
-    moment = context.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
-    file = directory / f"checkpoint-{pod.name}_{pod.namespace}-{name}-{moment}.tar"
+    timestamp = context.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
+    file = directory / f"checkpoint-{pod.name}_{pod.namespace}-{name}-{timestamp}.tar"
     try:
         await asyncio.to_thread(_prepare, directory)
         await runtime.checkpoint_container(newest.id, str(file), seconds)

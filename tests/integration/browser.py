@@ -99,10 +99,10 @@ class Page:
 @asynccontextmanager
 async def browsing(directory: Path) -> AsyncIterator[Page]:
     """Run a browser with its files in *directory*; it accepts untrusted certificates."""
-    program = shutil.which("chromium")
-    assert program, "chromium is not installed"
+    executable = shutil.which("chromium")
+    assert executable, "chromium is not installed"
     process = await asyncio.create_subprocess_exec(
-        program,
+        executable,
         "--headless=new",
         "--no-sandbox",
         "--disable-gpu",

@@ -28,16 +28,16 @@ _NODE = "node-1"
 
 def new_api_server(directory: Path) -> ApiServer:
     """Return the bundled server, or kube-apiserver if the variable is set."""
-    program = os.environ.get(VARIABLE)
-    return ReferenceApiServer(directory, Path(program)) if program else ApiServer(directory)
+    executable = os.environ.get(VARIABLE)
+    return ReferenceApiServer(directory, Path(executable)) if executable else ApiServer(directory)
 
 
 class ReferenceApiServer(ApiServer):
     """kube-apiserver with authorization modes Node and RBAC, and the objects that controllers would create."""
 
-    def __init__(self, directory: Path, program: Path) -> None:
+    def __init__(self, directory: Path, executable: Path) -> None:
         super().__init__(directory)
-        self._program = program
+        self._executable = executable
         self._etcd: subprocess.Popen[bytes] | None = None
         self._secure_port, self._store = free_port(), (free_port(), free_port())
         self.extra_options: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class ReferenceApiServer(ApiServer):
             self._start_etcd()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [str(self._program), *self._options(), *self.extra_options],
+                [str(self._executable), *self._options(), *self.extra_options],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

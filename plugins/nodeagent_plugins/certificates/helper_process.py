@@ -80,8 +80,8 @@ def _extension(certificate: x509.Certificate, kind: Any) -> Any:
         return None
 
 
-def _epoch(moment: datetime) -> float:
-    return moment.timestamp()
+def _epoch(time: datetime) -> float:
+    return time.timestamp()
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class CertificateManager:
     :param seed: initial pair if the store has no valid one.
     :param renews: ``False`` requests another certificate only after the current one has expired.
     :param resumes: reuse a pending request after a restart, by name and key.
-    :param look_seconds: interval of checks of the required certificate.
+    :param check_seconds: interval of checks of the required certificate.
     :param failed: called for each failed attempt.
     :param replaced: called with the age in seconds of a replaced certificate.
     """
@@ -50,13 +50,13 @@ class CertificateManager:
         seed: bytes = b"",
         renews: bool = True,
         resumes: bool = False,
-        look_seconds: float = 10.0,
+        check_seconds: float = 10.0,
         failed: Callable[[], None] = lambda: None,
         replaced: Callable[[float], None] = lambda _seconds: None,
         random_source: Callable[[], float] = random.random,
     ) -> None:
         self._what, self._store, self._desired, self._connect, self._clock = what, store, desired, connect, clock
-        self._seed, self._renews, self._resumes, self._look_seconds = seed, renews, resumes, look_seconds
+        self._seed, self._renews, self._resumes, self._check_seconds = seed, renews, resumes, check_seconds
         self._failed, self._replaced, self._random = failed, replaced, random_source
         self._held: Held | None = None
         self._renew_at: datetime | None = None
@@ -105,9 +105,9 @@ class CertificateManager:
     def _pause(self) -> float:
         """Return the time until the next check, which is due at the interval and at the renewal."""
         if self._renew_at is None:
-            return self._look_seconds
+            return self._check_seconds
         left = (self._renew_at - self._clock.wall()).total_seconds()
-        return min(self._look_seconds, left) if left > 0 else self._look_seconds
+        return min(self._check_seconds, left) if left > 0 else self._check_seconds
 
     async def _obtain(self) -> None:
         """Request a certificate until one is issued, with increasing delays."""
@@ -169,7 +169,7 @@ class CertificateManager:
                     raise CertificateError(f"timed out waiting for certificate signing request {name} to be issued")
                 if self._desired() != desired:
                     raise _Outdated(f"certificate signing request {name} is obsolete")
-                pause = asyncio.ensure_future(self._clock.sleep(self._look_seconds))
+                pause = asyncio.ensure_future(self._clock.sleep(self._check_seconds))
                 try:
                     await asyncio.wait({waiting, pause}, return_when=asyncio.FIRST_COMPLETED)
                 finally:

@@ -19,7 +19,7 @@ from nodeagent_plugins.certificates.pairs import CertificateError, CertificateSp
 from nodeagent_plugins.certificates.store import PairStore
 
 NODES_GROUP = "system:nodes"
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 """Interval of comparing the node's addresses with its certificate."""
 
 
@@ -85,7 +85,7 @@ def server_manager(context: AgentContext, directory: Path) -> CertificateManager
         lambda: server_certificate(context.node_name, context.node()),
         api,
         context.clock,
-        look_seconds=LOOK_SECONDS,
+        check_seconds=CHECK_SECONDS,
         failed=metrics.SERVER_FAILURES.inc,
         replaced=metrics.SERVER_ROTATIONS.observe,
     )

@@ -137,11 +137,11 @@ class SystemdBus:
                 rule = f"type='signal',interface='{_MANAGER}',member='JobRemoved',path='{_PATH}'"
                 driver = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
                 await bus.call(Message(*driver, "AddMatch", signature="s", body=[rule]))
-                bus.add_message_handler(self._heard)
+                bus.add_message_handler(self._on_message)
                 await bus.call(Message(_NAME, _PATH, _MANAGER, "Subscribe"))
             return self._bus
 
-    def _heard(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         if message.member != "JobRemoved" or message.interface != _MANAGER or message.signature != "uoss":
             return
         _, _, unit, result = message.body

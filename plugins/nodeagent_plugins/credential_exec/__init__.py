@@ -32,7 +32,7 @@ def nodeagent_provide_credential_providers(context: ConfigContext) -> Sequence[C
         return ()
     from nodeagent.errors import ConfigError, Problem
     from nodeagent_plugins.credential_exec.credentials import ExecCredentials
-    from nodeagent_plugins.credential_exec.executables import find_directory, find_program
+    from nodeagent_plugins.credential_exec.executables import find_directory, find_executable
     from nodeagent_plugins.credential_exec.provider import ExecProvider
 
     loaded = context.effective.credential_providers()
@@ -45,7 +45,7 @@ def nodeagent_provide_credential_providers(context: ConfigContext) -> Sequence[C
     problems = []
     for settings in loaded.config.providers:
         try:
-            find_program(directory, settings.name)
+            find_executable(directory, settings.name)
         except ValueError as error:
             problems.append(Problem(_BIN_DIR, "", str(directory / settings.name), str(error)))
     if problems:

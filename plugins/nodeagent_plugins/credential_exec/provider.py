@@ -20,7 +20,7 @@ from nodeagent.contracts.configuration import CredentialProvider as ProviderSett
 from nodeagent.contracts.images import CredentialLookup
 from nodeagent.model.registry import matches
 from nodeagent_plugins.credential_exec.cache import Kept, Key, ResponseCache, cache_key
-from nodeagent_plugins.credential_exec.executables import find_program
+from nodeagent_plugins.credential_exec.executables import find_executable
 from nodeagent_plugins.credential_exec.protocol import (
     CacheKeyType,
     ProviderFailure,
@@ -136,7 +136,7 @@ class ExecProvider:
         """
         limits, settings = self._limits, self._settings
         try:
-            path = await asyncio.to_thread(find_program, self._directory, self.name)
+            path = await asyncio.to_thread(find_executable, self._directory, self.name)
         except ValueError as error:
             raise ProviderFailure(str(error)) from error
         environment = os.environ | {variable.name: variable.value for variable in settings.env}

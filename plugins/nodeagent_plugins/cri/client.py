@@ -115,7 +115,7 @@ class CriRuntime:
         selector = cri.PodSandboxFilter(label_selector={LABEL_POD_UID: pod_uid})
         request = cri.ListPodSandboxRequest(filter=selector)
         response = await self.connection.call("ListPodSandbox", request, f"list sandboxes of pod {pod_uid}")
-        return self._sandboxes.look_up(response.items)
+        return self._sandboxes.lookup(response.items)
 
     async def sandbox_status(self, sandbox_id: str) -> SandboxStatus:
         request = cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
@@ -153,7 +153,7 @@ class CriRuntime:
         selector = cri.ContainerFilter(label_selector={LABEL_POD_UID: pod_uid})
         request = cri.ListContainersRequest(filter=selector)
         response = await self.connection.call("ListContainers", request, f"list containers of pod {pod_uid}")
-        return self._containers.look_up(response.containers)
+        return self._containers.lookup(response.containers)
 
     async def container_status(self, container_id: str) -> RuntimeContainerStatus:
         request = cri.ContainerStatusRequest(container_id=container_id)

@@ -40,7 +40,7 @@ class Listing(Generic[T]):
             self._last = tuple(entry.info for entry in current.values())
         return self._last
 
-    def look_up(self, entries: Iterable[Any]) -> tuple[T, ...]:
+    def lookup(self, entries: Iterable[Any]) -> tuple[T, ...]:
         """Return a partial listing; entries that are not in it remain cached."""
         return tuple(
             known.info

@@ -19,7 +19,7 @@ from nodeagent_plugins.embedded_runtime.containers import Containers
 from nodeagent_plugins.embedded_runtime.events import Events
 from nodeagent_plugins.embedded_runtime.execution import Execution
 from nodeagent_plugins.embedded_runtime.hairpin import PROMISCUOUS_BRIDGE
-from nodeagent_plugins.embedded_runtime.host import Host, find_program
+from nodeagent_plugins.embedded_runtime.host import Host, find_executable
 from nodeagent_plugins.embedded_runtime.image_service import ImageService
 from nodeagent_plugins.embedded_runtime.images.builtin import add_builtin
 from nodeagent_plugins.embedded_runtime.images.loading import Loader
@@ -74,7 +74,7 @@ class Daemon:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._events = Events()
-        self._host = host = Host.look()
+        self._host = host = Host.detect()
         root = options.root
         root.mkdir(parents=True, exist_ok=True, mode=0o711)
         self._lock = _take_lock(root / "lock")
@@ -184,7 +184,7 @@ def choose_network(options: Options, host: Host) -> Network:
 
     :raises ValueError: a bridge is requested but not supported.
     """
-    tools = bool(find_program("ip") and find_program("nsenter"))
+    tools = bool(find_executable("ip") and find_executable("nsenter"))
     possible = tools and "NET_ADMIN" in host.capabilities and not host.remapped
     if options.network == "bridge" and not possible:
         raise ValueError("a bridge requires root and the commands ip (iproute2) and nsenter (util-linux)")

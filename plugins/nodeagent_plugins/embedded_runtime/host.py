@@ -31,17 +31,19 @@ class Host:
     """True if the root is a plain directory, which OCI runtimes do not support."""
 
     @classmethod
-    def look(cls) -> Host:
+    def detect(cls) -> Host:
         status = Path("/proc/self/status").read_text(encoding="ascii")
-        held = from_mask(int(status.partition("CapEff:")[2].split()[0], 16))
-        whole = Path("/proc/self/uid_map").read_text(encoding="ascii").split() == ["0", "0", "4294967295"]
-        may_lower = "SYS_RESOURCE" in held and whole
-        own = int(Path("/proc/self/oom_score_adj").read_text(encoding="ascii"))
-        version = _cgroup_version() if whole else 0
-        return cls(held, not whole, version, -1000 if may_lower else own, _has_mixed_cgroups(), is_chroot())
+        capabilities = from_mask(int(status.partition("CapEff:")[2].split()[0], 16))
+        unmapped = Path("/proc/self/uid_map").read_text(encoding="ascii").split() == ["0", "0", "4294967295"]
+        can_lower = "SYS_RESOURCE" in capabilities and unmapped
+        current = int(Path("/proc/self/oom_score_adj").read_text(encoding="ascii"))
+        version = _cgroup_version() if unmapped else 0
+        return cls(
+            capabilities, not unmapped, version, -1000 if can_lower else current, _has_mixed_cgroups(), is_chroot()
+        )
 
 
-def find_program(name: str) -> str:
+def find_executable(name: str) -> str:
     """Return the path of the executable *name*; empty if there is none."""
     return shutil.which(name, path=SEARCH) or ""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import commands, hairpin
 from nodeagent_plugins.embedded_runtime.errors import CallError, FailedPrecondition, InvalidArgument
-from nodeagent_plugins.embedded_runtime.host import find_program
+from nodeagent_plugins.embedded_runtime.host import find_executable
 
 _log = logging.getLogger(__name__)
 DEFAULT_SUBNET = "10.88.64.0/20"
@@ -87,7 +87,7 @@ class BridgeNetwork:
         if (kept := self._kept_subnet()) is not None:
             self._subnet = kept
         self._taken: set[str] = set()
-        self._ip, self._nsenter, self._nft = find_program("ip"), find_program("nsenter"), find_program("nft")
+        self._ip, self._nsenter, self._nft = find_executable("ip"), find_executable("nsenter"), find_executable("nft")
         self._prepared: asyncio.Task[None] | None = None
         self._applying = asyncio.Lock()
 

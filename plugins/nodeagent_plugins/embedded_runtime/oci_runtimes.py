@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent_plugins.embedded_runtime.helpers import launch
-from nodeagent_plugins.embedded_runtime.host import Host, find_program
+from nodeagent_plugins.embedded_runtime.host import Host, find_executable
 
 OWN = "own"
 NAMES = ("crun", "runc", OWN)
@@ -56,7 +56,7 @@ def choose_runner(requested: str, state: Path, host: Host) -> Runner:
     for name in (requested,) if requested else NAMES:
         if name == OWN:
             return Runner(OWN, tuple(launch.command("oci", "--root", str(state))))
-        path = find_program(name)
+        path = find_executable(name)
         # Only crun can be configured not to use cgroups.
         works = not host.mixed_cgroups if name == "crun" else bool(host.cgroup_version)
         if path and works and not host.chrooted:

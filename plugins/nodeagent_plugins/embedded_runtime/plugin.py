@@ -30,11 +30,15 @@ def nodeagent_settings_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             "enabled": {"type": "boolean", "description": "Start the runtime if nothing serves at the endpoint."},
-            "root": {"type": "string", "minLength": 1, "description": "Its directory; below the agent's if not given."},
-            "runner": {"enum": ["crun", "runc", "own"], "description": "What makes containers; the first that works."},
-            "network": {"enum": ["bridge", "host"], "description": "The network of pods; a bridge where possible."},
+            "root": {
+                "type": "string",
+                "minLength": 1,
+                "description": "State directory; by default below the agent's root directory.",
+            },
+            "runner": {"enum": ["crun", "runc", "own"], "description": "OCI runtime; by default the first that works."},
+            "network": {"enum": ["bridge", "host"], "description": "Pod network; by default a bridge where supported."},
             "bridge": {"type": "string", "pattern": "^[a-z][a-z0-9]{0,11}$", "description": "Name of the bridge."},
-            "podCIDR": {"type": "string", "description": "Where pods get addresses until the node's range is known."},
+            "podCIDR": {"type": "string", "description": "Address range of pods until the node has a pod CIDR."},
             "insecureRegistries": {
                 "type": "array",
                 "items": {"type": "string"},

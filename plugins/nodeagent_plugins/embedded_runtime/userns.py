@@ -12,7 +12,7 @@ from pathlib import Path
 from nodeagent_plugins.embedded_runtime.helpers import syscalls
 from nodeagent_plugins.embedded_runtime.helpers.oci_root import is_chroot
 from nodeagent_plugins.embedded_runtime.helpers.pause import SLEEP
-from nodeagent_plugins.embedded_runtime.host import find_program
+from nodeagent_plugins.embedded_runtime.host import find_executable
 from nodeagent_plugins.embedded_runtime.processes import Process
 
 KEEPER = "keeper.json"
@@ -100,9 +100,9 @@ def _map_users(pid: int) -> None:
     """Map the users of the namespace: the caller as root, and the subordinate IDs of the caller."""
     for kind, own in (("uid", os.getuid()), ("gid", os.getgid())):
         granted = _granted(Path(f"/etc/sub{kind}"))
-        program = find_program(f"new{kind}map")
-        if granted and program:
-            words = [program, str(pid), "0", str(own), "1", "1", *map(str, granted)]
+        executable = find_executable(f"new{kind}map")
+        if granted and executable:
+            words = [executable, str(pid), "0", str(own), "1", "1", *map(str, granted)]
             done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=10)
             if done.returncode == 0:
                 continue

@@ -80,6 +80,6 @@ def _namespace(series: Series) -> str:
 
 def _name(series: Series) -> str:
     """Return the object's name and the time in hexadecimal nanoseconds, as the kubelet names events."""
-    began = int(series.first_at.timestamp() * 1_000_000) * 1000 + series.serial % 1000
+    started = int(series.first_at.timestamp() * 1_000_000) * 1000 + series.serial % 1000
     stem = series.regarding.name.encode()[:_MAX_NAME_BYTES].decode(errors="ignore").rstrip(".-")
-    return f"{stem or 'unknown'}.{began:016x}"
+    return f"{stem or 'unknown'}.{started:016x}"

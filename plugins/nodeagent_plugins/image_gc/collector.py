@@ -100,7 +100,7 @@ class Collector:
 
     async def _collect(self, everything: bool, dry_run: bool, until: float = math.inf) -> ImageCollection:
         now = self._context.clock.wall()
-        left = await self._look(now)
+        left = await self._list_images(now)
         removed = []
         for one in too_old(left, self._policy, now) if not everything else ():
             removed.append(await self._remove(one, dry_run))
@@ -144,7 +144,7 @@ class Collector:
             _check(result, everything=everything)
         return result
 
-    async def _look(self, now: datetime) -> list[CollectableImage]:
+    async def _list_images(self, now: datetime) -> list[CollectableImage]:
         """Return all images of the store, and record their last use."""
         context, root = self._context, self._context.root_dir
         if self._records is None:

@@ -46,7 +46,7 @@ class _Shared:
     task: asyncio.Task[_Pulled]
     image: str
     since: float
-    began: asyncio.Event
+    pull_started: asyncio.Event
     progress: PullProgress
     waiters: list[str] = field(default_factory=list)
 
@@ -134,7 +134,7 @@ class Puller:
     def pulls(self) -> Sequence[PullInProgress]:
         """Return the pulls in progress, oldest first."""
         pulls = [
-            PullInProgress(one.image, one.since, not one.began.is_set(), tuple(dict.fromkeys(one.waiters)))
+            PullInProgress(one.image, one.since, not one.pull_started.is_set(), tuple(dict.fromkeys(one.waiters)))
             for one in self._in_flight.values()
         ]
         return sorted([*pulls, *self._resolving.values()], key=lambda pull: pull.since)
@@ -227,11 +227,11 @@ class Puller:
         own = next((one for one in pulls if one.image == image and pod.full_name in one.waiters), None)
         if own is None:
             return ""
-        if not own.began.is_set():
+        if not own.pull_started.is_set():
             return ", queued behind other pulls"
         if own.progress.supported is False:
             return ", the runtime does not report progress"
-        others = sum(one.began.is_set() for one in pulls) - 1
+        others = sum(one.pull_started.is_set() for one in pulls) - 1
         shared = f" together with {others} other pulls" if others else ""
         return f", {own.progress} received{shared}" if own.progress.total_bytes else ""
 
@@ -314,10 +314,10 @@ class Puller:
         key = (image, credentials, pod.spec.runtime_class_name)
         shared = self._in_flight.get(key)
         if shared is None:
-            began, progress = asyncio.Event(), PullProgress()
-            pull = self._pull_now(image, credentials, sandbox, handler, began, progress)
+            pull_started, progress = asyncio.Event(), PullProgress()
+            pull = self._pull_now(image, credentials, sandbox, handler, pull_started, progress)
             task = self._context.tasks.start(pull, f"pull/{image}")
-            shared = self._in_flight[key] = _Shared(task, image, self._context.clock.now(), began, progress)
+            shared = self._in_flight[key] = _Shared(task, image, self._context.clock.now(), pull_started, progress)
             task.add_done_callback(lambda _: self._forget(key, shared))
         shared.waiters.append(pod.full_name)
         try:
@@ -338,17 +338,17 @@ class Puller:
         credentials: tuple[Credentials, ...],
         sandbox: SandboxConfig | None,
         handler: str,
-        began: asyncio.Event,
+        pull_started: asyncio.Event,
         progress: PullProgress,
     ) -> _Pulled:
         """Try each credential in turn, or an anonymous pull without any; the event is set when the pull starts."""
         async with self._slots:
-            began.set()
+            pull_started.set()
             if not self._rate.try_take():
                 return _Pulled(error="pull QPS exceeded")
             started, errors = self._context.clock.now(), []
-            looks = progress.poll(self._context.images, self._context.clock.sleep)
-            following = self._context.tasks.start(looks, f"progress/{image}")
+            polling = progress.poll(self._context.images, self._context.clock.sleep)
+            progress_task = self._context.tasks.start(polling, f"progress/{image}")
             try:
                 for credential in credentials or (None,):
                     try:
@@ -359,7 +359,7 @@ class Puller:
                         seconds = self._context.clock.now() - started
                         return _Pulled(ref, pulling_seconds=seconds, credential=credential)
             finally:
-                following.cancel()
+                progress_task.cancel()
         distinct = list(dict.fromkeys(errors))
         return _Pulled(error=distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]")
 

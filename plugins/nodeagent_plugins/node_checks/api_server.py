@@ -23,11 +23,11 @@ def checks(context: ImageContext) -> Sequence[NodeCheck]:
     """Return the checks of the API server; none in standalone mode."""
     if not context.settings.kubeconfig:
         return ()
-    looks = ApiChecks(context)
+    checks = ApiChecks(context)
     return (
-        NodeCheck("API server", looks.available),
-        NodeCheck("clock", looks.clock),
-        NodeCheck("permissions", looks.permissions),
+        NodeCheck("API server", checks.available),
+        NodeCheck("clock", checks.clock),
+        NodeCheck("permissions", checks.permissions),
     )
 
 

@@ -28,10 +28,10 @@ def checks(context: ImageContext) -> Sequence[NodeCheck]:
         return await asyncio.to_thread(check_file_modes, list(files_of(context)))
 
     async def certificates() -> Sequence[Finding]:
-        def look() -> Sequence[Finding]:
+        def check() -> Sequence[Finding]:
             return check_certificates(list(certificates_of(context)), context.clock.wall())
 
-        return await asyncio.to_thread(look)
+        return await asyncio.to_thread(check)
 
     return NodeCheck("file modes", modes), NodeCheck("certificates", certificates)
 

@@ -17,11 +17,11 @@ API_VERSION = "v1"
 
 def checks(context: ImageContext) -> Sequence[NodeCheck]:
     """Return the checks of the runtime."""
-    looks = RuntimeChecks(context)
+    checks = RuntimeChecks(context)
     return (
-        NodeCheck("runtime", looks.available),
-        NodeCheck("cgroup driver", looks.cgroup_driver),
-        NodeCheck("pod network", looks.network),
+        NodeCheck("runtime", checks.available),
+        NodeCheck("cgroup driver", checks.cgroup_driver),
+        NodeCheck("pod network", checks.network),
     )
 
 
@@ -77,10 +77,10 @@ class RuntimeChecks:
             return []
         cni = setup.get("cni") or {}
         configured = Path(cni.get("confDir") or "/etc/cni/net.d")
-        programs = Path((cni.get("binDirs") or [cni.get("binDir")])[0] or "/opt/cni/bin")
-        missing = [str(path) for path in (configured, programs) if not _holds_something(path)]
+        executables = Path((cni.get("binDirs") or [cni.get("binDir")])[0] or "/opt/cni/bin")
+        missing = [str(path) for path in (configured, executables) if not _holds_something(path)]
         where = f"; missing in {' and '.join(missing)}" if missing else ""
-        remedy = f"install a network plugin: its configuration in {configured}, its executables in {programs}"
+        remedy = f"install a network plugin: its configuration in {configured}, its executables in {executables}"
         return [problem(f"no pod network: {bad.message or bad.reason}{where}", remedy)]
 
 

@@ -34,9 +34,9 @@ async def follow(
     """
     pauses = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
     version, expired, failing = "", False, False
-    about = {"kind": resource.kind, "namespace": namespace, "selector": field_selector}
+    fields = {"kind": resource.kind, "namespace": namespace, "selector": field_selector}
     while True:
-        began = clock.now()
+        started = clock.now()
         try:
             if not version:
                 # After "too old" the server's cache could be outdated as well.
@@ -52,16 +52,16 @@ async def follow(
                     changed(event)
             if failing:
                 failing = False
-                _log.info("Resumed watch", extra=about)
+                _log.info("Resumed watch", extra=fields)
         except ApiGone:
             version, expired = "", True
         except ApiError as error:
             if not failing:
                 failing = True
-                _log.warning("Failed to watch", extra={**about, "err": str(error)})
+                _log.warning("Failed to watch", extra={**fields, "err": str(error)})
             if not error.transient:
                 version = ""
-        if clock.now() - began > _QUICK_SECONDS:
+        if clock.now() - started > _QUICK_SECONDS:
             pauses.reset()
         else:
             await clock.sleep(pauses.next())

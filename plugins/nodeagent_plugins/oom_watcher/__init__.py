@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 10.0
+POLL_SECONDS = 10.0
 SYSTEM_REASON = "SystemOOM"
 CONTAINER_REASON = "OOMKilled"
 
@@ -97,12 +97,12 @@ class OomWatcher:
         while True:
             pods = self._context.pods.active()
             parents = [parent for pod in pods if (parent := self._context.cgroups.parent_of(pod))]
-            now = await asyncio.to_thread(_look, root, parents)
+            now = await asyncio.to_thread(_count_kills, root, parents)
             for cgroup, kills in now.items():
                 if before is not None and kills > before.get(cgroup, 0):
                     self._report_counted(cgroup, kills - before.get(cgroup, 0))
             before = now
-            await self._context.clock.sleep(LOOK_SECONDS)
+            await self._context.clock.sleep(POLL_SECONDS)
 
     def _report_counted(self, cgroup: str, kills: int) -> None:
         found = self._owner(cgroup)
@@ -113,7 +113,7 @@ class OomWatcher:
             self._context.recorder.record(pod.reference(), EventType.WARNING, CONTAINER_REASON, note)
 
 
-def _look(root: Path, parents: Sequence[str]) -> dict[str, int]:
+def _count_kills(root: Path, parents: Sequence[str]) -> dict[str, int]:
     kills: dict[str, int] = {}
     for parent in parents:
         kills.update(count_kills(cgroup_dir(root, parent)))

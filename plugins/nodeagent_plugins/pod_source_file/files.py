@@ -90,7 +90,7 @@ class ManifestFiles:
         for name in names:
             before = self._known.get(name, _File())
             try:
-                files[name] = self._look(name, before)
+                files[name] = self._read_changed(name, before)
             except FileNotFoundError:
                 continue  # Deleted since it was listed.
             except _UnsettledError:
@@ -110,7 +110,7 @@ class ManifestFiles:
         with os.scandir(self._path) as entries:
             return sorted(e.path for e in entries if is_manifest(e.name) and not _is_directory(e))
 
-    def _look(self, name: str, before: _File) -> _File:
+    def _read_changed(self, name: str, before: _File) -> _File:
         """Return the current state of a file; raises like :func:`_read` if it is unknown."""
         stamp: tuple[int, ...] = ()
         digest, pod, problem = b"", before.pod, ""

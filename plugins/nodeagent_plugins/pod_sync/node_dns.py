@@ -13,7 +13,7 @@ from nodeagent.model.pod import Pod
 from nodeagent_plugins.pod_sync.dns import ClusterDns, make_dns, read_resolver, resolver_problems
 from nodeagent_plugins.pod_sync.starting import host_ips
 
-LOOK_AGAIN_SECONDS = 1.0
+CACHE_SECONDS = 1.0
 _Stamp = tuple[str, int, int, int]
 
 
@@ -26,7 +26,7 @@ class NodeDns:
     def __init__(self, context: StatsContext) -> None:
         self._context = context
         self._stamp: _Stamp | None = None
-        self._looked_at = float("-inf")
+        self._checked_at = float("-inf")
         self._host = DnsConfig()
 
     async def of(self, pod: Pod) -> DnsConfig:
@@ -57,10 +57,10 @@ class NodeDns:
         if not cluster.resolver_file:
             return DnsConfig()
         now = self._context.clock.now()
-        if now - self._looked_at < LOOK_AGAIN_SECONDS:
+        if now - self._checked_at < CACHE_SECONDS:
             return self._host
         stamp, host = await asyncio.to_thread(_read_if_changed, cluster.resolver_file, self._stamp)
-        self._looked_at = now
+        self._checked_at = now
         if host is not None:
             self._stamp, self._host = stamp, host
             for sentence in resolver_problems(host, with_domain=bool(cluster.domain)):

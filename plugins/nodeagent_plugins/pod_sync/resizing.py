@@ -71,7 +71,7 @@ class ContainerResizer:
         if plan is None:
             return True
         clock, done = self._context.clock, False
-        began = clock.now()
+        started = clock.now()
         try:
             await self._check_memory(step, plan)
             await self._apply(step, plan)
@@ -81,7 +81,7 @@ class ContainerResizer:
             step.resize_error = str(error)
             step.retry_in(RETRY_SECONDS)
         finally:
-            RESIZE_MILLISECONDS.observe((clock.now() - began) * 1000, "true" if done else "false")
+            RESIZE_MILLISECONDS.observe((clock.now() - started) * 1000, "true" if done else "false")
         return done
 
     def _running(self, step: Step) -> list[RunningContainer]:

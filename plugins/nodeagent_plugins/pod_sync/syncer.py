@@ -263,9 +263,9 @@ class BundledPodSyncer:
             handler = step.runtime_handler = await read_runtime_handler(self._context.api, pod)
             config = await self._sandbox_config(step, actions.sandbox_attempt)
             async with self._creating:
-                began = context.clock.now()
+                started = context.clock.now()
                 step.sandbox_id = await context.runtime.run_sandbox(config, handler)
-                SANDBOX_DURATIONS.observe(context.clock.now() - began, handler)
+                SANDBOX_DURATIONS.observe(context.clock.now() - started, handler)
         except NodeAgentError as error:
             FAILED_PODS.inc()
             FAILED_CONTAINERS.inc(SANDBOX, "CreatePodSandboxError")

@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 
 from nodeagent.base.aio import Clock
 from nodeagent.base.aio.waker import wait_for
-from nodeagent_plugins.routes_logs.rotated import Look, RotatedLogs
+from nodeagent_plugins.routes_logs.rotated import RotatedLogs, RotationCheck
 from nodeagent_plugins.routes_logs.watch import Watches
 
 BLOCK_BYTES = 56 * 1024
 """Below the size for which the allocator requests memory from the kernel (see nodeagent.base.malloc)."""
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 SETTLE_SECONDS = 0.25
 """Time for a runtime to flush its buffers to the old file after a rotation."""
 
-T = TypeVar("T", int, Look)
+T = TypeVar("T", int, RotationCheck)
 
 Open = Callable[[], int]
 """Opens the current file and returns its descriptor; raises ``OSError`` while it is missing."""
@@ -56,14 +56,18 @@ async def read_file(
                 offset += len(block)
                 yield block
             return
-        async with watches.watching(directory) as news:
+        async with watches.watching(directory) as changes:
             older: frozenset[str] | None = None
             while True:
-                news.clear()
+                changes.clear()
                 more = more_expected()
                 # Before the read, because a slow read can miss several rotations.
-                look = partial(rotated.look, descriptor, older) if rotated else partial(_look, open_file, descriptor)
-                seen = await opened(look)
+                check = (
+                    partial(rotated.check, descriptor, older)
+                    if rotated
+                    else partial(_check_replaced, open_file, descriptor)
+                )
+                seen = await opened(check)
                 try:
                     quiet = not more
                     while True:
@@ -76,7 +80,7 @@ async def read_file(
                         await clock.sleep(SETTLE_SECONDS)
                         quiet = True
                     for name in seen.missed:
-                        async for block in _whole(rotated, name):
+                        async for block in _complete_lines(rotated, name):
                             yield block
                 except BaseException:
                     _close(seen)
@@ -91,7 +95,7 @@ async def read_file(
                     continue
                 if not more:
                     return
-                await wait_for(news, clock, LOOK_SECONDS)
+                await wait_for(changes, clock, CHECK_SECONDS)
     finally:
         os.close(descriptor)
 
@@ -125,13 +129,13 @@ def _close_result(opening: asyncio.Future[Any]) -> None:
         _close(opening.result())
 
 
-def _close(found: int | Look) -> None:
-    descriptor = found.successor if isinstance(found, Look) else found
+def _close(found: int | RotationCheck) -> None:
+    descriptor = found.successor if isinstance(found, RotationCheck) else found
     if descriptor is not None:
         os.close(descriptor)
 
 
-async def _whole(rotated: RotatedLogs | None, name: str) -> AsyncGenerator[bytes, None]:
+async def _complete_lines(rotated: RotatedLogs | None, name: str) -> AsyncGenerator[bytes, None]:
     """Yield the content of a rotated file; nothing if it was deleted."""
     file = None if rotated is None else await asyncio.to_thread(rotated.open, name)
     if file is None:
@@ -165,14 +169,14 @@ def tail_offset(descriptor: int, lines: int) -> int:
     return 0
 
 
-def _look(open_file: Open, descriptor: int) -> Look:
+def _check_replaced(open_file: Open, descriptor: int) -> RotationCheck:
     """Return the file that replaced *descriptor*'s, if any."""
     try:
         found = open_file()
     except OSError:
-        return Look()
+        return RotationCheck()
     ours, theirs = os.fstat(descriptor), os.fstat(found)
     if (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino):
         os.close(found)
-        return Look()
-    return Look(found)
+        return RotationCheck()
+    return RotationCheck(found)

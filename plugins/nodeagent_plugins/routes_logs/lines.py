@@ -13,7 +13,7 @@ import msgspec
 
 MAX_LINE_BYTES = 1024 * 1024
 _TIME = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)"
-_FULL_BEGINS = re.compile(rb"\n[^ ]+ std(?:out|err) F ")
+_FULL_STARTS = re.compile(rb"\n[^ ]+ std(?:out|err) F ")
 _FULL_WITH_TIME = re.compile(
     rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d)) std(?:out|err) F(?::[^ \n]*)? ?(.*\n)", re.MULTILINE
 )
@@ -41,7 +41,7 @@ class LineReader:
     def __init__(self, *, timestamps: bool = False, since: datetime | None = None, stream: bytes = b"") -> None:
         self._timestamps, self._since, self._stream = timestamps, since, stream
         self._rest = b""
-        self._line_begins = True
+        self._at_line_start = True
 
     def feed(self, piece: bytes) -> bytes:
         """Return the output that *piece* completes."""
@@ -50,21 +50,21 @@ class LineReader:
         if not end and len(data) > MAX_LINE_BYTES:
             data, end = data + b"\n", len(data) + 1
         self._rest = data[end:]
-        whole = data[:end]
-        if not whole:
+        complete = data[:end]
+        if not complete:
             return b""
-        if self._since is None and not self._stream and self._line_begins:
+        if self._since is None and not self._stream and self._at_line_start:
             # One call for all lines, valid only if all are complete.
-            lines = whole.count(b"\n")
+            lines = complete.count(b"\n")
             if self._timestamps:
-                found = _FULL_WITH_TIME.findall(whole)
+                found = _FULL_WITH_TIME.findall(complete)
                 if len(found) == lines:
                     return b"".join([b" ".join(pair) for pair in found])
             else:
-                text, begun = _FULL_BEGINS.subn(b"\n", b"\n" + whole)
-                if begun == lines:
+                text, matched = _FULL_STARTS.subn(b"\n", b"\n" + complete)
+                if matched == lines:
                     return text[1:]
-        return b"".join(self._one(line) for line in whole.split(b"\n")[:-1])
+        return b"".join(self._one(line) for line in complete.split(b"\n")[:-1])
 
     def _one(self, line: bytes) -> bytes:
         parts = line.split(b" ", 3) if not line.startswith(b"{") else _from_json(line)
@@ -79,9 +79,9 @@ class LineReader:
             if written is None or written < self._since:
                 return b""
             self._since = None
-        prefix = _nine_digits(time) + b" " if self._timestamps and self._line_begins else b""
-        self._line_begins = not tag.startswith(b"P")
-        return prefix + content + (b"\n" if self._line_begins else b"")
+        prefix = _nine_digits(time) + b" " if self._timestamps and self._at_line_start else b""
+        self._at_line_start = not tag.startswith(b"P")
+        return prefix + content + (b"\n" if self._at_line_start else b"")
 
 
 def parse_time(text: bytes) -> datetime | None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from multidict import MultiMapping
 
 from nodeagent.base.gointeger import parse_int64
-from nodeagent_plugins.routes_logs.values import moment
+from nodeagent_plugins.routes_logs.values import parse_time
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def read_options(query: MultiMapping[str], now: datetime) -> LogOptions:
     :raises ValueError: a value is invalid.
     """
     since_seconds = _read(query, "sinceSeconds", parse_int64)
-    since = _read(query, "sinceTime", moment)
+    since = _read(query, "sinceTime", parse_time)
     tail = _read(query, "tailLines", parse_int64)
     if tail is None and query.get("tail", "all") != "all":
         tail = _read(query, "tail", parse_int64)

@@ -10,7 +10,7 @@ from datetime import datetime
 from multidict import MultiMapping
 
 from nodeagent.base.gointeger import parse_int64
-from nodeagent_plugins.routes_logs.values import moment
+from nodeagent_plugins.routes_logs.values import parse_time
 
 MAX_SERVICES = 4
 MAX_TAIL = 100_000
@@ -126,7 +126,7 @@ def _time(query: MultiMapping[str], name: str) -> datetime | None:
     if not text:
         return None
     try:
-        return moment(text)
+        return parse_time(text)
     except ValueError as error:
         raise Unparsable(f"{name}: not a time of RFC 3339") from error
 

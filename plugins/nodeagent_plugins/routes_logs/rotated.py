@@ -20,7 +20,7 @@ OpenName = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RotationCheck:
     """Successor of a log, and the files between."""
 
     successor: int | None = None
@@ -37,7 +37,7 @@ class RotatedLogs:
     def __init__(self, open_name: OpenName, name: str) -> None:
         self._open_name, self._name = open_name, name
 
-    def look(self, descriptor: int, older: frozenset[str] | None) -> Look:
+    def check(self, descriptor: int, older: frozenset[str] | None) -> RotationCheck:
         """Check whether the log that *descriptor* reads was rotated.
 
         :param older: the older files from the last check; ``None`` for the first check.
@@ -46,12 +46,12 @@ class RotatedLogs:
         try:
             found = self._open_name(self._name)
         except OSError:
-            return Look(older=older)
+            return RotationCheck(older=older)
         if _identity(found) == _identity(descriptor):
             os.close(found)
-            return Look(older=before)  # Not rotated when these were listed.
+            return RotationCheck(older=before)  # Not rotated when these were listed.
         try:
-            return Look(found, self._between(descriptor, found, older))
+            return RotationCheck(found, self._between(descriptor, found, older))
         except BaseException:
             os.close(found)
             raise

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
-def moment(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """Return an RFC 3339 time in UTC.
 
     :raises ValueError: the text is invalid or not an existing time.

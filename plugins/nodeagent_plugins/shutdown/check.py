@@ -12,7 +12,7 @@ from nodeagent_plugins.shutdown.manager import ShutdownInhibitor
 def shutdown_check(inhibitor: ShutdownInhibitor) -> NodeCheck:
     """Return the check that logind can delay a shutdown; it takes no inhibitor lock."""
 
-    async def look() -> Sequence[Finding]:
+    async def check() -> Sequence[Finding]:
         try:
             async with inhibitor.session() as session:
                 await session.watch()
@@ -21,4 +21,4 @@ def shutdown_check(inhibitor: ShutdownInhibitor) -> NodeCheck:
             return [problem(text, "start D-Bus and systemd-logind, or set shutdownGracePeriod: 0s")]
         return []
 
-    return NodeCheck("shutdown", look)
+    return NodeCheck("shutdown", check)

@@ -17,7 +17,7 @@ from nodeagent_plugins.stats.machine import Machine
 from nodeagent_plugins.stats.pods import cpu_stats, memory_stats
 from nodeagent_plugins.stats.rates import CpuRates
 
-LOOK_SECONDS = 300.0
+CHECK_SECONDS = 300.0
 """Interval of the search for the runtime's cgroup if it is not configured."""
 _UNIX = "unix://"
 
@@ -31,7 +31,7 @@ class SystemContainers:
         self._context, self._machine, self._cgroups = context, machine, cgroups
         self._locator, self._rates = locator, rates
         self._started_at = time.time_ns()
-        self._runtime, self._look_at = "", 0.0
+        self._runtime, self._next_check_at = "", 0.0
 
     def measure(self, now: int) -> tuple[ContainerUsage, ...]:
         config = self._context.config
@@ -56,8 +56,8 @@ class SystemContainers:
     def _find_runtime(self) -> str:
         """Return the cgroup of the process that listens on the runtime's socket."""
         now = self._context.clock.now()
-        if now >= self._look_at:
-            self._look_at = now + LOOK_SECONDS
+        if now >= self._next_check_at:
+            self._next_check_at = now + CHECK_SECONDS
             pid = _listener(self._context.config.container_runtime_endpoint)
             self._runtime = self._cgroups.own(pid) if pid else ""
         return self._runtime

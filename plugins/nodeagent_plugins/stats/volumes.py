@@ -21,7 +21,7 @@ from nodeagent_plugins.stats.machine import filesystem, nanoseconds
 
 _log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 10.0
+CHECK_SECONDS = 10.0
 """Maximum interval of checks for new pods."""
 WALK_SECONDS = 60.0
 WALKS = Histogram(
@@ -71,7 +71,7 @@ class VolumeMeter:
                     continue
                 await self._update(pod)
             soonest = min(self._due.values(), default=clock.now() + self._period)
-            await clock.sleep_until(min(soonest, clock.now() + min(self._period, LOOK_SECONDS)))
+            await clock.sleep_until(min(soonest, clock.now() + min(self._period, CHECK_SECONDS)))
 
     async def _update(self, pod: Pod) -> None:
         walks: list[float] = []
@@ -106,9 +106,9 @@ class VolumeMeter:
         if whole is None:
             raise FileNotFoundError(str(path))
         if not path.is_mount():  # The file system is shared.
-            began = self._context.clock.now()
+            started = self._context.clock.now()
             use = use_of_tree(path, WALK_SECONDS)
-            walks.append(self._context.clock.now() - began)
+            walks.append(self._context.clock.now() - started)
             whole = replace(whole, used_bytes=use.bytes, inodes_used=use.inodes)
         return VolumeUsage(volume.name, whole, _claim(pod, volume), is_local_ephemeral(volume))
 

@@ -119,7 +119,7 @@ class Manager:
             return f"volumes of type {source_of(volume)} are not supported on this node"
         directory = self._context.pod_dir(pod.uid) / "volumes" / self._directory_name(kind, volume) / volume.name
         pending = self._pending.setdefault(pod.uid, {})
-        pending[volume.name] = began = self._context.clock.now()
+        pending[volume.name] = started = self._context.clock.now()
         failed = True
         try:
             async with asyncio.timeout(SETUP_SECONDS):
@@ -137,7 +137,7 @@ class Manager:
             _log.exception("Volume plugin failed", extra={"kind": kind.name, "volume": volume.name, "err": str(error)})
             return f"volume plugin {kind.name} failed: {error!r}"
         finally:
-            observe(kind.name, MOUNT, failed, self._context.clock.now() - began)
+            observe(kind.name, MOUNT, failed, self._context.clock.now() - started)
             del pending[volume.name]
             if not pending:
                 self._pending.pop(pod.uid, None)
@@ -169,13 +169,13 @@ class Manager:
         kind = await in_thread(self._owner, directory)
         if kind is None:
             return ""
-        began, problem = self._context.clock.now(), ""
+        started, problem = self._context.clock.now(), ""
         try:
             async with asyncio.timeout(SETUP_SECONDS):
                 await kind.teardown(pod_uid, directory)
         except (NodeAgentError, OSError) as error:  # TimeoutError is a subclass of OSError.
             problem = f"{directory.name}: {_text(error)}"
-        observe(kind.name, UNMOUNT, bool(problem), self._context.clock.now() - began)
+        observe(kind.name, UNMOUNT, bool(problem), self._context.clock.now() - started)
         return problem
 
     def _count(self) -> Mapping[tuple[str, ...], int]:

@@ -46,22 +46,22 @@ class NotifySocket:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.address = path or f"@nodeagent-test-{os.getpid()}-{id(self)}"
         self._socket.bind(path or f"\0{self.address[1:]}")
-        self.heard: list[str] = []
+        self.messages: list[str] = []
 
     def until(self, text: str, seconds: float = 30.0) -> None:
         """Wait for a new line that starts with *text*."""
-        start = len(self.heard)
+        start = len(self.messages)
         limit = time.monotonic() + seconds
-        while not any(line.startswith(text) for line in self.heard[start:]):
+        while not any(line.startswith(text) for line in self.messages[start:]):
             left = limit - time.monotonic()
-            assert left > 0, f"{text} was not heard within {seconds:g} s, but {self.heard}"
+            assert left > 0, f"{text} was not heard within {seconds:g} s, but {self.messages}"
             self.listen(min(left, 0.5))
 
     def listen(self, seconds: float) -> None:
         """Receive the next message, if there is one in time."""
         self._socket.settimeout(seconds)
         with contextlib.suppress(TimeoutError):
-            self.heard += self._socket.recv(4096).decode().splitlines()
+            self.messages += self._socket.recv(4096).decode().splitlines()
 
     def close(self) -> None:
         self._socket.close()

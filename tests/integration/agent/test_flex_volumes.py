@@ -45,12 +45,12 @@ def test_new_driver_mounts_volumes_of_a_waiting_pod(containerd, tmp_path: Path) 
         api.create_pod(simple_pod("web", command, nodeName="node-1", volumes=volumes, container=mount))
         wait_until(lambda: recorded("no volume driver 'acme/share'"), "the missing driver is told")
 
-        program = plugins / "acme~share" / "share"
-        program.parent.mkdir(parents=True)
-        aside = program.with_suffix(".new")
+        executable = plugins / "acme~share" / "share"
+        executable.parent.mkdir(parents=True)
+        aside = executable.with_suffix(".new")
         aside.write_text(DRIVER.format(calls=calls))
         aside.chmod(0o755)
-        aside.rename(program)
+        aside.rename(executable)
         pod = node.phase("web", "Running", 60.0)
         uid = pod["metadata"]["uid"]
         mount_path = agent.root / "pods" / uid / "volumes" / "acme~share" / "data"

@@ -139,7 +139,7 @@ def node() -> Iterator[ServiceNode]:
 
 
 def test_readiness_is_notified_after_the_first_sync(node: ServiceNode) -> None:
-    assert "STATUS=1 pods; the runtime is healthy" in node.service.notify.heard
+    assert "STATUS=1 pods; the runtime is healthy" in node.service.notify.messages
     wait_until(node.numbers, "the static pod runs")
 
 
@@ -165,12 +165,12 @@ def test_hanging_service_sends_no_pings_and_its_containers_survive(node: Service
 
     assert node.service.process is not None
     node.service.process.send_signal(signal.SIGSTOP)
-    while node.service.notify.heard.pop() != "WATCHDOG=1":
+    while node.service.notify.messages.pop() != "WATCHDOG=1":
         pass
     node.service.notify.listen(0.1)
-    node.service.notify.heard.clear()
+    node.service.notify.messages.clear()
     node.service.notify.listen(1.0)
-    assert node.service.notify.heard == []
+    assert node.service.notify.messages == []
 
     node.service.stop(signal.SIGKILL)  # As systemd does after its stop timeout.
     node.keeps_writing()
@@ -188,7 +188,7 @@ def test_api_server_notifies_its_address_on_a_path_socket(tmp_path: Path) -> Non
     try:
         notify.until("READY=1")
         url = json.loads((tmp_path / "data/ready.json").read_text())["url"]
-        assert f"STATUS=Serving on {url}" in notify.heard
+        assert f"STATUS=Serving on {url}" in notify.messages
         process.send_signal(signal.SIGTERM)
         notify.until("STOPPING=1")
         assert process.wait(20) == 0
@@ -208,7 +208,7 @@ def test_embedded_runtime_is_a_separate_service(tmp_path: Path) -> None:
     try:
         notify.until("READY=1")
         assert (directory / "cri.sock").is_socket()
-        assert "STATUS=0 sandboxes, 0 containers" in notify.heard
+        assert "STATUS=0 sandboxes, 0 containers" in notify.messages
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0

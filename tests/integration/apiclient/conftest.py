@@ -18,10 +18,10 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    program = new_api_server(tmp_path_factory.mktemp("apiclient"))
-    program.start()
-    yield program
-    program.stop()
+    executable = new_api_server(tmp_path_factory.mktemp("apiclient"))
+    executable.start()
+    yield executable
+    executable.stop()
 
 
 @pytest.fixture(params=["application/json", PROTOBUF])

@@ -76,7 +76,7 @@ async def test_node_works_with_node_credentials(
         await until(lambda: sets and sets[-1] == ["web"])
         web = await own.get(PODS, "web", "default", into=Pod)
         context.recorder.record(web.reference(), EventType.WARNING, "BackOff", "Back-off restarting")
-        begun = await until(lambda: _event(client, web, 1))
+        started = await until(lambda: _event(client, web, 1))
         for _ in range(2):
             context.recorder.record(web.reference(), EventType.WARNING, "BackOff", "Back-off restarting")
         event = await until(lambda: _event(client, web, 3))
@@ -90,11 +90,11 @@ async def test_node_works_with_node_credentials(
     assert node["status"]["images"][0]["names"][-1] == "registry.test/a:1"
     assert node["status"]["nodeInfo"]["containerRuntimeVersion"] == "fake://1.0.0"
     assert {"cpu", "memory", "pods", "ephemeral-storage"} <= node["status"]["allocatable"].keys()
-    assert event["metadata"]["name"] == begun["metadata"]["name"]
+    assert event["metadata"]["name"] == started["metadata"]["name"]
     assert event["involvedObject"]["name"] == "web"
     assert event["source"] == {"component": "kubelet", "host": "node-1"}
     assert (event["reportingComponent"], event["reportingInstance"]) == ("kubelet", "node-1")
-    assert begun["firstTimestamp"] == begun["lastTimestamp"] == event["firstTimestamp"] <= event["lastTimestamp"]
+    assert started["firstTimestamp"] == started["lastTimestamp"] == event["firstTimestamp"] <= event["lastTimestamp"]
 
 
 async def _remove(client: Client) -> None:

@@ -212,8 +212,8 @@ async def test_server_with_an_untrusted_certificate_is_rejected(server: ApiServe
     from nodeagent.apiclient.http import HttpTransport
     from nodeagent.base import kubeconfig, tls
 
-    stranger = kubeconfig.Material(data=tls.generate_ca("stranger").certificate)
-    found = replace(kubeconfig.load(Path(server.facts["kubeconfig"])), certificate_authority=stranger)
+    unrelated_ca = kubeconfig.Material(data=tls.generate_ca("stranger").certificate)
+    found = replace(kubeconfig.load(Path(server.facts["kubeconfig"])), certificate_authority=unrelated_ca)
     client = for_config(HttpTransport(found, SystemClock()), make_config(), SystemClock())
 
     with pytest.raises(ApiUnavailable, match=r"(?i)certificate"):

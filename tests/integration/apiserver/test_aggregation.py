@@ -168,8 +168,8 @@ def test_proxied_request_has_identity_headers_and_a_certificate(server: Server, 
 
 
 def test_anonymous_requests_are_not_proxied(server: Server) -> None:
-    stranger = server.api(None)
-    assert stranger.call("GET", f"{THINGS}/echo")[0] in (401, 403)
+    anonymous = server.api(None)
+    assert anonymous.call("GET", f"{THINGS}/echo")[0] in (401, 403)
 
 
 def test_watch_events_are_proxied_individually(server: Server, api: Api, beyond: Extension) -> None:
@@ -303,9 +303,9 @@ def test_condition_follows_service_endpoints_and_responses(server: Server, api: 
 
 def test_certificate_of_another_service_is_rejected(server: Server, api: Api, pki: Pki) -> None:
     merge = "application/merge-patch+json"
-    stranger = Pki(pki.directory, "stranger-ca")
+    anonymous = Pki(pki.directory, "stranger-ca")
     right = base64.b64encode(pki.ca_file.read_bytes()).decode()
-    wrong = base64.b64encode(stranger.ca_file.read_bytes()).decode()
+    wrong = base64.b64encode(anonymous.ca_file.read_bytes()).decode()
     api.ok("PATCH", f"{API_SERVICES}/{NAMED}", {"spec": {"caBundle": wrong}}, content_type=merge)
     _, text = until(lambda: api.call("GET", f"{THINGS}/echo"), lambda found: found[0] == 503)
     assert text.startswith(b"error trying to reach service: tls: ")

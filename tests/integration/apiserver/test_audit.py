@@ -195,11 +195,11 @@ async def test_audit_policy_selects_level_and_stages(tmp_path: Path) -> None:
         (MAPS, "ResponseComplete", "Request"),
         ("/version", "ResponseStarted", "Metadata"),
     ]
-    created, stranger = lines(log)[1:]
+    created, anonymous = lines(log)[1:]
     assert "requestObject" in created and "responseObject" not in created
-    assert stranger["user"] == {}
-    assert stranger["responseStatus"]["code"] == 401
-    assert stranger["responseStatus"]["message"] == "Authentication failed, attempted: bearer"
+    assert anonymous["user"] == {}
+    assert anonymous["responseStatus"]["code"] == 401
+    assert anonymous["responseStatus"]["message"] == "Authentication failed, attempted: bearer"
     assert "apiserver_audit_event_total 3" in metrics
     assert 'apiserver_audit_level_total{level="Request"} 1' in metrics
 

@@ -31,7 +31,7 @@ PUBLISHED = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authe
 ISSUERS = ("https://sa.example", "https://old.example")
 
 
-class Site:
+class ServerHarness:
     """Server with its external services and CAs.
 
     PROVIDER in an argument is replaced by the address of the services.
@@ -134,7 +134,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerHarness]:
     directory = tmp_path_factory.mktemp("authentication")
     directory.joinpath("data").mkdir()
     arguments = [
@@ -145,50 +145,50 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         "--oidc-groups-prefix=idp:",
         "--oidc-signing-algs=ES256",
     ]
-    found = Site(directory, *arguments)
+    found = ServerHarness(directory, *arguments)
     yield found
     found.close()
 
 
 @pytest.mark.row("opt.client-ca-file")
-def test_client_certificate_takes_precedence_over_a_token(site: Site) -> None:
-    pair = issue(site.clients, "carol", organizations=["dev"], client=True)
+def test_client_certificate_takes_precedence_over_a_token(harness: ServerHarness) -> None:
+    pair = issue(harness.clients, "carol", organizations=["dev"], client=True)
 
     for token in ("", "filetoken", "wrong"):
-        assert site.who(token, pair=pair) == {"username": "carol", "groups": ["dev", "system:authenticated"]}
+        assert harness.who(token, pair=pair) == {"username": "carol", "groups": ["dev", "system:authenticated"]}
 
 
 @pytest.mark.row("opt.client-ca-file")
-def test_invalid_client_certificate_is_rejected_in_the_handshake(site: Site) -> None:
-    expired = issue(site.clients, "carol", client=True, days=-0.02)  # type: ignore[arg-type]
+def test_invalid_client_certificate_is_rejected_in_the_handshake(harness: ServerHarness) -> None:
+    expired = issue(harness.clients, "carol", client=True, days=-0.02)  # type: ignore[arg-type]
     foreign = issue(generate_ca("clients"), "carol", client=True)
-    for_servers = issue(site.clients, "carol", server=True)
+    for_servers = issue(harness.clients, "carol", server=True)
 
     for pair in (expired, foreign, for_servers):
-        assert site.who(pair=pair) is None
-        assert site.who("filetoken", pair=pair) is None
-    assert site.who("filetoken")["username"] == "frank"
+        assert harness.who(pair=pair) is None
+        assert harness.who("filetoken", pair=pair) is None
+    assert harness.who("filetoken")["username"] == "frank"
 
 
 @pytest.mark.row("opt.client-ca-file")
-def test_token_is_used_if_another_bundle_issued_the_certificate(site: Site) -> None:
-    front = issue(site.proxies, "front", client=True)
+def test_token_is_used_if_another_bundle_issued_the_certificate(harness: ServerHarness) -> None:
+    front = issue(harness.proxies, "front", client=True)
 
-    assert site.who(pair=front) == 401
-    assert site.who("filetoken", pair=front)["username"] == "frank"
+    assert harness.who(pair=front) == 401
+    assert harness.who("filetoken", pair=front)["username"] == "frank"
 
 
 @pytest.mark.row("opt.client-ca-file")
-def test_intermediate_certificates_of_clients_need_python_3_13(site: Site) -> None:
+def test_intermediate_certificates_of_clients_need_python_3_13(harness: ServerHarness) -> None:
     between = generate_ca("between")
-    signed = _signed_authority(site.clients, between)
+    signed = _signed_authority(harness.clients, between)
     pair = issue(between, "carol", client=True)
 
-    found = site.who(pair=KeyPair(pair.certificate + signed, pair.key))
+    found = harness.who(pair=KeyPair(pair.certificate + signed, pair.key))
 
     supported = hasattr(ssl.SSLObject, "get_unverified_chain")
     assert found["username"] == "carol" if supported else found == 401
-    assert site.who(pair=pair) is None
+    assert harness.who(pair=pair) is None
 
 
 def _signed_authority(ca: KeyPair, other: KeyPair) -> bytes:
@@ -202,7 +202,7 @@ def _signed_authority(ca: KeyPair, other: KeyPair) -> bytes:
 
 
 @pytest.mark.row("opt.client-ca-file")
-def test_changed_ca_bundle_is_reloaded(otherwise: Site) -> None:
+def test_changed_ca_bundle_is_reloaded(otherwise: ServerHarness) -> None:
     old, other = issue(otherwise.clients, "carol", client=True), generate_ca("other")
     new = issue(other, "dan", client=True)
     assert (otherwise.who(pair=old)["username"], otherwise.who(pair=new)) == ("carol", None)
@@ -229,35 +229,35 @@ def test_changed_ca_bundle_is_reloaded(otherwise: Site) -> None:
     "opt.requestheader-group-headers",
     "opt.requestheader-extra-headers-prefix",
 )
-def test_only_the_proxy_may_set_identity_headers(site: Site) -> None:
+def test_only_the_proxy_may_set_identity_headers(harness: ServerHarness) -> None:
     headers = {"X-Remote-User": "dave", "X-Remote-Group": "dev", "X-Remote-Extra-Team": "a"}
-    front = issue(site.proxies, "front", client=True)
+    front = issue(harness.proxies, "front", client=True)
 
-    assert site.who(pair=front, headers=headers) == {
+    assert harness.who(pair=front, headers=headers) == {
         "username": "dave",
         "groups": ["dev", "system:authenticated"],
         "extra": {"team": ["a"]},
     }
-    assert site.who(pair=front) == 401
-    assert site.who(pair=issue(site.proxies, "back", client=True), headers=headers) == 401
-    assert site.who(pair=issue(site.clients, "front", client=True), headers=headers)["username"] == "front"
-    assert site.who("filetoken", headers=headers)["username"] == "frank"
-    published = site.server.api().ok("GET", PUBLISHED)["data"]
+    assert harness.who(pair=front) == 401
+    assert harness.who(pair=issue(harness.proxies, "back", client=True), headers=headers) == 401
+    assert harness.who(pair=issue(harness.clients, "front", client=True), headers=headers)["username"] == "front"
+    assert harness.who("filetoken", headers=headers)["username"] == "frank"
+    published = harness.server.api().ok("GET", PUBLISHED)["data"]
     assert published["requestheader-username-headers"] == '["X-Remote-User"]'
-    assert published["client-ca-file"].encode() == site.clients.certificate
+    assert published["client-ca-file"].encode() == harness.clients.certificate
 
 
 @pytest.mark.row("opt.token-auth-file")
-def test_token_file_authenticates_users(site: Site) -> None:
+def test_token_file_authenticates_users(harness: ServerHarness) -> None:
     user = {"username": "frank", "uid": "u-frank", "groups": ["dev", "ops", "system:authenticated"]}
 
-    assert site.who("filetoken") == user
-    assert site.who("filetokem") == 401
+    assert harness.who("filetoken") == user
+    assert harness.who("filetokem") == 401
 
 
 @pytest.mark.row("opt.enable-bootstrap-token-auth")
-def test_bootstrap_token_is_valid_while_its_secret_exists(site: Site) -> None:
-    admin, collection = site.server.api(), "/api/v1/namespaces/kube-system/secrets"
+def test_bootstrap_token_is_valid_while_its_secret_exists(harness: ServerHarness) -> None:
+    admin, collection = harness.server.api(), "/api/v1/namespaces/kube-system/secrets"
     data = {
         "token-id": "abcdef",
         "token-secret": "0123456789abcdef",
@@ -265,12 +265,12 @@ def test_bootstrap_token_is_valid_while_its_secret_exists(site: Site) -> None:
         "auth-extra-groups": "system:bootstrappers:workers",
     }
     name = "bootstrap-token-abcdef"
-    assert site.who("abcdef.0123456789abcdef") == 401
+    assert harness.who("abcdef.0123456789abcdef") == 401
     admin.ok(
         "POST", collection, {"metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token", "stringData": data}
     )
 
-    found = site.who("abcdef.0123456789abcdef")
+    found = harness.who("abcdef.0123456789abcdef")
 
     assert found["username"] == "system:bootstrap:abcdef"
     assert found["groups"] == ["system:bootstrappers", "system:bootstrappers:workers", "system:authenticated"]
@@ -280,18 +280,18 @@ def test_bootstrap_token_is_valid_while_its_secret_exists(site: Site) -> None:
     "opt.authentication-token-webhook-config-file",
     "opt.authentication-token-webhook-version",
 )
-def test_token_webhook_authenticates_users(site: Site) -> None:
+def test_token_webhook_authenticates_users(harness: ServerHarness) -> None:
     user = {"username": "rita", "uid": "u-rita", "groups": ["far", "system:authenticated"], "extra": {"k": ["v"]}}
 
-    assert site.who("remote-1") == user
-    (review,) = site.reviews_of("remote-1")
+    assert harness.who("remote-1") == user
+    (review,) = harness.reviews_of("remote-1")
     assert review["apiVersion"] == "authentication.k8s.io/v1"
     assert review["spec"]["audiences"] == ["https://api.example", "https://old.example"]
     for _ in range(2):
-        assert site.who("unknown-1") == 401
-    assert len(site.reviews_of("unknown-1")) == 1
-    assert site.who("moved") == 401
-    assert site.reviews_of("filetoken") == []
+        assert harness.who("unknown-1") == 401
+    assert len(harness.reviews_of("unknown-1")) == 1
+    assert harness.who("moved") == 401
+    assert harness.reviews_of("filetoken") == []
 
 
 @pytest.mark.row(
@@ -302,16 +302,16 @@ def test_token_webhook_authenticates_users(site: Site) -> None:
     "opt.oidc-groups-prefix",
     "opt.oidc-signing-algs",
 )
-def test_oidc_tokens_authenticate_users(site: Site) -> None:
+def test_oidc_tokens_authenticate_users(harness: ServerHarness) -> None:
     until = time.monotonic() + 15
-    while (found := site.who(site.oidc_token(groups=["dev"]))) == 401:
+    while (found := harness.who(harness.oidc_token(groups=["dev"]))) == 401:
         assert time.monotonic() < until, "the provider was not found"
         time.sleep(0.05)
 
-    assert found == {"username": f"{site.provider.url}#olga", "groups": ["idp:dev", "system:authenticated"]}
-    assert site.who(site.oidc_token(aud="other")) == 401
-    site.keys["oidc"] = SigningKey.load_or_create(site.directory / "rotated.key")
-    assert site.who(site.oidc_token(groups="ops"))["groups"] == ["idp:ops", "system:authenticated"]
+    assert found == {"username": f"{harness.provider.url}#olga", "groups": ["idp:dev", "system:authenticated"]}
+    assert harness.who(harness.oidc_token(aud="other")) == 401
+    harness.keys["oidc"] = SigningKey.load_or_create(harness.directory / "rotated.key")
+    assert harness.who(harness.oidc_token(groups="ops"))["groups"] == ["idp:ops", "system:authenticated"]
 
 
 @pytest.mark.row(
@@ -321,8 +321,8 @@ def test_oidc_tokens_authenticate_users(site: Site) -> None:
     "opt.service-account-max-token-expiration",
     "opt.api-audiences",
 )
-def test_service_account_tokens_have_the_configured_issuer(site: Site) -> None:
-    admin = site.server.api()
+def test_service_account_tokens_have_the_configured_issuer(harness: ServerHarness) -> None:
+    admin = harness.server.api()
     code, headers, body = admin.raw("POST", ACCOUNT, {"spec": {"expirationSeconds": 10000}})
     requested = json.loads(body)
     token = jwt.parse(requested["status"]["token"])
@@ -333,23 +333,23 @@ def test_service_account_tokens_have_the_configured_issuer(site: Site) -> None:
     )
     assert requested["spec"]["audiences"] == ["https://api.example", "https://old.example"]
     assert requested["spec"]["expirationSeconds"] == token.claims["exp"] - token.claims["iat"] == 7200
-    assert (token.claims["iss"], token.key_id) == (ISSUERS[0], site.keys["sign"].public.key_id)
-    old = jwt.sign(site.keys["old"], token.claims | {"iss": ISSUERS[1]})
+    assert (token.claims["iss"], token.key_id) == (ISSUERS[0], harness.keys["sign"].public.key_id)
+    old = jwt.sign(harness.keys["old"], token.claims | {"iss": ISSUERS[1]})
     for text in (requested["status"]["token"], old):
-        assert site.who(text)["username"] == "system:serviceaccount:default:default"
+        assert harness.who(text)["username"] == "system:serviceaccount:default:default"
     for strange in (
-        jwt.sign(site.keys["oidc"], token.claims),
-        jwt.sign(site.keys["old"], token.claims | {"aud": ["x"]}),
-        jwt.sign(site.keys["old"], token.claims | {"iss": "https://x"}),
+        jwt.sign(harness.keys["oidc"], token.claims),
+        jwt.sign(harness.keys["old"], token.claims | {"aud": ["x"]}),
+        jwt.sign(harness.keys["old"], token.claims | {"iss": "https://x"}),
     ):
-        assert site.who(strange) == 401
+        assert harness.who(strange) == 401
     keys = admin.ok("GET", "/openid/v1/jwks")["keys"]
-    assert {key["kid"] for key in keys} == {site.keys[name].public.key_id for name in ("sign", "old")}
+    assert {key["kid"] for key in keys} == {harness.keys[name].public.key_id for name in ("sign", "old")}
     assert admin.ok("GET", "/.well-known/openid-configuration")["issuer"] == ISSUERS[0]
 
 
-def test_token_review_checks_the_requested_audiences(site: Site) -> None:
-    admin = site.server.api()
+def test_token_review_checks_the_requested_audiences(harness: ServerHarness) -> None:
+    admin = harness.server.api()
     token = admin.ok("POST", ACCOUNT, {"spec": {"audiences": ["vault", "https://api.example"]}})["status"]["token"]
 
     def review(text: str, *audiences: str) -> Any:
@@ -366,38 +366,38 @@ def test_token_review_checks_the_requested_audiences(site: Site) -> None:
 
 
 @pytest.mark.row("opt.anonymous-auth")
-def test_missing_credentials_are_anonymous_and_invalid_rejected(site: Site) -> None:
-    assert site.send(path="/version")[0] == 200
-    assert site.send(path="/api")[0] == 403
+def test_missing_credentials_are_anonymous_and_invalid_rejected(harness: ServerHarness) -> None:
+    assert harness.send(path="/version")[0] == 200
+    assert harness.send(path="/api")[0] == 403
     for path in ("/version", "/api"):
-        assert site.send("wrong", path=path)[0] == 401
-        assert site.send("x" * 7000, path=path)[0] == 401
+        assert harness.send("wrong", path=path)[0] == 401
+        assert harness.send("x" * 7000, path=path)[0] == 401
 
 
-def test_token_is_read_from_websocket_subprotocols(site: Site) -> None:
+def test_token_is_read_from_websocket_subprotocols(harness: ServerHarness) -> None:
     hidden = base64.urlsafe_b64encode(b"filetoken").decode().rstrip("=")
     protocols = f"base64url.bearer.authorization.k8s.io.{hidden}, v4.channel.k8s.io"
 
-    assert site.who(headers={"Sec-WebSocket-Protocol": protocols})["username"] == "frank"
+    assert harness.who(headers={"Sec-WebSocket-Protocol": protocols})["username"] == "frank"
 
 
-def test_impersonation_requires_permission(site: Site) -> None:
-    admin = site.server.ready["token"]
+def test_impersonation_requires_permission(harness: ServerHarness) -> None:
+    admin = harness.server.ready["token"]
 
-    assert site.who(admin, headers={"Impersonate-User": "alice", "Impersonate-Group": "dev"}) == {
+    assert harness.who(admin, headers={"Impersonate-User": "alice", "Impersonate-Group": "dev"}) == {
         "username": "alice",
         "groups": ["dev", "system:authenticated"],
     }
-    code, rejection = site.send("filetoken", headers={"Impersonate-User": "alice"})
+    code, rejection = harness.send("filetoken", headers={"Impersonate-User": "alice"})
     assert code == 403
     assert rejection["message"] == (
         'users "alice" is forbidden: User "frank" cannot impersonate resource "users" in API group "" '
         "at the cluster scope"
     )
-    code, text = site.send(admin, headers={"Impersonate-Group": "dev"}, path="/version")
+    code, text = harness.send(admin, headers={"Impersonate-Group": "dev"}, path="/version")
     listed = 'Internal Server Error: "/version": requested [{Group  dev    }] without impersonating a user'
     assert (code, text.strip()) == (500, listed)
-    assert site.send(admin, headers={"Impersonate-User": "alice"}, path="/api/v1/nodes")[0] == 403
+    assert harness.send(admin, headers={"Impersonate-User": "alice"}, path="/api/v1/nodes")[0] == 403
 
 
 # Server with other options.
@@ -427,7 +427,7 @@ GATES = (
 )
 
 
-class _Otherwise(Site):
+class _Otherwise(ServerHarness):
     """Server with an authentication configuration file and inverted default options."""
 
     def _play(self) -> None:
@@ -445,7 +445,7 @@ class _Otherwise(Site):
 
 
 @pytest.fixture(scope="module")
-def otherwise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def otherwise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerHarness]:
     directory = tmp_path_factory.mktemp("otherwise")
     directory.joinpath("data").mkdir()
     found = _Otherwise(
@@ -462,7 +462,7 @@ def otherwise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.row("opt.authentication-config", "gate.StructuredAuthenticationConfiguration")
-def test_authentication_configuration_defines_accepted_tokens(otherwise: Site) -> None:
+def test_authentication_configuration_defines_accepted_tokens(otherwise: ServerHarness) -> None:
     until = time.monotonic() + 15
     while (found := otherwise.who(otherwise.oidc_token(roles=["dev"], team="t"))) == 401:
         assert time.monotonic() < until, "the provider was not found"
@@ -474,23 +474,25 @@ def test_authentication_configuration_defines_accepted_tokens(otherwise: Site) -
 
 
 @pytest.mark.row("opt.anonymous-auth")
-def test_anonymous_requests_are_rejected(otherwise: Site) -> None:
+def test_anonymous_requests_are_rejected(otherwise: ServerHarness) -> None:
     for path in ("/version", "/healthz", "/api"):
         assert otherwise.send(path=path)[0] == 401
     assert otherwise.send("filetoken", path="/version")[0] == 200
 
 
 @pytest.mark.row("opt.authentication-token-webhook-cache-ttl")
-def test_zero_cache_ttl_calls_the_webhook_each_time(otherwise: Site) -> None:
+def test_zero_cache_ttl_calls_the_webhook_each_time(otherwise: ServerHarness) -> None:
     for _ in range(2):
         assert otherwise.who("unknown-2") == 401
 
     assert len(otherwise.reviews_of("unknown-2")) == 2
 
 
-def _pod(site: Site, account: str = "default") -> Any:
+def _pod(harness: ServerHarness, account: str = "default") -> Any:
     spec = {"containers": [{"name": "c", "image": "x"}], "nodeName": "n1", "serviceAccountName": account}
-    return site.server.api().ok("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": "web"}, "spec": spec})
+    return harness.server.api().ok(
+        "POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": "web"}, "spec": spec}
+    )
 
 
 @pytest.mark.row(
@@ -500,21 +502,21 @@ def _pod(site: Site, account: str = "default") -> Any:
     "gate.ServiceAccountTokenNodeBindingValidation",
     "gate.ServiceAccountTokenPodNodeInfo",
 )
-def test_bound_tokens_add_pod_and_node_extras(site: Site, otherwise: Site) -> None:
-    def issue_for(location: Site, kind: str, name: str) -> tuple[int, Any]:
+def test_bound_tokens_add_pod_and_node_extras(harness: ServerHarness, otherwise: ServerHarness) -> None:
+    def issue_for(location: ServerHarness, kind: str, name: str) -> tuple[int, Any]:
         reference = {"apiVersion": "v1", "kind": kind, "name": name}
         spec = {"expirationSeconds": 3607, "boundObjectRef": reference}
         return location.server.api().call("POST", ACCOUNT, {"spec": spec})
 
     found: dict[str, tuple[int, set[str]]] = {}
-    for name, location in (("site", site), ("otherwise", otherwise)):
+    for name, location in (("site", harness), ("otherwise", otherwise)):
         location.server.api().ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
         _pod(location)
         token = issue_for(location, "Pod", "web")[1]["status"]["token"]
         claims = jwt.parse(token).claims
         extra = {key.rpartition("/")[2] for key in location.who(token)["extra"]}
         found[name] = (claims["exp"] - claims["iat"], extra)
-    code, rejection = issue_for(site, "Node", "n1")
+    code, rejection = issue_for(harness, "Node", "n1")
     bound = issue_for(otherwise, "Node", "n1")[1]["status"]["token"]
 
     assert found == {
@@ -528,7 +530,7 @@ def test_bound_tokens_add_pod_and_node_extras(site: Site, otherwise: Site) -> No
 
 
 @pytest.mark.row("opt.service-account-lookup")
-def test_legacy_token_lookup_can_be_disabled(site: Site, otherwise: Site) -> None:
+def test_legacy_token_lookup_can_be_disabled(harness: ServerHarness, otherwise: ServerHarness) -> None:
     prefix = "kubernetes.io/serviceaccount/"
     claims = {
         "iss": "kubernetes/serviceaccount",
@@ -539,13 +541,13 @@ def test_legacy_token_lookup_can_be_disabled(site: Site, otherwise: Site) -> Non
         f"{prefix}service-account.uid": "u",
     }
 
-    assert site.who(jwt.sign(site.keys["sign"], claims)) == 401
+    assert harness.who(jwt.sign(harness.keys["sign"], claims)) == 401
     assert otherwise.who(jwt.sign(otherwise.keys["sign"], claims))["username"] == claims["sub"]
 
 
 @pytest.mark.row("gate.LegacyServiceAccountTokenCleanUp")
-def test_legacy_tokens_are_valid_until_marked_invalid(site: Site) -> None:
-    admin, prefix = site.server.api(), "kubernetes.io/serviceaccount/"
+def test_legacy_tokens_are_valid_until_marked_invalid(harness: ServerHarness) -> None:
+    admin, prefix = harness.server.api(), "kubernetes.io/serviceaccount/"
     account = admin.ok("GET", "/api/v1/namespaces/default/serviceaccounts/default")
     claims = {
         "iss": "kubernetes/serviceaccount",
@@ -555,7 +557,7 @@ def test_legacy_tokens_are_valid_until_marked_invalid(site: Site) -> None:
         f"{prefix}service-account.name": "default",
         f"{prefix}service-account.uid": account["metadata"]["uid"],
     }
-    token = jwt.sign(site.keys["old"], claims)
+    token = jwt.sign(harness.keys["old"], claims)
     metadata = {"name": "old", "annotations": {"kubernetes.io/service-account.name": "default"}}
     secret = {"metadata": metadata, "type": "kubernetes.io/service-account-token", "stringData": {"token": token}}
     path = "/api/v1/namespaces/default/secrets"

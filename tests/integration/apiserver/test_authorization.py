@@ -49,19 +49,19 @@ def serving(directory: Path, *arguments: str) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Server with RBAC and Node authorization."""
     with serving(tmp_path_factory.mktemp("roles"), "--authorization-mode=Node,RBAC") as server:
         yield server
 
 
 @pytest.fixture
-def as_(site: Server) -> Iterator[Callable[[str], Api]]:
+def as_(harness: Server) -> Iterator[Callable[[str], Api]]:
     """Factory of clients with a token."""
     clients: list[Api] = []
 
     def client(token: str) -> Api:
-        clients.append(site.api(token, close=False))
+        clients.append(harness.api(token, close=False))
         return clients[-1]
 
     yield client
@@ -83,7 +83,7 @@ def secret_pod(name: str, secret: str) -> dict[str, Any]:
 
 
 @pytest.mark.row("opt.authorization-mode")
-def test_binding_applies_immediately_and_audit_has_the_reason(site: Server, as_: Callable[[str], Api]) -> None:
+def test_binding_applies_immediately_and_audit_has_the_reason(harness: Server, as_: Callable[[str], Api]) -> None:
     admin, alice = as_(""), as_("alice")
     uri = f"{PODS}?limit=7"
     code, rejection = alice.call("GET", uri)
@@ -91,7 +91,7 @@ def test_binding_applies_immediately_and_audit_has_the_reason(site: Server, as_:
     assert rejection["message"] == (
         'pods is forbidden: User "alice" cannot list resource "pods" in API group "" in the namespace "default"'
     )
-    assert audit_notes(site.data_dir.parent, uri) == {
+    assert audit_notes(harness.data_dir.parent, uri) == {
         "authorization.k8s.io/decision": "forbid",
         "authorization.k8s.io/reason": "",
     }
@@ -104,7 +104,7 @@ def test_binding_applies_immediately_and_audit_has_the_reason(site: Server, as_:
     made = admin.ok("POST", f"{RBAC}/namespaces/default/rolebindings", binding)
     assert made["roleRef"]["apiGroup"] == made["subjects"][0]["apiGroup"] == "rbac.authorization.k8s.io"
     alice.ok("GET", uri)
-    assert audit_notes(site.data_dir.parent, uri) == {
+    assert audit_notes(harness.data_dir.parent, uri) == {
         "authorization.k8s.io/decision": "allow",
         "authorization.k8s.io/reason": (
             'RBAC: allowed by RoleBinding "viewers/default" of ClusterRole "view" to Group "dev"'
@@ -322,14 +322,14 @@ def test_privilege_escalation_is_rejected(as_: Callable[[str], Api]) -> None:
     bob.ok("POST", f"{RBAC}/namespaces/default/rolebindings", root)
 
 
-def test_kubectl_creates_roles_and_checks_permissions(site: Server) -> None:
-    site.kubectl("create", "role", "pod-reader", "--verb=get,list", "--resource=pods")
-    site.kubectl("create", "rolebinding", "pod-reader", "--role=pod-reader", "--user=carol")
+def test_kubectl_creates_roles_and_checks_permissions(harness: Server) -> None:
+    harness.kubectl("create", "role", "pod-reader", "--verb=get,list", "--resource=pods")
+    harness.kubectl("create", "rolebinding", "pod-reader", "--role=pod-reader", "--user=carol")
 
-    assert "Role/pod-reader" in site.kubectl("get", "rolebindings", "pod-reader", "-o", "wide")
-    assert site.kubectl("auth", "can-i", "list", "pods", "--as=carol").startswith("yes")
-    assert site.kubectl("auth", "can-i", "delete", "pods", "--as=carol", code=1).startswith("no")
-    assert "selfsubjectrulesreviews" in site.kubectl("auth", "can-i", "--list", "--as=carol")
+    assert "Role/pod-reader" in harness.kubectl("get", "rolebindings", "pod-reader", "-o", "wide")
+    assert harness.kubectl("auth", "can-i", "list", "pods", "--as=carol").startswith("yes")
+    assert harness.kubectl("auth", "can-i", "delete", "pods", "--as=carol", code=1).startswith("no")
+    assert "selfsubjectrulesreviews" in harness.kubectl("auth", "can-i", "--list", "--as=carol")
 
 
 @pytest.mark.row("opt.authorization-mode")

@@ -27,7 +27,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 MIB = 1 << 20
 
 
-class Site:
+class ServerHarness:
     """Server in the test process, an administrator's client, and raw connections."""
 
     def __init__(self, running: startup.RunningServer, session: aiohttp.ClientSession) -> None:
@@ -73,19 +73,19 @@ class Site:
 
 
 @asynccontextmanager
-async def serving(data: Path, *arguments: str) -> AsyncIterator[Site]:
+async def serving(data: Path, *arguments: str) -> AsyncIterator[ServerHarness]:
     running = await start(data, *arguments)
     headers = {"Authorization": f"Bearer {running.token}"}
     try:
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
-            yield Site(running, session)
+            yield ServerHarness(running, session)
     finally:
         await running.stop()
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
+async def harness(tmp_path: Path) -> AsyncIterator[ServerHarness]:
     async with serving(tmp_path / "data") as found:
         yield found
 
@@ -100,16 +100,16 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
     return found
 
 
-async def test_bodies_over_three_mebibytes_are_rejected(site: Site) -> None:
+async def test_bodies_over_three_mebibytes_are_rejected(harness: ServerHarness) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(5):
             yield b"x" * MIB
 
-    code, body = await site.call("POST", MAPS, b"x" * (3 * MIB + 1))
+    code, body = await harness.call("POST", MAPS, b"x" * (3 * MIB + 1))
     assert (code, json.loads(body)["reason"]) == (413, "RequestEntityTooLarge")
-    assert (await site.call("POST", MAPS, pieces()))[0] == 413
+    assert (await harness.call("POST", MAPS, pieces()))[0] == 413
     fits = {"metadata": {"name": "large"}, "data": {"k": "x" * (MIB - 100)}}
-    assert (await site.call("POST", MAPS, fits))[0] == 201
+    assert (await harness.call("POST", MAPS, fits))[0] == 201
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,13 @@ async def test_bodies_over_three_mebibytes_are_rejected(site: Site) -> None:
     [("1.1", "", True), ("1.1", "close", False), ("1.0", "", False), ("1.0", "keep-alive", True)],
 )
 async def test_http_1_requests_get_complete_responses_in_order(
-    site: Site, version: str, connection: str, *, stays: bool
+    harness: ServerHarness, version: str, connection: str, *, stays: bool
 ) -> None:
     def requested(method: str, path: str, last: str) -> bytes:
         more = (f"Connection: {last}",) if last else ()
-        return site.head(method, path, *more).replace(b"HTTP/1.1", b"HTTP/" + version.encode()) + b"\r\n"
+        return harness.head(method, path, *more).replace(b"HTTP/1.1", b"HTTP/" + version.encode()) + b"\r\n"
 
-    async with site.connection() as (reader, writer):
+    async with harness.connection() as (reader, writer):
         writer.write(requested("GET", "/version", connection))
         if stays:  # the next requests are sent before the first response
             writer.write(requested("HEAD", "/version", connection))
@@ -167,22 +167,24 @@ MANAGED = b'{"metadata":{"name":"m","managedFields":[{"fieldsV1":%s}]}}' % (b'{"
         ("PATCH", "application/apply-patch+yaml", b"{a: " * DEEP),
     ],
 )
-async def test_deeply_nested_bodies_are_rejected(site: Site, method: str, content_type: str, body: bytes) -> None:
-    await site.ok("POST", MAPS, {"metadata": {"name": "m"}})
+async def test_deeply_nested_bodies_are_rejected(
+    harness: ServerHarness, method: str, content_type: str, body: bytes
+) -> None:
+    await harness.ok("POST", MAPS, {"metadata": {"name": "m"}})
     path = MAPS if method == "POST" else f"{MAPS}/m?fieldManager=x"
 
-    code, reply = await site.call(method, path, body, Content_Type=content_type)
+    code, reply = await harness.call(method, path, body, Content_Type=content_type)
 
     assert 400 <= code < 500 or (method == "PATCH" and code == 200), reply[:200]
-    assert (await site.ok("GET", f"{MAPS}/m"))["metadata"]["name"] == "m"
+    assert (await harness.ok("GET", f"{MAPS}/m"))["metadata"]["name"] == "m"
 
 
-async def test_warnings_are_limited(site: Site) -> None:
+async def test_warnings_are_limited(harness: ServerHarness) -> None:
     strange = {"metadata": {"name": "strange"}} | {f"unknown{number}": 1 for number in range(20_000)}
-    url, body = site.running.url + MAPS, json.dumps(strange).encode()
+    url, body = harness.running.url + MAPS, json.dumps(strange).encode()
     headers = {"Content-Type": "application/json"}
 
-    async with site.session.post(url, ssl=site.tls, data=io.BytesIO(body), headers=headers) as response:
+    async with harness.session.post(url, ssl=harness.tls, data=io.BytesIO(body), headers=headers) as response:
         assert response.status == 201
         reported = response.headers.getall("Warning")
 
@@ -190,14 +192,14 @@ async def test_warnings_are_limited(site: Site) -> None:
     assert len(reported) == 100
 
 
-async def test_compressed_bodies_are_not_decompressed(site: Site) -> None:
+async def test_compressed_bodies_are_not_decompressed(harness: ServerHarness) -> None:
     bomb = gzip.compress(b'{"metadata":{"name":"z"}}' + b" " * (64 * MIB))
 
-    code, body = await site.call("POST", MAPS, bomb, Content_Encoding="gzip", Content_Type="application/json")
+    code, body = await harness.call("POST", MAPS, bomb, Content_Encoding="gzip", Content_Type="application/json")
 
     assert code == 400, body
     packed = b"k8s\0" + b"\x0a\x0f\x0a\x02v1\x12\x09ConfigMap" + b"\x12\x02\x0a\x00" + b"\x1a\x04gzip"
-    code, body = await site.call("POST", MAPS, packed, Content_Type="application/vnd.kubernetes.protobuf")
+    code, body = await harness.call("POST", MAPS, packed, Content_Type="application/vnd.kubernetes.protobuf")
     assert (code, b"gzip" in body) == (400, True)
 
 
@@ -209,30 +211,30 @@ async def test_compressed_bodies_are_not_decompressed(site: Site) -> None:
         b"X-Folded: a" + b"\r\n b" * 100_000,
     ],
 )
-async def test_endless_headers_close_the_connection(site: Site, more: bytes) -> None:
-    async with site.connection() as (reader, writer):
-        writer.write(site.head("GET", MAPS) + more)
+async def test_endless_headers_close_the_connection(harness: ServerHarness, more: bytes) -> None:
+    async with harness.connection() as (reader, writer):
+        writer.write(harness.head("GET", MAPS) + more)
 
         assert b" 400 " in (await ended(reader)).partition(b"\r\n")[0]
 
 
-async def test_long_token_and_query_are_accepted(site: Site) -> None:
-    code, _ = await site.call("GET", f"{MAPS}?labelSelector={','.join(['a'] * 15_000)}", X_Long="a" * 15_000)
+async def test_long_token_and_query_are_accepted(harness: ServerHarness) -> None:
+    code, _ = await harness.call("GET", f"{MAPS}?labelSelector={','.join(['a'] * 15_000)}", X_Long="a" * 15_000)
     assert code == 200
 
 
 async def test_incomplete_requests_time_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "IDLE_SECONDS", 1.0)
-    async with serving(tmp_path / "data", "--request-timeout=300ms") as site:
-        async with site.connection() as (reader, writer), site.connection() as (other, nothing):
-            writer.write(site.head("GET", MAPS))  # without the empty line
+    async with serving(tmp_path / "data", "--request-timeout=300ms") as harness:
+        async with harness.connection() as (reader, writer), harness.connection() as (other, nothing):
+            writer.write(harness.head("GET", MAPS))  # without the empty line
             trickle = asyncio.create_task(_trickle(writer))
             assert await ended(reader) == b""
             trickle.cancel()
             assert await ended(other) == b""
             nothing.close()
-        async with site.connection() as (reader, writer):
-            writer.write(site.head("POST", MAPS, "Content-Length: 1000000") + b"\r\n{")
+        async with harness.connection() as (reader, writer):
+            writer.write(harness.head("POST", MAPS, "Content-Length: 1000000") + b"\r\n{")
             assert b" 504 " in await asyncio.wait_for(reader.readline(), 10)
 
 
@@ -242,41 +244,41 @@ async def _trickle(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.1)
 
 
-async def test_client_that_never_reads_is_disconnected(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_never_reads_is_disconnected(harness: ServerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backpressure, "STALLED_SECONDS", 0.3)
     for number in range(12):
-        await site.ok("POST", MAPS, {"metadata": {"name": f"m{number}"}, "data": {"k": "x" * (MIB - 1000)}})
-    before = site.connections
+        await harness.ok("POST", MAPS, {"metadata": {"name": f"m{number}"}, "data": {"k": "x" * (MIB - 1000)}})
+    before = harness.connections
     for path in (MAPS, f"{MAPS}?watch=1"):
-        async with site.connection() as (_, writer):
+        async with harness.connection() as (_, writer):
             writer.transport.pause_reading()
-            writer.write((site.head("GET", path) + b"\r\n") * 20)
+            writer.write((harness.head("GET", path) + b"\r\n") * 20)
             async with asyncio.timeout(20):
-                while site.connections <= before:
+                while harness.connections <= before:
                     await asyncio.sleep(0.01)
-                while site.connections > before:
+                while harness.connections > before:
                     await asyncio.sleep(0.05)
 
 
-async def test_stalled_watcher_does_not_delay_others(site: Site) -> None:
+async def test_stalled_watcher_does_not_delay_others(harness: ServerHarness) -> None:
     changes, padding = 40, "x" * (64 << 10)
-    async with site.connection() as (_, writer):
+    async with harness.connection() as (_, writer):
         writer.transport.pause_reading()
-        writer.write(site.head("GET", f"{MAPS}?watch=1&resourceVersion=0") + b"\r\n")
-        watches = [asyncio.create_task(_watch(site, changes)) for _ in range(100)]
-        while site.running.metrics.watches < 101:
+        writer.write(harness.head("GET", f"{MAPS}?watch=1&resourceVersion=0") + b"\r\n")
+        watches = [asyncio.create_task(_watch(harness, changes)) for _ in range(100)]
+        while harness.running.metrics.watches < 101:
             await asyncio.sleep(0.01)
         for number in range(changes):
-            await site.ok("POST", MAPS, {"metadata": {"name": f"w{number}"}, "data": {"k": padding}})
+            await harness.ok("POST", MAPS, {"metadata": {"name": f"w{number}"}, "data": {"k": padding}})
         seen = await asyncio.gather(*watches)
     assert all(names == [f"w{number}" for number in range(changes)] for names in seen)
 
 
-async def _watch(site: Site, changes: int) -> list[str]:
+async def _watch(harness: ServerHarness, changes: int) -> list[str]:
     """Return the names in the events of a watch, in order."""
     found: list[str] = []
-    url = f"{site.running.url}{MAPS}?watch=1"
-    async with asyncio.timeout(60), site.session.get(url, ssl=site.tls) as response:
+    url = f"{harness.running.url}{MAPS}?watch=1"
+    async with asyncio.timeout(60), harness.session.get(url, ssl=harness.tls) as response:
         rest = b""
         async for piece in response.content.iter_any():
             *lines, rest = (rest + piece).split(b"\n")
@@ -291,12 +293,12 @@ async def test_thousand_idle_connections_leave_the_server_usable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "IDLE_SECONDS", 2.0)
-    async with serving(tmp_path / "data") as site:
-        bare = [await asyncio.open_connection(site.host, site.port) for _ in range(1000)]
-        idle = [await asyncio.open_connection(site.host, site.port, ssl=site.tls) for _ in range(50)]
-        assert await site.ok("GET", MAPS)
+    async with serving(tmp_path / "data") as harness:
+        bare = [await asyncio.open_connection(harness.host, harness.port) for _ in range(1000)]
+        idle = [await asyncio.open_connection(harness.host, harness.port, ssl=harness.tls) for _ in range(50)]
+        assert await harness.ok("GET", MAPS)
         assert await asyncio.gather(*(ended(reader) for reader, _ in idle)) == [b""] * len(idle)
-        assert await site.ok("GET", MAPS)
+        assert await harness.ok("GET", MAPS)
         for _, writer in bare + idle:
             writer.transport.abort()
         for _, writer in bare + idle:
@@ -305,9 +307,9 @@ async def test_thousand_idle_connections_leave_the_server_usable(
 
 
 @asynccontextmanager
-async def bare(site: Site, count: int) -> AsyncIterator[list[asyncio.StreamReader]]:
+async def bare(harness: ServerHarness, count: int) -> AsyncIterator[list[asyncio.StreamReader]]:
     """Yield connections without a TLS handshake."""
-    pairs = [await asyncio.open_connection(site.host, site.port) for _ in range(count)]
+    pairs = [await asyncio.open_connection(harness.host, harness.port) for _ in range(count)]
     try:
         yield [reader for reader, _ in pairs]
     finally:
@@ -320,10 +322,10 @@ async def bare(site: Site, count: int) -> AsyncIterator[list[asyncio.StreamReade
 
 async def test_missing_handshake_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", 0.5)
-    async with serving(tmp_path / "data") as site, bare(site, 3) as readers:
+    async with serving(tmp_path / "data") as harness, bare(harness, 3) as readers:
         assert await asyncio.gather(*(ended(reader) for reader in readers)) == [b""] * 3
 
-        _, page = await site.call("GET", "/metrics")
+        _, page = await harness.call("GET", "/metrics")
         assert b"\napiserver_tls_handshake_errors_total 3\n" in page
 
 
@@ -331,8 +333,8 @@ async def test_slow_handshakes_are_closed_for_new_connections(tmp_path: Path, mo
     monkeypatch.setattr(listener, "MAX_HANDSHAKES", 4)
     monkeypatch.setattr(listener, "HURRIED_SECONDS", 0.2)
     monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", 3600.0)
-    async with serving(tmp_path / "data") as site, bare(site, 12) as readers:
-        assert await site.ok("GET", MAPS)
+    async with serving(tmp_path / "data") as harness, bare(harness, 12) as readers:
+        assert await harness.ok("GET", MAPS)
 
         gone = [asyncio.create_task(ended(reader)) for reader in readers]
         await asyncio.wait(gone, return_when=asyncio.FIRST_COMPLETED)
@@ -343,23 +345,25 @@ async def test_slow_handshakes_are_closed_for_new_connections(tmp_path: Path, mo
 
 async def test_idle_connections_are_closed_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "MAX_CONNECTIONS", 10)
-    async with serving(tmp_path / "data") as site, contextlib.AsyncExitStack() as stack:
-        watching, watcher = await stack.enter_async_context(site.connection())
-        watcher.write(site.head("GET", f"{MAPS}?watch=1") + b"\r\n")
+    async with serving(tmp_path / "data") as harness, contextlib.AsyncExitStack() as stack:
+        watching, watcher = await stack.enter_async_context(harness.connection())
+        watcher.write(harness.head("GET", f"{MAPS}?watch=1") + b"\r\n")
         assert b" 200 " in await watching.readline()
         for _ in range(30):
-            reader, writer = await stack.enter_async_context(site.connection())
-            writer.write(site.head("GET", "/version") + b"\r\n")
+            reader, writer = await stack.enter_async_context(harness.connection())
+            writer.write(harness.head("GET", "/version") + b"\r\n")
             assert b" 200 " in await reader.readline()
 
-        assert site.connections <= 10
-        await site.ok("POST", MAPS, {"metadata": {"name": "seen"}})
+        assert harness.connections <= 10
+        await harness.ok("POST", MAPS, {"metadata": {"name": "seen"}})
         assert b'"seen"' in await asyncio.wait_for(watching.readuntil(b'"seen"'), 20)
 
 
-async def test_invalid_http_gets_status_400_and_is_not_logged(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_http_gets_status_400_and_is_not_logged(
+    harness: ServerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     for _ in range(20):
-        async with site.connection() as (reader, writer):
+        async with harness.connection() as (reader, writer):
             writer.write(b"\x00\x01nonsense\r\n\r\n")
             assert b" 400 " in (await ended(reader)).partition(b"\r\n")[0]
 

@@ -204,29 +204,29 @@ async def test_one_server_compacts_the_history(tmp_path: Path) -> None:
             first = await ok(client, "POST", MAPS, a_map("m"))
             old = int(first["metadata"]["resourceVersion"])
             some = on(etcd, "/registry", "--store-compaction-interval=200ms")
-            async with etcd.client() as look:
+            async with etcd.client() as etcd_client:
                 await asyncio.sleep(0.5)
-                assert not (await look.range(KEY)).kvs
+                assert not (await etcd_client.range(KEY)).kvs
                 async with serving(tmp_path / "a", *some) as one, serving(tmp_path / "b", *some) as other:
 
-                    async def forgotten() -> bool:
+                    async def is_compacted() -> bool:
                         await ok(one, "PUT", f"{MAPS}/m", a_map("m"))
                         try:
-                            await look.range(b"/registry/x", revision=old)
+                            await etcd_client.range(b"/registry/x", revision=old)
                         except HistoryCompacted:
                             return True
                         return False
 
                     async with asyncio.timeout(15):
-                        while not await forgotten():
+                        while not await is_compacted():
                             await asyncio.sleep(0.1)
                         for who in (one, other):  # the compacting server and the other one
                             while (await who("GET", f"{MAPS}?watch=1&resourceVersion={old}&timeoutSeconds=1"))[2].find(
                                 b'"code":410'
                             ) < 0:
                                 await asyncio.sleep(0.1)
-                rounds = (await look.range(KEY)).kvs[0].version
-                assert rounds >= 2
+                intervals = (await etcd_client.range(KEY)).kvs[0].version
+                assert intervals >= 2
 
 
 @pytest.mark.row("opt.store-count-metric-poll-period", "opt.store-db-metric-poll-interval")
@@ -401,9 +401,9 @@ async def test_compacted_revision_causes_a_new_list(etcd: Etcd, tmp_path: Path) 
 
 
 async def test_writes_to_other_keys_do_not_delay_reads(etcd: Etcd, tmp_path: Path) -> None:
-    async with serving(tmp_path / "a", *on(etcd, "/quiet")) as client, etcd.client() as stranger:
-        await stranger.bump(b"/elsewhere", b"x", version=0)
-        newest = (await stranger.range(b"/elsewhere")).header.revision
+    async with serving(tmp_path / "a", *on(etcd, "/quiet")) as client, etcd.client() as other_client:
+        await other_client.bump(b"/elsewhere", b"x", version=0)
+        newest = (await other_client.range(b"/elsewhere")).header.revision
         listed = await ok(client, "GET", MAPS)
         assert int(listed["metadata"]["resourceVersion"]) >= newest
 

@@ -445,10 +445,10 @@ def test_list_and_watch_all_namespaces(api: Api, events: str, namespace: str) ->
     ],
 )
 def test_every_operation_requires_authentication(server: Server, method: str, location: str) -> None:
-    stranger = server.api("not-a-token")
+    unauthenticated = server.api("not-a-token")
 
     for path in (f"{NEW}/namespaces/default/events{location}", f"{NEW}/events{location if location != '/e' else ''}"):
-        code, rejection = stranger.call(method, path, event() if method in ("POST", "PUT", "PATCH") else None)
+        code, rejection = unauthenticated.call(method, path, event() if method in ("POST", "PUT", "PATCH") else None)
         assert (code, rejection["kind"], rejection["reason"]) == (401, "Status", "Unauthorized")
 
 

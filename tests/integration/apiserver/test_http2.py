@@ -228,10 +228,10 @@ def test_garbage_closes_only_its_connection(server: Server, client: Http2Client)
 
 def test_unauthenticated_response_closes_the_connection(server: Server) -> None:
     for path, code in (("/readyz", 200), (MAPS, 403)):
-        with Http2Client(server.ready, token=False) as stranger:
-            assert stranger.request("GET", path).code == code
-            stranger.wait(lambda stranger=stranger: stranger.closed)
-            assert stranger.goaway is not None and stranger.goaway.error_code == ErrorCodes.NO_ERROR
+        with Http2Client(server.ready, token=False) as anonymous:
+            assert anonymous.request("GET", path).code == code
+            anonymous.wait(lambda anonymous=anonymous: anonymous.closed)
+            assert anonymous.goaway is not None and anonymous.goaway.error_code == ErrorCodes.NO_ERROR
     with Http2Client({**server.ready, "token": "wrong"}) as impostor:
         assert impostor.request("GET", "/readyz").code == 401
         impostor.wait(lambda: impostor.closed)
@@ -273,9 +273,9 @@ def test_shutdown_sends_goaway(tmp_path: Path) -> None:
     gate = "--feature-gates=UnauthenticatedHTTP2DOSMitigation=false"
     server = Server(tmp_path / "data", "--http2-max-streams-per-connection=100", gate)
     try:
-        with Http2Client(server.ready, token=False) as stranger:  # whose connection the gate would close
-            assert [stranger.request("GET", "/readyz").code for _ in range(3)] == [200] * 3
-            assert stranger.goaway is None
+        with Http2Client(server.ready, token=False) as anonymous:  # whose connection the gate would close
+            assert [anonymous.request("GET", "/readyz").code for _ in range(3)] == [200] * 3
+            assert anonymous.goaway is None
         with Http2Client(server.ready) as client:
             watch = client.begin("GET", f"{MAPS}?watch=true")
             client.wait(lambda: client.responses[watch].code == 200)

@@ -136,7 +136,7 @@ def test_new_requests_during_shutdown_get_retry_after(tmp_path: Path) -> None:
     api, fresh, watcher = server.api(), server.api(), server.api()
     endless = watcher.watch("/api/v1/namespaces/default/configmaps?watch=true", seconds=60)  # no client waits for it
 
-    with under_way(server) as complete, endless, stopping(server):
+    with open_request(server) as complete, endless, stopping(server):
         wait_until(lambda: api.raw("GET", "/version")[0] == 429)
         api.close()
         code, headers, body = fresh.raw("GET", "/api/v1/nodes")
@@ -152,7 +152,7 @@ def test_shutdown_closes_persistent_connections(tmp_path: Path) -> None:
     api = server.api()
     api.ok("GET", "/version")
 
-    with under_way(server) as complete, stopping(server):
+    with open_request(server) as complete, stopping(server):
         wait_until(lambda: rejection(server))
         code, gone = api.call("GET", "/version")
         assert (code, gone["reason"], gone["message"]) == (503, "ServiceUnavailable", "apiserver is shutting down")
@@ -160,7 +160,7 @@ def test_shutdown_closes_persistent_connections(tmp_path: Path) -> None:
 
 
 @contextmanager
-def under_way(server: Server) -> Iterator[Callable[[], int]]:
+def open_request(server: Server) -> Iterator[Callable[[], int]]:
     """Start a request; yields a function that completes its body and returns the status code."""
     body = json.dumps({"metadata": {"name": "under-way"}}).encode()
     parts = urlsplit(server.ready["url"])
@@ -172,10 +172,10 @@ def under_way(server: Server) -> Iterator[Callable[[], int]]:
         for name, value in {"Authorization": f"Bearer {server.ready['token']}", **sent}.items():
             connection.putheader(name, value)
         connection.endheaders(body[:1])
-        begun = b'apiserver_current_inflight_requests{request_kind="mutating"} 1\n'
-        looking = server.api()
-        wait_until(lambda: begun in looking.raw("GET", "/metrics")[2])
-        looking.close()
+        executing = b'apiserver_current_inflight_requests{request_kind="mutating"} 1\n'
+        observer = server.api()
+        wait_until(lambda: executing in observer.raw("GET", "/metrics")[2])
+        observer.close()
 
         def complete() -> int:
             connection.send(body[1:])

@@ -65,18 +65,18 @@ class Slow:
     """Blocks writes until they are released."""
 
     def __init__(self, running: startup.RunningServer) -> None:
-        self.go, self.under_way, self.most = asyncio.Event(), 0, 0
+        self.go, self.in_flight, self.most = asyncio.Event(), 0, 0
         store = running.store
         real = store.update
 
         async def update(*arguments: Any) -> Any:
-            self.under_way += 1
-            self.most = max(self.most, self.under_way)
+            self.in_flight += 1
+            self.most = max(self.most, self.in_flight)
             try:
                 await self.go.wait()
                 return await real(*arguments)
             finally:
-                self.under_way -= 1
+                self.in_flight -= 1
 
         store.update = update  # type: ignore[method-assign]
 
@@ -98,12 +98,12 @@ async def test_excess_writes_are_rejected_without_fairness(tmp_path: Path, limit
     async with serving(tmp_path / "data", "--authorization-mode=AlwaysAllow", *arguments) as (admin, alice):
         slow = Slow(admin.running)
         first = asyncio.create_task(alice("POST", MAPS, json=a_map("one")))
-        await until(lambda: slow.under_way == 1)
+        await until(lambda: slow.in_flight == 1)
         second = asyncio.create_task(alice("POST", MAPS, json=a_map("two")))
-        await until(lambda: second.done() or slow.under_way == 2)
+        await until(lambda: second.done() or slow.in_flight == 2)
         assert (await alice("GET", MAPS))[0] == 200  # reads have a separate limit
         masters = asyncio.create_task(admin("POST", MAPS, json=a_map("three")))
-        await until(lambda: slow.under_way >= 2)
+        await until(lambda: slow.in_flight >= 2)
         slow.go.set()
         assert (await first)[0] == (await masters)[0] == 201
         responded, headers, body = await second
@@ -148,10 +148,10 @@ async def test_with_fairness_requests_wait_for_a_seat(tmp_path: Path) -> None:
         assert 'nominal_limit_seats{priority_level="global-default"} 1\n' in await admin.metrics()
         slow = Slow(admin.running)
         tasks = [asyncio.create_task(alice("POST", MAPS, json=a_map(f"m-{number}"))) for number in range(5)]
-        await until(lambda: slow.under_way == 1)
+        await until(lambda: slow.in_flight == 1)
         await until(lambda: admin.running.limits.flow_control.levels["global-default"].waiting == 4)  # type: ignore[union-attr]
         exempt = asyncio.create_task(admin("POST", MAPS, json=a_map("mine")))
-        await until(lambda: slow.under_way == 2)
+        await until(lambda: slow.in_flight == 2)
         slow.go.set()
         responses = await asyncio.gather(*tasks, exempt)
         assert [code for code, _, _ in responses] == [201] * 6
@@ -166,21 +166,21 @@ async def test_with_fairness_requests_wait_for_a_seat(tmp_path: Path) -> None:
 async def test_with_fairness_bodies_wait_with_their_clients(tmp_path: Path) -> None:
     limits = ["--max-requests-inflight=1", "--max-mutating-requests-inflight=0", "--request-timeout=40s"]
     async with serving(tmp_path / "data", "--authorization-mode=AlwaysAllow", *limits) as (admin, alice):
-        slow, begun = Slow(admin.running), asyncio.Event()
+        slow, executing = Slow(admin.running), asyncio.Event()
 
         async def body() -> AsyncIterator[bytes]:
-            begun.set()  # sent only after "100 Continue"
+            executing.set()  # sent only after "100 Continue"
             yield json.dumps(a_map("two")).encode()
 
         first = asyncio.create_task(alice("POST", MAPS, json=a_map("one")))
-        await until(lambda: slow.under_way == 1)
+        await until(lambda: slow.in_flight == 1)
         data = aiohttp.payload.AsyncIterablePayload(body(), content_type="application/json")
         second = asyncio.create_task(alice("POST", MAPS, data=data, expect100=True))
         await until(lambda: admin.running.limits.flow_control.levels["global-default"].waiting == 1)  # type: ignore[union-attr]
-        assert not begun.is_set()
+        assert not executing.is_set()
         slow.go.set()
         assert ((await first)[0], (await second)[0]) == (201, 201)
-        assert begun.is_set()
+        assert executing.is_set()
 
 
 @pytest.mark.row("opt.enable-priority-and-fairness")
@@ -189,7 +189,7 @@ async def test_with_fairness_queued_requests_time_out(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--authorization-mode=AlwaysAllow", *limits) as (admin, alice):
         slow = Slow(admin.running)
         first = asyncio.create_task(alice("POST", MAPS, json=a_map("one")))
-        await until(lambda: slow.under_way == 1)
+        await until(lambda: slow.in_flight == 1)
         code, headers, body = await alice("GET", MAPS)
         slow.go.set()
         assert (code, headers["retry-after"], body) == (429, "1", TOO_MANY)
@@ -308,7 +308,7 @@ async def test_collection_is_deleted_concurrently(tmp_path: Path, workers: str, 
             await admin("POST", MAPS, json=a_map(f"m-{number}"))
         slow = Slow(admin.running)
         deletion = asyncio.create_task(admin("DELETE", f"{MAPS}?fieldSelector=metadata.name!=kube-root-ca.crt"))
-        await until(lambda: slow.under_way == most)
+        await until(lambda: slow.in_flight == most)
         slow.go.set()
         assert (await deletion)[0] == 200
         assert slow.most == most

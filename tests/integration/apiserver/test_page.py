@@ -91,12 +91,12 @@ async def test_the_page_follows_nodes_pods_and_events(server: Server, api: Api, 
 
 
 def test_page_is_served_only_to_browsers(server: Server, api: Api) -> None:
-    stranger = server.api(None)
-    code, headers, body = stranger.raw("GET", "/", headers={"Accept": "text/html,*/*"})
+    anonymous = server.api(None)
+    code, headers, body = anonymous.raw("GET", "/", headers={"Accept": "text/html,*/*"})
     assert (code, b"<title>" in body) == (200, True)
     assert "default-src 'none'" in headers["content-security-policy"]
-    assert stranger.raw("GET", "/ui/app.js")[1]["content-type"].startswith("text/javascript")
+    assert anonymous.raw("GET", "/ui/app.js")[1]["content-type"].startswith("text/javascript")
     assert "paths" in api.ok("GET", "/")
-    assert stranger.call("GET", "/")[0] == 403
-    assert stranger.call("GET", "/ui/../certs/ca.key")[0] in (403, 404)
-    assert stranger.raw("POST", "/", b"", headers={"Accept": "text/html"})[0] == 403
+    assert anonymous.call("GET", "/")[0] == 403
+    assert anonymous.call("GET", "/ui/../certs/ca.key")[0] in (403, 404)
+    assert anonymous.raw("POST", "/", b"", headers={"Accept": "text/html"})[0] == 403

@@ -62,10 +62,10 @@ class Pods:
         return (Path(self.sandboxes[sandbox_id].log_directory) / name).read_text()
 
 
-async def until(look: Callable[[], Awaitable[object]], seconds: float = 20) -> None:
-    """Wait until *look* returns a true value, and return it; fail on timeout."""
+async def until(condition: Callable[[], Awaitable[object]], seconds: float = 20) -> None:
+    """Wait until *condition* returns a true value, and return it; fail on timeout."""
     async with asyncio.timeout(seconds):
-        while not await look():
+        while not await condition():
             await asyncio.sleep(0.02)
 
 

@@ -19,16 +19,16 @@ EVERYTHING = {"stdin": True, "stdout": True, "stderr": True, "tty": False}
 
 async def converse(url: str, *sent: bytes, until: bytes = b"", protocols=PROTOCOLS) -> dict[int, bytes]:
     """Send messages and return the output per channel, until the end or *until* is received."""
-    heard: dict[int, bytes] = {}
+    received: dict[int, bytes] = {}
     async with aiohttp.ClientSession() as session, session.ws_connect(url, protocols=protocols) as stream:
         for message in sent:
             await stream.send_bytes(message)
         async with asyncio.timeout(20):
             async for message in stream:
-                heard[message.data[0]] = heard.get(message.data[0], b"") + message.data[1:]
-                if until and until in b"".join(heard.values()):
+                received[message.data[0]] = received.get(message.data[0], b"") + message.data[1:]
+                if until and until in b"".join(received.values()):
                     break
-    return heard
+    return received
 
 
 async def test_exec_has_input_output_and_exit_code(cri, pods):
@@ -36,10 +36,10 @@ async def test_exec_has_input_output_and_exit_code(cri, pods):
     command = ["sh", "-c", "read line; echo got $line; cat; echo bad >&2; exit 4"]
     url = await cri.exec_url(container_id, command, **EVERYTHING)
 
-    heard = await converse(url, b"\0hello\n", b"\0more", b"\xff\0")
+    received = await converse(url, b"\0hello\n", b"\0more", b"\xff\0")
 
-    assert (heard[1], heard[2]) == (b"got hello\nmore", b"bad\n")
-    assert json.loads(heard[3])["details"]["causes"] == [{"reason": "ExitCode", "message": "4"}]
+    assert (received[1], received[2]) == (b"got hello\nmore", b"bad\n")
+    assert json.loads(received[3])["details"]["causes"] == [{"reason": "ExitCode", "message": "4"}]
 
 
 async def test_exec_may_have_a_terminal_with_a_size(cri, pods):
@@ -47,20 +47,20 @@ async def test_exec_may_have_a_terminal_with_a_size(cri, pods):
     command = ["sh", "-c", "test -t 0 && echo yes; read _; until stty size 2>&1 | grep 100; do sleep 0.1; done"]
     url = await cri.exec_url(container_id, command, **{**EVERYTHING, "stderr": False, "tty": True})
 
-    heard = await converse(url, b'\4{"Width":100,"Height":30}', b"\0\n")
+    received = await converse(url, b'\4{"Width":100,"Height":30}', b"\0\n")
 
-    assert b"yes" in heard[1]
-    assert b"30 100" in heard[1]
-    assert json.loads(heard[3])["status"] == "Success"
+    assert b"yes" in received[1]
+    assert b"30 100" in received[1]
+    assert json.loads(received[3])["status"] == "Success"
 
 
 async def test_missing_command_fails_the_stream(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
     url = await cri.exec_url(container_id, ["no-such-command"], **EVERYTHING)
 
-    heard = await converse(url)
+    received = await converse(url)
 
-    assert "no-such-command" in json.loads(heard[3])["message"]
+    assert "no-such-command" in json.loads(received[3])["message"]
 
 
 async def test_command_is_killed_when_its_client_disconnects(cri, pods):
@@ -79,9 +79,9 @@ async def test_attach_to_a_running_container(cri, pods):
     container_id = await pods.container(sandbox_id, "while read line; do echo got $line; done", stdin=True)
     url = await cri.attach_url(container_id, **EVERYTHING)
 
-    heard = await converse(url, b"\0one\n", until=b"got one")
+    received = await converse(url, b"\0one\n", until=b"got one")
 
-    assert heard[1] == b"got one\n"
+    assert received[1] == b"got one\n"
     assert texts(pods.log(sandbox_id)) == ["got one"]
 
 
@@ -90,10 +90,10 @@ async def test_first_attachment_may_close_the_input(cri, pods):
     container_id = await pods.container(sandbox_id, "cat; echo done", stdin=True, stdin_once=True)
     url = await cri.attach_url(container_id, **EVERYTHING)
 
-    heard = await converse(url, b"\0all\n", b"\xff\0")
+    received = await converse(url, b"\0all\n", b"\xff\0")
 
-    assert heard[1] == b"all\ndone\n"
-    assert json.loads(heard[3])["status"] == "Success"
+    assert received[1] == b"all\ndone\n"
+    assert json.loads(received[3])["status"] == "Success"
     assert (await exited(cri, container_id)).exit_code == 0
 
 
@@ -120,10 +120,10 @@ async def test_port_of_a_pod_is_forwarded(cri, pods):
         while (await cri.exec_sync(container_id, listening, 10)).exit_code:
             await asyncio.sleep(0.05)
 
-    heard = await converse(await cri.port_forward_url(sandbox_id, [7000, 7001]), protocols=PROTOCOLS[1:])
+    received = await converse(await cri.port_forward_url(sandbox_id, [7000, 7001]), protocols=PROTOCOLS[1:])
 
-    assert heard[0] == (7000).to_bytes(2, "little") + b"pong\n"
-    assert b"refused" in heard[3]
+    assert received[0] == (7000).to_bytes(2, "little") + b"pong\n"
+    assert b"refused" in received[3]
 
 
 async def test_url_is_valid_once_and_unknown_protocol_is_rejected(cri, pods):

@@ -21,16 +21,16 @@ esac
 
 @pytest.fixture
 async def node(pki, tmp_path, monkeypatch):
-    programs, root = tmp_path / "bin", tmp_path / "log"
-    programs.mkdir()
+    processes, root = tmp_path / "bin", tmp_path / "log"
+    processes.mkdir()
     (root / "nested").mkdir(parents=True)
-    (programs / "journalctl").write_text(JOURNAL)
-    (programs / "journalctl").chmod(0o755)
+    (processes / "journalctl").write_text(JOURNAL)
+    (processes / "journalctl").chmod(0o755)
     (root / "plain").write_text("plain")
     (root / "dotted.log").write_text("dotted")
     (root / "nested" / "nested.log").write_text("nested")
     (tmp_path / "secret").write_text("secret")
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{processes}:{os.environ['PATH']}")
     monkeypatch.setattr(routes_logs, "SYSTEM_LOGS", root)
     async with serving(pki, tmp_path, enable_system_log_query=True, feature_gates={"NodeLogQuery": True}) as served:
         yield served

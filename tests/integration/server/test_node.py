@@ -122,11 +122,11 @@ async def test_user_without_permission_is_forbidden(node):
     async with node.session(token) as session, session.get("/pods") as response:
         guest = response.status, await response.text()
     async with node.session("made-up") as session, session.get("/pods") as response:
-        stranger = response.status
+        unauthenticated = response.status
 
     user = "system:serviceaccount:default:guest"
     assert guest == (403, f"Forbidden (user={user}, verb=get, resource=nodes, subresource=proxy)")
-    assert stranger == 401
+    assert unauthenticated == 401
 
 
 async def test_port_forward_reaches_the_pod(node):

@@ -77,9 +77,9 @@ async def test_shutdown_signal_is_received(host: Host) -> None:
         host.login.prepare(True)
         host.login.prepare(False)
 
-        heard = [await asyncio.wait_for(session.shutdowns.get(), 5) for _ in range(2)]
+        received = [await asyncio.wait_for(session.shutdowns.get(), 5) for _ in range(2)]
 
-    assert heard == [True, False]
+    assert received == [True, False]
 
 
 async def test_shutdown_in_progress_is_detected_immediately(host: Host) -> None:

@@ -97,7 +97,7 @@ def test_etcd_options_without_servers_are_reported() -> None:
 
 @pytest.mark.parametrize(("options", "loaded"), [("", False), ("--store-servers=http://127.0.0.1:9", True)])
 def test_grpc_is_imported_only_for_etcd(options: str, loaded: bool, tmp_path: Path) -> None:
-    program = f"""
+    script = f"""
 import asyncio, sys
 from apiserver_stub.server import startup
 from apiserver_stub.options import parse
@@ -112,6 +112,6 @@ async def main():
 asyncio.run(main())
 print("grpc" in sys.modules, "nacl" in sys.modules)
 """
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
 
     assert result.stdout.split() == [str(loaded), "False"]

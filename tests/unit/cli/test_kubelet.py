@@ -64,9 +64,9 @@ def test_version_is_that_in_the_file_of_extra_arguments(capsys, tmp_path, line):
 
 def test_version_is_read_from_the_kubeadm_program(tmp_path, monkeypatch):
     monkeypatch.undo()
-    program = tmp_path / "kubeadm"
-    program.write_text('#!/bin/sh\n[ "$*" = "version --output=short" ] && echo v1.33.4\n')
-    program.chmod(0o755)
+    executable = tmp_path / "kubeadm"
+    executable.write_text('#!/bin/sh\n[ "$*" = "version --output=short" ] && echo v1.33.4\n')
+    executable.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
     assert kubelet.node_release([f"--root-dir={tmp_path}"], ()).patch_version == "v1.33.4"

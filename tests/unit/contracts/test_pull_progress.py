@@ -18,15 +18,15 @@ MIB = 1 << 20
 class Telling(FakeImages):
     """Image service that reports transfers."""
 
-    def __init__(self, *looks: Sequence[Transfer] | Exception | None) -> None:
+    def __init__(self, *responses: Sequence[Transfer] | Exception | None) -> None:
         super().__init__()
-        self.looks = list(looks)
+        self.responses = list(responses)
 
     async def transfers(self) -> Sequence[Transfer] | None:
-        look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-        if isinstance(look, Exception):
-            raise look
-        return look
+        response = self.responses.pop(0) if len(self.responses) > 1 else self.responses[0]
+        if isinstance(response, Exception):
+            raise response
+        return response
 
 
 def test_transfers_are_summed_and_finished_ones_count_as_complete() -> None:

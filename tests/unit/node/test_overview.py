@@ -35,8 +35,8 @@ def test_gauges_cover_resources_of_node_pressure():
 
 async def test_overview_omits_unavailable_parts(clock, tmp_path):
     context = make_context(tmp_path, clock=clock)
-    began = clock.now()
-    context.puller.pulls = lambda: (PullInProgress("i", began, False, ("default/web",)),)
+    started = clock.now()
+    context.puller.pulls = lambda: (PullInProgress("i", started, False, ("default/web",)),)
     context.puller.backoff_seconds_left = lambda pod, container: 0.0
 
     async def away(*, fresh=False):

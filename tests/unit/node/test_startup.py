@@ -59,9 +59,9 @@ async def test_existing_node_has_no_startup_metrics(clock: FakeClock) -> None:
 
 
 def test_process_start_is_between_boot_and_now() -> None:
-    began, now = since_boot()
+    started, now = since_boot()
 
-    assert 0 < began <= now
+    assert 0 < started <= now
 
 
 async def test_agent_measures_its_startup(make_node: Any, api: FakeApi, clock: FakeClock) -> None:

@@ -175,8 +175,8 @@ async def test_volume_setup_in_progress_reports_duration(clock, tmp_path):
     harness = ExplainerHarness(clock, tmp_path)
     harness.syncer.hang = True
     mount = {"name": "data", "mountPath": "/data"}
-    began = clock.now()
-    harness.context.volumes.pending = lambda uid: {"data": began}
+    started = clock.now()
+    harness.context.volumes.pending = lambda uid: {"data": started}
     async with living(harness):
         pod = make_pod(containers=[make_container(volume_mounts=[mount])], volumes=[{"name": "data", "emptyDir": {}}])
         await harness.publish(pod)

@@ -10,6 +10,6 @@ PLUGINS = str(Path(__file__).resolve().parents[3])
 BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {0}.{1} import main; main()"
 
 
-def command(program: str, *arguments: str) -> list[str]:
+def command(target: str, *arguments: str) -> list[str]:
     """Return the command line of a helper, a module of this package."""
-    return [sys.executable, "-I", "-S", "-c", BOOT.format(__package__, program), PLUGINS, *arguments]
+    return [sys.executable, "-I", "-S", "-c", BOOT.format(__package__, target), PLUGINS, *arguments]

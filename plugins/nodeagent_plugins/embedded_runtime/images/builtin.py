@@ -17,7 +17,7 @@ HOST_NAME = "nodeagent.local/host:latest"
 BUSYBOX_NAME = "docker.io/library/busybox:1.36"
 BUILTIN_REGISTRY = "nodeagent.local"
 BUSYBOX_PATHS = ("/usr/bin/busybox", "/bin/busybox")
-PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+EXECUTABLES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 FILES = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/certs")
 DIRECTORIES = ("dev", "etc", "home", "proc", "root", "run", "sys", "tmp", "var", "var/tmp")
 USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n"
@@ -56,9 +56,9 @@ def _busybox_image(store: ImageStore, busybox: Path) -> Image:
         _make_skeleton(aside)
         for directory in ("bin", "usr/bin"):
             (aside / directory).mkdir(parents=True)
-        program = aside / "bin/busybox"
-        program.write_bytes(content)
-        program.chmod(0o755)
+        executable = aside / "bin/busybox"
+        executable.write_bytes(content)
+        executable.chmod(0o755)
         listed = subprocess.run([str(busybox), "--list"], check=True, capture_output=True, text=True, timeout=10).stdout
         for applet in set(listed.split()) - {"busybox"}:
             (aside / "bin" / applet).symlink_to("busybox")
@@ -68,7 +68,7 @@ def _busybox_image(store: ImageStore, busybox: Path) -> Image:
 
 
 def _host_image(store: ImageStore) -> Image:
-    present = [Path(path) for path in PROGRAMS if os.path.lexists(path)]
+    present = [Path(path) for path in EXECUTABLES if os.path.lexists(path)]
     links = {str(path): str(path.readlink()) for path in present if path.is_symlink()}
     lent = [str(path) for path in present if not path.is_symlink()] + [path for path in FILES if Path(path).exists()]
     name = "host-" + hashlib.sha256(repr((lent, links)).encode()).hexdigest()[:32]

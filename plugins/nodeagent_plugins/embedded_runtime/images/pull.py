@@ -34,11 +34,11 @@ class Puller:
     def __init__(self, loader: Loader, insecure: list[str]) -> None:
         self._loader, self._insecure = loader, insecure
         self._session: aiohttp.ClientSession | None = None
-        self._under_way: dict[str, Any] = {}
+        self._in_flight: dict[str, Any] = {}
 
     def transfers(self) -> list[Any]:
         """Return the layers being downloaded, of all pulls, with the received amounts (messages)."""
-        return list(self._under_way.values())
+        return list(self._in_flight.values())
 
     async def close(self) -> None:
         """Close all connections."""
@@ -95,8 +95,8 @@ class Puller:
     @contextlib.contextmanager
     def _expected(self, name: Name, descriptor: Mapping[str, Any]) -> Iterator[Any]:
         ref = f"{name} layer-{descriptor.get('digest')}"
-        status = self._under_way[ref] = content.Status(ref=ref, total=int(descriptor.get("size") or 0))
+        status = self._in_flight[ref] = content.Status(ref=ref, total=int(descriptor.get("size") or 0))
         try:
             yield status
         finally:
-            self._under_way.pop(ref, None)
+            self._in_flight.pop(ref, None)

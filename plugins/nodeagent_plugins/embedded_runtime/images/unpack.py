@@ -17,7 +17,7 @@ from typing import IO, cast
 
 from nodeagent_plugins.embedded_runtime import paths
 from nodeagent_plugins.embedded_runtime.errors import CallError
-from nodeagent_plugins.embedded_runtime.host import find_program
+from nodeagent_plugins.embedded_runtime.host import find_executable
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
@@ -60,10 +60,10 @@ def open_layer(blob: Path) -> Iterator[IO[bytes]]:
             with gzip.open(file) as plain:
                 yield cast("IO[bytes]", plain)
         elif magic == _ZSTD:
-            program = find_program("zstd")
-            if not program:
+            executable = find_executable("zstd")
+            if not executable:
                 raise CallError("the image is compressed with zstd, but the command zstd is not installed")
-            with subprocess.Popen([program, "-dc"], stdin=file, stdout=subprocess.PIPE) as process:
+            with subprocess.Popen([executable, "-dc"], stdin=file, stdout=subprocess.PIPE) as process:
                 assert process.stdout is not None
                 yield process.stdout
         else:

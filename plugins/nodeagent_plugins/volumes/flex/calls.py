@@ -38,9 +38,9 @@ class Driver:
     :raises VolumeError: from every call: it failed, timed out or produced invalid output.
     """
 
-    def __init__(self, name: str, program: Path, run: Run = run_command) -> None:
+    def __init__(self, name: str, executable: Path, run: Run = run_command) -> None:
         self.name = name
-        self._program, self._run = program, run
+        self._executable, self._run = executable, run
         self._unsupported: set[str] = set()
 
     async def init(self) -> Capabilities:
@@ -61,9 +61,9 @@ class Driver:
         if command in self._unsupported:
             raise NotSupported(NOT_SUPPORTED)
         # Drivers find their tools and settings in the agent's environment.
-        program = Command(str(self._program), (command, *arguments), dict(os.environ), may_leave_children=True)
+        executable = Command(str(self._executable), (command, *arguments), dict(os.environ), may_leave_children=True)
         try:
-            finished = await self._run(program, b"", LIMITS)
+            finished = await self._run(executable, b"", LIMITS)
         except TimeoutError:
             raise VolumeError(f"{command} of driver {self.name} timed out after {LIMITS.seconds:.0f} s") from None
         except OSError as error:

@@ -43,7 +43,7 @@ class Drivers:
         :raises VolumeError: the driver is missing, not executable or failed.
         """
         try:
-            version = await asyncio.to_thread(self._look, name)
+            version = await asyncio.to_thread(self._detect, name)
         except VolumeError:
             self._known.pop(name, None)
             raise
@@ -58,28 +58,28 @@ class Drivers:
     def installed(self, directory_name: str) -> bool:
         """Return whether there is a driver for volume directories with that name. Blocks briefly."""
         try:
-            self._look(directory_name.replace("~", "/"))
+            self._detect(directory_name.replace("~", "/"))
         except VolumeError:
             return False
         return True
 
-    def _look(self, name: str) -> Version:
+    def _detect(self, name: str) -> Version:
         """Return the current version of the driver's executable."""
         if not is_name(name):
             raise VolumeError(f"invalid volume driver name {name!r}: use [VENDOR/]DRIVER of letters, digits, -, _, .")
         path = self._directory / directory_name(name) / name.rpartition("/")[2]
         try:
-            program = Path(os.path.realpath(path, strict=True))
-            status = program.stat()
+            executable = Path(os.path.realpath(path, strict=True))
+            status = executable.stat()
         except FileNotFoundError:
             raise VolumeError(f"no volume driver {name!r} in {self._directory}") from None
         except OSError as error:
             raise VolumeError(f"volume driver {name!r}: {error.strerror}: {error.filename}") from error
-        if not program.is_relative_to(os.path.realpath(self._directory)):
+        if not executable.is_relative_to(os.path.realpath(self._directory)):
             raise VolumeError(f"volume driver {name!r} is a link to a file outside of {self._directory}")
-        if not stat.S_ISREG(status.st_mode) or not os.access(program, os.X_OK):
+        if not stat.S_ISREG(status.st_mode) or not os.access(executable, os.X_OK):
             raise VolumeError(f"volume driver {name!r} is not executable: {path}")
-        return str(program), status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+        return str(executable), status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
 
 def directory_name(driver: str) -> str:

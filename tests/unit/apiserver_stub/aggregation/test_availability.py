@@ -132,7 +132,7 @@ async def test_written_condition_is_logged(caplog: pytest.LogCaptureFixture) -> 
     stored = Memory()
     stored.put("g/apiservices", {"metadata": {"name": "v1.g"}, "spec": {"service": {}}})
     registry = SimpleNamespace(find=lambda *_: SimpleNamespace(storage="g/apiservices"))
-    availability = Availability(stored, registry, Remotes({}), SimpleNamespace())  # type: ignore[arg-type]
+    availability = Availability(stored, registry, Remotes(Identity(), {}), SimpleNamespace())  # type: ignore[arg-type]
 
     for _ in range(2):
         await availability.write_condition("v1.g", ("True", "Passed", "all checks passed"))

@@ -24,7 +24,7 @@ API = ("https://api",)
 PRESENTED = PeerCertificates((b"leaf",), {})
 
 
-class Saying:
+class FixedAuthenticator:
     """Authenticator with a fixed result: a user, ``None`` for no opinion, or the text of an error."""
 
     def __init__(self, response: User | str | None) -> None:
@@ -85,8 +85,8 @@ async def test_the_order_of_authentication(tokens: Tokens) -> None:
             tokens,
             Identity(),
             anonymous=True,
-            certificates=Saying(by_certificate),  # type: ignore[arg-type]
-            headers=Saying(by_header),  # type: ignore[arg-type]
+            certificates=FixedAuthenticator(by_certificate),  # type: ignore[arg-type]
+            headers=FixedAuthenticator(by_header),  # type: ignore[arg-type]
         )
         return (await authenticator.authenticate(headers, PRESENTED)).name
 
@@ -124,7 +124,7 @@ async def test_only_those_without_any_credentials_are_anonymous(tokens: Tokens) 
             tokens,
             Identity(),
             anonymous=anonymous,
-            certificates=Saying(certificate),  # type: ignore[arg-type]
+            certificates=FixedAuthenticator(certificate),  # type: ignore[arg-type]
         )
         try:
             user = await authenticator.authenticate(headers, PRESENTED if certificate else None)

@@ -154,7 +154,7 @@ def put_malformed(store: MeteredStore) -> None:
         store.put(collection, {**huge, "spec": {}})
 
 
-def put_strangers(store: MeteredStore) -> None:
+def put_unrelated_objects(store: MeteredStore) -> None:
     """Store objects with owners of unknown kinds, of other namespaces, or of the same name."""
     store.put(MAPS, {"metadata": named("owner", "other")})
     owners = [
@@ -173,7 +173,7 @@ def put_strangers(store: MeteredStore) -> None:
 
 
 @every_controller
-@pytest.mark.parametrize("put", [put_cycles, put_thousands, put_malformed, put_strangers])
+@pytest.mark.parametrize("put", [put_cycles, put_thousands, put_malformed, put_unrelated_objects])
 async def test_controller_yields_and_becomes_idle(
     store: MeteredStore, clock: FakeClock, make: Make, put: Callable[[MeteredStore], None]
 ) -> None:

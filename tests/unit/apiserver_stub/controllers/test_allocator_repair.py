@@ -17,7 +17,7 @@ from apiserver_stub.storage.record import without_revision
 from apiserver_stub.storage.sqlite import SqliteStore
 
 
-class World:
+class Harness:
     """Services and ranges in a store, with the repair loop."""
 
     def __init__(self, store: SqliteStore, *networks: str) -> None:
@@ -57,70 +57,70 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def harness(tmp_path: Path) -> AsyncIterator[Harness]:
     store = SqliteStore(tmp_path / "store.db")
     await store.open()
-    yield World(store, "10.0.0.0/24")
+    yield Harness(store, "10.0.0.0/24")
     await store.close()
 
 
-async def test_first_pass_allocates_values_of_existing_services(world: World) -> None:
-    await world.service("a", "10.0.0.5", ports=(30001, 30001))
-    await world.service("headless", "None")
-    await world.service("elsewhere", "10.0.0.9", type="ExternalName")
-    await world.repair.once()
+async def test_first_pass_allocates_values_of_existing_services(harness: Harness) -> None:
+    await harness.service("a", "10.0.0.5", ports=(30001, 30001))
+    await harness.service("headless", "None")
+    await harness.service("elsewhere", "10.0.0.9", type="ExternalName")
+    await harness.repair.once()
 
-    assert await world.taken(world.ips) == [5]
-    assert await world.taken(world.ports) == [2]
-    assert world.reported() == {}
-
-
-async def test_consistent_allocations_are_not_written(world: World) -> None:
-    await world.service("a", "10.0.0.5")
-    await world.repair.once()
-    before = world.store.revision
-    await world.repair.once()
-
-    assert world.store.revision == before
+    assert await harness.taken(harness.ips) == [5]
+    assert await harness.taken(harness.ports) == [2]
+    assert harness.reported() == {}
 
 
-async def test_leaked_allocation_is_released_after_several_passes(world: World) -> None:
-    await world.repair.once()
-    leaked = await world.ips.allocate(world.store) - world.ips.first + 1
+async def test_consistent_allocations_are_not_written(harness: Harness) -> None:
+    await harness.service("a", "10.0.0.5")
+    await harness.repair.once()
+    before = harness.store.revision
+    await harness.repair.once()
+
+    assert harness.store.revision == before
+
+
+async def test_leaked_allocation_is_released_after_several_passes(harness: Harness) -> None:
+    await harness.repair.once()
+    leaked = await harness.ips.allocate(harness.store) - harness.ips.first + 1
 
     for _ in range(LEAKED_AFTER - 1):
-        await world.repair.once()
-        assert await world.taken(world.ips) == [leaked]
-    await world.repair.once()
-    assert await world.taken(world.ips) == []
+        await harness.repair.once()
+        assert await harness.taken(harness.ips) == [leaked]
+    await harness.repair.once()
+    assert await harness.taken(harness.ips) == []
 
 
-async def test_allocation_used_before_release_is_kept(world: World) -> None:
-    await world.repair.once()
-    await world.ips.allocate(world.store, world.ips.first)
+async def test_allocation_used_before_release_is_kept(harness: Harness) -> None:
+    await harness.repair.once()
+    await harness.ips.allocate(harness.store, harness.ips.first)
     for _ in range(LEAKED_AFTER - 1):
-        await world.repair.once()
-    await world.service("slow", "10.0.0.1")
-    await world.repair.once()
-    await world.remove("slow")
-    await world.repair.once()  # the passes are counted from zero
+        await harness.repair.once()
+    await harness.service("slow", "10.0.0.1")
+    await harness.repair.once()
+    await harness.remove("slow")
+    await harness.repair.once()  # the passes are counted from zero
 
-    assert await world.taken(world.ips) == [1]
+    assert await harness.taken(harness.ips) == [1]
 
 
-async def test_services_that_share_an_address_get_events(world: World) -> None:
-    await world.repair.once()
+async def test_services_that_share_an_address_get_events(harness: Harness) -> None:
+    await harness.repair.once()
     for number in (4, 29):
-        await world.ips.allocate(world.store, world.ips.first + number)
-    await world.service("a", "10.0.0.5", "fd00::1")
-    await world.service("b", "10.0.0.5")
-    await world.service("c", "10.0.1.1", ports=(20,))
-    await world.service("d", "10.0.0.7", ports=(30007,))
+        await harness.ips.allocate(harness.store, harness.ips.first + number)
+    await harness.service("a", "10.0.0.5", "fd00::1")
+    await harness.service("b", "10.0.0.5")
+    await harness.service("c", "10.0.1.1", ports=(20,))
+    await harness.service("d", "10.0.0.7", ports=(30007,))
     for _ in range(2):
-        await world.repair.once()
+        await harness.repair.once()
 
-    assert await world.taken(world.ips) == [5, 7, 30]
-    assert world.reported() == {
+    assert await harness.taken(harness.ips) == [5, 7, 30]
+    assert harness.reported() == {
         "ClusterIPNotValid": (
             "a",
             "Cluster IP fd00::1 is of ip family that is no longer configured on cluster; please recreate service",
@@ -142,27 +142,27 @@ async def test_services_that_share_an_address_get_events(world: World) -> None:
     }
 
 
-async def test_changed_range_is_rebuilt_from_services(world: World) -> None:
-    await world.service("a", "10.0.0.5")
-    await world.repair.once()
-    other = World(world.store, "10.0.0.0/28")
+async def test_changed_range_is_rebuilt_from_services(harness: Harness) -> None:
+    await harness.service("a", "10.0.0.5")
+    await harness.repair.once()
+    other = Harness(harness.store, "10.0.0.0/28")
     await other.repair.once()
 
-    assert (await other.ips.snapshot(world.store)).range == "10.0.0.0/28"
+    assert (await other.ips.snapshot(harness.store)).range == "10.0.0.0/28"
     assert await other.taken(other.ips) == [5]
 
 
-async def test_concurrent_allocation_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    await world.repair.once()
-    await world.service("a", "10.0.0.5")
-    catch_up, changes = world.store.catch_up, [3, 2]
+async def test_concurrent_allocation_is_not_lost(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    await harness.repair.once()
+    await harness.service("a", "10.0.0.5")
+    catch_up, changes = harness.store.catch_up, [3, 2]
 
     async def concurrent(name: str, revision: int = 0) -> None:
         await catch_up(name, revision)
         if name == "core/services" and changes:
-            await world.ips.allocate(world.store, world.ips.first + changes.pop())
+            await harness.ips.allocate(harness.store, harness.ips.first + changes.pop())
 
-    monkeypatch.setattr(world.store, "catch_up", concurrent)
-    await world.repair.once()
+    monkeypatch.setattr(harness.store, "catch_up", concurrent)
+    await harness.repair.once()
 
-    assert await world.taken(world.ips) == [3, 4, 5]
+    assert await harness.taken(harness.ips) == [3, 4, 5]

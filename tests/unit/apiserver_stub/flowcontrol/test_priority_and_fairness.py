@@ -147,25 +147,25 @@ async def test_queued_request_times_out() -> None:
 
 async def test_catch_all_level_has_no_queue() -> None:
     fairness = PriorityAndFairness(1, 30, Identity())
-    stranger = User("stranger")
-    schema = fairness.sort(stranger, PODS)
-    await fairness.enter(schema, stranger, PODS)
+    other = User("stranger")
+    schema = fairness.sort(other, PODS)
+    await fairness.enter(schema, other, PODS)
 
     with pytest.raises(Rejected, match="concurrency-limit"):
-        await fairness.enter(schema, stranger, PODS)
+        await fairness.enter(schema, other, PODS)
 
 
 async def test_retry_after_grows_with_repeated_rejections(monkeypatch: pytest.MonkeyPatch) -> None:
-    fairness, stranger, now = PriorityAndFairness(1, 30, Identity()), User("stranger"), [1000.0]
-    schema = fairness.sort(stranger, PODS)
-    await fairness.enter(schema, stranger, PODS)
+    fairness, other, now = PriorityAndFairness(1, 30, Identity()), User("stranger"), [1000.0]
+    schema = fairness.sort(other, PODS)
+    await fairness.enter(schema, other, PODS)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     reported = []
 
     for _ in range(2):
         for _ in range(5):
             with pytest.raises(Rejected) as rejection:
-                await fairness.enter(schema, stranger, PODS)
+                await fairness.enter(schema, other, PODS)
             reported.append(rejection.value.retry_seconds)
         now[0] += 1
 

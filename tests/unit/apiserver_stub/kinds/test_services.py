@@ -20,7 +20,7 @@ from nodeagent.base.identity import Identity
 PORTS = range(30000, 30004)
 
 
-class World:
+class Harness:
     """Services and their allocations in a store."""
 
     def __init__(self, store: SqliteStore, *networks: str) -> None:
@@ -29,7 +29,7 @@ class World:
         self.addresses = ServiceAllocators(ranges, PORTS)
         self.strategy = ServiceStrategy(self.addresses, Identity())
 
-    async def begin(self) -> World:
+    async def begin(self) -> Harness:
         """Initialize empty ranges."""
         for allocation in (*self.addresses.addresses.values(), self.addresses.ports):
             await allocation.replace(self.store, Snapshot(), ())
@@ -82,79 +82,79 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 async def test_services_have_unique_addresses_until_the_range_is_full(store: SqliteStore) -> None:
-    world = await World(store).begin()
-    found = await asyncio.gather(*(world.new() for _ in range(6)))
+    harness = await Harness(store).begin()
+    found = await asyncio.gather(*(harness.new() for _ in range(6)))
 
     # excludes the network and broadcast addresses
     assert {service["spec"]["clusterIP"] for service in found} == {f"10.0.0.{number}" for number in range(1, 7)}
     with pytest.raises(ApiError, match="failed to allocate a serviceIP: range is full") as error:
-        await world.new()
+        await harness.new()
     assert error.value.code == 500
 
 
 async def test_servers_of_one_store_never_allocate_a_value_twice(store: SqliteStore) -> None:
-    one, other = await World(store, "10.0.0.0/24").begin(), World(store, "10.0.0.0/24")
-    found = await asyncio.gather(*(world.new() for world in (one, other) for _ in range(100)))
+    one, other = await Harness(store, "10.0.0.0/24").begin(), Harness(store, "10.0.0.0/24")
+    found = await asyncio.gather(*(harness.new() for harness in (one, other) for _ in range(100)))
 
     assert len({service["spec"]["clusterIP"] for service in found}) == 200
 
 
 async def test_pending_allocation_is_reserved_immediately(store: SqliteStore) -> None:
-    world = await World(store).begin()
-    _, reservation = await world.reserve(clusterIP="10.0.0.2")
+    harness = await Harness(store).begin()
+    _, reservation = await harness.reserve(clusterIP="10.0.0.2")
 
     with pytest.raises(ApiError, match=r"failed to allocate IP 10\.0\.0\.2: provided IP is already allocated") as error:
-        await world.new(clusterIP="10.0.0.2")
+        await harness.new(clusterIP="10.0.0.2")
     assert error.value.code == 422
     await reservation.release()  # the write failed
-    assert (await world.new(clusterIP="10.0.0.2"))["spec"]["clusterIPs"] == ["10.0.0.2"]
+    assert (await harness.new(clusterIP="10.0.0.2"))["spec"]["clusterIPs"] == ["10.0.0.2"]
 
 
 async def test_deleted_service_releases_its_allocations(store: SqliteStore) -> None:
-    world = await World(store, "10.0.0.0/29", "fd00:1::/112").begin()
-    service = await world.new(type="NodePort", ipFamilyPolicy="RequireDualStack")
+    harness = await Harness(store, "10.0.0.0/29", "fd00:1::/112").begin()
+    service = await harness.new(type="NodePort", ipFamilyPolicy="RequireDualStack")
 
-    assert await world.taken() == (service["spec"]["clusterIPs"], [service["spec"]["ports"][0]["nodePort"]])
-    await world.delete(service)
-    assert await world.taken() == ([], [])
+    assert await harness.taken() == (service["spec"]["clusterIPs"], [service["spec"]["ports"][0]["nodePort"]])
+    await harness.delete(service)
+    assert await harness.taken() == ([], [])
 
 
 async def test_rejected_service_allocates_nothing(store: SqliteStore) -> None:
-    world = await World(store).begin()
-    await world.new(type="NodePort", clusterIP="10.0.0.1", ports=[{"port": 80, "nodePort": 30001}])
-    before = await world.taken()
+    harness = await Harness(store).begin()
+    await harness.new(type="NodePort", clusterIP="10.0.0.1", ports=[{"port": 80, "nodePort": 30001}])
+    before = await harness.taken()
 
     with pytest.raises(ApiError, match="30001: provided port is already allocated"):
-        await world.new(type="NodePort", ports=[{"port": 1}, {"port": 80, "nodePort": 30001}])
-    assert await world.taken() == before
+        await harness.new(type="NodePort", ports=[{"port": 1}, {"port": 80, "nodePort": 30001}])
+    assert await harness.taken() == before
 
 
 async def test_dry_run_allocates_nothing(store: SqliteStore) -> None:
-    world = await World(store).begin()
-    chosen, reservation = await world.reserve(
+    harness = await Harness(store).begin()
+    chosen, reservation = await harness.reserve(
         dry_run=True, type="NodePort", clusterIP="10.0.0.1", ports=[{"port": 80, "nodePort": 30001}]
     )
     await reservation.keep()
-    open_, _ = await world.reserve(dry_run=True, type="NodePort", ports=[{"port": 1}, {"port": 2}])
+    open_, _ = await harness.reserve(dry_run=True, type="NodePort", ports=[{"port": 1}, {"port": 2}])
 
     assert (chosen["spec"]["clusterIP"], chosen["spec"]["ports"][0]["nodePort"]) == ("10.0.0.1", 30001)
     assert open_["spec"]["clusterIP"] == "10.0.0.0"
     assert [port["nodePort"] for port in open_["spec"]["ports"]] == [32769, 32770]
-    assert await world.taken() == ([], [])
+    assert await harness.taken() == ([], [])
 
 
 @pytest.mark.parametrize("expected", ["10.0.1.1", "10.0.0.0", "10.0.0.7"])
 async def test_address_outside_the_range_is_rejected(store: SqliteStore, expected: str) -> None:
     with pytest.raises(ApiError) as error:
-        await (await World(store).begin()).new(clusterIP=expected)
+        await (await Harness(store).begin()).new(clusterIP=expected)
 
     assert error.value.code == 422
     assert f'[]string{{"{expected}"}}: failed to allocate IP {expected}: the provided IP' in error.value.message
 
 
 async def test_static_range_is_reserved_for_requested_addresses(store: SqliteStore) -> None:
-    world = await World(store, "10.0.0.0/24").begin()
-    found = await asyncio.gather(*(world.new() for _ in range(100)))
+    harness = await Harness(store, "10.0.0.0/24").begin()
+    found = await asyncio.gather(*(harness.new() for _ in range(100)))
 
     assert min(int(service["spec"]["clusterIP"].rpartition(".")[2]) for service in found) > 16
 
@@ -173,7 +173,7 @@ async def test_static_range_is_reserved_for_requested_addresses(store: SqliteSto
 async def test_addresses_follow_the_ip_families(
     store: SqliteStore, requested: Any, families: list[str], count: int
 ) -> None:
-    spec = (await (await World(store, "10.0.0.0/24", "fd00:1::/112").begin()).new(**requested))["spec"]
+    spec = (await (await Harness(store, "10.0.0.0/24", "fd00:1::/112").begin()).new(**requested))["spec"]
 
     assert spec["ipFamilies"] == families
     assert len(spec["clusterIPs"]) == count
@@ -182,109 +182,109 @@ async def test_addresses_follow_the_ip_families(
 
 
 async def test_dual_stack_requires_two_ranges(store: SqliteStore) -> None:
-    world = await World(store).begin()
+    harness = await Harness(store).begin()
 
-    assert (await world.new(ipFamilyPolicy="PreferDualStack"))["spec"]["ipFamilies"] == ["IPv4"]
+    assert (await harness.new(ipFamilyPolicy="PreferDualStack"))["spec"]["ipFamilies"] == ["IPv4"]
     with pytest.raises(ApiError, match="this cluster is not configured for dual-stack services"):
-        await world.new(ipFamilyPolicy="RequireDualStack")
+        await harness.new(ipFamilyPolicy="RequireDualStack")
     with pytest.raises(ApiError, match=r'spec.ipFamilies\[0\]: Invalid value: "IPv6": not configured on this cluster'):
-        await world.new(ipFamilies=["IPv6"])
+        await harness.new(ipFamilies=["IPv6"])
 
 
 async def test_node_ports_are_allocated_by_type(store: SqliteStore) -> None:
-    world = await World(store).begin()
-    chosen = await world.new(type="NodePort", ports=[{"port": 80, "nodePort": 30001}])
+    harness = await Harness(store).begin()
+    chosen = await harness.new(type="NodePort", ports=[{"port": 80, "nodePort": 30001}])
     both = [{"name": "u", "port": 53, "protocol": "UDP"}, {"name": "t", "port": 53, "protocol": "TCP"}]
-    shared = (await world.new(type="NodePort", ports=both))["spec"]["ports"]
+    shared = (await harness.new(type="NodePort", ports=both))["spec"]["ports"]
 
     assert chosen["spec"]["ports"][0]["nodePort"] == 30001
     assert shared[0]["nodePort"] == shared[1]["nodePort"] in PORTS
     with pytest.raises(ApiError, match="30001: provided port is already allocated"):
-        await world.new(type="NodePort", ports=[{"port": 80, "nodePort": 30001}])
+        await harness.new(type="NodePort", ports=[{"port": 80, "nodePort": 30001}])
     with pytest.raises(ApiError, match="The range of valid ports is 30000-30003"):
-        await world.new(type="NodePort", ports=[{"port": 80, "nodePort": 80}])
+        await harness.new(type="NodePort", ports=[{"port": 80, "nodePort": 80}])
 
 
 async def test_requested_ports_are_not_allocated_to_other_ports(store: SqliteStore) -> None:
-    world = await World(store).begin()
+    harness = await Harness(store).begin()
     ports = [{"port": number, **({"nodePort": number} if number > 30001 else {})} for number in PORTS]
-    given = (await world.new(type="NodePort", ports=ports))["spec"]["ports"]
+    given = (await harness.new(type="NodePort", ports=ports))["spec"]["ports"]
 
     assert {port["nodePort"] for port in given} == set(PORTS)
     assert [port["nodePort"] for port in given[2:]] == [30002, 30003]
 
 
 async def test_load_balancer_without_allocation_has_only_requested_ports(store: SqliteStore) -> None:
-    world = await World(store).begin()
+    harness = await Harness(store).begin()
     ports = [{"port": 80}, {"port": 81, "nodePort": 30001}]
-    service = await world.new(type="LoadBalancer", allocateLoadBalancerNodePorts=False, ports=ports)
+    service = await harness.new(type="LoadBalancer", allocateLoadBalancerNodePorts=False, ports=ports)
 
     assert [port.get("nodePort") for port in service["spec"]["ports"]] == [None, 30001]
-    assert (await world.taken())[1] == [30001]
+    assert (await harness.taken())[1] == [30001]
 
 
 async def test_local_traffic_policy_allocates_a_health_check_port(store: SqliteStore) -> None:
-    world = await World(store).begin()
+    harness = await Harness(store).begin()
     balancer: Any = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "externalTrafficPolicy": "Local"}
-    chosen = await world.new(**balancer, healthCheckNodePort=30002)
-    given = await world.new(**balancer)
+    chosen = await harness.new(**balancer, healthCheckNodePort=30002)
+    given = await harness.new(**balancer)
 
     assert chosen["spec"]["healthCheckNodePort"] == 30002
-    assert (await world.taken())[1] == sorted([30002, given["spec"]["healthCheckNodePort"]])
+    assert (await harness.taken())[1] == sorted([30002, given["spec"]["healthCheckNodePort"]])
     with pytest.raises(ApiError, match="HealthCheck NodePort 30002: provided port is already allocated"):
-        await world.new(**balancer, healthCheckNodePort=30002)
-    after = await world.update(chosen, **{**balancer, "externalTrafficPolicy": "Cluster"}, healthCheckNodePort=30002)
+        await harness.new(**balancer, healthCheckNodePort=30002)
+    after = await harness.update(chosen, **{**balancer, "externalTrafficPolicy": "Cluster"}, healthCheckNodePort=30002)
     assert "healthCheckNodePort" not in after["spec"]
-    assert (await world.taken())[1] == [given["spec"]["healthCheckNodePort"]]
+    assert (await harness.taken())[1] == [given["spec"]["healthCheckNodePort"]]
 
 
 async def test_update_keeps_allocations(store: SqliteStore) -> None:
-    world = await World(store).begin()
-    old = await world.new(type="NodePort")
+    harness = await Harness(store).begin()
+    old = await harness.new(type="NodePort")
     address, port = old["spec"]["clusterIP"], old["spec"]["ports"][0]["nodePort"]
 
-    kept = await world.update(old, type="NodePort")
+    kept = await harness.update(old, type="NodePort")
     assert (kept["spec"]["clusterIPs"], kept["spec"]["ports"][0]["nodePort"]) == ([address], port)
-    assert await world.taken() == ([address], [port])
+    assert await harness.taken() == ([address], [port])
 
-    plain = await world.update(kept, type="ClusterIP", ports=[dict(kept["spec"]["ports"][0])])
+    plain = await harness.update(kept, type="ClusterIP", ports=[dict(kept["spec"]["ports"][0])])
     assert "nodePort" not in plain["spec"]["ports"][0]
-    assert await world.taken() == ([address], [])
+    assert await harness.taken() == ([address], [])
 
-    gone = await world.update(plain, type="ExternalName", externalName="x.example", **_addresses(plain))
+    gone = await harness.update(plain, type="ExternalName", externalName="x.example", **_addresses(plain))
     assert "clusterIP" not in gone["spec"]
-    assert await world.taken() == ([], [])
+    assert await harness.taken() == ([], [])
 
-    back = await world.update(gone)
-    assert await world.taken() == (back["spec"]["clusterIPs"], [])
+    back = await harness.update(gone)
+    assert await harness.taken() == (back["spec"]["clusterIPs"], [])
 
 
 async def test_failed_update_keeps_previous_allocations(store: SqliteStore) -> None:
-    world = await World(store).begin()
-    old = await world.new(type="NodePort", ports=[{"port": 80, "nodePort": 30001}])
-    before = await world.taken()
-    _, reservation = await world.change(old, type="NodePort", ports=[{"port": 80, "nodePort": 30002}])
+    harness = await Harness(store).begin()
+    old = await harness.new(type="NodePort", ports=[{"port": 80, "nodePort": 30001}])
+    before = await harness.taken()
+    _, reservation = await harness.change(old, type="NodePort", ports=[{"port": 80, "nodePort": 30002}])
 
-    assert (await world.taken())[1] == [30001, 30002]
+    assert (await harness.taken())[1] == [30001, 30002]
     await reservation.release()
-    assert await world.taken() == before
+    assert await harness.taken() == before
 
 
 async def test_change_to_single_stack_releases_the_second_address(store: SqliteStore) -> None:
-    world = await World(store, "10.0.0.0/29", "fd00:1::/112").begin()
-    both = await world.new(ipFamilyPolicy="PreferDualStack")
-    one = await world.update(both, **{**_addresses(both), "ipFamilyPolicy": "SingleStack"})
+    harness = await Harness(store, "10.0.0.0/29", "fd00:1::/112").begin()
+    both = await harness.new(ipFamilyPolicy="PreferDualStack")
+    one = await harness.update(both, **{**_addresses(both), "ipFamilyPolicy": "SingleStack"})
 
     assert one["spec"]["clusterIPs"] == both["spec"]["clusterIPs"][:1]
-    assert (await world.taken())[0] == one["spec"]["clusterIPs"]
+    assert (await harness.taken())[0] == one["spec"]["clusterIPs"]
 
 
 async def test_cluster_ip_is_immutable(store: SqliteStore) -> None:
-    world = await World(store).begin()
-    old = await world.new(clusterIP="10.0.0.1")
-    new = await world.update(old, clusterIP="10.0.0.2")
+    harness = await Harness(store).begin()
+    old = await harness.new(clusterIP="10.0.0.1")
+    new = await harness.update(old, clusterIP="10.0.0.2")
 
-    (cause,) = world.strategy.validate_update(new, old, "")
+    (cause,) = harness.strategy.validate_update(new, old, "")
     assert (cause.field, cause.message) == (
         "spec.clusterIPs[0]",
         'Invalid value: []string{"10.0.0.2"}: may not change once set',

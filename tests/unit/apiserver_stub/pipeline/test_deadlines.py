@@ -31,15 +31,15 @@ async def test_request_within_its_deadline_is_not_cancelled() -> None:
 
 async def test_external_cancellation_is_not_a_timeout() -> None:
     deadlines = Deadlines()
-    began = asyncio.Event()
+    started = asyncio.Event()
 
     async def work() -> None:
         with deadlines.after(60):
-            began.set()
+            started.set()
             await asyncio.sleep(60)
 
     task = asyncio.create_task(work())
-    await began.wait()
+    await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

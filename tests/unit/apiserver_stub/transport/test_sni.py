@@ -12,7 +12,7 @@ from apiserver_stub.options import parse
 from apiserver_stub.server.serving_certificate import Certificates
 from nodeagent.base.tls import KeyPair, generate_ca, issue, write_private
 
-CLIENTS, PROXIES, STRANGERS = generate_ca("clients"), generate_ca("proxies"), generate_ca("strangers")
+CLIENTS, PROXIES, UNKNOWN_NAMES = generate_ca("clients"), generate_ca("proxies"), generate_ca("strangers")
 NAMED = generate_ca("named")
 
 
@@ -71,16 +71,16 @@ def test_unknown_client_certificate_is_rejected_for_every_name(
     certificates.add_named()
 
     with pytest.raises(ssl.SSLCertVerificationError):
-        shown_to(certificates.context, name, issue(STRANGERS, "me", client=True), tmp_path)
+        shown_to(certificates.context, name, issue(UNKNOWN_NAMES, "me", client=True), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["web.test", "localhost"])
 def test_reloaded_bundle_applies_to_every_name(certificates: Certificates, tmp_path: Path, name: str) -> None:
     named = certificates.add_named()
-    (tmp_path / "clients.crt").write_bytes(STRANGERS.certificate + b"\n")
+    (tmp_path / "clients.crt").write_bytes(UNKNOWN_NAMES.certificate + b"\n")
 
     assert certificates.reload() and named.reload()
 
-    assert shown_to(certificates.context, name, issue(STRANGERS, "me", client=True), tmp_path) == "CN=me"
+    assert shown_to(certificates.context, name, issue(UNKNOWN_NAMES, "me", client=True), tmp_path) == "CN=me"
     with pytest.raises(ssl.SSLCertVerificationError):
         shown_to(certificates.context, name, issue(CLIENTS, "me", client=True), tmp_path)

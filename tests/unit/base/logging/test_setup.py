@@ -202,7 +202,7 @@ def test_json_format_requires_its_gate():
 
 
 def test_process_exit_without_closing_writes_all_lines():
-    program = (
+    script = (
         "import logging\n"
         "from nodeagent.base.logging import *\n"
         "configure(LoggingSettings(format='json', flush_seconds=3600,"
@@ -210,7 +210,7 @@ def test_process_exit_without_closing_writes_all_lines():
         "logging.info('info'); logging.error('error')\n"
         "raise SystemExit(3)\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
 
     assert ended.returncode == 3
     assert b'"msg":"info"' in ended.stdout

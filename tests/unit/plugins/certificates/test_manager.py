@@ -103,7 +103,7 @@ async def test_first_certificate_is_requested_and_stored(harness: Harness) -> No
 async def test_certificate_is_renewed_at_70_to_90_percent_of_its_life(
     harness: Harness, drawn: float, hours: float
 ) -> None:
-    async with harness.running(random_source=lambda: drawn, look_seconds=60):
+    async with harness.running(random_source=lambda: drawn, check_seconds=60):
         await harness.response()
         before = harness.store.current.read_bytes()
         await harness.clock.advance((hours - 0.05) * HOURS)
@@ -142,7 +142,7 @@ async def test_valid_certificate_of_the_kubeconfig_is_the_first(harness: Harness
 
 async def test_without_renewal_only_the_expiry_causes_a_request(harness: Harness) -> None:
     harness.store.put(make_pair(harness.desired), START)
-    async with harness.running(renews=False, look_seconds=600):
+    async with harness.running(renews=False, check_seconds=600):
         await harness.clock.advance(9.9 * HOURS)
         assert harness.requests() == []
         await harness.clock.advance(0.3 * HOURS)
@@ -220,7 +220,7 @@ def addresses(*values: str):
 @pytest.mark.row("config.serverTLSBootstrap")
 async def test_serving_certificate_waits_for_addresses_and_follows_them(harness: Harness) -> None:
     harness.desired = server_certificate("node-1", {"status": {}})
-    async with harness.running(look_seconds=1.0):
+    async with harness.running(check_seconds=1.0):
         await harness.clock.advance(5)
         assert harness.requests() == []
 

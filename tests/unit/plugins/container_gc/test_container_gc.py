@@ -158,8 +158,8 @@ async def test_latest_empty_sandbox_is_retained(node):
 
 
 async def test_unknown_pods_are_left_to_housekeeping(node):
-    stranger = make_pod("stranger")
-    await node.dead(stranger, 3)
+    unmanaged = make_pod("stranger")
+    await node.dead(unmanaged, 3)
 
     async with node.collecting(maximum_dead_containers=0):
         pass

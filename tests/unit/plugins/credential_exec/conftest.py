@@ -30,7 +30,7 @@ def login(username: str, password: str = "secret") -> dict[str, str]:
     return {"username": username, "password": password}
 
 
-class Programs:
+class Executables:
     """Replaces the executables: returns responses by name and records each run."""
 
     def __init__(self) -> None:
@@ -41,8 +41,8 @@ class Programs:
         self.gate.set()
         self.running = self.most_running = 0
 
-    async def run(self, program: Command, request: bytes, limits: Limits) -> CommandResult:
-        name, self.last = Path(program.path).name, program
+    async def run(self, executable: Command, request: bytes, limits: Limits) -> CommandResult:
+        name, self.last = Path(executable.path).name, executable
         self.runs.append((name, json.loads(request)))
         self.running += 1
         self.most_running = max(self.most_running, self.running)
@@ -62,13 +62,13 @@ class Programs:
 
 
 @pytest.fixture
-def programs() -> Programs:
-    return Programs()
+def executables() -> Executables:
+    return Executables()
 
 
 @pytest.fixture
 async def make_provider(
-    clock: FakeClock, programs: Programs, tmp_path: Path
+    clock: FakeClock, executables: Executables, tmp_path: Path
 ) -> AsyncIterator[Callable[..., ExecProvider]]:
     """Return a function that creates a provider from a response; keywords are fields of its configuration."""
     directory = tmp_path / "bin"
@@ -77,7 +77,7 @@ async def make_provider(
 
         def make(response: Any = None, name: str = "keys", *, hold: str = "1m", **fields: Any) -> ExecProvider:
             (directory / name).touch(0o755)
-            programs.responses[name] = make_response({}) if response is None else response
+            executables.responses[name] = make_response({}) if response is None else response
             env = tuple(ExecEnvVar(name=key, value=value) for key, value in fields.pop("env", {}).items())
             settings = CredentialProvider(
                 name=name,
@@ -87,6 +87,6 @@ async def make_provider(
                 env=env,
                 **fields,
             )
-            return ExecProvider(settings, directory, clock, tasks, run=programs.run)
+            return ExecProvider(settings, directory, clock, tasks, run=executables.run)
 
         yield make

@@ -12,7 +12,7 @@ from nodeagent.contracts.images import CredentialProvider, DiagnosableCredential
 from nodeagent.testing import FakeClock
 from nodeagent_plugins.credential_exec.credentials import ExecCredentials
 from nodeagent_plugins.credential_exec.provider import ExecProvider
-from tests.unit.plugins.credential_exec.conftest import Programs, login, make_response
+from tests.unit.plugins.credential_exec.conftest import Executables, login, make_response
 
 MakeProvider = Callable[..., ExecProvider]
 
@@ -49,14 +49,16 @@ async def test_credentials_apply_only_to_their_registry(make_provider: MakeProvi
     assert await users(ExecCredentials([provider]), "reg.io/x") == []
 
 
-async def test_providers_run_in_parallel(make_provider: MakeProvider, programs: Programs, clock: FakeClock) -> None:
+async def test_providers_run_in_parallel(
+    make_provider: MakeProvider, executables: Executables, clock: FakeClock
+) -> None:
     providers = [make_provider(make_response({"reg.io": login(name)}), name) for name in ("a", "b", "c")]
-    programs.gate.clear()
+    executables.gate.clear()
     request = asyncio.ensure_future(ExecCredentials(providers).credentials("reg.io/x"))
     await clock.settle()
 
-    assert programs.running == 3
-    programs.gate.set()
+    assert executables.running == 3
+    executables.gate.set()
     assert len(await request) == 1
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent_plugins.credential_exec.executables import find_directory, find_program
+from nodeagent_plugins.credential_exec.executables import find_directory, find_executable
 
 
 @pytest.fixture
@@ -19,14 +19,14 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.mark.row("credential.name")
 def test_executable_is_found_by_its_name(directory: Path) -> None:
-    assert find_program(directory, "keys") == directory / "keys"
+    assert find_executable(directory, "keys") == directory / "keys"
 
 
 def test_link_within_the_directory_is_followed(directory: Path, tmp_path: Path) -> None:
     (directory / "other").symlink_to("keys")
     (tmp_path / "link").symlink_to(directory)
 
-    assert find_program(directory, "other") == directory / "keys"
+    assert find_executable(directory, "other") == directory / "keys"
     assert find_directory(str(tmp_path / "link")) == directory
 
 
@@ -34,7 +34,7 @@ def test_link_within_the_directory_is_followed(directory: Path, tmp_path: Path) 
 @pytest.mark.parametrize("name", ["", ".", "..", "../keys", "/bin/sh", "a/b", "a\0b"])
 def test_name_with_a_path_is_rejected(directory: Path, name: str) -> None:
     with pytest.raises(ValueError, match="must be a file name without a path"):
-        find_program(directory, name)
+        find_executable(directory, name)
 
 
 def test_link_out_of_the_directory_is_rejected(directory: Path) -> None:
@@ -44,7 +44,7 @@ def test_link_out_of_the_directory_is_rejected(directory: Path) -> None:
 
     for name in ("shell", "up"):
         with pytest.raises(ValueError, match="a symbolic link to a file outside of the directory"):
-            find_program(directory, name)
+            find_executable(directory, name)
 
 
 def test_link_loop_is_rejected(directory: Path) -> None:
@@ -52,7 +52,7 @@ def test_link_loop_is_rejected(directory: Path) -> None:
     (directory / "two").symlink_to("one")
 
     with pytest.raises(ValueError, match="failed to open: "):
-        find_program(directory, "one")
+        find_executable(directory, "one")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_file_with_the_wrong_mode_is_rejected(directory: Path, mode: int, text: 
     (directory / "keys").chmod(mode)
 
     with pytest.raises(ValueError, match=text):
-        find_program(directory, "keys")
+        find_executable(directory, "keys")
 
 
 @pytest.mark.row("credential.name")
@@ -71,9 +71,9 @@ def test_directory_instead_of_file_is_rejected(directory: Path) -> None:
     (directory / "folder").mkdir()
 
     with pytest.raises(ValueError, match="is not a file"):
-        find_program(directory, "folder")
+        find_executable(directory, "folder")
     with pytest.raises(ValueError, match="failed to open: no such file or directory"):
-        find_program(directory, "absent")
+        find_executable(directory, "absent")
 
 
 @pytest.mark.row("flag.image-credential-provider-bin-dir")

@@ -12,7 +12,7 @@ from nodeagent.base.aio.command import CommandResult
 from nodeagent.contracts.images import CredentialLookup
 from nodeagent.testing import FakeClock
 from nodeagent_plugins.credential_exec.provider import DURATIONS, FAILURES, ExecProvider
-from tests.unit.plugins.credential_exec.conftest import V1, Programs, login, make_response
+from tests.unit.plugins.credential_exec.conftest import V1, Executables, login, make_response
 
 MakeProvider = Callable[..., ExecProvider]
 
@@ -35,19 +35,19 @@ async def call(provider: ExecProvider, *images: str) -> list[CredentialLookup]:
     ],
 )
 async def test_provider_runs_only_if_a_pattern_matches(
-    make_provider: MakeProvider, programs: Programs, image: str, matching: tuple[str, ...]
+    make_provider: MakeProvider, executables: Executables, image: str, matching: tuple[str, ...]
 ) -> None:
     provider = make_provider(match_images=("*.registry.io", "registry.io:8080/path", "*.other.*", "globs.io/*/img"))
 
     (inquiry,) = await call(provider, image)
 
     assert inquiry.patterns == matching
-    assert programs.images == ([image] if matching else [])
+    assert executables.images == ([image] if matching else [])
 
 
 @pytest.mark.row("credential.args", "credential.env", "type.ExecEnvVar.name", "type.ExecEnvVar.value")
 async def test_provider_runs_with_arguments_and_environment(
-    make_provider: MakeProvider, programs: Programs, monkeypatch: pytest.MonkeyPatch
+    make_provider: MakeProvider, executables: Executables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FROM_HOST", "host")
     monkeypatch.setenv("BOTH", "host")
@@ -55,21 +55,21 @@ async def test_provider_runs_with_arguments_and_environment(
 
     (inquiry,) = await call(provider, "reg.io/x")
 
-    assert programs.last is not None
-    assert programs.last.arguments == ("get", "--region=a b; exit")
-    assert inquiry.command[1:] == programs.last.arguments
-    environment = programs.last.environment
+    assert executables.last is not None
+    assert executables.last.arguments == ("get", "--region=a b; exit")
+    assert inquiry.command[1:] == executables.last.arguments
+    environment = executables.last.environment
     assert [environment[name] for name in ("FROM_HOST", "BOTH", "OWN")] == ["host", "own", "x"]
 
 
 @pytest.mark.row("credential.apiVersion")
-async def test_request_has_the_configured_version(make_provider: MakeProvider, programs: Programs) -> None:
+async def test_request_has_the_configured_version(make_provider: MakeProvider, executables: Executables) -> None:
     beta = V1.replace("/v1", "/v1beta1")
     provider = make_provider(make_response({"reg.io": login("bob")}, apiVersion=beta), api_version=beta)
 
     (inquiry,) = await call(provider, "reg.io/x")
 
-    assert programs.runs[0][1]["apiVersion"] == beta
+    assert executables.runs[0][1]["apiVersion"] == beta
     assert inquiry.auth["reg.io"].username == "bob"
 
 
@@ -82,7 +82,7 @@ async def test_request_has_the_configured_version(make_provider: MakeProvider, p
     ],
 )
 async def test_cached_response_applies_to_its_key_type(
-    make_provider: MakeProvider, programs: Programs, key_type: str, shared: set[str]
+    make_provider: MakeProvider, executables: Executables, key_type: str, shared: set[str]
 ) -> None:
     images = ["a.io/x", "a.io/y", "a.io:5000/x", "b.io/x"]
     provider = make_provider(make_response({}, key_type), match_images=("*.io", "*.io:5000"))
@@ -92,7 +92,7 @@ async def test_cached_response_applies_to_its_key_type(
     for image in images:
         await call(provider, image)
 
-    assert programs.images == ["a.io/x", *(image for image in images if image not in shared)]
+    assert executables.images == ["a.io/x", *(image for image in images if image not in shared)]
 
 
 @pytest.mark.row("credential.defaultCacheDuration")
@@ -101,18 +101,23 @@ async def test_cached_response_applies_to_its_key_type(
     [({}, "1m", 60), ({"cacheDuration": "5m0s"}, "1m", 300), ({"cacheDuration": None}, "30s", 30)],
 )
 async def test_response_is_cached_for_its_or_the_default_duration(
-    make_provider: MakeProvider, programs: Programs, clock: FakeClock, fields: dict, hold: str, kept_seconds: float
+    make_provider: MakeProvider,
+    executables: Executables,
+    clock: FakeClock,
+    fields: dict,
+    hold: str,
+    kept_seconds: float,
 ) -> None:
     provider = make_provider(make_response({"reg.io": login("bob")}, **fields), hold=hold)
     await call(provider, "reg.io/x")
 
     await clock.advance(kept_seconds - 1)
     (kept,) = await call(provider, "reg.io/x")
-    runs_before = len(programs.runs)
+    runs_before = len(executables.runs)
     await clock.advance(1)
     await call(provider, "reg.io/x")
 
-    assert (runs_before, len(programs.runs)) == (1, 2)
+    assert (runs_before, len(executables.runs)) == (1, 2)
     assert kept.auth["reg.io"].password == "secret"
     assert kept.caching == "Registry, for another 1s"
 
@@ -122,20 +127,22 @@ async def test_response_is_cached_for_its_or_the_default_duration(
     ("fields", "hold"), [({}, "0s"), ({"cacheDuration": "0s"}, "1m"), ({"cacheDuration": "-1s"}, "1m")]
 )
 async def test_duration_of_zero_disables_caching(
-    make_provider: MakeProvider, programs: Programs, fields: dict, hold: str
+    make_provider: MakeProvider, executables: Executables, fields: dict, hold: str
 ) -> None:
     provider = make_provider(make_response({}, **fields), hold=hold)
 
     for _ in range(2):
         await call(provider, "reg.io/x")
 
-    assert len(programs.runs) == 2
+    assert len(executables.runs) == 2
 
 
-async def test_response_by_image_precedes_one_by_registry(make_provider: MakeProvider, programs: Programs) -> None:
+async def test_response_by_image_precedes_one_by_registry(
+    make_provider: MakeProvider, executables: Executables
+) -> None:
     provider = make_provider(make_response({"reg.io": login("image")}, "Image"))
     await call(provider, "reg.io/x")
-    programs.responses["keys"] = make_response({"reg.io": login("registry")}, "Registry")
+    executables.responses["keys"] = make_response({"reg.io": login("registry")}, "Registry")
     await call(provider, "reg.io/y")
 
     inquiries = await call(provider, "reg.io/x", "reg.io/y", "reg.io/z")
@@ -143,11 +150,11 @@ async def test_response_by_image_precedes_one_by_registry(make_provider: MakePro
     assert [inquiry.auth["reg.io"].username for inquiry in inquiries] == ["image", "registry", "registry"]
 
 
-async def test_failure_is_not_cached(make_provider: MakeProvider, programs: Programs) -> None:
+async def test_failure_is_not_cached(make_provider: MakeProvider, executables: Executables) -> None:
     provider = make_provider(CommandResult(1, b""))
 
     (first,) = await call(provider, "reg.io/x")
-    programs.responses["keys"] = make_response({"reg.io": login("bob")})
+    executables.responses["keys"] = make_response({"reg.io": login("bob")})
     (second,) = await call(provider, "reg.io/x")
 
     assert (first.failure, first.auth) == ("exited with code 1", {})
@@ -155,24 +162,24 @@ async def test_failure_is_not_cached(make_provider: MakeProvider, programs: Prog
 
 
 async def test_concurrent_requests_for_an_image_share_a_process(
-    make_provider: MakeProvider, programs: Programs, clock: FakeClock
+    make_provider: MakeProvider, executables: Executables, clock: FakeClock
 ) -> None:
     provider = make_provider(make_response({"reg.io": login("bob")}, "Image"), hold="0s")
-    programs.gate.clear()
+    executables.gate.clear()
     request = [asyncio.ensure_future(provider.lookup("reg.io/x")) for _ in range(5)]
     await clock.settle()
     request[0].cancel()
     await clock.settle()
 
-    programs.gate.set()
+    executables.gate.set()
     inquiries = await asyncio.gather(*request[1:])
 
-    assert len(programs.runs) == 1
+    assert len(executables.runs) == 1
     assert {inquiry.auth["reg.io"].username for inquiry in inquiries} == {"bob"}
 
 
 async def test_provider_for_a_registry_is_called_once_for_all_images(
-    make_provider: MakeProvider, programs: Programs, clock: FakeClock
+    make_provider: MakeProvider, executables: Executables, clock: FakeClock
 ) -> None:
     provider = make_provider(make_response({}, "Registry"), hold="10s")
     await call(provider, "reg.io/first")
@@ -180,20 +187,20 @@ async def test_provider_for_a_registry_is_called_once_for_all_images(
 
     await call(provider, *(f"reg.io/{number}" for number in range(5)), "other.io/x")
 
-    assert sorted(programs.images) == ["other.io/x", "reg.io/0", "reg.io/first"]
+    assert sorted(executables.images) == ["other.io/x", "reg.io/0", "reg.io/first"]
 
 
 async def test_request_with_an_unrelated_shared_response_is_repeated(
-    make_provider: MakeProvider, programs: Programs, clock: FakeClock
+    make_provider: MakeProvider, executables: Executables, clock: FakeClock
 ) -> None:
     provider = make_provider(make_response({}, "Registry"), hold="10s")
     await call(provider, "reg.io/first")
     await clock.advance(10)
-    programs.responses["keys"] = make_response({"reg.io": login("bob")}, "Image")
+    executables.responses["keys"] = make_response({"reg.io": login("bob")}, "Image")
 
     inquiries = await call(provider, "reg.io/a", "reg.io/b")
 
-    assert sorted(programs.images) == ["reg.io/a", "reg.io/b", "reg.io/first"]
+    assert sorted(executables.images) == ["reg.io/a", "reg.io/b", "reg.io/first"]
     assert all(inquiry.auth for inquiry in inquiries)
 
 
@@ -231,7 +238,7 @@ async def test_standard_error_is_returned_and_not_logged(
 
 
 async def test_executable_that_became_unusable_is_not_run(
-    make_provider: MakeProvider, programs: Programs, tmp_path
+    make_provider: MakeProvider, executables: Executables, tmp_path
 ) -> None:
     provider = make_provider()
     (tmp_path / "bin" / "keys").chmod(0o777)
@@ -239,7 +246,7 @@ async def test_executable_that_became_unusable_is_not_run(
     (inquiry,) = await call(provider, "reg.io/x")
 
     assert inquiry.failure.startswith("is world-writable")
-    assert programs.runs == []
+    assert executables.runs == []
 
 
 async def test_runs_and_failures_are_counted_by_provider(make_provider: MakeProvider) -> None:

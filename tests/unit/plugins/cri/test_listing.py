@@ -65,6 +65,6 @@ def test_partial_listing_uses_and_preserves_the_cache(listing, read):
     first = listing.take([entry("a"), entry("b")])
     read.clear()
 
-    assert listing.look_up([entry("b"), entry("c")]) == (("b", 1), ("c", 1))
+    assert listing.lookup([entry("b"), entry("c")]) == (("b", 1), ("c", 1))
     assert read == ["c"]
     assert listing.take([entry("a"), entry("b")]) is first

@@ -41,7 +41,7 @@ class Machine:
         self.given, self.ports, self.failing = [], PORTS, []
         monkeypatch.setattr("nodeagent_plugins.embedded_runtime.commands.run", self.run)
         monkeypatch.setattr("nodeagent_plugins.embedded_runtime.network._is_device", lambda _name: True)
-        monkeypatch.setattr("nodeagent_plugins.embedded_runtime.network.find_program", lambda name: name)
+        monkeypatch.setattr("nodeagent_plugins.embedded_runtime.network.find_executable", lambda name: name)
 
     async def run(self, command, attempt, *, given=""):
         if given:

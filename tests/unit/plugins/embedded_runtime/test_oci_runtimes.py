@@ -16,9 +16,9 @@ def host(version=2, mixed=False, remapped=False):
 
 @pytest.fixture
 def installed(monkeypatch):
-    programs = {"crun": "/bin/crun", "runc": "/bin/runc"}
-    monkeypatch.setattr(oci_runtimes, "find_program", lambda name: programs.get(name, ""))
-    return programs
+    executables = {"crun": "/bin/crun", "runc": "/bin/runc"}
+    monkeypatch.setattr(oci_runtimes, "find_executable", lambda name: executables.get(name, ""))
+    return executables
 
 
 def test_crun_is_preferred_and_runc_is_next(installed):

@@ -330,11 +330,11 @@ async def test_parallel_pulls_are_limited(
 
     waiting = [asyncio.create_task(ensure(puller, pod)) for pod in pods]
     await clock.settle()
-    under_way = len(images.pulls)
+    in_flight = len(images.pulls)
     images.recover()
     await asyncio.gather(*waiting)
 
-    assert under_way == at_once
+    assert in_flight == at_once
     assert len(images.pulls) == 4
 
 
@@ -438,17 +438,17 @@ async def test_long_pull_is_reported_at_increasing_intervals(
 async def test_report_of_a_long_pull_contains_progress_and_queueing(
     make_puller: MakePuller, images: FakeImages, clock: FakeClock, recorder: FakeRecorder, monkeypatch
 ) -> None:
-    looks: list[Transfer] = []
+    polled: list[Transfer] = []
 
     async def transfers() -> list[Transfer]:
-        return list(looks)
+        return list(polled)
 
     monkeypatch.setattr(images, "transfers", transfers, raising=False)
     images.hang("pull_image")
     puller = make_puller()
     pulls = [asyncio.create_task(ensure(puller, pod_of(image, name=image))) for image in ("a:1", "b:1")]
     await clock.advance(10)
-    looks.append(Transfer("layer", 3 << 20, 12 << 20))
+    polled.append(Transfer("layer", 3 << 20, 12 << 20))
 
     await clock.advance(25)
 
@@ -464,17 +464,17 @@ async def test_report_of_a_long_pull_contains_progress_and_queueing(
 async def test_reports_of_parallel_pulls_name_the_number_of_pulls(
     make_puller: MakePuller, images: FakeImages, clock: FakeClock, recorder: FakeRecorder, monkeypatch
 ) -> None:
-    looks: list[Transfer] = []
+    polled: list[Transfer] = []
 
     async def transfers() -> list[Transfer]:
-        return list(looks)
+        return list(polled)
 
     monkeypatch.setattr(images, "transfers", transfers, raising=False)
     images.hang("pull_image")
     puller = make_puller(serialize_image_pulls=False)
     pulls = [asyncio.create_task(ensure(puller, pod_of(image, name=image))) for image in ("a:1", "b:1")]
     await clock.advance(10)
-    looks.append(Transfer("layer", 512, 1024))
+    polled.append(Transfer("layer", 512, 1024))
 
     await clock.advance(25)
 

@@ -15,17 +15,17 @@ from nodeagent_plugins.log_rotation.compress import Compressor
 @pytest.fixture
 def held(monkeypatch):
     """Delay each compression until the event is set."""
-    go, began = threading.Event(), threading.Event()
+    go, started = threading.Event(), threading.Event()
     real = compress.compress
 
     def slow(path, stop):
-        began.set()
+        started.set()
         while not go.is_set() and not stop.is_set():
             stop.wait(0.001)
         real(path, stop)
 
     monkeypatch.setattr(compress, "compress", slow)
-    return go, began
+    return go, started
 
 
 async def test_files_are_compressed_one_after_the_other(tmp_path):
@@ -45,13 +45,13 @@ async def test_files_are_compressed_one_after_the_other(tmp_path):
 
 
 async def test_dropped_file_remains_uncompressed(tmp_path, held):
-    _, began = held
+    _, started = held
     path = tmp_path / "0.log.1"
     path.write_text("x")
     compressor = Compressor()
     task = asyncio.create_task(compressor.run())
     compressor.request([path])
-    await asyncio.to_thread(began.wait)
+    await asyncio.to_thread(started.wait)
     assert compressor.unfinished == {"0.log.1.tmp"}
 
     await compressor.drop([path, tmp_path / "unknown"])
@@ -63,13 +63,13 @@ async def test_dropped_file_remains_uncompressed(tmp_path, held):
 
 
 async def test_cancelled_compression_keeps_the_original(tmp_path, held):
-    _, began = held
+    _, started = held
     path = tmp_path / "0.log.1"
     path.write_text("x")
     compressor = Compressor()
     task = asyncio.create_task(compressor.run())
     compressor.request([path])
-    await asyncio.to_thread(began.wait)
+    await asyncio.to_thread(started.wait)
 
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

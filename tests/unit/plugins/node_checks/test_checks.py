@@ -78,33 +78,39 @@ def context(tmp_path, runtime):
 
 
 @pytest.fixture
-def looks(context):
+def runtime_checks(context):
     return RuntimeChecks(context)
 
 
-async def test_healthy_runtime_has_no_findings(looks):
-    assert [await looks.available(), await looks.cgroup_driver(), await looks.network()] == [[], [], []]
+async def test_healthy_runtime_has_no_findings(runtime_checks):
+    assert [await runtime_checks.available(), await runtime_checks.cgroup_driver(), await runtime_checks.network()] == [
+        [],
+        [],
+        [],
+    ]
 
 
-async def test_unresponsive_runtime_is_reported_once(looks, runtime, context):
+async def test_unresponsive_runtime_is_reported_once(runtime_checks, runtime, context):
     runtime.away = True
 
-    assert one(await looks.available(), PROBLEM, "does not respond: connection refused")
-    for check in (looks.cgroup_driver, looks.network):
+    assert one(await runtime_checks.available(), PROBLEM, "does not respond: connection refused")
+    for check in (runtime_checks.cgroup_driver, runtime_checks.network):
         with pytest.raises(CheckInconclusive):
             await check()
 
 
-async def test_unsupported_runtime_version_is_reported(looks, runtime):
+async def test_unsupported_runtime_version_is_reported(runtime_checks, runtime):
     runtime.api_version = "v1alpha2"
 
-    assert one(await looks.available(), PROBLEM, "containerd 1.5 implements CRI v1alpha2; the agent requires v1")
+    assert one(
+        await runtime_checks.available(), PROBLEM, "containerd 1.5 implements CRI v1alpha2; the agent requires v1"
+    )
 
 
-async def test_runtime_that_is_not_ready_is_reported(looks, runtime):
+async def test_runtime_that_is_not_ready_is_reported(runtime_checks, runtime):
     runtime.conditions = [RuntimeCondition("RuntimeReady", False, "Broken", "no snapshotter")]
 
-    assert one(await looks.available(), PROBLEM, "the runtime is not ready: Broken no snapshotter")
+    assert one(await runtime_checks.available(), PROBLEM, "the runtime is not ready: Broken no snapshotter")
 
 
 SETUP = {
@@ -114,10 +120,12 @@ SETUP = {
 
 
 @pytest.mark.parametrize(("driver", "setup"), [("systemd", {}), ("", SETUP)])
-async def test_different_cgroup_driver_is_reported_from_either_source(looks, runtime, driver, setup):
+async def test_different_cgroup_driver_is_reported_from_either_source(runtime_checks, runtime, driver, setup):
     runtime.driver, runtime.setup = driver, setup
 
-    assert one(await looks.cgroup_driver(), PROBLEM, "the agent uses cgroup driver cgroupfs, the runtime systemd")
+    assert one(
+        await runtime_checks.cgroup_driver(), PROBLEM, "the agent uses cgroup driver cgroupfs, the runtime systemd"
+    )
 
 
 async def test_different_cgroup_driver_is_accepted_with_detection(tmp_path, runtime):
@@ -135,13 +143,13 @@ def test_cgroup_driver_is_optional_in_the_runtime_status(options, driver):
     assert driver_of(setup) == driver
 
 
-async def test_missing_network_plugin_is_reported(looks, runtime):
+async def test_missing_network_plugin_is_reported(runtime_checks, runtime):
     runtime.setup = SETUP
     runtime.conditions = [
         RuntimeCondition("NetworkReady", False, "NetworkPluginNotReady", "cni plugin not initialized")
     ]
 
-    findings = await looks.network()
+    findings = await runtime_checks.network()
 
     assert one(findings, PROBLEM, "cni plugin not initialized; missing in /no/conf and /no/bin")
 

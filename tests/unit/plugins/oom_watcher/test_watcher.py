@@ -11,7 +11,7 @@ import pytest
 from nodeagent.contracts.context import AgentContext
 from nodeagent.testing import FakeClock, FakeRuntime, load_plugin, make_context, make_pod
 from nodeagent_plugins import oom_watcher
-from nodeagent_plugins.oom_watcher import LOOK_SECONDS, OomWatcher
+from nodeagent_plugins.oom_watcher import POLL_SECONDS, OomWatcher
 from nodeagent_plugins.oom_watcher.counters import cgroup_dir, memory_root
 from nodeagent_plugins.oom_watcher.kernel_log import KernelLog, OomKill
 
@@ -79,12 +79,12 @@ async def test_cgroup_counters_are_polled_without_a_log(
     (main / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     watcher = OomWatcher(context, KernelLog(tmp_path / "no log"), cgroups=tmp_path / "cgroup")
     loop = asyncio.create_task(watcher.run())
-    await clock.advance(LOOK_SECONDS)
+    await clock.advance(POLL_SECONDS)
     assert events(context) == []  # those were before this agent
 
     (main / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
     (pod / "memory.events.local").write_text("oom 1\noom_kill 4\n")
-    await clock.advance(LOOK_SECONDS)
+    await clock.advance(POLL_SECONDS)
 
     assert events(context) == [
         ("web", "OOMKilled", "Container main: 1 processes were OOM-killed"),

@@ -26,7 +26,7 @@ EXITS, KILLED = "exits", "killed by a probe"
 
 
 def run(
-    *, stored: int | None = None, began: int = 995, ended: int | None = 1000, attempt: int = 1, hash: str = HASH
+    *, stored: int | None = None, started: int = 995, ended: int | None = 1000, attempt: int = 1, hash: str = HASH
 ) -> RuntimeContainerStatus:
     annotations = {ANNOTATION_HASH: hash, ANNOTATION_SANDBOX: "s1"}
     if stored is not None:
@@ -36,8 +36,8 @@ def run(
         name="main",
         attempt=attempt,
         state=ContainerState.RUNNING if ended is None else ContainerState.EXITED,
-        created_at=began * NANO,
-        started_at=began * NANO,
+        created_at=started * NANO,
+        started_at=started * NANO,
         finished_at=(ended or 0) * NANO,
         exit_code=1,
         image="i",
@@ -51,18 +51,18 @@ def starts(first: int, ends: Sequence[tuple[int, str]]) -> list[int]:
 
     What is known of a run that a probe ends is that it runs; if its next start is delayed, the exit is known then.
     """
-    began, stored, times = first, 0, [first]
+    started, stored, times = first, 0, [first]
     known: list[RuntimeContainerStatus] = []
     for attempt, (seconds, end) in enumerate(ends):
-        now = began + seconds
-        exited = run(stored=stored, began=began, ended=now, attempt=attempt)
-        runs = [run(stored=stored, began=began, ended=None, attempt=attempt) if end == KILLED else exited, *known]
+        now = started + seconds
+        exited = run(stored=stored, started=started, ended=now, attempt=attempt)
+        runs = [run(stored=stored, started=started, ended=None, attempt=attempt) if end == KILLED else exited, *known]
         if left := remaining(runs, HASH, now * NANO):
             runs = [exited, *known]
             now += round(remaining(runs, HASH, now * NANO))
             assert left > 0
             assert remaining(runs, HASH, now * NANO) == 0
-        stored, known, began = next_backoff(runs, HASH, now * NANO), [exited, *known], now
+        stored, known, started = next_backoff(runs, HASH, now * NANO), [exited, *known], now
         times.append(now)
     return times
 

@@ -43,7 +43,7 @@ class Node:
         self.prober = ProbeManager(self.context)
         self.runtime.on_exec("main", lambda _: ExecResult(0 if self.healthy else 1, b"output"))
 
-    def look(self, pod: Pod) -> None:
+    def sync(self, pod: Pod) -> None:
         """Update the observed state and pass the pod to the prober, as a sync does."""
         observed = self.runtime.pod(pod.uid)
         self.directory.add(pod, observed=observed)
@@ -74,7 +74,7 @@ async def test_initial_results_equal_upstream(node: Node) -> None:
     pod = probed_pod("liveness", "readiness", "startup", initialDelaySeconds=5)
     web = node.runtime.start("main", pod)
 
-    node.look(pod)
+    node.sync(pod)
 
     assert node.results(web) == [GOOD, BAD, UNKNOWN]
     assert node.directory.triggered == []
@@ -83,7 +83,7 @@ async def test_initial_results_equal_upstream(node: Node) -> None:
 async def test_container_without_probes_has_no_results(node: Node) -> None:
     pod = make_pod()
     web = node.runtime.start("main", pod)
-    node.look(pod)
+    node.sync(pod)
 
     assert node.results(web) == [None, None, None]
     assert len(node.context.tasks) == 0
@@ -91,7 +91,7 @@ async def test_container_without_probes_has_no_results(node: Node) -> None:
 
 async def test_container_has_results_right_after_its_start(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("readiness")
-    node.look(pod)
+    node.sync(pod)
     web = node.runtime.start("main", pod)
     node.directory.add(pod, observed=node.runtime.pod(pod.uid))
 
@@ -106,7 +106,7 @@ async def test_container_has_results_right_after_its_start(node: Node, clock: Fa
 async def test_probe_runs_each_period_after_the_initial_delay(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("liveness", initialDelaySeconds=15)
     node.runtime.start("main", pod)
-    node.look(pod)
+    node.sync(pod)
 
     await clock.advance(14)
     before = node.probed()
@@ -124,7 +124,7 @@ async def test_restarted_agent_spreads_its_first_probes(
     node, pod = Node(tmp_path, clock), probed_pod("readiness")
     node.runtime.start("main", pod)
     await clock.advance(3)
-    node.look(pod)
+    node.sync(pod)
 
     await clock.advance(4)
     before = node.probed()
@@ -148,7 +148,7 @@ async def test_reported_results_remain_until_a_probe_changes_them(node: Node, cl
     before_the_first_sync = node.results(web)
     node.healthy = False
 
-    node.look(pod)
+    node.sync(pod)
     taken_up = node.results(web)
     await clock.settle()
 
@@ -162,7 +162,7 @@ async def test_reported_results_apply_only_to_their_container(node: Node) -> Non
     web = node.runtime.start("main", pod)
     pod = reported_as(pod, "before", ready=True, started=True)
 
-    node.look(pod)
+    node.sync(pod)
 
     assert node.results(web) == [None, BAD, UNKNOWN]
 
@@ -171,7 +171,7 @@ async def test_startup_in_progress_continues_after_a_restart(node: Node) -> None
     pod = probed_pod("readiness", "startup", initialDelaySeconds=5)
     web = node.runtime.start("main", pod)
 
-    node.look(reported_as(pod, web, ready=False, started=False))
+    node.sync(reported_as(pod, web, ready=False, started=False))
 
     assert node.results(web) == [None, BAD, UNKNOWN]
 
@@ -179,7 +179,7 @@ async def test_startup_in_progress_continues_after_a_restart(node: Node) -> None
 async def test_readiness_changes_at_its_thresholds(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("readiness", successThreshold=2, failureThreshold=2)
     web = node.runtime.start("main", pod)
-    node.look(pod)
+    node.sync(pod)
     seen = []
 
     for healthy in (True, True, False, False, True, True):
@@ -198,7 +198,7 @@ async def test_failed_probe_waits_for_a_new_container(node: Node, clock: FakeClo
     pod = probed_pod(name, failureThreshold=2)
     first = node.runtime.start("main", pod)
     node.healthy = False
-    node.look(pod)
+    node.sync(pod)
 
     await clock.advance(10)
     failed, tried = node.prober.result(first, kind), node.probed()
@@ -207,7 +207,7 @@ async def test_failed_probe_waits_for_a_new_container(node: Node, clock: FakeClo
     node.runtime.exit(first, 137)
     node.healthy = True
     second = node.runtime.start("main", pod)
-    node.look(pod)
+    node.sync(pod)
     await clock.settle()
 
     assert (failed, tried, held) == (BAD, 2, 2)
@@ -220,7 +220,7 @@ async def test_liveness_and_readiness_wait_for_startup(node: Node, clock: FakeCl
     pod = probed_pod("liveness", "readiness", "startup")
     web = node.runtime.start("main", pod)
     node.healthy = False
-    node.look(pod)
+    node.sync(pod)
     await clock.advance(10)
     waiting, tried = node.results(web), node.probed()
 
@@ -238,11 +238,11 @@ async def test_liveness_and_readiness_wait_for_startup(node: Node, clock: FakeCl
 async def test_exited_container_is_not_ready(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("liveness", "readiness")
     web = node.runtime.start("main", pod)
-    node.look(pod)
+    node.sync(pod)
     await clock.settle()
 
     node.runtime.exit(web)
-    node.look(pod)
+    node.sync(pod)
     await clock.advance(30)
 
     assert node.results(web) == [GOOD, BAD, None]
@@ -253,7 +253,7 @@ async def test_probe_error_does_not_count(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("liveness", failureThreshold=1)
     web = node.runtime.start("main", pod)
     node.runtime.fail("exec_sync", RuntimeUnavailable("gone"), times=None)
-    node.look(pod)
+    node.sync(pod)
 
     await clock.settle()
 
@@ -272,7 +272,7 @@ async def test_bug_in_the_prober_does_not_stop_the_probe(
     web = node.runtime.start("main", pod)
     with monkeypatch.context() as patch:
         patch.setattr("nodeagent_plugins.probes.actions.Actions.run", broken)
-        node.look(pod)
+        node.sync(pod)
         await clock.settle()
     broke = node.prober.result(web, READINESS)
     await clock.advance(10)
@@ -285,7 +285,7 @@ async def test_container_not_started_at_termination_stays_unready(node: Node, cl
     pod = probed_pod("readiness", "startup")
     web = node.runtime.start("main", pod)
     node.healthy = False
-    node.look(pod)
+    node.sync(pod)
     await clock.settle()
 
     node.healthy = True
@@ -298,12 +298,12 @@ async def test_container_not_started_at_termination_stays_unready(node: Node, cl
 async def test_liveness_probes_resume_after_stopped_pod_is_permitted(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("liveness", failureThreshold=1)
     first = node.runtime.start("main", pod)
-    node.look(pod)
+    node.sync(pod)
     node.prober.end_liveness(pod.uid)
     node.runtime.exit(first)
 
     again = node.runtime.start("main", pod)
-    node.look(pod)
+    node.sync(pod)
     node.healthy = False
     await clock.advance(10)
 
@@ -336,7 +336,7 @@ async def test_redirect_to_another_host_is_a_success_with_a_warning(
     monkeypatch.setattr("nodeagent_plugins.probes.actions.probe_http", away)
     pod = make_pod(containers=[make_container(readiness_probe={"httpGet": {"port": 80}})])
     web = node.runtime.start("main", pod)
-    node.look(pod)
+    node.sync(pod)
     await clock.settle()
 
     assert node.prober.result(web, READINESS) is GOOD
@@ -350,7 +350,7 @@ async def end_liveness(node: Node, pod: Pod) -> None:
 
 
 async def delete(node: Node, pod: Pod) -> None:
-    node.look(make_pod(containers=list(pod.spec.containers), metadata={"deletion_timestamp": node.clock.wall()}))
+    node.sync(make_pod(containers=list(pod.spec.containers), metadata={"deletion_timestamp": node.clock.wall()}))
 
 
 @pytest.mark.parametrize("end", [end_liveness, delete])
@@ -359,7 +359,7 @@ async def test_only_readiness_continues_for_a_terminating_pod(
 ) -> None:
     pod = probed_pod("liveness", "readiness", failureThreshold=1)
     web = node.runtime.start("main", pod)
-    node.look(pod)
+    node.sync(pod)
     await clock.settle()
 
     node.healthy = False
@@ -373,7 +373,7 @@ async def test_only_readiness_continues_for_a_terminating_pod(
 async def test_removed_pod_has_no_tasks_or_results(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("liveness", "readiness", "startup")
     web = node.runtime.start("main", pod)
-    node.look(pod)
+    node.sync(pod)
     await clock.settle()
 
     node.prober.remove_pod(pod.uid)
@@ -388,12 +388,12 @@ async def test_removed_pod_has_no_tasks_or_results(node: Node, clock: FakeClock)
 async def test_changed_probe_replaces_only_its_worker(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("liveness", "readiness")
     node.runtime.start("main", pod)
-    node.look(pod)
+    node.sync(pod)
     await clock.settle()
 
     quicker = {"exec": {"command": ["check"]}, "periodSeconds": 2}
     container = make_container(liveness_probe=quicker, readiness_probe=pod.spec.containers[0].readiness_probe)
-    node.look(make_pod(containers=[container]))
+    node.sync(make_pod(containers=[container]))
     await clock.advance(9)
 
     assert len(node.context.tasks) == 2
@@ -410,7 +410,7 @@ async def test_sidecars_are_probed_and_init_containers_are_not(node: Node, clock
     )
     side = node.runtime.start("side", pod)
     plain = node.runtime.start("plain", pod)
-    node.look(pod)
+    node.sync(pod)
 
     await clock.settle()
 
@@ -430,7 +430,7 @@ async def test_probe_metrics_exist_as_long_as_the_pod(node: Node, clock: FakeClo
     def counted() -> list[float]:
         return [PROBES.value("Readiness", result, *labels) for result in ("successful", "failed", "unknown")]
 
-    node.look(pod)
+    node.sync(pod)
     await clock.settle()
     assert counted() == [1, 0, 0]
     node.healthy = False
@@ -464,7 +464,7 @@ async def test_changed_result_is_logged_with_the_status_of_the_kubelet(
     node.healthy = True if probe == "readiness" else healthy
     caplog.set_level("DEBUG")
 
-    node.look(pod)
+    node.sync(pod)
     await clock.settle()
     if node.healthy is not healthy:  # Readiness starts as failed, so only a change to failed is logged.
         caplog.clear()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nodeagent_plugins.routes_logs.values import moment
+from nodeagent_plugins.routes_logs.values import parse_time
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from nodeagent_plugins.routes_logs.values import moment
     [("2024-01-01T05:00:00Z", 5), ("2024-01-01T05:00:00.123456789Z", 5), ("2024-01-01T05:00:00+02:00", 3)],
 )
 def test_time_is_parsed(text, hour):
-    found = moment(text)
+    found = parse_time(text)
 
     assert found.replace(microsecond=0) == datetime(2024, 1, 1, hour, tzinfo=UTC)
 
@@ -34,4 +34,4 @@ def test_time_is_parsed(text, hour):
 )
 def test_invalid_time_is_rejected(text):
     with pytest.raises(ValueError):
-        moment(text)
+        parse_time(text)

@@ -31,8 +31,8 @@ class FakeDriver:
         self.calls: list[list[str]] = []
         self.output: CommandResult | BaseException | None = None
 
-    async def run(self, program: Command, request: bytes, limits: Limits) -> CommandResult:
-        command, *arguments = program.arguments
+    async def run(self, executable: Command, request: bytes, limits: Limits) -> CommandResult:
+        command, *arguments = executable.arguments
         self.calls.append([command, *arguments])
         if isinstance(self.output, BaseException):
             raise self.output
@@ -213,8 +213,8 @@ async def test_output_keys_are_case_insensitive(flex, driver):
 
 
 async def test_driver_can_be_added_changed_and_removed_at_any_time(flex, driver, plugins):
-    program = plugins / "acme~disk" / "disk"
-    program.unlink()
+    executable = plugins / "acme~disk" / "disk"
+    executable.unlink()
     with pytest.raises(VolumeError, match="no volume driver 'acme/disk'"):
         await flex.prepare(flex_pod("a"))
 
@@ -224,7 +224,7 @@ async def test_driver_can_be_added_changed_and_removed_at_any_time(flex, driver,
     await flex.prepare(flex_pod("c"))
     assert driver.commands() == ["init", "mount", "init", "mount"]
 
-    program.unlink()
+    executable.unlink()
     assert list(await flex.prepare(flex_pod("b"))) == ["data"]  # what is mounted stays
     with pytest.raises(VolumeError):
         await flex.prepare(flex_pod("d"))

@@ -224,12 +224,12 @@ async def test_response_to_head_has_no_body() -> None:
         assert ("content-length", "4") in harness.seen(ResponseReceived, stream)[0].headers
 
 
-@pytest.mark.parametrize("begun", [False, True])
-async def test_incomplete_response_resets_the_stream(begun: bool) -> None:
+@pytest.mark.parametrize("started", [False, True])
+async def test_incomplete_response_resets_the_stream(started: bool) -> None:
     harness = Harness()
     number = await harness.send()
     handled = harness.handled[0]
-    if begun:
+    if started:
         response = handled.http.start(200, [("Content-Length", "5")])
         await response.write(b"abc")
         response.end()
