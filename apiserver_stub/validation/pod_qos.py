@@ -1,4 +1,4 @@
-"""The quality of service class of a pod, from the requests and limits of its containers. No I/O."""
+"""The quality of service class of a pod, from its requests and limits or those of its containers. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ def qos_class(spec: Object) -> str:
     requests: dict[str, Quantity] = {}
     limits: dict[str, Quantity] = {}
     guaranteed = True
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+    of_pod = spec.get("resources") is not None
+    owners = [spec] if of_pod else [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    for container in owners:
         resources = container.get("resources")
         if not resources:
             guaranteed = False

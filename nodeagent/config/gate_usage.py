@@ -42,6 +42,7 @@ GATES_IN_USE = frozenset(
         "PodAndContainerStatsFromCRI",
         "PodDisruptionConditions",
         "PodHostIPs",
+        "PodLevelResources",
         "PodLifecycleSleepAction",
         "PodObservedGenerationTracking",
         "PodReadyToStartContainersCondition",

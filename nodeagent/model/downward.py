@@ -8,7 +8,7 @@ from typing import Any
 
 from nodeagent.base.quantity import Quantity
 from nodeagent.model.pod import Container, Pod, ResourceFieldSelector
-from nodeagent.model.resources import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, quantity
+from nodeagent.model.resources import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, pod_level_limits, quantity
 
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
 _FROM_NODE = (CPU, MEMORY, EPHEMERAL_STORAGE)
@@ -38,7 +38,7 @@ def resource_value(
 ) -> str:
     """Return a limit or request in units of the divisor, rounded up.
 
-    :param allocatable: returns the node's resources, which replace limits that are not set.
+    :param allocatable: returns the node's resources, which replace limits that neither the container nor the pod sets.
     :param container: default if *selector* names no container.
     :raises ValueError: there is no such container or resource, or the divisor is not a quantity.
     """
@@ -54,7 +54,7 @@ def resource_value(
     try:
         amount = quantity((amounts or {}).get(resource, 0))
         if not amount and side == "limits" and resource in _FROM_NODE:
-            amount = quantity(allocatable().get(resource, 0))
+            amount = pod_level_limits(pod).get(resource) or quantity(allocatable().get(resource, 0))
         divisor = quantity(selector.divisor) or Quantity(1)
     except ValueError as error:
         raise ValueError(f"resource {selector.resource}: {error}") from error

@@ -45,6 +45,9 @@ def _default_spec(spec: Plain) -> None:
         for container in _objects(spec, name):
             _default_container(container, on_host=spec.get("hostNetwork") is True)
     _round(spec, "overhead")
+    if isinstance(resources := spec.get("resources"), dict):
+        _round(resources, "limits")
+        _round(resources, "requests")
 
 
 # --- containers -----------------------------------------------------------------------------------------------

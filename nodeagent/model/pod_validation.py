@@ -13,6 +13,7 @@ from nodeagent.model.checks import Problems
 from nodeagent.model.container_validation import check_apparmor, check_containers, check_seccomp
 from nodeagent.model.meta import ObjectMeta
 from nodeagent.model.pod import Pod, PodSpec, RestartPolicy
+from nodeagent.model.pod_level_resources import check_pod_level_resources
 from nodeagent.model.volume_validation import check_volumes
 
 _MAX_ANNOTATIONS = 256 * 1024
@@ -54,6 +55,7 @@ def _check_spec(problems: Problems, pod: Pod) -> None:
     spec = pod.spec
     volumes = check_volumes(problems, "spec.volumes", spec.volumes or ())
     check_containers(problems, spec, volumes)
+    check_pod_level_resources(problems, pod)
     if spec.ephemeral_containers:
         problems.add("spec.ephemeralContainers", None, "must not be set when a pod is created")
     problems.choice("spec.restartPolicy", spec.restart_policy, list(RestartPolicy))

@@ -6,8 +6,15 @@ from enum import StrEnum
 
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
-from nodeagent.model.pod import Container, Pod
-from nodeagent.model.resources import CPU, MEMORY, container_limits, container_requests
+from nodeagent.model.pod import Container, Pod, ResourceRequirements
+from nodeagent.model.resources import (
+    CPU,
+    MEMORY,
+    amounts,
+    container_requests,
+    pod_level_requests,
+    total_container_requests,
+)
 
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 NODE_CRITICAL_CLASS = "system-node-critical"
@@ -31,13 +38,16 @@ def qos_class(pod: Pod) -> QosClass:
 
 
 def compute_qos_class(pod: Pod) -> QosClass:
-    """Return the class by the cpu and memory resources of regular and init containers.
+    """Return the class by the cpu and memory resources of the pod, otherwise of its regular and init containers.
 
     BestEffort without requests and limits; Guaranteed if all containers limit both and request as much; else Burstable.
     Invalid quantities are ignored.
     """
-    containers = [*pod.spec.containers, *(pod.spec.init_containers or ())]
-    pairs = [_counted(container) for container in containers]
+    if pod.spec.resources is not None:
+        pairs = [_counted(pod.spec.resources)]
+    else:
+        containers = [*pod.spec.containers, *(pod.spec.init_containers or ())]
+        pairs = [_counted(container.resources) for container in containers]
     if not any(requests or limits for requests, limits in pairs):
         return QosClass.BEST_EFFORT
     guaranteed = all(len(limits) == len(_COUNTED) and {**limits, **requests} == limits for requests, limits in pairs)
@@ -73,16 +83,33 @@ def oom_score_adj(pod: Pod, container: Container, memory_capacity_bytes: int) ->
             return _GUARANTEED_SCORE
         case QosClass.BEST_EFFORT:
             return _BEST_EFFORT_SCORE
-    request = container_requests(container).get(MEMORY, Quantity()).value()
+    request = _memory_request(container)
+    if container.restartable_init:  # At least as important as the containers that it serves.
+        request = max(request, min(map(_memory_request, pod.spec.containers), default=0))
+    request += _unassigned_memory(pod)
     score = 1000 - 1000 * request // memory_capacity_bytes if memory_capacity_bytes > 0 else 999
     lowest = 1000 + _GUARANTEED_SCORE
     return lowest if score < lowest else min(score, _BEST_EFFORT_SCORE - 1)
 
 
-def _counted(container: Container) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
-    """Return the requests and limits of a container that determine the class: cpu and memory above zero."""
+def _memory_request(container: Container) -> int:
+    return container_requests(container).get(MEMORY, Quantity()).value()
+
+
+def _unassigned_memory(pod: Pod) -> int:
+    """Return the share of one container in the memory that the pod requests and no container claims."""
+    requested = pod_level_requests(pod).get(MEMORY)
+    if not requested:
+        return 0
+    claimed = total_container_requests(pod).get(MEMORY, Quantity())
+    count = len(pod.spec.containers) + len(pod.spec.init_containers or ())
+    return (requested.value() - claimed.value()) // count
+
+
+def _counted(resources: ResourceRequirements) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
+    """Return the requests and limits that determine the class: cpu and memory above zero."""
     try:
-        requests, limits = container_requests(container), container_limits(container)
+        requests, limits = amounts(resources.requests), amounts(resources.limits)
     except ValueError:
         return {}, {}
     zero = Quantity()

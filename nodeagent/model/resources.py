@@ -44,22 +44,53 @@ def container_limits(container: Container) -> Amounts:
     return amounts(container.resources.limits)
 
 
-def pod_requests(pod: Pod) -> Amounts:
-    """Return the effective requests of a pod: the maximum of its regular containers and any step of initialization.
+def pod_level_requests(pod: Pod) -> Amounts:
+    """Return the requests in ``spec.resources``, which replace those of the containers."""
+    return {} if pod.spec.resources is None else _of_pods(pod.spec.resources.requests)
 
-    Sidecars (restartable init containers) run concurrently with all later containers; the overhead is added.
+
+def pod_level_limits(pod: Pod) -> Amounts:
+    """Return the limits in ``spec.resources``, which replace those of the containers."""
+    return {} if pod.spec.resources is None else _of_pods(pod.spec.resources.limits)
+
+
+def has_pod_level_resources(pod: Pod) -> bool:
+    """Return whether ``spec.resources`` has requests or limits."""
+    return bool(pod_level_requests(pod) or pod_level_limits(pod))
+
+
+def is_pod_level_resource(name: str) -> bool:
+    """Return whether *name* may be in ``spec.resources``."""
+    return name in (CPU, MEMORY) or name.startswith(HUGEPAGES_PREFIX)
+
+
+def total_container_requests(pod: Pod) -> Amounts:
+    """Return the requests of a pod's containers: the maximum of the regular ones and any step of initialization.
+
+    Sidecars (restartable init containers) run concurrently with all later containers.
     """
-    return _with_overhead(_sum(pod, container_requests), pod, everywhere=True)
+    return _sum(pod, container_requests)
+
+
+def pod_requests(pod: Pod) -> Amounts:
+    """Return the effective requests of a pod: its own, otherwise those of its containers; the overhead is added."""
+    return _with_overhead(total_container_requests(pod) | pod_level_requests(pod), pod, everywhere=True)
 
 
 def pod_limits(pod: Pod) -> Amounts:
     """Return the effective limits, computed as in :func:`pod_requests`; overhead is added only to limited resources."""
-    return _with_overhead(_sum(pod, container_limits), pod, everywhere=False)
+    return _with_overhead(_sum(pod, container_limits) | pod_level_limits(pod), pod, everywhere=False)
+
+
+def effective_limits(pod: Pod, container: Container) -> Amounts:
+    """Return the limits of *container*; those of the pod apply to resources that it does not limit."""
+    own = {name: amount for name, amount in container_limits(container).items() if amount or name not in (CPU, MEMORY)}
+    return pod_level_limits(pod) | own
 
 
 def limited_everywhere(pod: Pod, resource: str) -> bool:
-    """Return whether every container limits *resource*; otherwise the total of a pod is not effective as a limit."""
-    return all(
+    """Return whether the pod or all of its containers limit *resource*; otherwise their total is not effective."""
+    return bool(pod_level_limits(pod).get(resource)) or all(
         bool(container_limits(container).get(resource, Quantity()))
         for container in [*pod.spec.containers, *(pod.spec.init_containers or ())]
     )
@@ -89,6 +120,10 @@ def _sum(pod: Pod, of: Callable[[Container], Amounts]) -> Amounts:
         _raise_to(largest_start, concurrent)
     _raise_to(running, largest_start)
     return running
+
+
+def _of_pods(resources: ResourceList | None) -> Amounts:
+    return {name: amount for name, amount in amounts(resources).items() if is_pod_level_resource(name)}
 
 
 def _raise_to(into: Amounts, floor: Amounts) -> None:

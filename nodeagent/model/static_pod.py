@@ -15,6 +15,7 @@ from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.api_references import api_references
 from nodeagent.model.pod import Pod, Toleration
 from nodeagent.model.pod_defaults import default_pod
+from nodeagent.model.pod_level_resources import with_pod_level_requests
 from nodeagent.model.pod_source_annotations import pod_source_annotations
 from nodeagent.model.pod_validation import validate_pod
 from nodeagent.model.unknown_fields import unknown_fields
@@ -53,7 +54,7 @@ def static_pod(
         kind = f"{plain.get('apiVersion')}/{plain.get('kind')}"
         raise ConfigError([Problem(where, "kind", kind[:100], "must be exactly one v1 Pod")])
     try:
-        pod = msgspec.convert(default_pod(plain), Pod)
+        pod = with_pod_level_requests(msgspec.convert(default_pod(plain), Pod))
     except msgspec.ValidationError as error:
         rule, _, path = str(error).partition(" - at ")
         problem = Problem(where, path.strip("`").removeprefix("$."), None, rule[:1].lower() + rule[1:])

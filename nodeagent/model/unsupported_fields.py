@@ -69,8 +69,9 @@ UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
     UnsupportedField(
         PodSpec,
         "resources",
-        "pod-level resources are not implemented",
+        "feature gate PodLevelResources is disabled",
         reason="PodLevelResourcesNotSupported",
+        gate="PodLevelResources",
     ),
     UnsupportedField(
         PodSpec, "hostname_override", "feature gate HostnameOverride is disabled", gate="HostnameOverride"

@@ -17,6 +17,7 @@ from nodeagent.model.resources import (
     Amounts,
     container_limits,
     container_requests,
+    effective_limits,
     limited_everywhere,
     pod_limits,
     pod_requests,
@@ -73,15 +74,16 @@ class Policy:
 
 def container_resources(pod: Pod, container: Container, policy: Policy) -> LinuxResources:
     """Return the limits of one container; without a CPU request the CPU limit is used as the request."""
-    requests, limits = container_requests(container), container_limits(container)
+    requests, limits = container_requests(container), effective_limits(pod, container)
     quota = cfs_quota(_milli(limits), policy.period_us) if policy.quota else 0
     memory_limit = limits.get(MEMORY, _ZERO).value()
+    own_memory_limit = container_limits(container).get(MEMORY, _ZERO).value()
     unified = {}
     if policy.unified:
         if not policy.single_process_oom_kill:
             unified["memory.oom.group"] = "1"  # The OOM killer kills all processes of the container.
-        unified |= _swap_files(pod, requests, memory_limit, policy)
-        unified |= _memory_files(requests, memory_limit, policy)
+        unified |= _swap_files(pod, requests, own_memory_limit, policy)
+        unified |= _memory_files(requests, own_memory_limit, policy)
     return LinuxResources(
         cpu_shares=cpu_shares(_milli(requests if CPU in requests else limits)),
         cpu_period=policy.period_us if quota else 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodeagent.base.quantity import Format, Quantity
 from nodeagent.contracts.eviction import EvictionCandidate
 from nodeagent.model.eviction_thresholds import Threshold
-from nodeagent.model.resources import container_requests
+from nodeagent.model.resources import MEMORY, container_requests, pod_level_requests
 from nodeagent_plugins.eviction.ranking import container_use
 from nodeagent_plugins.eviction.signals import Observation, resource_of, shown
 
@@ -21,6 +21,10 @@ def eviction_message(
     if observed is not None:
         limit = threshold.limit.quantity or Quantity(threshold.limit.of(observed.capacity), format=Format.BINARY)
         message += f"Threshold quantity: {limit}, available: {shown(threshold.signal, observed.available)}. "
+    pod, own = candidate.pod, _own_usage(resource, candidate)
+    if own is not None:
+        used, requested = own
+        message += f"Pod {pod.name} was using {used}, request is {requested}, has larger consumption of {resource}. "
     offenders = _offenders(resource, candidate)
     for name, used, requested in offenders:
         message += f"Container {name} was using {used}, request is {requested}, has larger consumption of {resource}. "
@@ -29,7 +33,18 @@ def eviction_message(
         "offending_containers_usage": ",".join(str(used) for _, used, _ in offenders),
         "starved_resource": resource,
     }
+    if own is not None:
+        annotations |= {"offending_pod": pod.name, "offending_pod_usage": str(own[0])}
     return message, annotations
+
+
+def _own_usage(resource: str, candidate: EvictionCandidate) -> tuple[Quantity, Quantity] | None:
+    """Return memory usage and request of a pod that requests memory for all of its containers together."""
+    requested = pod_level_requests(candidate.pod).get(resource)
+    memory = candidate.usage.memory if candidate.usage is not None else None
+    if resource != MEMORY or requested is None or memory is None:
+        return None
+    return Quantity(memory.working_set_bytes or 0, format=Format.BINARY), requested
 
 
 def _offenders(resource: str, candidate: EvictionCandidate) -> list[tuple[str, Quantity, Quantity]]:

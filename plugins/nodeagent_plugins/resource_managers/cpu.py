@@ -12,7 +12,7 @@ from typing import Any
 from nodeagent.base.cpu_list import parse_cpu_list
 from nodeagent.model.pod import Container, Pod
 from nodeagent.model.qos import QosClass, qos_class
-from nodeagent.model.resources import CPU, container_limits, container_requests
+from nodeagent.model.resources import CPU, container_limits, container_requests, has_pod_level_resources
 from nodeagent_plugins.resource_managers.alignment import Hint, Hints, masks
 from nodeagent_plugins.resource_managers.cpu_assignment import check_room, take_distributed, take_packed
 from nodeagent_plugins.resource_managers.errors import AdmissionRejected, StaleState
@@ -223,8 +223,11 @@ def containers_in_order(pod: Pod) -> list[Container]:
 
 
 def exclusive_cpus(pod: Pod, container: Container) -> int:
-    """Return the number of exclusive CPUs: the request of a container in a guaranteed pod, if it is an integer."""
-    if qos_class(pod) is not QosClass.GUARANTEED:
+    """Return the number of exclusive CPUs: the request of a container in a guaranteed pod, if it is an integer.
+
+    Containers of a pod with pod-level resources have none.
+    """
+    if qos_class(pod) is not QosClass.GUARANTEED or has_pod_level_resources(pod):
         return 0
     request = {**container_limits(container), **container_requests(container)}.get(CPU)
     milli = request.milli_value() if request is not None else 0

@@ -12,7 +12,13 @@ from typing import Any
 
 from nodeagent.model.pod import Container, Pod
 from nodeagent.model.qos import QosClass, qos_class
-from nodeagent.model.resources import HUGEPAGES_PREFIX, MEMORY, container_limits, container_requests
+from nodeagent.model.resources import (
+    HUGEPAGES_PREFIX,
+    MEMORY,
+    container_limits,
+    container_requests,
+    has_pod_level_resources,
+)
 from nodeagent_plugins.resource_managers.alignment import Hint, Hints, masks, narrowest
 from nodeagent_plugins.resource_managers.errors import AllocationFailed, StaleState
 from nodeagent_plugins.resource_managers.topology import Topology
@@ -97,7 +103,7 @@ class MemoryAssignments:
 
     def container_hints(self, pod: Pod, container: Container) -> Hints:
         """Return the topology hints of a container; empty if it is not pinned."""
-        if qos_class(pod) is not QosClass.GUARANTEED:
+        if not _is_pinned(pod):
             return {}
         requested = _requests(container)
         held = self.entries.get(pod.uid, {}).get(container.name)
@@ -105,7 +111,7 @@ class MemoryAssignments:
 
     def pod_hints(self, pod: Pod) -> Hints:
         """Return the topology hints of a pod."""
-        if qos_class(pod) is not QosClass.GUARANTEED:
+        if not _is_pinned(pod):
             return {}
         requested = _pod_requests(pod)
         for held in self.entries.get(pod.uid, {}).values():
@@ -145,7 +151,7 @@ class MemoryAssignments:
 
         :raises AllocationFailed: no set of nodes has enough memory.
         """
-        if qos_class(pod) is not QosClass.GUARANTEED:
+        if not _is_pinned(pod):
             return False
         held = self.entries.get(pod.uid, {}).get(container.name)
         if held is not None:
@@ -325,6 +331,11 @@ def _hints_of(held: Sequence[Block], requested: Amounts) -> dict[str, list[Hint]
     if {block.resource: block.size for block in held} != dict(requested):
         return {}
     return {block.resource: [Hint(frozenset(block.nodes), preferred=True)] for block in held}
+
+
+def _is_pinned(pod: Pod) -> bool:
+    """Return whether containers of *pod* are pinned; those of a pod with pod-level resources are not."""
+    return qos_class(pod) is QosClass.GUARANTEED and not has_pod_level_resources(pod)
 
 
 def _requests(container: Container) -> dict[str, int]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodeagent_plugins.cgroups.hierarchy import find_hierarchy
 from nodeagent_plugins.pod_admission.apparmor import is_enabled
 from tests.integration.containerd import Containerd
 from tests.integration.programs import IMAGE, NodeAgent, simple_pod, wait_until
@@ -124,3 +127,33 @@ def test_apparmor_profile_of_a_field_needs_apparmor(node: Node, kind: str) -> No
 
     assert status.get("reason") == (None if enforced else "AppArmor")
     node.remove(name)
+
+
+def test_limit_of_the_pod_is_enforced_for_pod_and_container(node: Node) -> None:
+    resources = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "64Mi"}}
+    script = "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null; exec sleep 1000"
+    node.api.create_pod(simple_pod("limited", script, resources=resources, nodeName="node-1"))
+
+    pod = node.phase("limited", "Running")
+
+    assert pod["status"]["qosClass"] == "Burstable"
+    wait_until(lambda: node.log(pod) == str(64 << 20), "the container has the limit")
+    assert memory_limit(pod["metadata"]["uid"]) == 64 << 20
+    node.remove("limited")
+
+
+def memory_limit(uid: str) -> int:
+    """Return the memory limit of a pod's cgroup, which the cgroup of its processes is in."""
+    hierarchy = find_hierarchy(Path("/proc/self/mountinfo").read_text())
+    assert hierarchy is not None
+    for file in Path("/proc").glob("[0-9]*/cgroup"):
+        with contextlib.suppress(OSError):
+            for line in file.read_text().splitlines():
+                before, found, _ = line.partition(f"/pod{uid}")
+                if found and (":memory:" in line or line.startswith("0::")):
+                    name = tuple(f"{before.split(':', 2)[2]}{found}".strip("/").split("/"))
+                    limit = "memory.max" if hierarchy.unified else "memory.limit_in_bytes"
+                    path = hierarchy.file("memory", name, limit)
+                    assert path is not None
+                    return int(path.read_text())
+    raise AssertionError("no process of the pod")

@@ -67,3 +67,9 @@ def test_resource_is_rounded_up_and_missing_limit_is_the_nodes(resource: str, di
 def test_invalid_resource_field_is_rejected(selector: ResourceFieldSelector, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         resource_value(POD, selector, allocatable, MAIN)
+
+
+def test_limit_of_the_pod_replaces_a_missing_limit():
+    pod = make_pod("web", containers=[MAIN], resources={"limits": {"memory": "2Gi"}})
+
+    assert resource_value(pod, ResourceFieldSelector(resource="limits.memory"), allocatable, MAIN) == str(2 * 1024**3)

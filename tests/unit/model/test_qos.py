@@ -84,3 +84,37 @@ def test_node_critical_pod_has_the_score_of_guaranteed_pods():
 )
 def test_critical_pods(annotations, priority, critical):
     assert is_critical(make_pod(annotations=annotations, priority=priority)) is critical
+
+
+# --- pod-level resources ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("requests", "limits", "expected"),
+    [
+        (FULL, FULL, QosClass.GUARANTEED),
+        ({"cpu": "500m", "memory": "1Gi"}, FULL, QosClass.BURSTABLE),
+        ({"memory": "1Gi"}, {"memory": "1Gi"}, QosClass.BURSTABLE),
+        ({"hugepages-2Mi": "2Mi"}, {"hugepages-2Mi": "2Mi"}, QosClass.BEST_EFFORT),
+    ],
+)
+def test_class_follows_the_resources_of_the_pod_alone(requests, limits, expected):
+    pod = make_pod(containers=[container("a", {"cpu": "1"})], resources={"requests": requests, "limits": limits})
+
+    assert compute_qos_class(pod) == expected
+
+
+def test_memory_that_no_container_claims_is_shared_in_the_oom_score():
+    containers = [container("a", {"memory": "1Gi"}), container("b")]
+    pod = make_pod(containers=containers, resources={"requests": {"memory": "3Gi"}})
+
+    assert [oom_score_adj(pod, each, 10 * GI) for each in containers] == [800, 900]
+
+
+def test_oom_score_of_a_sidecar_is_at_most_that_of_the_smallest_container():
+    sidecar = container("side", {"memory": "1Gi"}, restart_policy="Always")
+    pod = make_pod(
+        init_containers=[sidecar], containers=[container("a", {"memory": "2Gi"}), container("b", {"memory": "5Gi"})]
+    )
+
+    assert oom_score_adj(pod, sidecar, 10 * GI) == 800

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.model.resources import limited_everywhere, pod_limits, pod_requests
+from nodeagent.model.resources import effective_limits, limited_everywhere, pod_limits, pod_requests
 from nodeagent.testing import make_container, make_pod
 
 
@@ -45,3 +45,40 @@ def test_resource_is_limited_if_every_container_limits_it():
     assert limited_everywhere(make_pod(containers=[container("a", 1, limit=1)]), "cpu")
     assert not limited_everywhere(make_pod(containers=[container("a", 1, limit=1), container("b", 1)]), "cpu")
     assert not limited_everywhere(make_pod(containers=[container("a", 1, limit=0)]), "cpu")
+
+
+# --- pod-level resources ----------------------------------------------------------------------------------------------
+
+
+def with_own(requests=None, limits=None, *containers, **spec):
+    resources = {"requests": requests or {}, "limits": limits or {}}
+    return make_pod(containers=containers or [container("a", "100m", limit="200m")], resources=resources, **spec)
+
+
+def test_resources_of_a_pod_replace_those_of_its_containers():
+    pod = with_own({"cpu": "1"}, {"cpu": "2", "hugepages-2Mi": "4Mi"}, overhead={"cpu": "50m"})
+
+    assert cpu(pod_requests(pod)) == 1050
+    assert cpu(pod_limits(pod)) == 2050
+    assert pod_limits(pod)["hugepages-2Mi"].value() == 4 * 1024**2
+
+
+def test_other_resources_of_a_pod_are_those_of_its_containers():
+    pod = with_own({"memory": "1Gi", "example.com/gpu": "1"})
+
+    assert cpu(pod_requests(pod)) == 100
+    assert "example.com/gpu" not in pod_requests(pod)
+
+
+def test_limit_of_a_pod_applies_to_containers_without_one():
+    limited, unlimited = container("a", "100m", limit="200m"), container("b", "100m")
+    pod = with_own(None, {"cpu": "2", "memory": "1Gi"}, limited, unlimited)
+
+    assert cpu(effective_limits(pod, limited)) == 200
+    assert cpu(effective_limits(pod, unlimited)) == 2000
+    assert effective_limits(pod, limited)["memory"].value() == 1024**3
+
+
+def test_limit_of_a_pod_is_effective_without_limits_of_its_containers():
+    assert limited_everywhere(with_own(None, {"cpu": "2"}, container("b", "100m")), "cpu")
+    assert not limited_everywhere(with_own({"cpu": "2"}, None, container("b", "100m")), "cpu")

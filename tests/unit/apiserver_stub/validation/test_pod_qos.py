@@ -26,3 +26,8 @@ _EQUAL = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", 
 )
 def test_class_by_resources(resources: list[Any], expected: str) -> None:
     assert qos_class({"containers": [{"resources": item} for item in resources]}) == expected
+
+
+@pytest.mark.parametrize(("resources", "expected"), [(_EQUAL, "Guaranteed"), ({"limits": {"cpu": "1"}}, "Burstable")])
+def test_resources_of_the_pod_replace_those_of_its_containers(resources: dict[str, Any], expected: str) -> None:
+    assert qos_class({"containers": [{"resources": {}}], "resources": resources}) == expected

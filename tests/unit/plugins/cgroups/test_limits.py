@@ -11,7 +11,7 @@ from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.testing import load_plugin, make_config, make_container, make_context, make_pod
 from nodeagent_plugins import cgroups
 from nodeagent_plugins.cgroups.formulas import cfs_quota, cpu_shares, cpu_weight
-from nodeagent_plugins.cgroups.resources import Policy, container_resources, page_size_name, pod_resources
+from nodeagent_plugins.cgroups.resources import Policy, Swap, container_resources, page_size_name, pod_resources
 
 MI = 1024**2
 
@@ -219,3 +219,39 @@ def test_default_swap_depends_on_the_release(agent, minor, behavior, expected):
     limits = of_container(agent, HALF, release=release, memory_swap=swap)
 
     assert limits.unified["memory.swap.max"] == expected
+
+
+# --- pod-level resources ----------------------------------------------------------------------------------------------
+
+
+def test_pod_cgroup_has_the_limits_of_the_pod():
+    pod = make_pod(
+        containers=[container()],
+        resources={"requests": {"cpu": "500m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "128Mi"}},
+    )
+
+    result = pod_resources(pod, Policy())
+
+    assert (result.cpu_shares, result.cpu_quota, result.memory_limit_bytes) == (512, 100_000, 128 * MI)
+
+
+def test_container_without_limits_has_those_of_the_pod():
+    one, other = container("a", limits={"memory": "32Mi"}), container("b", requests={"cpu": "100m"})
+    limits = {"cpu": "1", "memory": "128Mi", "hugepages-2Mi": "4Mi"}
+    pod = make_pod(containers=[one, other], resources={"limits": limits, "requests": {"cpu": "500m"}})
+    policy = Policy(page_sizes=(2 * MI,))
+
+    first, second = (container_resources(pod, each, policy) for each in (one, other))
+
+    assert (first.memory_limit_bytes, second.memory_limit_bytes) == (32 * MI, 128 * MI)
+    assert (first.cpu_quota, second.cpu_quota) == (100_000, 100_000)
+    assert (first.cpu_shares, second.cpu_shares) == (1024, 102)
+    assert first.hugepage_limits == second.hugepage_limits == {"2MB": 4 * MI}
+
+
+def test_limit_of_the_pod_does_not_prevent_swap():
+    one = container(requests={"memory": "64Mi"})
+    pod = make_pod(containers=[one], resources={"limits": {"memory": "128Mi"}, "requests": {"memory": "64Mi"}})
+    policy = Policy(unified=True, swap=Swap.LIMITED, memory_capacity_bytes=640 * MI, swap_capacity_bytes=100 * MI)
+
+    assert container_resources(pod, one, policy).unified["memory.swap.max"] == str(10 * MI)

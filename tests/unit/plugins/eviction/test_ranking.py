@@ -147,3 +147,29 @@ def test_unmeasured_containers_are_not_named():
 
     assert message == "The node was low on resource: pids. Threshold quantity: 1k, available: 500. "
     assert annotations["offending_containers"] == ""
+
+
+def test_message_names_a_pod_with_its_own_memory_request():
+    each = candidate("a", memory=200 * MI)
+    pod = make_pod("a", resources={"requests": {"memory": "100Mi"}})
+
+    message, annotations = eviction_message(
+        Threshold(Signal.MEMORY, parse_amount("100Mi")), None, EvictionCandidate(pod, each.usage)
+    )
+
+    assert message.startswith(
+        "The node was low on resource: memory. "
+        "Pod a was using 200Mi, request is 100Mi, has larger consumption of memory. "
+    )
+    assert (annotations["offending_pod"], annotations["offending_pod_usage"]) == ("a", "200Mi")
+
+
+def test_message_about_disks_does_not_name_the_pod():
+    each = candidate("a", logs=MI)
+    pod = make_pod("a", resources={"requests": {"memory": "100Mi"}})
+
+    _, annotations = eviction_message(
+        Threshold(Signal.NODEFS, parse_amount("10%")), None, EvictionCandidate(pod, each.usage)
+    )
+
+    assert "offending_pod" not in annotations

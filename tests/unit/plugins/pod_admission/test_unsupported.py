@@ -45,7 +45,7 @@ async def test_message_names_all_unsupported_fields(tmp_path):
         "PodLevelResourcesNotSupported",
         "Pod uses fields that this node does not support: spec.resourceClaims: "
         '[{"name":"gpu","resourceClaimName":"x"}] (dynamic resource allocation is not implemented); '
-        'spec.resources: {"limits":{"cpu":"1"}} (pod-level resources are not implemented)',
+        'spec.resources: {"limits":{"cpu":"1"}} (feature gate PodLevelResources is disabled)',
     )
 
 

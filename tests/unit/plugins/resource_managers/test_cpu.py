@@ -184,3 +184,12 @@ def test_state_has_the_upstream_format_and_is_restored(cpus, topology):
 def test_state_that_does_not_match_is_rejected(cpus, shared, held, why):
     with pytest.raises(StaleState, match=why.replace("(", r"\(")):
         cpus.restore({"defaultCpuSet": shared, "entries": {"uid": held}})
+
+
+def test_pod_with_pod_level_resources_has_no_exclusive_cpus(cpus):
+    amounts = {"cpu": "2", "memory": "1Gi"}
+    container = make_container(resources={"requests": amounts, "limits": amounts})
+    pod = make_pod(containers=[container], resources={"requests": amounts, "limits": amounts})
+
+    assert give(cpus, pod) == {}
+    assert cpus.pod_hints(pod) == {}

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from nodeagent.testing import make_pod
+from nodeagent.testing import make_container, make_pod
 from nodeagent_plugins.resource_managers.alignment import Hint
 from nodeagent_plugins.resource_managers.errors import AllocationFailed, StaleState
 from nodeagent_plugins.resource_managers.memory import MemoryAssignments
@@ -154,3 +154,12 @@ def test_state_of_another_host_or_reservation_is_rejected(memory, topology):
     foreign["entries"][pod.uid]["main"][0]["numaAffinity"] = [7]
     with pytest.raises(StaleState, match="do not match the host"):
         memory.restore(foreign)
+
+
+def test_pod_with_pod_level_resources_is_not_pinned(memory):
+    amounts = {"cpu": "2", "memory": "1Gi"}
+    container = make_container(resources={"requests": amounts, "limits": amounts})
+    pod = make_pod(containers=[container], resources={"requests": amounts, "limits": amounts})
+
+    assert give(memory, pod) == {}
+    assert memory.pod_hints(pod) == memory.container_hints(pod, container) == {}
