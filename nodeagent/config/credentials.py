@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,35 +11,78 @@ from nodeagent.base import identity
 from nodeagent.base.duration import Duration
 from nodeagent.config import names
 from nodeagent.config.codec import Report, decode, encode
-from nodeagent.config.files import Layer, read_layer
+from nodeagent.config.files import Layer, UnreadableFile, read_layer
+from nodeagent.config.unknown import UnknownField
 from nodeagent.contracts.configuration import CredentialProvider, CredentialProviderConfig, SerializedNodeConfigSource
 from nodeagent.contracts.effective_config import LoadedProviders
 from nodeagent.errors import ConfigError, Problem
 
+_SUFFIXES = (".json", ".yaml", ".yml")
+"""Suffixes of the files that are read in a directory; subdirectories are not."""
+
 
 def load_credential_providers(path: str) -> LoadedProviders:
-    """Read and validate the file of ``--image-credential-provider-config``.
+    """Read and validate the file of ``--image-credential-provider-config``, or the files of a directory by name.
 
     Unknown fields are ignored with a warning, so that a file for a later release is accepted.
     spec: config.kind.CredentialProviderConfig
 
-    :raises ConfigError: the file is invalid; lists all problems.
+    :raises ConfigError: a file is invalid; lists all problems.
     """
-    layer = read_layer(path, [names.CREDENTIAL_KIND])
+    providers: list[CredentialProvider] = []
     problems: list[Problem] = []
     warnings: list[str] = []
+    for file in _files(path):
+        providers += _read_providers(file, {provider.name for provider in providers}, problems, warnings)
+    if problems:
+        raise ConfigError(problems)
+    return LoadedProviders(CredentialProviderConfig(providers=tuple(providers)), tuple(warnings))
+
+
+def _files(path: str) -> list[str]:
+    """Return *path*, or the configuration files in it.
+
+    :raises ConfigError: the directory is unreadable or has no configuration file.
+    """
+    directory = Path(path)
+    if not directory.is_dir():
+        return [path]
+    try:
+        found = sorted(str(file) for file in directory.iterdir() if file.suffix in _SUFFIXES and file.is_file())
+    except OSError as error:
+        raise UnreadableFile([Problem(path, "", None, f"cannot be read: {error.strerror or error}")]) from error
+    if not found:
+        raise ConfigError([Problem(path, "", None, f"must have at least one file: {', '.join(_SUFFIXES)}")])
+    return found
+
+
+def _read_providers(
+    path: str, earlier: Collection[str], problems: list[Problem], warnings: list[str]
+) -> Sequence[CredentialProvider]:
+    """Return the providers of one file; its problems and warnings are added to the lists.
+
+    :param earlier: names of the providers in earlier files.
+    """
+    try:
+        layer = read_layer(path, [names.CREDENTIAL_KIND])
+    except ConfigError as error:
+        if isinstance(error, UnreadableFile):
+            raise
+        problems += error.problems
+        return ()
 
     def report(where: str, value: object, rule: str) -> None:
-        if rule.startswith("is not a known field"):
+        if isinstance(rule, UnknownField):
             warnings.append(f"{layer.origin(where).location}: {where} {rule}; it is ignored")
         else:
             problems.append(Problem(layer.origin(where).location, where, value, rule))
 
     config = decode(CredentialProviderConfig, layer.value, report)
     _check(config, report)
-    if problems:
-        raise ConfigError(problems)
-    return LoadedProviders(config, tuple(warnings))
+    for index, provider in enumerate(config.providers):
+        if provider.name and provider.name in earlier:
+            report(f"providers[{index}].name", provider.name, "duplicate provider name found in configuration file(s)")
+    return config.providers
 
 
 def decode_source(path: str) -> SerializedNodeConfigSource:

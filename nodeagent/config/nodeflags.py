@@ -98,7 +98,7 @@ NODE_FLAGS = (
     NodeFlag(
         "image-credential-provider-config",
         "image_credential_provider_config",
-        "file that lists credential providers",
+        "file that lists credential providers, or directory of such files (*.json, *.yaml, *.yml)",
     ),
     NodeFlag(
         "image-credential-provider-bin-dir",

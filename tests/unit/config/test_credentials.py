@@ -180,3 +180,47 @@ def test_converted_provider_file_keeps_its_version(native):
 
     assert converted["apiVersion"] == "nodeagent.config.k8s.io/v1"
     assert converted["providers"][0]["apiVersion"] == "credentialprovider.kubelet.k8s.io/v1"
+
+
+@pytest.mark.row("flag.image-credential-provider-config")
+def test_files_of_a_directory_are_merged_by_name(native, tmp_path):
+    for name, file in (
+        ("second", "b.yml"),
+        ("first", "a.yaml"),
+        ("third", "c.json"),
+        ("no", "d.conf"),
+        ("no", "e/f.yaml"),
+    ):
+        native(PROVIDER.replace("ecr", name), header=HEADER, name=f"providers/{file}")
+
+    loaded = load_credential_providers(str(tmp_path / "providers"))
+
+    assert [provider.name for provider in loaded.config.providers] == ["first", "second", "third"]
+
+
+def test_provider_in_two_files_is_an_error(native, tmp_path):
+    native(PROVIDER, header=HEADER, name="providers/a.yaml")
+    native(PROVIDER, header=HEADER, name="providers/b.yaml")
+
+    with pytest.raises(ConfigError) as caught:
+        load_credential_providers(str(tmp_path / "providers"))
+
+    (problem,) = caught.value.problems
+    assert problem.source.startswith(f"{tmp_path}/providers/b.yaml")
+    assert (problem.path, problem.value) == ("providers[0].name", "ecr")
+    assert "duplicate provider name" in problem.rule
+
+
+def test_directory_without_files_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match="must have at least one file"):
+        load_credential_providers(str(tmp_path))
+
+
+def test_problems_of_all_files_are_reported(native, tmp_path):
+    native("providers: []", header=HEADER, name="providers/a.yaml")
+    native("a: [", header=HEADER, name="providers/b.yaml")
+
+    with pytest.raises(ConfigError) as caught:
+        load_credential_providers(str(tmp_path / "providers"))
+
+    assert len(caught.value.problems) == 2
