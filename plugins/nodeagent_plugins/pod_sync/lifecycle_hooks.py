@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -11,6 +12,7 @@ from nodeagent.contracts.runtime import ContainerRuntime
 from nodeagent.errors import NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import ContainerPort, HttpGetAction, LifecycleHandler
 from nodeagent.model.ports import port_number
+from nodeagent_plugins.pod_sync.metrics import EARLY_SLEEPS
 
 _MAX_BODY_BYTES = 10 * 1024
 _MAX_MESSAGE = 1024
@@ -55,7 +57,11 @@ class LifecycleHooks:
         elif handler.http_get is not None:
             await self._http(handler.http_get, where, ports, pod_ip, on_fallback)
         elif handler.sleep is not None and self._sleep_enabled:
-            await self._clock.sleep(handler.sleep.seconds)
+            try:
+                await self._clock.sleep(handler.sleep.seconds)
+            except asyncio.CancelledError:  # The grace period is over.
+                EARLY_SLEEPS.inc()
+                raise
         else:
             raise HookFailure(f"Invalid lifecycle hook for {where}: no supported action")
 

@@ -34,6 +34,10 @@ HTTP_FALLBACKS = Counter(
     "lifecycle_handler_http_fallbacks_total",
     "The number of times lifecycle handlers successfully fell back to http from https.",
 )
+EARLY_SLEEPS = Counter(
+    "sleep_action_terminated_early_total",
+    "The number of times lifecycle sleep handler got terminated before it finishes",
+)
 RESIZE_MILLISECONDS = Histogram(
     "pod_resize_duration_milliseconds",
     "Duration in milliseconds to actuate a pod resize",

@@ -129,6 +129,25 @@ def test_apparmor_profile_of_a_field_needs_apparmor(node: Node, kind: str) -> No
     node.remove(name)
 
 
+def test_container_is_stopped_after_its_sleep(node: Node) -> None:
+    hook = {"lifecycle": {"preStop": {"sleep": {"seconds": 3}}}}
+    script = "trap 'exit 0' TERM; while true; do echo alive; sleep 0.2; done"
+    log = static(node, "sleeper", shell("main", script, **hook), terminationGracePeriodSeconds=20)
+    wait_until(lambda: log("main"), "the container runs")
+
+    before = len(log("main").splitlines())
+    (node.agent.manifests / "sleeper.yaml").unlink()
+    output = ""
+
+    def stopped() -> bool:
+        nonlocal output
+        output = log("main") or output
+        return not node.agent.root.joinpath("pods", "uid-sleeper").exists()
+
+    wait_until(stopped, "the pod is gone")
+    assert len(output.splitlines()) >= before + 5  # A stop without the hook ends the output immediately.
+
+
 def test_limit_of_the_pod_is_enforced_for_pod_and_container(node: Node) -> None:
     resources = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "64Mi"}}
     script = "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null; exec sleep 1000"

@@ -8,6 +8,7 @@ import pytest
 
 from nodeagent.contracts.runtime import ExecResult
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.pod_sync.metrics import EARLY_SLEEPS
 from nodeagent_plugins.pod_sync.stopping import plan_stop
 
 SIDECARS = [make_container("first", restart_policy="Always"), make_container("second", restart_policy="Always")]
@@ -56,6 +57,31 @@ async def test_duration_of_the_pre_stop_hook_is_deducted(make_bench, clock):
     await job
 
     assert graces(bench) == {"main": 18}
+
+
+async def test_sleep_longer_than_the_grace_period_is_counted(make_bench, clock):
+    bench = make_bench(feature_gates={"PodLifecycleSleepAction": True})
+    pod = make_pod(containers=[make_container("main", lifecycle={"preStop": {"sleep": {"seconds": 60}}})])
+    await bench.sync(pod)
+    before = EARLY_SLEEPS.value()
+
+    job = asyncio.create_task(bench.terminate(pod, 30))
+    await clock.advance(30)
+    await job
+
+    assert EARLY_SLEEPS.value() == before + 1
+    assert graces(bench) == {"main": 2}
+
+
+async def test_sleep_of_zero_seconds_is_allowed(make_bench):
+    bench = make_bench(feature_gates={"PodLifecycleSleepAction": True})
+    pod = make_pod(containers=[make_container("main", lifecycle={"preStop": {"sleep": {"seconds": 0}}})])
+    await bench.sync(pod)
+
+    await bench.terminate(pod, 30)
+
+    assert graces(bench) == {"main": 30}
+    assert bench.notes("FailedPreStopHook") == []
 
 
 @pytest.mark.row("gate.PodLifecycleSleepAction")
