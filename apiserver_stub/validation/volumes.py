@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import Cause, duplicate, forbidden_value, invalid_each, invalid_value, required
+from apiserver_stub.apimachinery.status import (
+    Cause,
+    duplicate,
+    forbidden_value,
+    invalid_each,
+    invalid_value,
+    not_supported,
+    required,
+)
 from apiserver_stub.validation.claim_spec import validate_claim_template
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.quantities import validate_nonnegative_amount
@@ -37,6 +45,7 @@ from apiserver_stub.validation.volume_sources import (
 )
 from nodeagent.base.names import label_problems, subdomain_problems
 
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _SECOND_SOURCE = "may not specify more than 1 volume type"
 
 
@@ -127,6 +136,14 @@ def _validate_ephemeral(source: Object, field: str) -> list[Cause]:
     return validate_claim_template(template, f"{field}.volumeClaimTemplate")
 
 
+def _validate_image(source: Object, field: str) -> list[Cause]:
+    causes = [] if source.get("reference") else [required(f"{field}.reference")]
+    policy = source.get("pullPolicy") or ""
+    if policy and policy not in _PULL_POLICIES:
+        causes.append(not_supported(f"{field}.pullPolicy", policy, _PULL_POLICIES))
+    return causes
+
+
 def _nothing(source: Object, field: str) -> list[Cause]:
     raise AssertionError("validated with the options of the pod")
 
@@ -161,6 +178,7 @@ _SOURCES: dict[str, Rule] = {
     "scaleIO": needs("gateway", "system", "volumeName"),
     "csi": _validate_csi,
     "ephemeral": _validate_ephemeral,
+    "image": _validate_image,
 }
 """Rule by source, in the order in which upstream reads them: all after the first are errors."""
 

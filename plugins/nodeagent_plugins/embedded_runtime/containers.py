@@ -18,6 +18,7 @@ from nodeagent_plugins.embedded_runtime.errors import AlreadyExists, CallError, 
 from nodeagent_plugins.embedded_runtime.helpers import launch
 from nodeagent_plugins.embedded_runtime.host import Host
 from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
+from nodeagent_plugins.embedded_runtime.mount_sources import MountSources, is_image
 from nodeagent_plugins.embedded_runtime.oci_runtimes import Runner
 from nodeagent_plugins.embedded_runtime.oci_spec import ContainerEnvironment, Spec, compute_resources, make_spec
 from nodeagent_plugins.embedded_runtime.processes import Process
@@ -76,6 +77,10 @@ class Containers:
             watcher.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
 
+    def handler_features(self) -> cri.RuntimeHandlerFeatures:
+        """Return the features of the only runtime handler."""
+        return cri.RuntimeHandlerFeatures(recursive_read_only_mounts=self._roots.clones_mounts)
+
     def of(self, sandbox_id: str) -> list[Container]:
         """Return the containers of a sandbox."""
         return [container for container in self.records.all() if container.sandbox_id == sandbox_id]
@@ -95,6 +100,9 @@ class Containers:
         image = self._images.get(config.image.image)
         container = Container(new_id(), sandbox.id, config, image.id, image.reference, time.time_ns())
         container.layers = list(image.layers)
+        for mount in config.mounts:
+            if is_image(mount):
+                container.volume_layers += self._images.get(mount.image.image).layers
         if config.log_path and sandbox.config.log_directory:
             container.log_path = str(Path(sandbox.config.log_directory, config.log_path))
         container.stop_signal = str(image.config.get("StopSignal") or "SIGTERM")
@@ -172,7 +180,7 @@ class Containers:
             await asyncio.to_thread(self._discard, container)
             self._names.pop(_name(container), None)
         self._locks.pop(container.id, None)
-        await asyncio.to_thread(self._images.collect, [layer for c in self.records.all() for layer in c.layers])
+        await asyncio.to_thread(self._images.collect, [layer for c in self.records.all() for layer in c.all_layers])
         self._changed(cri.CONTAINER_DELETED_EVENT, container)
 
     async def _wait_until_noted(self, container: Container) -> None:
@@ -234,7 +242,9 @@ class Containers:
         directory.mkdir(mode=0o711)
         rootfs = self._roots.make(directory, [self._images.layer(name) for name in image.layers])
         mounts.check(container.config.mounts)
+        sources = MountSources(directory, self._roots, self._layers_of)
         user = self._user(container.config, image, rootfs)
+        container.user = {"uid": user.uid, "gid": user.gid, "groups": list(user.groups)}
         around = ContainerEnvironment(
             host=self._host,
             user=user,
@@ -242,6 +252,7 @@ class Containers:
             hostname=sandbox.config.hostname or os.uname().nodename,
             namespaces=self._namespaces(container, sandbox),
             files=self._sandboxes.files(sandbox),
+            sources=sources.prepare(container.config.mounts),
             lent=image.lent,
             cgroups_path=self._cgroups_path(container, sandbox),
             seccomp=seccomp_profile(container.config.linux.security_context, self.runner),
@@ -249,6 +260,9 @@ class Containers:
         spec = make_spec(container.config, around)
         self._write_spec(directory, spec)
         self.records.save(container)
+
+    def _layers_of(self, name: str) -> list[Path]:
+        return [self._images.layer(layer) for layer in self._images.get(name).layers]
 
     def _user(self, config: cri.ContainerConfig, image: Image, rootfs: Path) -> User:
         security = config.linux.security_context
@@ -261,7 +275,8 @@ class Containers:
             raise InvalidArgument("run_as_group requires run_as_user")
         else:
             requested = str(image.config.get("User") or "")
-        user = resolve_user(rootfs, requested, group, tuple(security.supplemental_groups))
+        strict = security.supplemental_groups_policy == cri.Strict
+        user = resolve_user(rootfs, requested, group, tuple(security.supplemental_groups), strict=strict)
         if self._host.remapped:
             user = mounts.check_mapped(user)
         return user

@@ -51,11 +51,12 @@ def container(record: Container) -> cri.Container:
         created_at=record.created_at,
         labels=record.config.labels,
         annotations=record.config.annotations,
+        image_id=record.image_id,
     )
 
 
 def container_status(record: Container) -> cri.ContainerStatus:
-    return cri.ContainerStatus(
+    status = cri.ContainerStatus(
         id=record.id,
         metadata=record.config.metadata,
         state=record.state,
@@ -72,7 +73,13 @@ def container_status(record: Container) -> cri.ContainerStatus:
         mounts=record.config.mounts,
         log_path=record.log_path,
         resources=cri.ContainerResources(linux=record.config.linux.resources),
+        image_id=record.image_id,
     )
+    if record.user:  # Absent in records of earlier releases.
+        user = status.user.linux
+        user.uid, user.gid = record.user["uid"], record.user["gid"]
+        user.supplemental_groups.extend(record.user["groups"])
+    return status
 
 
 def container_stats(record: Container, usage: Usage, written: tuple[int, int], mountpoint: str) -> cri.ContainerStats:

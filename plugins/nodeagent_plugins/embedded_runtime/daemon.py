@@ -155,7 +155,7 @@ class Daemon:
         add_builtin(self._images)
 
     def _layers_in_use(self) -> list[str]:
-        return [layer for container in self._containers.records.all() for layer in container.layers]
+        return [layer for container in self._containers.records.all() for layer in container.all_layers]
 
     def _sandbox_changed(self, kind: cri.ContainerEventType, sandbox: Sandbox) -> None:
         self._publish(kind, sandbox.id, sandbox)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, InvalidArgument
+from nodeagent_plugins.embedded_runtime.mount_sources import is_image
 from nodeagent_plugins.embedded_runtime.users import User
 
 _NEEDED = {cri.PROPAGATION_BIDIRECTIONAL: ("shared:",), cri.PROPAGATION_HOST_TO_CONTAINER: ("shared:", "master:")}
@@ -18,10 +19,14 @@ def check(requested: Iterable[cri.Mount]) -> None:
     :raises FailedPrecondition: the source is on a mount that is not shared.
     """
     for mount in requested:
-        if not mount.host_path or not mount.container_path:
-            raise InvalidArgument("a mount requires host_path and container_path")
-        if mount.uidMappings or mount.gidMappings:
-            raise FailedPrecondition(f"mount {mount.container_path}: ID mappings are not supported")
+        if not mount.container_path or bool(mount.host_path) == is_image(mount):
+            raise InvalidArgument("a mount requires container_path, and either host_path or image")
+        if mount.recursive_read_only and (not mount.readonly or mount.propagation != cri.PROPAGATION_PRIVATE):
+            raise InvalidArgument(
+                f"mount {mount.container_path}: recursive_read_only requires a private read-only mount"
+            )
+        if is_image(mount):
+            continue
         source = Path(mount.host_path)
         if not source.exists():
             source.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.capabilities import compute_capabilities
 from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 from nodeagent_plugins.embedded_runtime.host import Host
+from nodeagent_plugins.embedded_runtime.mount_sources import is_image
 from nodeagent_plugins.embedded_runtime.users import User
 
 DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -38,6 +39,8 @@ class ContainerEnvironment:
     """Namespaces by kind: a path to join, or empty for a new one; missing kinds are those of the node."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Files of the sandbox by mount path; mounts of the container take precedence."""
+    sources: Sequence[str] = ()
+    """Path to bind-mount for each mount of the container; without any, their host paths."""
     lent: Sequence[str] = ()
     """Paths of the node that are part of the image, mounted read-only at the same path."""
     cgroups_path: str = ""
@@ -170,9 +173,13 @@ def compute_mounts(config: cri.ContainerConfig, around: ContainerEnvironment) ->
         if target not in own:
             only = ["ro"] if security.readonly_rootfs and path != "/dev/shm" else []  # noqa: S108
             mounts.append(_mount(target, "bind", path, ["rbind", "rprivate", "rw", *only]))
-    for mount in sorted(config.mounts, key=lambda m: m.container_path.rstrip("/").count("/")):
+    sources = around.sources or [str(Path(mount.host_path).resolve()) for mount in config.mounts]
+    pairs = zip(config.mounts, sources, strict=True)
+    for mount, source in sorted(pairs, key=lambda pair: pair[0].container_path.rstrip("/").count("/")):
         options = ["rbind", _PROPAGATION[mount.propagation], "ro" if mount.readonly else "rw"]
-        mounts.append(_mount(mount.container_path, "bind", str(Path(mount.host_path).resolve()), options))
+        if is_image(mount):
+            options = ["rbind", "rprivate", "ro", *safe]
+        mounts.append(_mount(mount.container_path, "bind", source, options))
     return mounts
 
 

@@ -64,6 +64,10 @@ class Container:
     log_path: str = ""
     stop_signal: str = "SIGTERM"
     layers: list[str] = field(default_factory=list)
+    volume_layers: list[str] = field(default_factory=list)
+    """Layers of mounted images."""
+    user: dict[str, Any] = field(default_factory=dict)
+    """``uid``, ``gid`` and ``groups`` of the process; empty until it is known."""
     process: Process | None = None
     shim: Process | None = None
     cgroups: dict[str, str] = field(default_factory=dict)
@@ -79,6 +83,11 @@ class Container:
         if self.finished_at:
             return cri.CONTAINER_EXITED
         return cri.CONTAINER_RUNNING if self.started_at else cri.CONTAINER_CREATED
+
+    @property
+    def all_layers(self) -> list[str]:
+        """Layers of the root file system and of mounted images."""
+        return [*self.layers, *self.volume_layers]
 
     @property
     def running(self) -> bool:

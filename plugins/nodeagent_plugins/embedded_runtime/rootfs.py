@@ -28,6 +28,8 @@ class RootFileSystems:
     def __init__(self, root: Path, *, user_attributes: bool) -> None:
         self._options = ["userxattr"] if user_attributes else []
         self.overlay = self._try_overlay(root)
+        self.clones_mounts = _try_clone(root)
+        """True if the kernel sets attributes on a mount and all mounts below it (Linux 5.12)."""
 
     def make(self, directory: Path, layers: Sequence[Path]) -> Path:
         """Return the root file system of the container in *directory*; *layers* are sorted lowest first."""
@@ -45,6 +47,22 @@ class RootFileSystems:
             _bind_to_itself(target)
         return target
 
+    def mount_layers(self, target: Path, layers: Sequence[Path], user_namespace: int = -1) -> None:
+        """Mount the content of *layers*, sorted lowest first, at the empty directory *target*; never to be changed.
+
+        :param user_namespace: descriptor of a user namespace whose mapping applies to the owners of files, or -1.
+        """
+        lower = [_escaped(layer) for layer in reversed(layers)]
+        options = ",".join([f"lowerdir={':'.join(lower)}", *self._options])
+        if self.overlay and user_namespace < 0 and len(lower) > 1 and len(options) <= MAX_OPTIONS_BYTES:
+            syscalls.mount("overlay", str(target), "overlay", syscalls.MS_RDONLY, options)
+        elif len(layers) == 1:
+            syscalls.clone_mount(str(layers[0]), str(target), syscalls.MOUNT_ATTR_RDONLY, user_namespace)
+        else:
+            for layer in layers:
+                merge(layer, target)
+            syscalls.clone_mount(str(target), str(target), syscalls.MOUNT_ATTR_RDONLY, user_namespace)
+
     def restore(self, directory: Path, layers: Sequence[Path]) -> None:
         """Mount the root file system again after a reboot."""
         if os.path.ismount(directory / "rootfs"):
@@ -55,17 +73,16 @@ class RootFileSystems:
             syscalls.mount("overlay", str(directory / "rootfs"), "overlay", 0, self._overlay_options(directory, layers))
 
     def remove(self, directory: Path) -> None:
-        """Unmount the root file system; its content is deleted with *directory*."""
-        target = directory / "rootfs"
-        while os.path.ismount(target):
-            syscalls.unmount(str(target))
+        """Unmount the root file system and all other mounts in *directory*, whose content is deleted afterwards."""
+        for point in reversed(mount_points(directory)):
+            syscalls.unmount(point)
 
     def usage(self, directory: Path) -> tuple[int, int]:
         """Return bytes and files that the container has written."""
         return tree_usage(directory / ("upper" if (directory / "upper").exists() else "rootfs"))
 
     def _overlay_options(self, directory: Path, layers: Sequence[Path]) -> str:
-        lower = ":".join(str(layer).replace(":", "\\:") for layer in reversed(layers))
+        lower = ":".join(map(_escaped, reversed(layers)))
         parts = [f"lowerdir={lower}", f"upperdir={directory / 'upper'}", f"workdir={directory / 'work'}"]
         return ",".join([*parts, *self._options])
 
@@ -86,6 +103,35 @@ class RootFileSystems:
             return True
         finally:
             shutil.rmtree(trial, ignore_errors=True)
+
+
+def _try_clone(root: Path) -> bool:
+    trial = root / "mount-trial"
+    trial.mkdir(exist_ok=True)
+    try:
+        syscalls.clone_mount(str(trial), str(trial), syscalls.MOUNT_ATTR_RDONLY)
+    except OSError as error:
+        _log.info("Recursive read-only mounts and image volumes are unavailable", extra={"err": str(error)})
+        return False
+    else:
+        syscalls.unmount(str(trial))
+        return True
+    finally:
+        trial.rmdir()
+
+
+def mount_points(directory: Path) -> list[str]:
+    """Return the mount points below *directory*, in the order in which they were mounted."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        point = line.split()[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
+        if Path(point).is_relative_to(directory):
+            found.append(point)
+    return found
+
+
+def _escaped(layer: Path) -> str:
+    return str(layer).replace(":", "\\:")
 
 
 def _bind_to_itself(path: Path) -> None:

@@ -57,7 +57,12 @@ class RuntimeService:
         info = {}
         if request.verbose:
             info = {"runner": self._containers.runner.name, "network": type(self._network).__name__, "module": _package}
-        return cri.StatusResponse(status=cri.RuntimeStatus(conditions=conditions), info=info)
+        return cri.StatusResponse(
+            status=cri.RuntimeStatus(conditions=conditions),
+            info=info,
+            runtime_handlers=[cri.RuntimeHandler(features=self._containers.handler_features())],
+            features=cri.RuntimeFeatures(supplemental_groups_policy=True),
+        )
 
     async def runtime_config(self, _request: cri.RuntimeConfigRequest) -> cri.RuntimeConfigResponse:
         return cri.RuntimeConfigResponse(linux=cri.LinuxRuntimeConfiguration(cgroup_driver=cri.CGROUPFS))

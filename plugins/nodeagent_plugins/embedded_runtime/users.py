@@ -21,11 +21,14 @@ class User:
     home: str = "/"
 
 
-def resolve_user(rootfs: Path, requested: str, group: int | None = None, extra: tuple[int, ...] = ()) -> User:
+def resolve_user(
+    rootfs: Path, requested: str, group: int | None = None, extra: tuple[int, ...] = (), *, strict: bool = False
+) -> User:
     """Return the user *requested*, ``NAME|UID[:GROUP|GID]``, or root if it is empty.
 
     :param group: separately requested group, which takes precedence.
     :param extra: requested supplementary groups.
+    :param strict: ignore the supplementary groups of the user in the image.
     :raises InvalidArgument: the image has no such user or group.
     """
     name, _, group_name = requested.partition(":")
@@ -37,7 +40,7 @@ def resolve_user(rootfs: Path, requested: str, group: int | None = None, extra: 
         raise InvalidArgument(f'no user "{name}" in the image')
     uid = int(entry[2]) if entry else number or 0
     gid = int(entry[3]) if entry else 0
-    member = {int(e[2]) for e in groups if entry and entry[0] in e[3].split(",")}
+    member = {int(e[2]) for e in groups if entry and not strict and entry[0] in e[3].split(",")}
     if group is not None:
         gid = group
     elif group_name:

@@ -18,7 +18,7 @@ import pytest
 from nodeagent_plugins.embedded_runtime.supervisor import find_server
 from tests.integration.agent.conftest import Node, _ready
 from tests.integration.containerd import Network
-from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
+from tests.integration.programs import IMAGE, ApiServer, NodeAgent, simple_pod, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
 
@@ -123,3 +123,40 @@ def test_pods_and_runtime_survive_an_agent_restart(node: Node) -> None:
         assert [first[name] for name in names] == [again[name] for name in names]
     finally:
         node.remove("steady")
+
+
+def test_node_reports_the_features_of_the_runtime(node: Node) -> None:
+    status = node.api.get("/api/v1/nodes/node-1")["status"]
+
+    assert status["features"] == {"supplementalGroupsPolicy": True}
+    (handler,) = status["runtimeHandlers"]
+    assert handler["features"]["recursiveReadOnlyMounts"] is True
+
+
+def test_pod_with_image_volume_and_strict_groups_runs(node: Node) -> None:
+    mount = {"name": "image", "mountPath": "/image", "readOnly": True, "recursiveReadOnly": "Enabled"}
+    node.api.create_pod(
+        simple_pod(
+            "features",
+            "test -x /image/bin/sh && echo found; id -G; exec sleep 1000",
+            container={"volumeMounts": [mount]},
+            volumes=[{"name": "image", "image": {"reference": IMAGE, "pullPolicy": "IfNotPresent"}}],
+            securityContext={"runAsUser": 1000, "runAsGroup": 500, "supplementalGroupsPolicy": "Strict"},
+        )
+    )
+
+    def running() -> bool:
+        pod = node.api.pod("features")
+        assert pod["status"].get("reason") is None, pod["status"]
+        return pod["status"]["phase"] == "Running"
+
+    wait_until(running, "the pod runs", 60)
+    (status,) = node.api.pod("features")["status"]["containerStatuses"]
+
+    assert status["user"]["linux"] == {"uid": 1000, "gid": 500, "supplementalGroups": [500]}
+    assert status["volumeMounts"][0]["recursiveReadOnly"] == "Enabled"
+    (log,) = (node.agent.logs / "pods").glob("default_features_*/main/0.log")
+    wait_until(lambda: len(log.read_text().splitlines()) == 2, "the container has written")
+    assert [line.split(" ", 3)[3] for line in log.read_text().splitlines()] == ["found", "500"]
+    node.api.delete_pod("features", grace=0)
+    wait_until(lambda: node.api.pod("features") is None, "the pod is deleted")

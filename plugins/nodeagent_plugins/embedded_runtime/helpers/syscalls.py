@@ -29,6 +29,12 @@ MS_STRICTATIME = 1 << 24
 
 MNT_DETACH = 2
 
+MOUNT_ATTR_RDONLY = 1
+MOUNT_ATTR_NOSUID = 2
+MOUNT_ATTR_NODEV = 4
+MOUNT_ATTR_NOEXEC = 8
+MOUNT_ATTR_IDMAP = 1 << 20
+
 PR_SET_KEEPCAPS = 8
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
@@ -36,6 +42,10 @@ PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "s390x": 217, "ppc64le": 203, "armv7l": 218}
+# The numbers of system calls since Linux 5.2 are the same on all architectures.
+_SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_MOUNT_SETATTR = 428, 429, 442
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _CAPABILITY_VERSION = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -52,6 +62,31 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 def unmount(target: str, flags: int = MNT_DETACH) -> None:
     """Lazily unmount *target*."""
     _check(_libc.umount2(os.fsencode(target), flags), f"unmount {target}")
+
+
+def clone_mount(source: str, target: str, attributes: int, user_namespace: int = -1) -> None:
+    """Bind-mount *source* with all mounts below it at *target*, with *attributes* on each of them.
+
+    :param user_namespace: descriptor of a user namespace whose mapping applies to the owners of files; the file
+        systems must support it.
+    """
+    if user_namespace >= 0:
+        attributes |= MOUNT_ATTR_IDMAP
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_RECURSIVE
+    tree = _libc.syscall(_SYS_OPEN_TREE, _AT_FDCWD, os.fsencode(source), ctypes.c_uint(flags))
+    _check(tree, f"open mount {source}")
+    try:
+        settings = (ctypes.c_uint64 * 4)(attributes, 0, 0, max(user_namespace, 0))
+        how = ctypes.c_uint(_AT_EMPTY_PATH | _AT_RECURSIVE)
+        size = ctypes.c_size_t(ctypes.sizeof(settings))
+        changed = _libc.syscall(_SYS_MOUNT_SETATTR, tree, b"", how, settings, size)
+        _check(changed, f"set attributes of mount {source}")
+        moved = _libc.syscall(
+            _SYS_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(target), ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH)
+        )
+        _check(moved, f"mount {target}")
+    finally:
+        os.close(tree)
 
 
 def unshare(flags: int) -> None:

@@ -50,3 +50,7 @@ def test_the_nodes_own_users_are_not_read(tmp_path):
 
     with pytest.raises(InvalidArgument):
         resolve_user(tmp_path, "root")
+
+
+def test_strict_policy_ignores_groups_of_the_image(root):
+    assert resolve_user(root, "web:extra", 5, (6,), strict=True).groups == (5, 6)
