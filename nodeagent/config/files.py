@@ -91,6 +91,11 @@ def drop_ins(directory: str) -> Iterator[str]:
     yield from (str(path) for path in sorted(match, key=lambda path: path.parts))
 
 
+def skipped_files(directory: str) -> list[str]:
+    """Return the files below *directory* that are not drop-ins because of their name."""
+    return sorted(str(path) for path in Path(directory).rglob("*") if path.is_file() and path.suffix != ".conf")
+
+
 def resolve_paths(layer: Layer) -> None:
     """Replace relative paths in *layer* by absolute ones, based on the directory of its file."""
     directory = Path(layer.source).resolve().parent

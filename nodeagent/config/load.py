@@ -16,7 +16,7 @@ from nodeagent.base.gates import FeatureGates, GateError
 from nodeagent.base.release import SelectedRelease
 from nodeagent.config.codec import child, decode, encode
 from nodeagent.config.features import build_gates, review_settings
-from nodeagent.config.files import Layer, drop_ins, kubelet_path, read_layer, resolve_paths
+from nodeagent.config.files import Layer, drop_ins, kubelet_path, read_layer, resolve_paths, skipped_files
 from nodeagent.config.flags import Flags, parse
 from nodeagent.config.names import NATIVE_KIND
 from nodeagent.config.release import Discover, explain_bounds, select_release
@@ -74,7 +74,10 @@ def load(flags: Flags, discover: Discover | None = None) -> Loaded:
     for index, layer in enumerate(layers):
         kind = "drop-in" if index or not flags.settings.config else "file"
         tree.merge(layer.value, lambda path, layer=layer, kind=kind: layer.origin(path, kind))  # type: ignore[misc]
-    warnings = [*flags.warnings, *drop_unset(tree, kubelet_format=bool(layers) and layers[0].kubelet_format)]
+    directory = flags.settings.config_dir
+    skipped = skipped_files(directory) if directory else []
+    warnings = [*flags.warnings, *(f"{path} is skipped: the name of a drop-in must end in .conf" for path in skipped)]
+    warnings += [*drop_unset(tree, kubelet_format=bool(layers) and layers[0].kubelet_format)]
     for path, value, flag in flags.overrides:
         _override(tree, path, value, Origin("flag", flag))
     warnings += fill_dependent(tree, kubelet_format=bool(layers) and layers[0].kubelet_format)

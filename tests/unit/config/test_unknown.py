@@ -51,6 +51,16 @@ def test_unknown_fields_are_listed_with_other_problems(rejected):
     assert [path for path, _ in rejected("maxPodz: 7\nport: 0\n")] == ["maxPodz", "port"]
 
 
+def test_file_that_is_no_drop_in_is_skipped_with_a_warning(load_text, native, tmp_path):
+    native("maxPods: 1\n", name="conf.d/a.yaml")
+    native("maxPods: 2\n", name="conf.d/b.conf")
+
+    loaded = load_text("", f"--config-dir={tmp_path}/conf.d")
+
+    assert loaded.config.max_pods == 2
+    assert f"{tmp_path}/conf.d/a.yaml is skipped: the name of a drop-in must end in .conf" in loaded.warnings
+
+
 def test_unknown_field_of_a_drop_in_names_the_drop_in(load_text, native, tmp_path):
     native("maxPodz: 1\n", name="conf.d/a.conf")
 
