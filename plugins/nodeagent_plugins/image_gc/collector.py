@@ -13,6 +13,7 @@ from datetime import datetime
 from nodeagent.base import tracing
 from nodeagent.base.duration import Duration
 from nodeagent.base.metrics import Counter
+from nodeagent.base.release import IMAGE_AGE_FROM_START
 from nodeagent.contracts.context import ImageContext
 from nodeagent.contracts.image_pins import read_pins
 from nodeagent.contracts.images import CollectableImage, ImageCollection
@@ -102,7 +103,7 @@ class Collector:
         now = self._context.clock.wall()
         left = await self._list_images(now)
         removed = []
-        for one in too_old(left, self._policy, now) if not everything else ():
+        for one in too_old(left, self._policy, now) if not everything and self._ages_count(now) else ():
             removed.append(await self._remove(one, dry_run))
         disk = await self._disk()
         if dry_run:
@@ -143,6 +144,12 @@ class Collector:
         if not dry_run:
             _check(result, everything=everything)
         return result
+
+    def _ages_count(self, now: datetime) -> bool:
+        """Return whether images can be too old; since release 1.30 only once the agent has run for the maximum age."""
+        if self._since is None or self._context.release.release < IMAGE_AGE_FROM_START:
+            return True
+        return Duration.of(seconds=(now - self._since).total_seconds()) >= self._policy.maximum_age
 
     async def _list_images(self, now: datetime) -> list[CollectableImage]:
         """Return all images of the store, and record their last use."""

@@ -51,7 +51,7 @@ def test_unknown_fields_are_listed_with_other_problems(rejected):
     assert [path for path, _ in rejected("maxPodz: 7\nport: 0\n")] == ["maxPodz", "port"]
 
 
-def test_file_that_is_no_drop_in_is_skipped_with_a_warning(load_text, native, tmp_path):
+def test_file_with_another_suffix_is_skipped_with_a_warning(load_text, native, tmp_path):
     native("maxPods: 1\n", name="conf.d/a.yaml")
     native("maxPods: 2\n", name="conf.d/b.conf")
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from nodeagent.base.duration import Duration
+from nodeagent.base.release import Release, SelectedRelease
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.eviction import Reclaimed
 from nodeagent.contracts.image_pins import write_pins
@@ -61,7 +62,7 @@ class Node:
     def measure(self, path):
         return self.images.measure(path)
 
-    def plugin(self, settings=None, **config):
+    def plugin(self, settings=None, release=None, **config):
         gates = {"ImageMaximumGCAge": True} if "image_maximum_gc_age" in config else {}
         config = make_config(feature_gates=gates, **config)
         self.context = make_context(
@@ -72,6 +73,7 @@ class Node:
             runtime=self.runtime,
             pods=self.pods,
             gates=build_gates(gates),
+            release=release or SelectedRelease(),
             **({"settings": settings} if settings else {}),
         )
         self.plugins = load_plugin(image_gc, context=self.context)
@@ -226,6 +228,20 @@ async def test_ages_persist_across_restarts(node):
         await node.clock.advance(1500)
 
     assert node.images.tags() == []
+
+
+@pytest.mark.row("config.imageMaximumGCAge")
+async def test_since_1_30_ages_count_from_the_start_of_the_agent(node):
+    fill(node, "a", size=1)
+    release = SelectedRelease(Release(1, 30))
+    async with node.collecting(release=release, image_maximum_gc_age=Duration.parse("1h")):
+        await node.clock.advance(2400)
+    async with node.collecting(release=release, image_maximum_gc_age=Duration.parse("1h")):
+        await node.clock.advance(3300)
+        before = node.images.tags()
+        await node.clock.advance(600)
+
+    assert (before, node.images.tags()) == (["a"], [])
 
 
 async def test_restarted_agent_retains_images_that_pods_may_use(node):
