@@ -8,21 +8,20 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nodeagent.apiclient.credentials import CREDENTIALS_SECONDS, Credentials
 from nodeagent.apiclient.transport import MAX_BODY_BYTES, ConnectionLost, Request, Response, Stream
 from nodeagent.base import tracing
 from nodeagent.base.aio import Clock
-from nodeagent.base.file_signature import file_signature
 from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
 from nodeagent.base.metrics import Counter, Histogram
 
 if TYPE_CHECKING:
     import aiohttp
 
-CREDENTIALS_SECONDS = 10.0
-"""Maximum age of loaded credentials; certificates and tokens are replaced while the process runs."""
 REQUESTS = Counter(
     "rest_client_requests_total",
     "Number of HTTP requests, partitioned by status code, method, and host.",
@@ -53,7 +52,7 @@ class HttpTransport:
 
     def __init__(self, kubeconfig: Kubeconfig, clock: Clock, *, pair: Path | None = None) -> None:
         self._kubeconfig = kubeconfig
-        self._credentials = _Credentials(kubeconfig, clock, pair)
+        self._credentials = Credentials(kubeconfig, clock, pair)
         self._session: aiohttp.ClientSession | None = None
         self._session_context: ssl.SSLContext | None = None
         self._previous: list[tuple[float, aiohttp.ClientSession]] = []
@@ -100,9 +99,9 @@ class HttpTransport:
 
         await self._credentials.refresh()
         await self._close_previous()
-        headers = {**request.headers, **tracing.outgoing()}
-        if self._credentials.authorization:
-            headers["Authorization"] = self._credentials.authorization
+        headers, authorization = {**request.headers, **tracing.outgoing()}, self._credentials.authorization
+        if authorization:
+            headers["Authorization"] = authorization
         code, started = "<error>", self._clock.now()
         try:
             async with self._open().request(
@@ -112,9 +111,12 @@ class HttpTransport:
                 headers=headers,
                 ssl=self._credentials.context or True,
                 server_hostname=self._kubeconfig.tls_server_name or None,
+                proxy=self._proxy(),
                 allow_redirects=False,
             ) as response:
                 code = str(response.status)
+                if response.status == HTTPStatus.UNAUTHORIZED:
+                    self._credentials.reject(authorization)
                 DURATIONS.observe(self._clock.now() - started, request.method, self.host)
                 yield response
         except aiohttp.ClientError as error:
@@ -127,6 +129,12 @@ class HttpTransport:
             raise ConnectionLost(error.strerror or str(error)) from error
         finally:
             REQUESTS.inc(code, request.method, self.host)
+
+    def _proxy(self) -> str | None:
+        try:
+            return self._kubeconfig.proxy() or None
+        except KubeconfigError as error:
+            raise ConnectionLost(str(error)) from error
 
     def _attributes(self, request: Request) -> dict[str, str]:
         return {"http.method": request.method, "http.url": self._kubeconfig.server + request.target}
@@ -148,43 +156,6 @@ class HttpTransport:
                 trust_env=False,
             )
         return self._session
-
-
-class _Credentials:
-    """TLS context and authorization header, from files that other processes replace."""
-
-    def __init__(self, kubeconfig: Kubeconfig, clock: Clock, pair: Path | None = None) -> None:
-        self._kubeconfig, self._clock, self._pair = kubeconfig, clock, pair
-        self._read_at: float | None = None
-        self._signatures: tuple[object, ...] = ()
-        self.context: ssl.SSLContext | None = None
-        self.authorization = ""
-
-    async def refresh(self) -> None:
-        """Reload credentials that are due; if that fails, the current ones stay active."""
-        now = self._clock.now()
-        if self._read_at is not None and now - self._read_at < CREDENTIALS_SECONDS:
-            return
-        first, self._read_at = self._read_at is None, now
-        changes = self._pair or self._kubeconfig.files() or self._kubeconfig.token_file
-        if not first and not changes:
-            return
-        try:
-            await asyncio.to_thread(self._read)
-        except KubeconfigError as error:
-            if first:
-                self._read_at = None
-                raise ConnectionLost(str(error)) from error
-
-    def _read(self) -> None:
-        config = self._kubeconfig
-        if self._pair is not None and self._pair.exists():
-            config = config.with_pair(self._pair)
-        signatures = tuple((path, file_signature(path)) for path in config.files())
-        if self.context is None or signatures != self._signatures:
-            self.context = config.ssl_context()  # A new context also causes new connections.
-            self._signatures = signatures
-        self.authorization = config.authorization()
 
 
 async def _read_response(response: aiohttp.ClientResponse) -> Response:

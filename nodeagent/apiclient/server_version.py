@@ -5,12 +5,14 @@ Blocking and without the client, which needs the configuration that depends on t
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import threading
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from nodeagent.base import kubeconfig
 from nodeagent.contracts.certificates import client_store_name, current_pair
@@ -44,26 +46,48 @@ def _query(settings: NodeSettings, timeout: float) -> str:
     config = _load(settings)
     if config is None:
         return ""
-    address = urlsplit(config.server)
+    status, body = _get(config, timeout)
+    if status == HTTPStatus.UNAUTHORIZED and config.exec_plugin is not None:
+        status, body = _get(config.with_credential(config.run_plugin()), timeout)
+    document: Any = json.loads(body) if status == HTTPStatus.OK else {}
+    version = document.get("gitVersion") if isinstance(document, dict) else None
+    return version if isinstance(version, str) else ""
+
+
+def _get(config: kubeconfig.Kubeconfig, timeout: float) -> tuple[int, bytes]:
+    """Return status and body of the version."""
+    address, proxy = urlsplit(config.server), urlsplit(config.proxy())
     host, path = address.hostname or "", f"{address.path}/version"
     context = config.ssl_context()
-    connection = (
-        http.client.HTTPConnection(host, address.port, timeout=timeout)
-        if context is None
-        else _TlsConnection(host, address.port, config.tls_server_name or host, context, timeout)
-    )
     headers = {"Accept": "application/json"}
     if authorization := config.authorization():
         headers["Authorization"] = authorization
+    if proxy.scheme == "https":
+        raise ValueError("TLS connections to a proxy are not supported by this client")
+    target = (proxy.hostname, proxy.port or http.client.HTTP_PORT) if proxy.hostname else (host, address.port)
+    connection: http.client.HTTPConnection
+    if context is not None:
+        connection = _TlsConnection(*target, config.tls_server_name or host, context, timeout)
+        if proxy.hostname:
+            connection.set_tunnel(host, address.port, _proxy_headers(proxy))
+    else:
+        connection = http.client.HTTPConnection(*target, timeout=timeout)
+        if proxy.hostname:
+            path, headers = f"{config.server}/version", headers | _proxy_headers(proxy)
     try:
         connection.request("GET", path, headers=headers)
         response = connection.getresponse()
-        body = response.read(_MAX_BYTES)
+        return response.status, response.read(_MAX_BYTES)
     finally:
         connection.close()
-    document: Any = json.loads(body) if response.status == 200 else {}
-    version = document.get("gitVersion") if isinstance(document, dict) else None
-    return version if isinstance(version, str) else ""
+
+
+def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
+    """Return the header with the credentials in the URL of the proxy."""
+    if not proxy.username:
+        return {}
+    pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
+    return {"Proxy-Authorization": f"Basic {base64.b64encode(pair).decode()}"}
 
 
 class _TlsConnection(http.client.HTTPConnection):

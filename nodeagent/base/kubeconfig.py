@@ -10,15 +10,18 @@ import binascii
 import os
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from nodeagent.base.exec_plugin import EXTENSION, ExecCredential, ExecPlugin, Report, read_plugin
+from nodeagent.base.key_material import NO_MATERIAL, Material, bare_context, load_key_pair
+from nodeagent.base.proxy import proxy_from_environment, proxy_problem
 from nodeagent.base.secret import Secret
 
 MAX_FILE_BYTES = 1024 * 1024
-_UNSUPPORTED_CREDENTIALS = ("exec", "auth-provider", "as", "as-uid", "as-groups", "as-user-extra")
+_UNSUPPORTED_CREDENTIALS = ("auth-provider", "as", "as-uid", "as-groups", "as-user-extra")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +46,6 @@ class KubeconfigError(ValueError):
         self.faults = tuple(faults)
 
 
-@dataclass(frozen=True, slots=True)
-class Material:
-    """PEM data, inline or in a file; a file is read again at each use."""
-
-    data: bytes = field(default=b"", repr=False)
-    file: Path | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self.data) or self.file is not None
-
-    def read(self) -> bytes:
-        """Return the content; reads the disk if it is in a file."""
-        return self.data if self.file is None else self.file.read_bytes()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kubeconfig:
     """The current context of a kubeconfig."""
@@ -66,17 +54,22 @@ class Kubeconfig:
     server: str
     """Base URL without a trailing slash."""
     namespace: str = "default"
-    certificate_authority: Material = Material()
+    certificate_authority: Material = NO_MATERIAL
     """Empty: the CA certificates of the system."""
     insecure_skip_tls_verify: bool = False
     tls_server_name: str = ""
-    client_certificate: Material = Material()
-    client_key: Material = Material()
+    proxy_url: str = ""
+    """Proxy that takes precedence over the variables of the environment."""
+    client_certificate: Material = NO_MATERIAL
+    client_key: Material = NO_MATERIAL
     token: Secret[str] | None = None
     token_file: Path | None = None
     """Precedes ``token``; read again at each use, because it is replaced while the process runs."""
     username: str = ""
     password: Secret[str] | None = None
+    exec_plugin: ExecPlugin | None = None
+    exec_config: object = None
+    """Extension of the cluster entry for the plugin."""
 
     @property
     def encrypted(self) -> bool:
@@ -97,7 +90,39 @@ class Kubeconfig:
             token_file=None,
             username="",
             password=None,
+            exec_plugin=None,
         )
+
+    def with_credential(self, credential: ExecCredential) -> Kubeconfig:
+        """Return the same server with *credential* of the plugin; a token of the kubeconfig takes precedence."""
+        config = replace(self, exec_plugin=None)
+        if credential.certificate:
+            certificate, key = Material(data=credential.certificate), Material(data=credential.key)
+            config = replace(config, client_certificate=certificate, client_key=key)
+        if credential.token is not None and not (self.token or self.token_file or self.username):
+            config = replace(config, token=credential.token)
+        return config
+
+    def run_plugin(self) -> ExecCredential:
+        """Run the exec plugin; blocks, see :meth:`ExecPlugin.run`.
+
+        :raises ExecPluginError: it failed.
+        :raises KubeconfigError: the file of the certificate authority cannot be read.
+        """
+        assert self.exec_plugin is not None
+        return self.exec_plugin.run(self._cluster_info() if self.exec_plugin.provide_cluster_info else {})
+
+    def proxy(self, environment: Mapping[str, str] = os.environ) -> str:
+        """Return the URL of the proxy for the server, empty for a direct connection.
+
+        :raises KubeconfigError: a variable of the environment has no valid URL.
+        """
+        if self.proxy_url:
+            return self.proxy_url
+        url = proxy_from_environment(self.server, environment)
+        if url and (rule := proxy_problem(url)):
+            raise KubeconfigError([Fault("environment", "proxy", _without_password(url), rule)])
+        return url
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the TLS context for the server and the client certificate; ``None`` for plain HTTP. Reads the disk.
@@ -106,7 +131,7 @@ class Kubeconfig:
         """
         if not self.encrypted:
             return None
-        context = ssl.create_default_context() if not self.certificate_authority else _bare_context()
+        context = ssl.create_default_context() if not self.certificate_authority else bare_context()
         if self.insecure_skip_tls_verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -120,7 +145,7 @@ class Kubeconfig:
                 if material.file is not None and not material.file.exists():
                     raise self._fault(path, f"{material.file} does not exist")
             try:
-                _load_key_pair(context, self.client_certificate, self.client_key)
+                load_key_pair(context, self.client_certificate, self.client_key)
             except (OSError, ValueError) as error:
                 text = f"cannot be used with client-key: {_reason(error)}"
                 raise self._fault("client-certificate", text) from error
@@ -145,6 +170,24 @@ class Kubeconfig:
             pair = f"{self.username}:{self.password.reveal()}".encode()
             return f"Basic {base64.b64encode(pair).decode()}"
         return ""
+
+    def _cluster_info(self) -> dict[str, Any]:
+        info: dict[str, Any] = {"server": self.server}
+        if self.tls_server_name:
+            info["tls-server-name"] = self.tls_server_name
+        if self.insecure_skip_tls_verify:
+            info["insecure-skip-tls-verify"] = True
+        if self.certificate_authority:
+            try:
+                data = self.certificate_authority.read()
+            except OSError as error:
+                raise self._fault("certificate-authority", f"cannot be read: {_reason(error)}") from error
+            info["certificate-authority-data"] = base64.b64encode(data).decode()
+        if self.proxy_url:
+            info["proxy-url"] = self.proxy_url
+        if self.exec_config is not None:
+            info["config"] = self.exec_config
+        return info
 
     def _fault(self, path: str, rule: str) -> KubeconfigError:
         return KubeconfigError([Fault(self.source, path, None, rule)])
@@ -184,8 +227,12 @@ class _Reader:
         if insecure and ca:
             rule = "must not be combined with a certificate authority"
             self._fault(f"{cluster_where}.insecure-skip-tls-verify", True, rule)
-        if proxy := self._text(cluster, "proxy-url", cluster_where):
-            self._fault(f"{cluster_where}.proxy-url", proxy, "is not supported: connections are always direct")
+        proxy = self._text(cluster, "proxy-url", cluster_where)
+        if proxy and (rule := proxy_problem(proxy)):
+            self._fault(f"{cluster_where}.proxy-url", _without_password(proxy), rule)
+        plugin = None
+        if (entry := user.get("exec")) is not None:
+            plugin = read_plugin(entry, self._directory, self._below(f"{user_where}.exec"))
         for method in _UNSUPPORTED_CREDENTIALS:
             if user.get(method):
                 self._fault(f"{user_where}.{method}", None, "is not supported: use a certificate, token or tokenFile")
@@ -205,13 +252,20 @@ class _Reader:
             certificate_authority=ca,
             insecure_skip_tls_verify=insecure,
             tls_server_name=self._text(cluster, "tls-server-name", cluster_where),
+            proxy_url=proxy,
             client_certificate=certificate,
             client_key=key,
             token=Secret(token) if token else None,
             token_file=self._directory / token_file if token_file else None,
             username=self._text(user, "username", user_where),
             password=Secret(password) if password else None,
+            exec_plugin=plugin,
+            exec_config=_extension(cluster),
         )
+
+    def _below(self, where: str) -> Report:
+        """Return the report function for problems of the member *where*."""
+        return lambda path, value, rule: self._fault(f"{where}{path}", value, rule)
 
     def _current_context(self) -> tuple[str, Mapping[str, Any]]:
         name = self._text(self._document, "current-context", "")
@@ -257,7 +311,7 @@ class _Reader:
                 self._fault(f"{where}.{key}-data", None, "must be base64")
         elif file:
             return Material(file=self._directory / file)
-        return Material()
+        return NO_MATERIAL
 
     def _text(self, holder: Mapping[str, Any], key: str, where: str) -> str:
         value = holder.get(key)
@@ -288,28 +342,19 @@ def _parse(source: str, data: bytes) -> Mapping[str, Any]:
     return document
 
 
-def _bare_context() -> ssl.SSLContext:
-    """Return a context without CA certificates that verifies chain and host name."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
+def _extension(cluster: Mapping[str, Any]) -> object:
+    """Return the configuration of the exec plugin in a cluster entry."""
+    entries = cluster.get("extensions")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, Mapping) and entry.get("name") == EXTENSION:
+            return entry.get("extension")
+    return None
 
 
-def _load_key_pair(context: ssl.SSLContext, certificate: Material, key: Material) -> None:
-    """Load both; the library accepts only files, so inline data is passed through an anonymous one in memory."""
-    if certificate.file is not None and key.file is not None:
-        context.load_cert_chain(certificate.file, key.file, password=_no_password)
-        return
-    descriptor = os.memfd_create("client-pair", os.MFD_CLOEXEC)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(key.read() + b"\n" + certificate.read())
-        file.flush()
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=_no_password)
-
-
-def _no_password() -> str:
-    """Return the password of an encrypted key, instead of a prompt on the terminal."""
-    return ""
+def _without_password(url: str) -> str:
+    """Return *url* without user name and password."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def _reason(error: Exception) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.base import kubeconfig
-from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError, Material
+from nodeagent.base.key_material import Material
+from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
 from nodeagent.base.tls import write_private
 from nodeagent.errors import ConfigError, Problem
 from nodeagent_plugins.certificates.pairs import describe
@@ -66,7 +67,7 @@ def _good(path: Path, now: datetime) -> bool:
     if found.client_certificate:
         held = describe(client_pair(found))
         return held is not None and held.valid(now)
-    return bool(found.token or found.token_file or found.username)
+    return bool(found.token or found.token_file or found.username or found.exec_plugin)
 
 
 def _document(base: Kubeconfig, pair: Path) -> dict[str, Any]:
@@ -76,6 +77,8 @@ def _document(base: Kubeconfig, pair: Path) -> dict[str, Any]:
         cluster["insecure-skip-tls-verify"] = True
     if base.tls_server_name:
         cluster["tls-server-name"] = base.tls_server_name
+    if base.proxy_url:
+        cluster["proxy-url"] = base.proxy_url
     context = {"cluster": "default-cluster", "namespace": base.namespace, "user": "default-auth"}
     user = {"client-certificate": str(pair), "client-key": str(pair)}
     return {

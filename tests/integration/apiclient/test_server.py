@@ -194,7 +194,7 @@ async def test_invalid_token_is_rejected(server: ApiServer, tmp_path: Path) -> N
 async def test_replaced_token_file_is_reloaded(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nodeagent.apiclient.http.CREDENTIALS_SECONDS", 0)
+    monkeypatch.setattr("nodeagent.apiclient.credentials.CREDENTIALS_SECONDS", 0)
     (tmp_path / "token").write_text("wrong")
     client = connect(changed_kubeconfig(server, tmp_path, tokenFile="token"), make_config(), SystemClock())
     with pytest.raises(ApiError):
@@ -210,9 +210,9 @@ async def test_replaced_token_file_is_reloaded(
 async def test_server_with_an_untrusted_certificate_is_rejected(server: ApiServer, tmp_path: Path) -> None:
     from nodeagent.apiclient.connect import for_config
     from nodeagent.apiclient.http import HttpTransport
-    from nodeagent.base import kubeconfig, tls
+    from nodeagent.base import key_material, kubeconfig, tls
 
-    unrelated_ca = kubeconfig.Material(data=tls.generate_ca("stranger").certificate)
+    unrelated_ca = key_material.Material(data=tls.generate_ca("stranger").certificate)
     found = replace(kubeconfig.load(Path(server.facts["kubeconfig"])), certificate_authority=unrelated_ca)
     client = for_config(HttpTransport(found, SystemClock()), make_config(), SystemClock())
 

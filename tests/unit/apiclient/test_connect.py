@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import socket
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 
 from nodeagent.apiclient.connect import connect
-from nodeagent.apiclient.http import CREDENTIALS_SECONDS, _Credentials
+from nodeagent.apiclient.credentials import CREDENTIALS_SECONDS, Credentials
+from nodeagent.apiclient.http import HttpTransport
+from nodeagent.apiclient.transport import ConnectionLost, Request
 from nodeagent.base import kubeconfig
 from nodeagent.base.tls import generate_ca, issue
 from nodeagent.errors import ConfigError
 from nodeagent.testing import FakeClock, make_config
 
 CA = generate_ca("test-ca")
+EXEC_VERSION = "client.authentication.k8s.io/v1"
 
 
-def write(path: Path, **user: str) -> Path:
+def write(path: Path, **user: object) -> Path:
     document = {
         "clusters": [{"name": "c", "cluster": {"server": "https://api:6443"}}],
         "users": [{"name": "u", "user": user}],
@@ -44,7 +51,7 @@ def test_missing_certificate_is_an_error_unless_pending(tmp_path: Path, clock: F
 @pytest.mark.row("config.rotateCertificates")
 async def test_rotated_certificate_replaces_the_kubeconfigs_credentials(tmp_path: Path, clock: FakeClock) -> None:
     pair = tmp_path / "current.pem"
-    credentials = _Credentials(kubeconfig.load(write(tmp_path / "kubeconfig", token="own")), clock, pair)
+    credentials = Credentials(kubeconfig.load(write(tmp_path / "kubeconfig", token="own")), clock, pair)
     await credentials.refresh()
     first = credentials.context
     assert credentials.authorization == "Bearer own"
@@ -63,3 +70,136 @@ async def test_rotated_certificate_replaces_the_kubeconfigs_credentials(tmp_path
     clock.jump(CREDENTIALS_SECONDS)
     await credentials.refresh()
     assert credentials.context is not second
+
+
+class Plugin:
+    """Executable that prints a new token at each run."""
+
+    def __init__(self, directory: Path) -> None:
+        self._runs = directory / "runs"
+        self.program = directory / "login"
+        self.expires = ""
+        self.respond()
+
+    def respond(self) -> None:
+        status = {"token": "token-$count", **({"expirationTimestamp": self.expires} if self.expires else {})}
+        document = {"apiVersion": EXEC_VERSION, "kind": "ExecCredential", "status": status}
+        counted = f"echo >>{self._runs}; count=$(wc -l <{self._runs})"
+        self._write(f"{counted}; cat <<END\n{json.dumps(document)}\nEND")
+
+    def fail(self) -> None:
+        self._write(f"echo >>{self._runs}; exit 1")
+
+    @property
+    def runs(self) -> int:
+        return len(self._runs.read_text()) if self._runs.exists() else 0
+
+    def _write(self, script: str) -> None:
+        self.program.write_text(f"#!/bin/sh\n{script}\n")
+        self.program.chmod(0o755)
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Plugin:
+    return Plugin(tmp_path)
+
+
+def exec_credentials(tmp_path: Path, clock: FakeClock, plugin: Plugin, **user: object) -> Credentials:
+    entry = {
+        "apiVersion": EXEC_VERSION,
+        "command": str(plugin.program),
+        "interactiveMode": "Never",
+    }
+    return Credentials(kubeconfig.load(write(tmp_path / "kubeconfig", exec=entry, **user)), clock)
+
+
+async def test_plugin_is_run_once_for_concurrent_requests(tmp_path: Path, clock: FakeClock, plugin: Plugin) -> None:
+    credentials = exec_credentials(tmp_path, clock, plugin)
+
+    await asyncio.gather(*(credentials.refresh() for _ in range(5)))
+    await clock.advance(10 * CREDENTIALS_SECONDS)
+    await credentials.refresh()
+
+    assert credentials.authorization == "Bearer token-1"
+    assert plugin.runs == 1
+
+
+async def test_plugin_is_run_again_after_its_credentials_expired(
+    tmp_path: Path, clock: FakeClock, plugin: Plugin
+) -> None:
+    plugin.expires = (clock.wall() + timedelta(seconds=60)).isoformat()
+    plugin.respond()
+    credentials = exec_credentials(tmp_path, clock, plugin)
+    await credentials.refresh()
+    await clock.advance(59)
+    await credentials.refresh()
+    assert plugin.runs == 1
+    plugin.expires = (clock.wall() + timedelta(seconds=60)).isoformat()
+    plugin.respond()
+
+    await clock.advance(2)
+    await credentials.refresh()
+
+    assert credentials.authorization == "Bearer token-2"
+
+
+async def test_plugin_is_run_again_after_the_server_rejected_its_token(
+    tmp_path: Path, clock: FakeClock, plugin: Plugin
+) -> None:
+    credentials = exec_credentials(tmp_path, clock, plugin)
+    await credentials.refresh()
+
+    credentials.reject("Bearer token-1")
+    await credentials.refresh()
+    credentials.reject("Bearer token-1")  # Another request with the replaced token.
+    await credentials.refresh()
+
+    assert credentials.authorization == "Bearer token-2"
+    assert plugin.runs == 2
+
+
+async def test_failed_plugin_keeps_unexpired_credentials(tmp_path: Path, clock: FakeClock, plugin: Plugin) -> None:
+    credentials = exec_credentials(tmp_path, clock, plugin)
+    await credentials.refresh()
+    plugin.fail()
+
+    credentials.reject("Bearer token-1")
+    await credentials.refresh()
+
+    assert credentials.authorization == "Bearer token-1"
+    assert plugin.runs == 2
+
+
+async def test_request_without_credentials_of_the_plugin_fails(
+    tmp_path: Path, clock: FakeClock, plugin: Plugin
+) -> None:
+    plugin.fail()
+    credentials = exec_credentials(tmp_path, clock, plugin)
+
+    with pytest.raises(ConnectionLost, match="exit code 1"):
+        await credentials.refresh()
+
+
+async def test_token_of_the_kubeconfig_precedes_that_of_the_plugin(
+    tmp_path: Path, clock: FakeClock, plugin: Plugin
+) -> None:
+    credentials = exec_credentials(tmp_path, clock, plugin, token="own")
+
+    await credentials.refresh()
+
+    assert credentials.authorization == "Bearer own"
+
+
+async def test_failed_connection_is_reported_with_address_and_reason(tmp_path: Path, clock: FakeClock) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    path = write(tmp_path / "kubeconfig")
+    path.write_text(path.read_text().replace("api:6443", f"127.0.0.1:{port}"))
+    transport = HttpTransport(kubeconfig.load(path), clock)
+
+    with pytest.raises(ConnectionLost) as raised:
+        await transport.request(Request("GET", "/"), 10)
+
+    await transport.close()
+    assert str(raised.value) == f"cannot connect to 127.0.0.1:{port}: Connection refused"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import ssl
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ import msgspec
 import pytest
 
 from nodeagent.base import kubeconfig, tls
+from nodeagent.base.exec_plugin import ExecCredential
+
+EXEC_VERSION = "client.authentication.k8s.io/v1"
 
 
 def write(directory: Path, cluster: dict[str, Any], user: dict[str, Any], **top: Any) -> Path:
@@ -132,7 +136,7 @@ def test_password_is_sent_as_basic_authorization(tmp_path: Path) -> None:
 
 
 def test_error_lists_all_problems(tmp_path: Path) -> None:
-    cluster = {"server": "ftp://a", "proxy-url": "http://p", "certificate-authority-data": "%"}
+    cluster = {"server": "ftp://a", "proxy-url": "socks5://p", "certificate-authority-data": "%"}
     user = {"exec": {"command": "login"}, "client-key-data": b64(b"key"), "token": 7}
 
     with pytest.raises(kubeconfig.KubeconfigError) as raised:
@@ -142,7 +146,7 @@ def test_error_lists_all_problems(tmp_path: Path) -> None:
         "clusters[1].cluster.server",
         "clusters[1].cluster.proxy-url",
         "clusters[1].cluster.certificate-authority-data",
-        "users[0].user.exec",
+        "users[0].user.exec.apiVersion",
         "users[0].user.client-certificate",
         "users[0].user.token",
     }
@@ -187,3 +191,52 @@ def test_missing_or_huge_file_is_rejected(tmp_path: Path) -> None:
         kubeconfig.load(tmp_path / "none")
     with pytest.raises(kubeconfig.KubeconfigError, match="must not be over"):
         kubeconfig.load(tmp_path / "huge")
+
+
+def test_plugin_receives_the_cluster_with_its_extension(tmp_path: Path, ca: tls.KeyPair) -> None:
+    (tmp_path / "ca.crt").write_bytes(ca.certificate)
+    cluster = {
+        "server": "https://api:6443",
+        "certificate-authority": "ca.crt",
+        "tls-server-name": "real",
+        "proxy-url": "http://proxy:3128",
+        "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}],
+    }
+    response = {"apiVersion": EXEC_VERSION, "kind": "ExecCredential", "status": {"token": "t"}}
+    (tmp_path / "login").write_text(f"#!/bin/sh\necho $KUBERNETES_EXEC_INFO >$0.in\necho '{json.dumps(response)}'\n")
+    (tmp_path / "login").chmod(0o755)
+    entry = {"apiVersion": EXEC_VERSION, "command": "./login", "interactiveMode": "Never", "provideClusterInfo": True}
+
+    config = kubeconfig.load(write(tmp_path, cluster, {"exec": entry}))
+    used = config.with_credential(config.run_plugin())
+
+    assert used.authorization() == "Bearer t"
+    assert json.loads((tmp_path / "login.in").read_text())["spec"]["cluster"] == {
+        "server": "https://api:6443",
+        "certificate-authority-data": b64(ca.certificate),
+        "tls-server-name": "real",
+        "proxy-url": "http://proxy:3128",
+        "config": {"audience": "a"},
+    }
+
+
+def test_certificate_of_the_plugin_is_used_for_tls(tmp_path: Path, ca: tls.KeyPair) -> None:
+    one, other = (tls.issue(ca, name, client=True) for name in ("one", "other"))
+    config = kubeconfig.load(write(tmp_path, {"server": "https://a"}, {}))
+
+    assert config.with_credential(ExecCredential(certificate=one.certificate, key=one.key)).ssl_context() is not None
+    with pytest.raises(kubeconfig.KubeconfigError, match="client-certificate: cannot be used"):
+        config.with_credential(ExecCredential(certificate=one.certificate, key=other.key)).ssl_context()
+
+
+def test_proxy_of_the_kubeconfig_precedes_the_environment(tmp_path: Path) -> None:
+    environment = {"HTTPS_PROXY": "http://other:1"}
+    server = "https://api:6443"
+
+    own = kubeconfig.load(write(tmp_path, {"server": server, "proxy-url": "http://own:1"}, {})).proxy(environment)
+    inherited = kubeconfig.load(write(tmp_path, {"server": server}, {}))
+
+    assert (own, inherited.proxy(environment), inherited.proxy({})) == ("http://own:1", "http://other:1", "")
+    with pytest.raises(kubeconfig.KubeconfigError, match="socks5://other:1' is not supported") as raised:
+        inherited.proxy({"HTTPS_PROXY": "socks5://user:secret@other:1"})
+    assert "secret" not in str(raised.value)
