@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
-from nodeagent.base import identity, yamlsafe
+from nodeagent.base import yamlsafe
+from nodeagent.base.identity import Identity
 
 KIND = "AdmissionConfiguration"
 _VERSIONS = ("v1", "v1alpha1")
@@ -21,7 +22,7 @@ class AdmissionError(Exception):
         self.problems = problems
 
 
-def load(path: Path | None) -> dict[str, Object]:
+def load(path: Path | None, identity: Identity) -> dict[str, Object]:
     """Return the configuration of each plugin that has one.
 
     :raises AdmissionError: a file cannot be read or is invalid; with all problems.
@@ -29,7 +30,7 @@ def load(path: Path | None) -> dict[str, Object]:
     if path is None:
         return {}
     document = _read(path)
-    group = identity.current().group("apiserver.config")
+    group = identity.group("apiserver.config")
     allowed = {f"{group}/{version}" for version in _VERSIONS}
     if document.get("kind") != KIND or document.get("apiVersion") not in allowed:
         kind, version = document.get("kind"), document.get("apiVersion")

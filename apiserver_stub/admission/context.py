@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Registry
     from apiserver_stub.storage import Store
     from nodeagent.base.aio import Clock
+    from nodeagent.base.identity import Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class AdmissionContext:
     """Reader of stored objects. They are decoded, shared by all plugins and must not be modified."""
     registry: Registry
     """The resources that the server serves, with their strategies and storage."""
+    identity: Identity
+    """The names of the server, such as the domains of API groups and labels."""
     authorize: Decide
     """Return whether a user is allowed to make a request, and the reason: ``await authorize(user, info)``."""
     clock: Clock

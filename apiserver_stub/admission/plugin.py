@@ -35,7 +35,7 @@ class AdmissionPlugin:
     resources: Collection[str] | None = None
     """Handled resources: ``plural.group`` or ``plural.group/subresource``; ``None`` for all resources.
 
-    A resource of the core group is its ``plural`` only.
+    A resource of the core group is its ``plural`` only. Set it in the constructor if it depends on the API domain.
     """
     operations: Collection[str] = ("CREATE", "UPDATE")
     """Handled operations, of ``CREATE``, ``UPDATE``, ``DELETE`` and ``CONNECT``."""

@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
-MIRROR_ANNOTATION = identity.current().label("config.mirror")
 ALL_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+
+
+def mirror_annotation(identity: Identity) -> str:
+    """Return the annotation of mirror pods."""
+    return identity.label("config.mirror")
 
 
 def containers(spec: Object, *kinds: str) -> Iterator[tuple[str, Object]]:

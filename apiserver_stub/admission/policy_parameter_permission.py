@@ -10,9 +10,8 @@ from apiserver_stub.apimachinery.status import ApiError, forbidden_value, invali
 from apiserver_stub.cel.authorization import Decide
 from apiserver_stub.kinds.registry import Registry
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
-_GROUP = identity.current().group("admissionregistration")
 _POLICIES, _BINDINGS = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
 _SUPERUSERS = "system:masters"
 
@@ -21,9 +20,10 @@ class PolicyParameterPermission(AdmissionPlugin):
     """Require permission to read parameters from users who refer to them; always enabled."""
 
     name = "PolicyParameterPermission"
-    resources = (qualified(_POLICIES, _GROUP), qualified(_BINDINGS, _GROUP))
 
-    def __init__(self, lister: Lister, registry: Registry, decide: Decide) -> None:
+    def __init__(self, lister: Lister, registry: Registry, decide: Decide, identity: Identity) -> None:
+        self._group = identity.group("admissionregistration")
+        self.resources = (qualified(_POLICIES, self._group), qualified(_BINDINGS, self._group))
         self._lister, self._registry, self._decide = lister, registry, decide
 
     async def validate(self, call: AdmissionRequest) -> None:
@@ -50,7 +50,7 @@ class PolicyParameterPermission(AdmissionPlugin):
         reference = spec.get("paramRef")
         if reference is None or all(spec.get(name) == before.get(name) for name in ("paramRef", "policyName")):
             return
-        policy = self._lister.find(f"{_GROUP}/{_POLICIES}", spec.get("policyName") or "")
+        policy = self._lister.find(f"{self._group}/{_POLICIES}", spec.get("policyName") or "")
         kind = dig(policy, ("spec", "paramKind"))
         group, version, resource = self._resource(kind) if kind is not None else ("*", "*", "*")
         name, user = reference.get("name") or "", call.request.user

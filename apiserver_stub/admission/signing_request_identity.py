@@ -5,18 +5,17 @@ from __future__ import annotations
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
-
-_GROUP = identity.current().group("certificates")
-_REQUESTS = qualified("certificatesigningrequests", _GROUP)
+from nodeagent.base.identity import Identity
 
 
 class SigningRequestIdentity(AdmissionPlugin):
     """Set user name, groups, UID and extra of a signing request, overriding those of the request body."""
 
     name = "SigningRequestIdentity"
-    resources = (_REQUESTS,)
     operations = ("CREATE",)
+
+    def __init__(self, identity: Identity) -> None:
+        self.resources = (qualified("certificatesigningrequests", identity.group("certificates")),)
 
     async def admit(self, call: AdmissionRequest) -> None:
         spec, user = call.obj.setdefault("spec", {}), call.request.user

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from apiserver_stub.apimachinery.objects import Object
-from nodeagent.base import identity
-
-_NATIVE = f"{identity.current().label_domain}/"
 
 
-def is_extended(name: str) -> bool:
-    """Return whether *name* is an extended resource: qualified by a domain other than the native one."""
+def is_extended(name: str, label_domain: str) -> bool:
+    """Return whether *name* is an extended resource: qualified by a domain other than *label_domain*."""
     domain, slash, _ = name.partition("/")
-    return bool(slash) and not name.startswith("requests.") and not f"{domain}/".endswith(_NATIVE)
+    return bool(slash) and not name.startswith("requests.") and not f"{domain}/".endswith(f"{label_domain}/")
 
 
 def merged(first: Sequence[Object], second: Sequence[Object]) -> list[Object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from apiserver_stub.admission.plugins.storage_object_in_use_protection import PROTECTION
+from apiserver_stub.admission.plugins.storage_object_in_use_protection import protection_finalizers
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.controllers.change_feed import ChangeFeed
@@ -13,6 +13,7 @@ from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from nodeagent.base.aio import Clock
+from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
@@ -25,9 +26,9 @@ Location = tuple[str, str]
 """Collection and key of a volume or claim."""
 
 
-async def release_volumes(store: Store) -> None:
+async def release_volumes(store: Store, identity: Identity) -> None:
     """Run the volume protection controllers until cancelled."""
-    await VolumeProtection(store).run()
+    await VolumeProtection(store, identity).run()
 
 
 class VolumeProtection:
@@ -36,8 +37,8 @@ class VolumeProtection:
     Pods that use claims are indexed, so the deletion of a claim needs no search of the pods.
     """
 
-    def __init__(self, store: Store, clock: Clock | None = None) -> None:
-        self._store = store
+    def __init__(self, store: Store, identity: Identity, clock: Clock | None = None) -> None:
+        self._store, self._finalizers = store, protection_finalizers(identity)
         self._queue: WorkQueue[Location] = WorkQueue("volume-protection", clock)
         self._claims: dict[str, frozenset[str]] = {}
         self._users: dict[str, set[str]] = {}
@@ -76,7 +77,7 @@ class VolumeProtection:
 
     async def _process(self, location: Location) -> None:
         collection, key = location
-        finalizer = PROTECTION[collection.partition("/")[2]]
+        finalizer = self._finalizers[collection.partition("/")[2]]
 
         def decide(current: Record | None) -> Outcome:
             if current is None:

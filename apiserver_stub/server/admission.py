@@ -62,7 +62,7 @@ async def build_admission(
     :raises AdmissionError: the configuration is invalid, or a plugin cannot be created; with all problems.
     """
     config_file = options.admission_control_config_file
-    configs = await asyncio.to_thread(load, config_file)
+    configs = await asyncio.to_thread(load, config_file, options.identity)
     lister, authorize = Lister(store), _authorize(authorizer)
     webhooks = WebhookClient(lister, pair)
     stack.push_async_callback(webhooks.close)
@@ -72,6 +72,7 @@ async def build_admission(
         store=store,
         lister=lister,
         registry=registry,
+        identity=options.identity,
         authorize=authorize,
         clock=SystemClock(),
         webhooks=webhooks,
@@ -85,8 +86,8 @@ async def build_admission(
     available = discover_plugins().plugins
     classes = [available[name] for name in options.admission_plugins]
     plugins = [
-        SigningRequestIdentity(),
-        PolicyParameterPermission(lister, registry, authorize),
+        SigningRequestIdentity(options.identity),
+        PolicyParameterPermission(lister, registry, authorize, options.identity),
         *more,
         *await create_plugins(classes, context, configs, options.gates),
     ]
@@ -135,7 +136,7 @@ def _start_controller(plugin: AdmissionPlugin, store: Store, identity: Identity,
         case TaintNodesByCondition():
             tasks.start(run_node_taint_controller(store, identity), "node-taints")
         case StorageObjectInUseProtection():
-            tasks.start(release_volumes(store), "volume-protection")
+            tasks.start(release_volumes(store, identity), "volume-protection")
 
 
 def _authorize(authorizer: Chain) -> Decide:

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.permission_checks import SignerPermission, signer_of
-from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
-
-_GROUP = identity.current().group("certificates")
-_REQUESTS = qualified("certificatesigningrequests", _GROUP)
 
 
 class CertificateApproval(SignerPermission):
@@ -23,13 +15,9 @@ class CertificateApproval(SignerPermission):
     name = "CertificateApproval"
     order = 2600
     enabled_by_default = True
-    resources = (f"{_REQUESTS}/approval",)
+    subresource = "approval"
     operations = ("UPDATE",)
     verb = "approve"
-
-    @classmethod
-    async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.authorize)
 
     async def validate(self, call: AdmissionRequest) -> None:
         signer = signer_of(call.old)

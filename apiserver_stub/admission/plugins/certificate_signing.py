@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.permission_checks import SignerPermission, signer_of
 from apiserver_stub.apimachinery.objects import dig
-from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
-
-_GROUP = identity.current().group("certificates")
-_REQUESTS = qualified("certificatesigningrequests", _GROUP)
 
 
 class CertificateSigning(SignerPermission):
@@ -24,13 +16,9 @@ class CertificateSigning(SignerPermission):
     name = "CertificateSigning"
     order = 2700
     enabled_by_default = True
-    resources = (f"{_REQUESTS}/status",)
+    subresource = "status"
     operations = ("UPDATE",)
     verb = "sign"
-
-    @classmethod
-    async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.authorize)
 
     async def validate(self, call: AdmissionRequest) -> None:
         old = call.old or {}

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+from typing import Self
 
-from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.admission import AdmissionContext, AdmissionPlugin
 from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
-_GROUP = identity.current().group("certificates")
-_REQUESTS = qualified("certificatesigningrequests", _GROUP)
-_CLIENT_SIGNER = identity.current().label("kube-apiserver-client")
 _MASTERS = "system:masters"
 
 
@@ -22,12 +20,19 @@ class CertificateSubjectRestriction(AdmissionPlugin):
     name = "CertificateSubjectRestriction"
     order = 2900
     enabled_by_default = True
-    resources = (_REQUESTS,)
     operations = ("CREATE",)
+
+    def __init__(self, identity: Identity) -> None:
+        self.resources = (qualified("certificatesigningrequests", identity.group("certificates")),)
+        self._client_signer = identity.label("kube-apiserver-client")
+
+    @classmethod
+    async def create(cls, context: AdmissionContext) -> Self:
+        return cls(context.identity)
 
     async def validate(self, call: AdmissionRequest) -> None:
         spec = call.obj.get("spec") or {}
-        if spec.get("signerName") != _CLIENT_SIGNER:
+        if spec.get("signerName") != self._client_signer:
             return
         from cryptography import x509
         from cryptography.x509.oid import NameOID
@@ -39,4 +44,4 @@ class CertificateSubjectRestriction(AdmissionPlugin):
             raise call.forbidden(f"failed to parse CSR: {error}") from error
         for organization in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME):
             if organization.value == _MASTERS:
-                raise call.forbidden(f"use of {_CLIENT_SIGNER} signer with {_MASTERS} group is not allowed")
+                raise call.forbidden(f"use of {self._client_signer} signer with {_MASTERS} group is not allowed")

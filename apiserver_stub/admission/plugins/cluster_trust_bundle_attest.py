@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.permission_checks import SignerPermission, signer_of
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
 
-_GROUP = identity.current().group("certificates")
 _GC_FIELDS = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
 
 
@@ -24,12 +18,8 @@ class ClusterTrustBundleAttest(SignerPermission):
     name = "ClusterTrustBundleAttest"
     order = 2800
     enabled_by_default = True
-    resources = (qualified("clustertrustbundles", _GROUP),)
+    plural = "clustertrustbundles"
     verb = "attest"
-
-    @classmethod
-    async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.authorize)
 
     async def validate(self, call: AdmissionRequest) -> None:
         signer = signer_of(call.obj)

@@ -9,11 +9,7 @@ from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.listers import Lister, annotations_of
 from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
-
-_GROUP = identity.current().group("networking")
-_DEFAULT_CLASS = f"ingressclass.{identity.current().label_domain}/is-default-class"
-_OLD_CLASS = identity.current().label("ingress.class")
+from nodeagent.base.identity import Identity
 
 
 class DefaultIngressClass(AdmissionPlugin):
@@ -22,22 +18,26 @@ class DefaultIngressClass(AdmissionPlugin):
     name = "DefaultIngressClass"
     order = 3000
     enabled_by_default = True
-    resources = (qualified("ingresses", _GROUP),)
     operations = ("CREATE",)
 
-    def __init__(self, lister: Lister) -> None:
+    def __init__(self, lister: Lister, identity: Identity) -> None:
         self._lister = lister
+        group = identity.group("networking")
+        self.resources = (qualified("ingresses", group),)
+        self._classes = f"{group}/ingressclasses"
+        self._default_class = identity.label("is-default-class", "ingressclass")
+        self._old_class = identity.label("ingress.class")
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister)
+        return cls(context.lister, context.identity)
 
     async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"] = call.obj.get("spec") or {}
-        if spec.get("ingressClassName") is not None or _OLD_CLASS in annotations_of(call.obj):
+        if spec.get("ingressClassName") is not None or self._old_class in annotations_of(call.obj):
             return
-        classes = self._lister.every(f"{_GROUP}/ingressclasses")
-        defaults = [item for item in classes if annotations_of(item).get(_DEFAULT_CLASS) == "true"]
+        classes = self._lister.every(self._classes)
+        defaults = [item for item in classes if annotations_of(item).get(self._default_class) == "true"]
         if defaults:
             defaults.sort(key=lambda item: str(item["metadata"]["name"]))
             latest = max(defaults, key=lambda item: str(item["metadata"]["creationTimestamp"]))

@@ -7,7 +7,7 @@ from typing import Self
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 
 class DefaultTolerationSeconds(AdmissionPlugin):
@@ -22,16 +22,16 @@ class DefaultTolerationSeconds(AdmissionPlugin):
     enabled_by_default = True
     resources = ("pods",)
 
-    def __init__(self, not_ready_seconds: int, unreachable_seconds: int) -> None:
+    def __init__(self, not_ready_seconds: int, unreachable_seconds: int, identity: Identity) -> None:
         self._seconds = {
-            identity.current().label("not-ready", "node"): not_ready_seconds,
-            identity.current().label("unreachable", "node"): unreachable_seconds,
+            identity.label("not-ready", "node"): not_ready_seconds,
+            identity.label("unreachable", "node"): unreachable_seconds,
         }
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
         tolerations = context.default_tolerations
-        return cls(tolerations.not_ready_seconds, tolerations.unreachable_seconds)
+        return cls(tolerations.not_ready_seconds, tolerations.unreachable_seconds, context.identity)
 
     async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"]

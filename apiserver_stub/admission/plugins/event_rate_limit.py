@@ -12,8 +12,8 @@ from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, not_supported
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
 from nodeagent.base.aio import Clock, TokenBuckets
+from nodeagent.base.identity import Identity
 
 _TYPES = ("Namespace", "Server", "SourceAndObject", "User")
 _CACHE_SIZE = 4096
@@ -31,19 +31,19 @@ class EventRateLimit(AdmissionPlugin):
     enabled_by_default = False
     resources = ("events",)
 
-    def __init__(self, config: Object, clock: Clock) -> None:
+    def __init__(self, config: Object, clock: Clock, identity: Identity) -> None:
         """Read *config*, a ``Configuration`` with ``limits``.
 
         :raises AdmissionError: *config* is invalid or missing.
         """
-        problems = list(_problems(config))
+        problems = list(_problems(config, identity))
         if problems:
             raise AdmissionError(*(f"EventRateLimit: {problem}" for problem in problems))
         self._limits = [_Limit(item, clock) for item in config["limits"]]
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.config, context.clock)
+        return cls(context.config, context.clock, context.identity)
 
     async def validate(self, call: AdmissionRequest) -> None:
         if call.dry_run:
@@ -81,11 +81,11 @@ class _Limit:
                 return "".join(str(part) for part in parts)
 
 
-def _problems(config: Object) -> Iterator[str]:
+def _problems(config: Object, identity: Identity) -> Iterator[str]:
     if not config:
         yield "limits: Invalid value: []eventratelimit.Limit(nil): must not be empty"
         return
-    yield from check_kind(config, identity.current().group("eventratelimit.admission"), "Configuration", ("v1alpha1",))
+    yield from check_kind(config, identity.group("eventratelimit.admission"), "Configuration", ("v1alpha1",))
     errors = list(unknown_members(config, {**HEAD, "limits": [_LIMIT]}))
     yield from errors
     limits: list[dict[str, Any]] = config.get("limits") or []

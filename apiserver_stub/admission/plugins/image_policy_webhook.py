@@ -21,14 +21,10 @@ from apiserver_stub.verbs.admission import AdmissionRequest
 
 if TYPE_CHECKING:
     from apiserver_stub.webhook import Webhook
-from nodeagent.base import identity
 from nodeagent.base.aio import Clock
+from nodeagent.base.identity import Identity
 from nodeagent.base.kubeconfig import KubeconfigError
 
-_GROUP = identity.current().group("imagepolicy")
-_ANNOTATION_DOMAIN = f".image-policy.{identity.current().api_domain}/"
-_AUDIT = f"imagepolicywebhook.image-policy.{identity.current().api_domain}/"
-_FAILED_OPEN = f"alpha.image-policy.{identity.current().api_domain}/failed-open"
 _CACHE_SIZE = 1024
 _SHAPE = {"imagePolicy": {"kubeConfigFile": "", "allowTTL": 0, "denyTTL": 0, "retryBackoff": 0, "defaultAllow": True}}
 _LIMITS = {"allowTTL": (1, 1800), "denyTTL": (1, 1800), "retryBackoff": (1, 300_000)}
@@ -54,8 +50,12 @@ class ImagePolicyWebhook(AdmissionPlugin):
     enabled_by_default = False
     resources = ("pods", "pods/ephemeralcontainers")
 
-    def __init__(self, service: Webhook, settings: Object, clock: Clock) -> None:
+    def __init__(self, service: Webhook, settings: Object, clock: Clock, identity: Identity) -> None:
         self._service = service
+        domain = identity.group("image-policy")
+        self._annotation_domain, self._failed_open = f".{domain}/", f"alpha.{domain}/failed-open"
+        self._audit_prefix = f"imagepolicywebhook.{domain}/"
+        self._api_version = identity.group("imagepolicy") + "/v1alpha1"
         self._allowed_by_default = bool(settings.get("defaultAllow"))
         self._allow_seconds = _seconds(settings.get("allowTTL"), 300)
         self._deny_seconds = _seconds(settings.get("denyTTL"), 30)
@@ -72,7 +72,7 @@ class ImagePolicyWebhook(AdmissionPlugin):
             webhook = await asyncio.to_thread(Webhook, path, first_pause_seconds=pause / 1000 if pause > 0 else 0.5)
         except KubeconfigError as error:
             raise AdmissionError(f"{cls.name}: imagePolicy.kubeConfigFile: {error}") from error
-        return cls(await context.resources.enter_async_context(webhook), settings, context.clock)
+        return cls(await context.resources.enter_async_context(webhook), settings, context.clock, context.identity)
 
     async def validate(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"]
@@ -83,11 +83,11 @@ class ImagePolicyWebhook(AdmissionPlugin):
             "containers": [{"image": image} for image in _images(spec)],
             "namespace": call.namespace,
         }
-        if annotations := {key: value for key, value in given.items() if _ANNOTATION_DOMAIN in key}:
+        if annotations := {key: value for key, value in given.items() if self._annotation_domain in key}:
             review["annotations"] = annotations
         status = await self._review(call, review)
         for key, value in (status.get("auditAnnotations") or {}).items():
-            call.request.annotations[f"{_AUDIT}{key}"] = str(value)
+            call.request.annotations[f"{self._audit_prefix}{key}"] = str(value)
         if not status.get("allowed"):
             reason = status.get("reason")
             text = f"image policy webhook backend denied one or more images: {reason}"
@@ -99,7 +99,7 @@ class ImagePolicyWebhook(AdmissionPlugin):
         key = objects.encode(review)
         if (cached := self._statuses.get(key)) is not None:
             return cached
-        body = {"kind": "ImageReview", "apiVersion": f"{_GROUP}/v1alpha1", "metadata": {}, "spec": review}
+        body = {"kind": "ImageReview", "apiVersion": self._api_version, "metadata": {}, "spec": review}
         try:
             response: Any = await self._service.post(body)
             status = response.get("status") if isinstance(response, dict) else None
@@ -108,7 +108,7 @@ class ImagePolicyWebhook(AdmissionPlugin):
         except WebhookError as error:
             if not self._allowed_by_default:
                 raise call.forbidden(str(error)) from error
-            call.request.annotations[_FAILED_OPEN] = "true"
+            call.request.annotations[self._failed_open] = "true"
             return {"allowed": True}
         self._statuses[key] = status
         return status

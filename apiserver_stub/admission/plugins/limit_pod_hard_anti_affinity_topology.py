@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from apiserver_stub.admission import AdmissionPlugin
-from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from typing import Self
 
-_HOSTNAME = identity.current().label("hostname")
+from apiserver_stub.admission import AdmissionContext, AdmissionPlugin
+from apiserver_stub.verbs.admission import AdmissionRequest
+from nodeagent.base.identity import Identity
 
 
 class LimitPodHardAntiAffinityTopology(AdmissionPlugin):
@@ -17,10 +17,17 @@ class LimitPodHardAntiAffinityTopology(AdmissionPlugin):
     enabled_by_default = False
     resources = ("pods",)
 
+    def __init__(self, identity: Identity) -> None:
+        self._hostname = identity.label("hostname")
+
+    @classmethod
+    async def create(cls, context: AdmissionContext) -> Self:
+        return cls(context.identity)
+
     async def validate(self, call: AdmissionRequest) -> None:
         anti_affinity = (call.obj["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
         for term in anti_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
             key = term.get("topologyKey") or ""
-            if key != _HOSTNAME:
+            if key != self._hostname:
                 text = f"affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} "
-                raise call.forbidden(f"{text}but only key {_HOSTNAME} is allowed")
+                raise call.forbidden(f"{text}but only key {self._hostname} is allowed")

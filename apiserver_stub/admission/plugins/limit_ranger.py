@@ -13,10 +13,9 @@ from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.resource_lists import Amounts
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
 
-_ANNOTATION = identity.current().label("limit-ranger")
 _KINDS = {"containers": "container", "initContainers": "init container"}
 
 
@@ -28,17 +27,18 @@ class LimitRanger(AdmissionPlugin):
     enabled_by_default = True
     resources = ("pods", "pods/resize", "persistentvolumeclaims")
 
-    def __init__(self, lister: Lister) -> None:
+    def __init__(self, lister: Lister, identity: Identity) -> None:
         self._lister = lister
+        self._annotation = identity.label("limit-ranger")
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister)
+        return cls(context.lister, context.identity)
 
     async def admit(self, call: AdmissionRequest) -> None:
         if call.resource.plural == "pods" and call.operation == "CREATE":
             for limits in self._limits(call):
-                _fill(call.obj, limits)
+                _fill(call.obj, limits, self._annotation)
 
     async def validate(self, call: AdmissionRequest) -> None:
         if call.resource.plural == "pods" and call.operation == "UPDATE" and call.subresource != "resize":
@@ -56,8 +56,8 @@ class LimitRanger(AdmissionPlugin):
         ]
 
 
-def _fill(pod: Object, limits: list[Object]) -> None:
-    """Set default requests and limits of containers without them, and record the changes in an annotation."""
+def _fill(pod: Object, limits: list[Object], annotation: str) -> None:
+    """Set default requests and limits of containers without them, and record the changes in *annotation*."""
     default_requests: dict[str, str] = {}
     default_limits: dict[str, str] = {}
     for item in limits:
@@ -77,7 +77,7 @@ def _fill(pod: Object, limits: list[Object]) -> None:
     if notes:
         metadata = pod["metadata"]
         text = f"LimitRanger plugin set: {'; '.join(notes)}"
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), _ANNOTATION: text}
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), annotation: text}
 
 
 def _check_pod(spec: Object, limits: list[Object]) -> Iterator[str]:

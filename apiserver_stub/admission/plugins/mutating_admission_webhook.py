@@ -15,9 +15,6 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, internal
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
-
-_MUTATION = identity.current().group("mutation.webhook.admission")
 
 
 class MutatingAdmissionWebhook(WebhookPlugin):
@@ -27,6 +24,7 @@ class MutatingAdmissionWebhook(WebhookPlugin):
     order = 3200
     enabled_by_default = True
     plural = "mutatingwebhookconfigurations"
+    annotation_group = "mutation.webhook.admission"
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
@@ -34,7 +32,7 @@ class MutatingAdmissionWebhook(WebhookPlugin):
             raise AdmissionError(
                 f"{cls.name}: kubeConfigFile is not supported: webhooks are called without credentials"
             )
-        return cls(context.lister, context.registry, context.webhooks, context.authorize)
+        return cls(context.lister, context.registry, context.webhooks, context.authorize, context.identity)
 
     async def admit(self, call: AdmissionRequest) -> None:
         if not self.current():
@@ -53,7 +51,9 @@ class MutatingAdmissionWebhook(WebhookPlugin):
             call.seen[hook.key] = objects.encode(call.new)
             note = {"configuration": hook.configuration, "webhook": hook.name, "mutated": changed}
             turn = 1 if call.reinvoking else 0
-            call.request.annotations[f"{_MUTATION}/round_{turn}_index_{index}"] = objects.encode(note).decode()
+            call.request.annotations[f"{self.annotation_prefix}/round_{turn}_index_{index}"] = objects.encode(
+                note
+            ).decode()
 
     def _apply(self, call: AdmissionRequest, hook: Hook, seen_as: Resource, response: AdmissionResponse) -> bool:
         # Imported here, as listing the plugins does not need the schemas.

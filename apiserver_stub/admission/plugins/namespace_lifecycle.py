@@ -11,12 +11,9 @@ from apiserver_stub.apimachinery.status import not_found
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.storage import Store
 from apiserver_stub.verbs.admission import AdmissionRequest, Operation
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
-_PROTECTED = frozenset(["default", identity.current().system_namespace, "kube-public"])
 _NAMESPACES = "core/namespaces"
-_ACCESS_REVIEWS = (identity.current().group("authorization"), "localsubjectaccessreviews")
-"""Exempt resource: an error would disclose to any author of a review whether the namespace exists."""
 
 
 class NamespaceLifecycle(AdmissionPlugin):
@@ -30,21 +27,24 @@ class NamespaceLifecycle(AdmissionPlugin):
     enabled_by_default = True
     operations = ("CREATE", "DELETE")
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, identity: Identity) -> None:
         self._store = store
+        self._protected = frozenset(["default", identity.system_namespace, "kube-public"])
+        self._access_reviews = (identity.group("authorization"), "localsubjectaccessreviews")
+        """Exempt resource: an error would disclose to any author of a review whether the namespace exists."""
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.store)
+        return cls(context.store, context.identity)
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
         if operation == "CREATE":
-            return resource.namespaced and (resource.group, resource.plural) != _ACCESS_REVIEWS
+            return resource.namespaced and (resource.group, resource.plural) != self._access_reviews
         return operation == "DELETE" and (resource.group, resource.plural) == ("", "namespaces")
 
     async def admit(self, call: AdmissionRequest) -> None:
         if call.operation == "DELETE":
-            if call.name in _PROTECTED:
+            if call.name in self._protected:
                 raise call.forbidden("this namespace may not be deleted")
             return
         namespace = call.namespace

@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Self
 
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.listers import Lister, annotations_of, labels_of
-from apiserver_stub.admission.pod_fields import MIRROR_ANNOTATION, config_map_names, secret_names, volume_references
+from apiserver_stub.admission.pod_fields import config_map_names, mirror_annotation, secret_names, volume_references
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import not_found, qualified, quote
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
-_NAMES = identity.current()
 _USER_PREFIX, _GROUP = "system:node:", "system:nodes"
-_LEASES = qualified("leases", _NAMES.group("coordination"))
-_CSI_NODES = qualified("csinodes", _NAMES.group("storage"))
-_RESTRICTED = f"node-restriction.{_NAMES.label_domain}"
-_DOMAINS = (_NAMES.label_domain, _NAMES.api_domain)
-_OWN_DOMAINS = (f"kubelet.{_NAMES.label_domain}", f"node.{_NAMES.label_domain}")
-_ALLOWED = frozenset(
-    [
-        *(_NAMES.label(name) for name in ("hostname", "os", "arch")),
-        *(f"topology.{_NAMES.label_domain}/{name}" for name in ("zone", "region")),
-        *(f"failure-domain.beta.{_NAMES.label_domain}/{name}" for name in ("zone", "region")),
-        f"beta.{_NAMES.label_domain}/instance-type",
-        f"beta.{_NAMES.label_domain}/os",
-        f"beta.{_NAMES.label_domain}/arch",
-        f"node.{_NAMES.label_domain}/instance-type",
-    ]
+_ALLOWED = (
+    *(("", name) for name in ("hostname", "os", "arch")),
+    *((prefix, name) for prefix in ("topology", "failure-domain.beta") for name in ("zone", "region")),
+    *(("beta", name) for name in ("instance-type", "os", "arch")),
+    ("node", "instance-type"),
 )
-"""Labels in the reserved domains that a node agent may set on its node."""
+"""Prefixes and names of the labels in the reserved domains that a node agent may set on its node."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedLabels:
+    """Labels of nodes in the domains of the cluster."""
+
+    restricted: str
+    """Domain of labels that only administrators may set."""
+    domains: tuple[str, ...]
+    """Reserved domains."""
+    own_domains: tuple[str, ...]
+    """Domains within the reserved ones whose labels node agents may set."""
+    allowed: frozenset[str]
+
+    @classmethod
+    def of(cls, identity: Identity) -> ReservedLabels:
+        domain = identity.label_domain
+        return cls(
+            f"node-restriction.{domain}",
+            (domain, identity.api_domain),
+            (f"kubelet.{domain}", f"node.{domain}"),
+            frozenset(identity.label(name, prefix) for prefix, name in _ALLOWED),
+        )
+
+    def forbidden(self, new: dict[str, str], old: dict[str, str]) -> list[str]:
+        """Return the changed labels that a node agent must not set."""
+        changed = {key for key in {*new, *old} if new.get(key) != old.get(key)}
+        return sorted(key for key in changed if not self._may_set(key))
+
+    def _may_set(self, key: str) -> bool:
+        domain = key.partition("/")[0] if "/" in key else ""
+        if _within(domain, (self.restricted,)):
+            return False
+        return not _within(domain, self.domains) or key in self.allowed or _within(domain, self.own_domains)
 
 
 class NodeRestriction(AdmissionPlugin):
@@ -42,12 +66,16 @@ class NodeRestriction(AdmissionPlugin):
     enabled_by_default = False
     operations = ("CREATE", "UPDATE", "DELETE")
 
-    def __init__(self, lister: Lister) -> None:
+    def __init__(self, lister: Lister, identity: Identity) -> None:
         self._lister = lister
+        self._labels, self._mirror = ReservedLabels.of(identity), mirror_annotation(identity)
+        self._leases = qualified("leases", identity.group("coordination"))
+        self._csi_nodes = qualified("csinodes", identity.group("storage"))
+        self._lease_namespace = identity.node_lease_namespace
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister)
+        return cls(context.lister, context.identity)
 
     async def admit(self, call: AdmissionRequest) -> None:
         user = call.request.user
@@ -60,18 +88,18 @@ class NodeRestriction(AdmissionPlugin):
             case "pods":
                 self._check_pod(call, node)
             case "nodes":
-                _check_node(call, node)
+                _check_node(call, node, self._labels)
             case "persistentvolumeclaims":
                 _check_claim(call, node)
             case "serviceaccounts" if call.operation == "CREATE" and call.subresource == "token":
                 self._check_token(call, node)
-            case name if name == _LEASES:
-                if call.namespace != identity.current().node_lease_namespace:
-                    text = f"can only access leases in the {quote(identity.current().node_lease_namespace)}"
+            case name if name == self._leases:
+                if call.namespace != self._lease_namespace:
+                    text = f"can only access leases in the {quote(self._lease_namespace)}"
                     raise call.forbidden(f"{text} system namespace")
                 if _name(call) != node:
                     raise call.forbidden("can only access node lease with the same name as the requesting node")
-            case name if name == _CSI_NODES:
+            case name if name == self._csi_nodes:
                 if _name(call) != node:
                     raise call.forbidden("can only access CSINode with the same name as the requesting node")
 
@@ -115,8 +143,8 @@ class NodeRestriction(AdmissionPlugin):
     def _check_new_pod(self, call: AdmissionRequest, node: str) -> None:
         pod = call.obj
         spec = pod["spec"]
-        if MIRROR_ANNOTATION not in annotations_of(pod):
-            text = f'pod does not have "{MIRROR_ANNOTATION}" annotation, node "{node}" can only create mirror pods'
+        if self._mirror not in annotations_of(pod):
+            text = f'pod does not have "{self._mirror}" annotation, node "{node}" can only create mirror pods'
             raise call.forbidden(text)
         if spec.get("nodeName") != node:
             raise call.forbidden(f'node "{node}" can only create pods with spec.nodeName set to itself')
@@ -169,7 +197,7 @@ class NodeRestriction(AdmissionPlugin):
             raise call.forbidden("node requested token bound to a pod scheduled on a different node")
 
 
-def _check_node(call: AdmissionRequest, node: str) -> None:
+def _check_node(call: AdmissionRequest, node: str, labels: ReservedLabels) -> None:
     name = _name(call)
     if name != node:
         raise call.forbidden(f'node "{node}" is not allowed to modify node "{name}"')
@@ -179,7 +207,7 @@ def _check_node(call: AdmissionRequest, node: str) -> None:
     if call.operation == "CREATE":
         if dig(new, ("spec", "configSource")) is not None:
             raise call.forbidden(f'node "{node}" is not allowed to create pods with a non-nil configSource')
-        if names := _forbidden_labels(labels_of(new), {}):
+        if names := labels.forbidden(labels_of(new), {}):
             raise call.forbidden(f'node "{node}" is not allowed to set the following labels: {", ".join(names)}')
         return
     source = dig(new, ("spec", "configSource"))
@@ -187,7 +215,7 @@ def _check_node(call: AdmissionRequest, node: str) -> None:
         raise call.forbidden(f'node "{node}" is not allowed to update configSource to a new non-nil configSource')
     if (dig(new, ("spec", "taints")) or []) != (dig(old, ("spec", "taints")) or []):
         raise call.forbidden(f'node "{node}" is not allowed to modify taints')
-    if names := _forbidden_labels(labels_of(new), labels_of(old)):
+    if names := labels.forbidden(labels_of(new), labels_of(old)):
         raise call.forbidden(f"is not allowed to modify labels: {', '.join(names)}")
 
 
@@ -210,19 +238,6 @@ def _without_resize_fields(claim: Object) -> Object:
     for name in ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"):
         status.pop(name, None)
     return {**claim, "metadata": metadata, "status": status}
-
-
-def _forbidden_labels(new: dict[str, str], old: dict[str, str]) -> list[str]:
-    """Return the changed labels that a node agent must not set."""
-    changed = {key for key in {*new, *old} if new.get(key) != old.get(key)}
-    return sorted(key for key in changed if not _may_set(key))
-
-
-def _may_set(key: str) -> bool:
-    domain = key.partition("/")[0] if "/" in key else ""
-    if _within(domain, (_RESTRICTED,)):
-        return False
-    return not _within(domain, _DOMAINS) or key in _ALLOWED or _within(domain, _OWN_DOMAINS)
 
 
 def _within(domain: str, roots: tuple[str, ...]) -> bool:

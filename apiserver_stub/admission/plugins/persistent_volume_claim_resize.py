@@ -9,13 +9,10 @@ from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.listers import Lister, annotations_of
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.resource_lists import read
+from apiserver_stub.validation.persistent_volumes import storage_class_annotation
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
-
-_CLASSES = identity.current().group("storage") + "/storageclasses"
-_LABEL_DOMAIN = identity.current().label_domain
-_OLD_CLASS = f"volume.beta.{_LABEL_DOMAIN}/storage-class"
 
 
 class PersistentVolumeClaimResize(AdmissionPlugin):
@@ -32,19 +29,21 @@ class PersistentVolumeClaimResize(AdmissionPlugin):
     resources = ("persistentvolumeclaims",)
     operations = ("UPDATE",)
 
-    def __init__(self, lister: Lister) -> None:
+    def __init__(self, lister: Lister, identity: Identity) -> None:
         self._lister = lister
+        self._classes = identity.group("storage") + "/storageclasses"
+        self._old_class = storage_class_annotation(identity)
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister)
+        return cls(context.lister, context.identity)
 
     async def validate(self, call: AdmissionRequest) -> None:
         old = call.old or {}
         if _size(call.obj) <= _size(old):
             return
-        name = annotations_of(old).get(_OLD_CLASS) or dig(old, ("spec", "storageClassName")) or ""
-        found = self._lister.find(_CLASSES, name) if name else None
+        name = annotations_of(old).get(self._old_class) or dig(old, ("spec", "storageClassName")) or ""
+        found = self._lister.find(self._classes, name) if name else None
         if not (found or {}).get("allowVolumeExpansion"):
             text = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc "
             raise call.forbidden(f"{text}must support resize")

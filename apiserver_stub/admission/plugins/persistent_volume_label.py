@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from apiserver_stub.admission import AdmissionPlugin
+from typing import Self
+
+from apiserver_stub.admission import AdmissionContext, AdmissionPlugin
 from apiserver_stub.admission.listers import annotations_of, labels_of
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
-_LABEL_DOMAIN = identity.current().label_domain
-_PROVISIONED_BY = f"pv.{_LABEL_DOMAIN}/provisioned-by"
-_TOPOLOGY_LABELS = (
-    (f"topology.{_LABEL_DOMAIN}/zone", f"topology.{_LABEL_DOMAIN}/region"),
-    (f"failure-domain.beta.{_LABEL_DOMAIN}/zone", f"failure-domain.beta.{_LABEL_DOMAIN}/region"),
-)
 _ZONE_SEPARATOR = "__"
 _CLOUDS = (
     ("gcePersistentDisk", "pdName", "GCE PD volume", "GCE cloud provider for PD"),
@@ -35,12 +31,23 @@ class PersistentVolumeLabel(AdmissionPlugin):
     resources = ("persistentvolumes",)
     operations = ("CREATE",)
 
+    def __init__(self, identity: Identity) -> None:
+        self._provisioned_by = identity.label("provisioned-by", "pv")
+        self._topology_labels = tuple(
+            (identity.label("zone", prefix), identity.label("region", prefix))
+            for prefix in ("topology", "failure-domain.beta")
+        )
+
+    @classmethod
+    async def create(cls, context: AdmissionContext) -> Self:
+        return cls(context.identity)
+
     async def admit(self, call: AdmissionRequest) -> None:
         volume = call.obj
         spec = volume["spec"] = volume.get("spec") or {}
         labels = labels_of(volume)
-        for zone, region in _TOPOLOGY_LABELS:
-            if _PROVISIONED_BY in annotations_of(volume) and zone in labels and region in labels:
+        for zone, region in self._topology_labels:
+            if self._provisioned_by in annotations_of(volume) and zone in labels and region in labels:
                 _require(spec, {zone: labels[zone], region: labels[region]})
                 return
         for source_name, id_field, what, needs in _CLOUDS:

@@ -12,10 +12,8 @@ from apiserver_stub.admission.listers import Lister, annotations_of
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import internal
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
-_NAMES = identity.current()
-_SELECTORS = (_NAMES.label("node-selector", "scheduler.alpha"),)
 _CLUSTER = "clusterDefaultNodeSelector"
 
 
@@ -31,12 +29,12 @@ class PodNodeSelector(AdmissionPlugin):
     resources = ("pods",)
     operations = ("CREATE",)
 
-    def __init__(self, lister: Lister, config: Object) -> None:
+    def __init__(self, lister: Lister, config: Object, identity: Identity) -> None:
         """Read *config*: ``podNodeSelectorPluginConfig`` with a selector per namespace.
 
         :raises AdmissionError: *config* is invalid.
         """
-        self._lister = lister
+        self._lister, self._annotation = lister, identity.label("node-selector", "scheduler.alpha")
         shape = {"podNodeSelectorPluginConfig": {"*": ""}}
         problems = [f"PodNodeSelector: {problem}" for problem in unknown_members(config, shape)]
         self._selectors: dict[str, dict[str, str]] = {}
@@ -51,7 +49,7 @@ class PodNodeSelector(AdmissionPlugin):
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister, context.config)
+        return cls(context.lister, context.config, context.identity)
 
     async def admit(self, call: AdmissionRequest) -> None:
         default, spec = self._default(call), call.obj["spec"]
@@ -68,12 +66,11 @@ class PodNodeSelector(AdmissionPlugin):
             raise call.forbidden("pod node label selector labels conflict with its namespace whitelist")
 
     def _default(self, call: AdmissionRequest) -> Mapping[str, str]:
-        annotations = annotations_of(self._lister.namespace(call.namespace))
-        texts = [annotations[name] for name in _SELECTORS if name in annotations]
-        if not texts:
+        text = annotations_of(self._lister.namespace(call.namespace)).get(self._annotation)
+        if text is None:
             return self._selectors.get(_CLUSTER, {})
         try:
-            return read_selector(texts[0])
+            return read_selector(text)
         except ValueError as error:
             raise internal(str(error)) from error
 

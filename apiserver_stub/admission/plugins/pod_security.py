@@ -17,16 +17,16 @@ from apiserver_stub.admission.pod_security.levels import (
     Level,
     Mode,
     Policy,
-    audit_key,
     label,
     level_problem,
+    name_prefix,
     read_policy,
     version_problem,
 )
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import invalid
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 _SHAPE = {
     **HEAD,
@@ -44,14 +44,14 @@ class PodSecurity(AdmissionPlugin):
     enabled_by_default = True
     resources = ("pods", "pods/ephemeralcontainers", "namespaces")
 
-    def __init__(self, lister: Lister, config: Object) -> None:
+    def __init__(self, lister: Lister, config: Object, identity: Identity) -> None:
         """Read *config*, a ``PodSecurityConfiguration`` with defaults and exemptions.
 
         :raises AdmissionError: *config* is invalid.
         """
-        if problems := list(_problems(config)):
+        if problems := list(_problems(config, identity)):
             raise AdmissionError(*(f"PodSecurity: {problem}" for problem in problems))
-        self._lister = lister
+        self._lister, self._identity, self._prefix = lister, identity, name_prefix(identity)
         given = config.get("defaults") or {}
         self._defaults: Policy = {
             mode: Level(given.get(mode) or LEVELS[0], given.get(f"{mode}-version") or LATEST) for mode in MODES
@@ -63,7 +63,7 @@ class PodSecurity(AdmissionPlugin):
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister, context.config)
+        return cls(context.lister, context.config, context.identity)
 
     async def validate(self, call: AdmissionRequest) -> None:
         if call.resource.plural == "namespaces":
@@ -79,23 +79,25 @@ class PodSecurity(AdmissionPlugin):
             ("runtimeClass", call.obj["spec"].get("runtimeClassName") in self._classes),
         ):
             if exempt:
-                annotations[audit_key("exempt")] = word
+                annotations[self._prefix + "exempt"] = word
                 return True
         return call.operation == "UPDATE" and _images(call.obj) == _images(call.old or {})
 
     def _check_pod(self, call: AdmissionRequest) -> None:
-        policy, causes = read_policy(labels_of(self._lister.namespace(call.namespace)), self._defaults)
+        policy, causes = read_policy(labels_of(self._lister.namespace(call.namespace)), self._defaults, self._prefix)
         annotations = call.request.annotations
         if causes:
             texts = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
-            annotations[audit_key("error")] = f"Failed to parse policy: {texts}"
+            annotations[self._prefix + "error"] = f"Failed to parse policy: {texts}"
         if all(level.is_privileged for level in policy.values()):
             return
-        problems = {level: ", ".join(map(str, level.findings(call.obj))) for level in set(policy.values())}
+        problems = {
+            level: ", ".join(map(str, level.findings(call.obj, self._identity))) for level in set(policy.values())
+        }
         enforced, audited, warned = (policy[mode] for mode in MODES)
-        annotations[audit_key("enforce-policy")] = str(enforced)
+        annotations[self._prefix + "enforce-policy"] = str(enforced)
         if problem := problems[audited]:
-            annotations[audit_key("audit-violations")] = f'would violate PodSecurity "{audited}": {problem}'
+            annotations[self._prefix + "audit-violations"] = f'would violate PodSecurity "{audited}": {problem}'
         if problem := problems[enforced]:
             raise call.forbidden(f'violates PodSecurity "{enforced}": {problem}')
         if problem := problems[warned]:
@@ -103,8 +105,8 @@ class PodSecurity(AdmissionPlugin):
 
     def _check_namespace(self, call: AdmissionRequest) -> None:
         new = labels_of(call.obj)
-        policy, causes = read_policy(new, self._defaults)
-        before, previous = read_policy(labels_of(call.old or {}), self._defaults)
+        policy, causes = read_policy(new, self._defaults, self._prefix)
+        before, previous = read_policy(labels_of(call.old or {}), self._defaults, self._prefix)
         if causes and (call.operation == "CREATE" or causes != previous):
             name = call.obj["metadata"].get("name") or ""
             raise invalid("", "Namespace", name, causes)
@@ -119,7 +121,8 @@ class PodSecurity(AdmissionPlugin):
         parts = [
             f"{mode}={level}"
             for mode, level in policy.items()
-            if not level.is_privileged and (label(mode) in labels or label(mode, version=True) in labels)
+            if not level.is_privileged
+            and (label(self._prefix, mode) in labels or label(self._prefix, mode, version=True) in labels)
         ]
         if parts and policy != self._defaults:
             yield (
@@ -133,7 +136,7 @@ class PodSecurity(AdmissionPlugin):
         pods = [pod for pod in pods if pod["spec"].get("runtimeClassName") not in self._classes]
         names: dict[str, list[str]] = {}
         for pod in pods[:_MAX_PODS]:
-            if reasons := ", ".join(finding.reason for finding in level.findings(pod)):
+            if reasons := ", ".join(finding.reason for finding in level.findings(pod, self._identity)):
                 names.setdefault(reasons, []).append(pod["metadata"]["name"])
         if len(pods) > _MAX_PODS:
             yield (
@@ -162,10 +165,10 @@ def _images(pod: Object) -> list[tuple[str, str]]:
     ]
 
 
-def _problems(config: Object) -> Iterator[str]:
+def _problems(config: Object, identity: Identity) -> Iterator[str]:
     if not config:
         return
-    group = identity.current().group("pod-security.admission.config")
+    group = identity.group("pod-security.admission.config")
     yield from check_kind(config, group, "PodSecurityConfiguration", ("v1", "v1beta1", "v1alpha1"))
     errors = list(unknown_members(config, _SHAPE))
     yield from errors

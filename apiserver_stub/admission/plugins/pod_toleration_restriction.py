@@ -16,12 +16,8 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import internal
 from apiserver_stub.validation.pod_qos import qos_class
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
-_NAMES = identity.current()
-_DEFAULT_TOLERATIONS = _NAMES.label("defaultTolerations", "scheduler.alpha")
-_ALLOWED_TOLERATIONS = _NAMES.label("tolerationsWhitelist", "scheduler.alpha")
-_MEMORY_PRESSURE = _NAMES.label("memory-pressure", "node")
 _TOLERATION = {"key": "", "operator": "", "value": "", "effect": "", "tolerationSeconds": 0}
 
 
@@ -36,15 +32,22 @@ class PodTolerationRestriction(AdmissionPlugin):
     enabled_by_default = False
     resources = ("pods",)
 
-    def __init__(self, lister: Lister, config: Object) -> None:
+    def __init__(self, lister: Lister, config: Object, identity: Identity) -> None:
         """Read *config*, a ``Configuration`` with the lists for namespaces without annotations.
 
         :raises AdmissionError: *config* is invalid.
         """
         self._lister = lister
+        self._defaults_annotation = identity.label("defaultTolerations", "scheduler.alpha")
+        self._allowed_annotation = identity.label("tolerationsWhitelist", "scheduler.alpha")
+        self._memory_pressure = {
+            "key": identity.label("memory-pressure", "node"),
+            "operator": "Exists",
+            "effect": "NoSchedule",
+        }
         problems: list[str] = []
         if config:
-            group = _NAMES.group("podtolerationrestriction.admission")
+            group = identity.group("podtolerationrestriction.admission")
             problems += check_kind(config, group, "Configuration", ("v1alpha1",))
             problems += unknown_members(config, {**HEAD, "default": [_TOLERATION], "whitelist": [_TOLERATION]})
         if problems:
@@ -54,22 +57,22 @@ class PodTolerationRestriction(AdmissionPlugin):
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister, context.config)
+        return cls(context.lister, context.config, context.identity)
 
     async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"]
         tolerations = spec.get("tolerations") or []
         if call.operation == "CREATE":
-            defaults = self._of_namespace(call, _DEFAULT_TOLERATIONS)
+            defaults = self._of_namespace(call, self._defaults_annotation)
             tolerations = merged(self._default if defaults is None else defaults, tolerations)
         if qos_class(spec) != "BestEffort":
-            tolerations = merged(tolerations, [{"key": _MEMORY_PRESSURE, "operator": "Exists", "effect": "NoSchedule"}])
+            tolerations = merged(tolerations, [dict(self._memory_pressure)])
         if tolerations:
             spec["tolerations"] = merged(tolerations, [])
 
     async def validate(self, call: AdmissionRequest) -> None:
         tolerations = call.obj["spec"].get("tolerations") or []
-        allowed, scope = self._of_namespace(call, _ALLOWED_TOLERATIONS), "namespace"
+        allowed, scope = self._of_namespace(call, self._allowed_annotation), "namespace"
         if allowed is None:
             allowed, scope = self._allowed, "cluster"
         if allowed and not _all_covered(tolerations, allowed):

@@ -7,14 +7,12 @@ from typing import Self
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.listers import Lister, annotations_of
-from apiserver_stub.admission.pod_fields import MIRROR_ANNOTATION
+from apiserver_stub.admission.pod_fields import mirror_annotation
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
-_GROUP = identity.current().group("scheduling")
-_CLASSES = f"{_GROUP}/priorityclasses"
 _PREEMPTS = "PreemptLowerPriority"
 
 
@@ -24,14 +22,16 @@ class Priority(AdmissionPlugin):
     name = "Priority"
     order = 1500
     enabled_by_default = True
-    resources = ("pods", qualified("priorityclasses", _GROUP))
 
-    def __init__(self, lister: Lister) -> None:
+    def __init__(self, lister: Lister, identity: Identity) -> None:
         self._lister = lister
+        group = identity.group("scheduling")
+        self.resources = ("pods", qualified("priorityclasses", group))
+        self._classes, self._mirror = f"{group}/priorityclasses", mirror_annotation(identity)
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister)
+        return cls(context.lister, context.identity)
 
     async def admit(self, call: AdmissionRequest) -> None:
         if call.resource.plural != "pods":
@@ -45,7 +45,7 @@ class Priority(AdmissionPlugin):
             return
         found = self._class_of(call, spec)
         value, policy = found.get("value", 0), found.get("preemptionPolicy", _PREEMPTS)
-        given, mirror = spec.get("priority"), MIRROR_ANNOTATION in annotations_of(call.obj)
+        given, mirror = spec.get("priority"), self._mirror in annotations_of(call.obj)
         if given is not None and given != value and not mirror:
             text = f"the integer value of priority ({given}) must not be provided in pod spec; priority admission "
             raise call.forbidden(f"{text}controller computed {value} from the given PriorityClass name")
@@ -65,7 +65,7 @@ class Priority(AdmissionPlugin):
 
     def _class_of(self, call: AdmissionRequest, spec: Object) -> Object:
         if name := spec.get("priorityClassName"):
-            found = self._lister.find(_CLASSES, name)
+            found = self._lister.find(self._classes, name)
             if found is None:
                 raise call.forbidden(f"no PriorityClass with name {name} was found")
             return found
@@ -76,5 +76,5 @@ class Priority(AdmissionPlugin):
 
     def _default(self) -> Object:
         """Return the default class with the lowest value, or an empty object if there is none."""
-        defaults = [item for item in self._lister.every(_CLASSES) if item.get("globalDefault")]
+        defaults = [item for item in self._lister.every(self._classes) if item.get("globalDefault")]
         return min(defaults, key=lambda item: int(item.get("value", 0))) if defaults else {}

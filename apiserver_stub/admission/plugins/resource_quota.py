@@ -17,7 +17,7 @@ from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.storage import Outcome, Put, Record
 from apiserver_stub.verbs.admission import AdmissionRequest, Operation
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
 
 _SHAPE = {
@@ -45,19 +45,19 @@ class ResourceQuota(AdmissionPlugin):
     order = 3500
     enabled_by_default = True
 
-    def __init__(self, usage_tracker: QuotaUsageTracker, config: Object) -> None:
+    def __init__(self, usage_tracker: QuotaUsageTracker, config: Object, identity: Identity) -> None:
         """Read *config*, a ``ResourceQuotaConfiguration`` with the resources that require a quota.
 
         :raises AdmissionError: *config* is invalid.
         """
         problems: list[str] = []
         if config:
-            group = identity.current().group("apiserver.config")
+            group = identity.group("apiserver.config")
             problems += check_kind(config, group, "ResourceQuotaConfiguration", ("v1", "v1beta1", "v1alpha1"))
             problems += unknown_members(config, _SHAPE)
         if problems:
             raise AdmissionError(*(f"ResourceQuota: {problem}" for problem in problems))
-        self.usage_tracker = usage_tracker
+        self.usage_tracker, self._names = usage_tracker, usage_tracker.names
         self._limited: dict[str, list[Object]] = {}
         for item in config.get("limitedResources") or ():
             label = qualified(item.get("resource") or "", item.get("apiGroup") or "")
@@ -65,7 +65,8 @@ class ResourceQuota(AdmissionPlugin):
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(QuotaUsageTracker(context.store, context.registry), context.config)
+        tracker = QuotaUsageTracker(context.store, context.registry, context.identity)
+        return cls(tracker, context.config, context.identity)
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
         label = qualified(resource.plural, resource.group)
@@ -82,14 +83,14 @@ class ResourceQuota(AdmissionPlugin):
         if not quotas and not limited:
             return
         matching = [quota for quota in quotas if self._applies_to(quota, label, call.obj)]
-        requested = usage(label, call.obj)
+        requested = usage(label, call.obj, self._names)
         if call.operation == "UPDATE" and call.old:
-            before = usage(label, call.old)
+            before = usage(label, call.old, self._names)
             requested = {name: amount - before.get(name, Quantity()) for name, amount in requested.items()}
         requested = {name: amount for name, amount in requested.items() if amount > Quantity()}
         for quota in matching:
-            names = concerned(label, _hard(quota))
-            if label == PODS and (problem := not_given(call.obj, names)):
+            names = concerned(label, _hard(quota), self._names)
+            if label == PODS and (problem := not_given(call.obj, names, self._names.label_domain)):
                 raise call.forbidden(f"failed quota: {quota['metadata']['name']}: {problem}")
         if not requested:
             return
@@ -100,9 +101,8 @@ class ResourceQuota(AdmissionPlugin):
             for quota in matching:
                 await self._charge(call, quota, requested)
 
-    @staticmethod
-    def _applies_to(quota: Object, label: str, obj: Object) -> bool:
-        return bool(concerned(label, _hard(quota))) and all(
+    def _applies_to(self, quota: Object, label: str, obj: Object) -> bool:
+        return bool(concerned(label, _hard(quota), self._names)) and all(
             in_scope(label, obj, expression) for expression in scopes(quota)
         )
 

@@ -11,9 +11,8 @@ from apiserver_stub.admission.tolerations import merged
 from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
-_CLASSES = identity.current().group("node") + "/runtimeclasses"
 _OTHER_OVERHEAD = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
 
 
@@ -26,12 +25,13 @@ class RuntimeClass(AdmissionPlugin):
     resources = ("pods",)
     operations = ("CREATE",)
 
-    def __init__(self, lister: Lister) -> None:
+    def __init__(self, lister: Lister, identity: Identity) -> None:
         self._lister = lister
+        self._classes = identity.group("node") + "/runtimeclasses"
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister)
+        return cls(context.lister, context.identity)
 
     async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"]
@@ -66,7 +66,7 @@ class RuntimeClass(AdmissionPlugin):
         name = call.obj["spec"].get("runtimeClassName")
         if not name:
             return {}
-        found = self._lister.find(_CLASSES, name)
+        found = self._lister.find(self._classes, name)
         if found is None:
             raise call.forbidden(f'pod rejected: RuntimeClass "{name}" not found')
         return found

@@ -8,14 +8,12 @@ from typing import Self
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.listers import Lister, annotations_of
-from apiserver_stub.admission.pod_fields import MIRROR_ANNOTATION, secret_names, volume_references
+from apiserver_stub.admission.pod_fields import mirror_annotation, secret_names, volume_references
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
-TOKEN_PATH = f"/var/run/secrets/{identity.current().label_domain}/serviceaccount"
-_ENFORCED = identity.current().label("enforce-mountable-secrets")
 _TOKEN_SECONDS = 3607
 _KINDS = {"initContainers": "init container", "containers": "container", "ephemeralContainers": "ephemeral container"}
 
@@ -28,18 +26,20 @@ class ServiceAccount(AdmissionPlugin):
     enabled_by_default = True
     resources = ("pods", "pods/ephemeralcontainers")
 
-    def __init__(self, lister: Lister) -> None:
+    def __init__(self, lister: Lister, identity: Identity) -> None:
         self._lister = lister
+        self._mirror, self._enforced = mirror_annotation(identity), identity.label("enforce-mountable-secrets")
+        self._token_path = f"/var/run/secrets/{identity.label_domain}/serviceaccount"
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister)
+        return cls(context.lister, context.identity)
 
     async def admit(self, call: AdmissionRequest) -> None:
         new = call.obj
         if call.operation != "CREATE" or call.subresource:
             return
-        if MIRROR_ANNOTATION in annotations_of(new):
+        if self._mirror in annotations_of(new):
             # Mirror pods are not mutated; their errors precede those of the validation of the kind.
             await self.validate(call)
             return
@@ -50,7 +50,7 @@ class ServiceAccount(AdmissionPlugin):
         if automount is None:
             automount = account.get("automountServiceAccountToken", True)
         if automount:
-            mount_token(spec)
+            mount_token(spec, self._token_path)
         if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
             spec["imagePullSecrets"] = [{"name": item.get("name") or ""} for item in account["imagePullSecrets"]]
         await self.validate(call)
@@ -60,14 +60,14 @@ class ServiceAccount(AdmissionPlugin):
             return
         new = call.obj
         spec = new["spec"]
-        if call.operation == "CREATE" and MIRROR_ANNOTATION in annotations_of(new):
+        if call.operation == "CREATE" and self._mirror in annotations_of(new):
             self._check_mirror(call, spec)
             return
         name = spec.get("serviceAccountName")
         if not name:
             raise call.forbidden(f"no service account specified for pod {call.namespace}/{call.name}")
         account = self._account(call, name)
-        if annotations_of(account).get(_ENFORCED, "").lower() not in ("1", "t", "true"):
+        if annotations_of(account).get(self._enforced, "").lower() not in ("1", "t", "true"):
             return
         for problem in _not_mountable(spec, account, only_ephemeral=bool(call.subresource)):
             raise call.forbidden(problem)
@@ -88,21 +88,21 @@ class ServiceAccount(AdmissionPlugin):
             raise call.forbidden("a mirror pod may not use ServiceAccountToken volume projections")
 
 
-def mount_token(spec: Object) -> None:
-    """Mount the service account token into every container without a mount at :data:`TOKEN_PATH`."""
+def mount_token(spec: Object, path: str) -> None:
+    """Mount the service account token into every container without a mount at *path*."""
     unmounted = [
         container
         for kind in ("initContainers", "containers")
         for container in spec.get(kind) or ()
         if isinstance(container, dict)
-        and not any(mount.get("mountPath") == TOKEN_PATH for mount in container.get("volumeMounts") or ())
+        and not any(mount.get("mountPath") == path for mount in container.get("volumeMounts") or ())
     ]
     if not unmounted:
         return
     volume = f"kube-api-access-{objects.name_suffix()}"
     for container in unmounted:
         mounts = container["volumeMounts"] = container.get("volumeMounts") or []
-        mounts.append({"name": volume, "readOnly": True, "mountPath": TOKEN_PATH})
+        mounts.append({"name": volume, "readOnly": True, "mountPath": path})
     field = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
     volumes = spec["volumes"] = spec.get("volumes") or []
     volumes.append(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from apiserver_stub.admission import AdmissionPlugin
-from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from typing import Self
 
-PROTECTION = {
-    "persistentvolumes": identity.current().label("pv-protection"),
-    "persistentvolumeclaims": identity.current().label("pvc-protection"),
-}
-"""The finalizer by resource."""
+from apiserver_stub.admission import AdmissionContext, AdmissionPlugin
+from apiserver_stub.verbs.admission import AdmissionRequest
+from nodeagent.base.identity import Identity
+
+
+def protection_finalizers(identity: Identity) -> dict[str, str]:
+    """Return the finalizer of each protected resource."""
+    return {
+        "persistentvolumes": identity.label("pv-protection"),
+        "persistentvolumeclaims": identity.label("pvc-protection"),
+    }
 
 
 class StorageObjectInUseProtection(AdmissionPlugin):
@@ -19,11 +23,18 @@ class StorageObjectInUseProtection(AdmissionPlugin):
     name = "StorageObjectInUseProtection"
     order = 2200
     enabled_by_default = True
-    resources = tuple(PROTECTION)
+    resources = ("persistentvolumes", "persistentvolumeclaims")
     operations = ("CREATE",)
 
+    def __init__(self, identity: Identity) -> None:
+        self._finalizers = protection_finalizers(identity)
+
+    @classmethod
+    async def create(cls, context: AdmissionContext) -> Self:
+        return cls(context.identity)
+
     async def admit(self, call: AdmissionRequest) -> None:
-        metadata, finalizer = call.obj["metadata"], PROTECTION[call.resource.plural]
+        metadata, finalizer = call.obj["metadata"], self._finalizers[call.resource.plural]
         given = metadata.get("finalizers") or []
         if finalizer not in given:
             metadata["finalizers"] = [*given, finalizer]

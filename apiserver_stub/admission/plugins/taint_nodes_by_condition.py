@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from apiserver_stub.admission import AdmissionPlugin
-from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from typing import Self
 
-NOT_READY = identity.current().label("not-ready", "node")
+from apiserver_stub.admission import AdmissionContext, AdmissionPlugin
+from apiserver_stub.verbs.admission import AdmissionRequest
+from nodeagent.base.identity import Identity
 
 
 class TaintNodesByCondition(AdmissionPlugin):
@@ -21,8 +21,15 @@ class TaintNodesByCondition(AdmissionPlugin):
     resources = ("nodes",)
     operations = ("CREATE",)
 
+    def __init__(self, identity: Identity) -> None:
+        self._not_ready = identity.label("not-ready", "node")
+
+    @classmethod
+    async def create(cls, context: AdmissionContext) -> Self:
+        return cls(context.identity)
+
     async def admit(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"] = call.obj.get("spec") or {}
         taints = list(spec.get("taints") or ())
-        if not any(item.get("key") == NOT_READY and item.get("effect") == "NoSchedule" for item in taints):
-            spec["taints"] = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
+        if not any(item.get("key") == self._not_ready and item.get("effect") == "NoSchedule" for item in taints):
+            spec["taints"] = [*taints, {"key": self._not_ready, "effect": "NoSchedule"}]

@@ -18,11 +18,9 @@ from apiserver_stub.cel import CelError
 from apiserver_stub.cel.authorization import Authorizer, Decide
 from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.verbs.admission import AdmissionRequest, Operation
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
-_GROUP = identity.current().group("admissionregistration")
-_POLICIES, _BINDINGS = f"{_GROUP}/validatingadmissionpolicies", f"{_GROUP}/validatingadmissionpolicybindings"
-_AUDIT = identity.current().group("validation.policy.admission") + "/validation_failure"
+_POLICIES, _BINDINGS = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
 _CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413, "Unauthorized": 401}
 
 
@@ -37,17 +35,19 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
     enabled_by_default = True
     operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
-    def __init__(self, lister: Lister, registry: Registry, decide: Decide) -> None:
+    def __init__(self, lister: Lister, registry: Registry, decide: Decide, identity: Identity) -> None:
         self._lister, self._registry, self._decide = lister, registry, decide
-        self._served = registry.find(_GROUP, "v1beta1", "validatingadmissionpolicies") is not None
+        self._group = identity.group("admissionregistration")
+        self._served = registry.find(self._group, "v1beta1", _POLICIES) is not None
+        self._audit_failure = identity.group("validation.policy.admission") + "/validation_failure"
         self._policies: tuple[list[Object], dict[str, Policy]] = ([], {})
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister, context.registry, context.authorize)
+        return cls(context.lister, context.registry, context.authorize, context.identity)
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
-        return self._served and not is_exempt(resource)
+        return self._served and not is_exempt(resource, self._group)
 
     async def validate(self, call: AdmissionRequest) -> None:
         policies = self._current()
@@ -77,7 +77,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
             if (seen_as := self._match(policy.match, call, namespace)) is None:
                 continue
             annotations: dict[str, list[str]] = {}
-            for binding in self._lister.every(_BINDINGS):
+            for binding in self._lister.every(f"{self._group}/{_BINDINGS}"):
                 spec = binding.get("spec") or {}
                 if spec.get("policyName") == policy.name and self._binding_matches(
                     spec.get("matchResources"), call, namespace
@@ -112,7 +112,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
             if "Audit" in actions:
                 note = {"message": failure.message, "policy": policy.name, "binding": name}
                 note |= {"expressionIndex": failure.index, "validationActions": list(actions)}
-                call.request.annotations.setdefault(_AUDIT, objects.encode([note]).decode())
+                call.request.annotations.setdefault(self._audit_failure, objects.encode([note]).decode())
         for result in (item for evaluation in evaluations for item in evaluation.annotations()):
             if isinstance(result, Failure):  # Denies the request regardless of the binding's actions.
                 yield f"{denied}: {result.message}", result
@@ -179,7 +179,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         return self._match({**match, "resourceRules": every}, call, namespace) is not None
 
     def _current(self) -> dict[str, Policy]:
-        stored = self._lister.every(_POLICIES)
+        stored = self._lister.every(f"{self._group}/{_POLICIES}")
         if stored is not self._policies[0]:
             self._policies = stored, {item["metadata"]["name"]: Policy(item) for item in stored}
         return self._policies[1]

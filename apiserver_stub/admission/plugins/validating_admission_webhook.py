@@ -9,9 +9,6 @@ from apiserver_stub.admission.config import AdmissionError
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.webhooks.dispatcher import Hook, WebhookPlugin
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
-
-_FAILED_OPEN = identity.current().group("failed-open.validation.webhook.admission")
 
 
 class ValidatingAdmissionWebhook(WebhookPlugin):
@@ -21,6 +18,7 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
     order = 3400
     enabled_by_default = True
     plural = "validatingwebhookconfigurations"
+    annotation_group = "failed-open.validation.webhook.admission"
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
@@ -28,7 +26,7 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
             raise AdmissionError(
                 f"{cls.name}: kubeConfigFile is not supported: webhooks are called without credentials"
             )
-        return cls(context.lister, context.registry, context.webhooks, context.authorize)
+        return cls(context.lister, context.registry, context.webhooks, context.authorize, context.identity)
 
     async def validate(self, call: AdmissionRequest) -> None:
         if not self.current():
@@ -42,4 +40,4 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
 
     def on_failure(self, hook: Hook, call: AdmissionRequest, problem: str) -> None:
         super().on_failure(hook, call, problem)
-        call.request.annotations[f"{_FAILED_OPEN}/{hook.name}"] = hook.name
+        call.request.annotations[f"{self.annotation_prefix}/{hook.name}"] = hook.name

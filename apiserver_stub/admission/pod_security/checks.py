@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from apiserver_stub.admission.pod_fields import ALL_CONTAINERS
 from apiserver_stub.apimachinery.objects import Object, dig
-from nodeagent.base import identity
+from apiserver_stub.validation.pod_annotations import Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +52,17 @@ _SYSCTLS_29 = _SYSCTLS_27 | {
 _VOLUMES = frozenset(
     ["configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"]
 )
-_APPARMOR = f"container.apparmor.security.beta.{identity.current().label_domain}/"
-_SECCOMP_POD = f"seccomp.security.alpha.{identity.current().label_domain}/pod"
-_SECCOMP_CONTAINER = f"container.seccomp.security.alpha.{identity.current().label_domain}/"
 _SECCOMP_TYPES = ("RuntimeDefault", "Localhost")
 
 
 # Baseline
 
 
-def app_armor(metadata: Object, spec: Object) -> Finding | None:
+def app_armor(keys: Keys, metadata: Object, spec: Object) -> Finding | None:
     bad = [
         f'{key}="{value}"'
         for key, value in sorted((metadata.get("annotations") or {}).items())
-        if key.startswith(_APPARMOR)
+        if key.startswith(keys.apparmor_prefix)
         and value not in ("", "runtime/default")
         and not str(value).startswith("localhost/")
     ]
@@ -140,13 +138,13 @@ def selinux(metadata: Object, spec: Object) -> Finding | None:
     return Finding("seLinuxOptions", f"{setters} set forbidden securityContext.seLinuxOptions: {'; '.join(data)}")
 
 
-def seccomp_annotations(metadata: Object, spec: Object) -> Finding | None:
+def seccomp_annotations(keys: Keys, metadata: Object, spec: Object) -> Finding | None:
     """Check the annotations that preceded the field ``seccompProfile``; for versions before 1.19."""
     given = metadata.get("annotations") or {}
-    keys = [_SECCOMP_POD, *(f"{_SECCOMP_CONTAINER}{name}" for name, _ in _containers(spec))]
+    names = [keys.seccomp, *(f"{keys.seccomp_prefix}{name}" for name, _ in _containers(spec))]
     bad = sorted(
         f'{key}="{given[key]}"'
-        for key in keys
+        for key in names
         if key in given
         and given[key] not in ("runtime/default", "docker/default")
         and not given[key].startswith("localhost/")
@@ -267,19 +265,24 @@ def not_windows(check: Check) -> Check:
 Versions = tuple[tuple[int, Check], ...]
 """Checks with the first minor version to which each applies, in ascending order."""
 
-BASELINE: dict[str, Versions] = {
-    "appArmorProfile": ((0, app_armor),),
-    "capabilities_baseline": ((0, capabilities),),
-    "hostNamespaces": ((0, host_namespaces),),
-    "hostPathVolumes": ((0, host_paths),),
-    "hostPorts": ((0, host_ports),),
-    "privileged": ((0, privileged),),
-    "procMount": ((0, proc_mount),),
-    "seLinuxOptions": ((0, selinux),),
-    "seccompProfile_baseline": ((0, seccomp_annotations), (19, seccomp_baseline)),
-    "sysctls": ((0, sysctls(_SYSCTLS)), (27, sysctls(_SYSCTLS_27)), (29, sysctls(_SYSCTLS_29))),
-    "windowsHostProcess": ((0, windows_host_process),),
-}
+
+def baseline(keys: Keys) -> dict[str, Versions]:
+    """Return the checks of the level ``baseline``; *keys* are the annotations of the checked pods."""
+    return {
+        "appArmorProfile": ((0, partial(app_armor, keys)),),
+        "capabilities_baseline": ((0, capabilities),),
+        "hostNamespaces": ((0, host_namespaces),),
+        "hostPathVolumes": ((0, host_paths),),
+        "hostPorts": ((0, host_ports),),
+        "privileged": ((0, privileged),),
+        "procMount": ((0, proc_mount),),
+        "seLinuxOptions": ((0, selinux),),
+        "seccompProfile_baseline": ((0, partial(seccomp_annotations, keys)), (19, seccomp_baseline)),
+        "sysctls": ((0, sysctls(_SYSCTLS)), (27, sysctls(_SYSCTLS_27)), (29, sysctls(_SYSCTLS_29))),
+        "windowsHostProcess": ((0, windows_host_process),),
+    }
+
+
 RESTRICTED: dict[str, Versions] = {
     "allowPrivilegeEscalation": ((8, privilege_escalation), (25, not_windows(privilege_escalation))),
     "capabilities_restricted": ((22, dropped_capabilities), (25, not_windows(dropped_capabilities))),

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from apiserver_stub.admission.pod_security.checks import BASELINE, REPLACES, RESTRICTED, Check, Finding, Versions
+from apiserver_stub.admission.pod_security.checks import REPLACES, RESTRICTED, Check, Finding, Versions, baseline
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_value
-from nodeagent.base import identity
+from apiserver_stub.validation.pod_annotations import keys
+from nodeagent.base.identity import Identity
 
 Mode = Literal["enforce", "audit", "warn"]
 MODES: tuple[Mode, ...] = ("enforce", "audit", "warn")
@@ -19,7 +20,6 @@ LEVELS = ("privileged", "baseline", "restricted")
 LATEST = "latest"
 _VERSION = re.compile(r"v1\.(0|[1-9][0-9]{0,8})")
 _LATEST_MINOR = 1 << 31
-_PREFIX = f"pod-security.{identity.current().label_domain}/"
 _LEVEL_RULE = f"must be one of {', '.join(LEVELS)}"
 _VERSION_RULE = 'must be "latest" or "v1.x"'
 
@@ -38,25 +38,26 @@ class Level:
     def is_privileged(self) -> bool:
         return self.name == "privileged"
 
-    def findings(self, pod: Object) -> list[Finding]:
+    def findings(self, pod: Object, identity: Identity) -> list[Finding]:
         """Return the violations of this level by *pod*."""
         if self.is_privileged:
             return []
         metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-        findings = (check(metadata, spec) for check in _checks(self.name, _minor(self.version)))
+        findings = (check(metadata, spec) for check in _checks(self.name, _minor(self.version), identity))
         return [finding for finding in findings if finding is not None]
 
 
 Policy = Mapping[Mode, Level]
 
 
-def label(mode: Mode, *, version: bool = False) -> str:
+def name_prefix(identity: Identity) -> str:
+    """Return the prefix of the labels of namespaces and of the audit annotations."""
+    return identity.label("", "pod-security")
+
+
+def label(prefix: str, mode: Mode, *, version: bool = False) -> str:
     """Return the namespace label that sets the level, or the version, of *mode*."""
-    return f"{_PREFIX}{mode}-version" if version else f"{_PREFIX}{mode}"
-
-
-def audit_key(name: str) -> str:
-    return f"{_PREFIX}{name}"
+    return f"{prefix}{mode}-version" if version else f"{prefix}{mode}"
 
 
 def level_problem(text: str) -> str:
@@ -67,7 +68,7 @@ def version_problem(text: str) -> str:
     return "" if text == LATEST or _VERSION.fullmatch(text) else _VERSION_RULE
 
 
-def read_policy(labels: Mapping[str, str], defaults: Policy) -> tuple[dict[Mode, Level], list[Cause]]:
+def read_policy(labels: Mapping[str, str], defaults: Policy, prefix: str) -> tuple[dict[Mode, Level], list[Cause]]:
     """Return the policy of a namespace with *labels*, and the errors in these labels.
 
     An invalid level is replaced by ``restricted`` for enforce and by ``privileged`` for the other modes, an invalid
@@ -77,29 +78,29 @@ def read_policy(labels: Mapping[str, str], defaults: Policy) -> tuple[dict[Mode,
     causes = []
     for mode in MODES:
         name, version = defaults[mode].name, defaults[mode].version
-        given = labels.get(label(mode))
+        given = labels.get(label(prefix, mode))
         if given is not None:
             name = given
             if problem := level_problem(given):
-                causes.append(invalid_value(f"metadata.labels[{label(mode)}]", given, problem))
+                causes.append(invalid_value(f"metadata.labels[{label(prefix, mode)}]", given, problem))
                 name = "restricted" if mode == "enforce" else "privileged"
-        given = labels.get(label(mode, version=True))
+        given = labels.get(label(prefix, mode, version=True))
         if given is not None:
             version = given
             if problem := version_problem(given):
-                causes.append(invalid_value(f"metadata.labels[{label(mode, version=True)}]", given, problem))
+                causes.append(invalid_value(f"metadata.labels[{label(prefix, mode, version=True)}]", given, problem))
                 version = LATEST
         policy[mode] = Level(name, version)
-    enforced = labels.get(label("enforce"), "")
-    if label("warn") not in labels and enforced in LEVELS[LEVELS.index(policy["warn"].name) + 1 :]:
-        version = policy["warn" if label("warn", version=True) in labels else "enforce"].version
+    enforced = labels.get(label(prefix, "enforce"), "")
+    if label(prefix, "warn") not in labels and enforced in LEVELS[LEVELS.index(policy["warn"].name) + 1 :]:
+        version = policy["warn" if label(prefix, "warn", version=True) in labels else "enforce"].version
         policy["warn"] = Level(enforced, version)  # Warn about violations of the enforced level, too.
     return policy, causes
 
 
 @cache
-def _checks(name: str, minor: int) -> list[Check]:
-    chosen: dict[str, Versions] = dict(BASELINE)
+def _checks(name: str, minor: int, identity: Identity) -> list[Check]:
+    chosen: dict[str, Versions] = baseline(keys(identity))
     if name == "restricted":
         for check, versions in RESTRICTED.items():
             if _as_of(versions, minor) is not None:

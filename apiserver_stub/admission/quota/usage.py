@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 
 from apiserver_stub.admission.tolerations import is_extended
 from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.resource_lists import Amounts
 from apiserver_stub.validation.pod_qos import qos_class
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
 
 ONE = Quantity(1)
@@ -22,31 +23,44 @@ _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _REQUIRED = frozenset(["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"])
 _POD_NAMES = frozenset([PODS, *_COMPUTE, *(f"{side}.{name}" for side in ("requests", "limits") for name in _COMPUTE)])
 _SERVICE_NAMES = frozenset([SERVICES, "services.nodeports", "services.loadbalancers"])
-_CLASS = f".storageclass.{identity.current().group('storage')}/"
 _FINISHED = ("Succeeded", "Failed")
 
 
-def usage(label: str, obj: Object) -> Amounts:
+@dataclass(frozen=True, slots=True)
+class QuotaNames:
+    """Names that limited resources contain."""
+
+    label_domain: str
+    """Domain of resources that are not extended resources."""
+    storage_class: str
+    """Part between the name of a storage class and the limited resource."""
+
+    @classmethod
+    def of(cls, identity: Identity) -> QuotaNames:
+        return cls(identity.label_domain, f".storageclass.{identity.group('storage')}/")
+
+
+def usage(label: str, obj: Object, names: QuotaNames) -> Amounts:
     """Return the quota usage of *obj*, an object of the resource *label* (``plural.group``)."""
     result: Amounts = {f"count/{label}": ONE}
     if label == PODS:
         if dig(obj, ("status", "phase")) not in _FINISHED:
-            result |= _of_pod(obj.get("spec") or {})
+            result |= _of_pod(obj.get("spec") or {}, names.label_domain)
     elif label == SERVICES:
         result |= _of_service(obj.get("spec") or {})
     elif label == CLAIMS:
-        result |= _of_claim(obj.get("spec") or {})
+        result |= _of_claim(obj.get("spec") or {}, names.storage_class)
     elif label in COUNTED:
         result[label] = ONE
     return result
 
 
-def concerned(label: str, names: Iterable[str]) -> set[str]:
-    """Return the limited *names* that apply to objects of *label*."""
-    return {name for name in names if _concerns(label, name)}
+def concerned(label: str, limited: Iterable[str], names: QuotaNames) -> set[str]:
+    """Return the *limited* resources that apply to objects of *label*."""
+    return {name for name in limited if _concerns(label, name, names)}
 
 
-def not_given(pod: Object, names: Collection[str]) -> str:
+def not_given(pod: Object, names: Collection[str], label_domain: str) -> str:
     """Return an error if containers lack a request or limit that a quota requires, else an empty text.
 
     Example: ``must specify limits.cpu for: a,b``.
@@ -56,7 +70,9 @@ def not_given(pod: Object, names: Collection[str]) -> str:
     for kind in ("containers", "initContainers"):
         for container in spec.get(kind) or ():
             given = _compute(
-                resource_lists.of_container(container, "requests"), resource_lists.of_container(container, "limits")
+                resource_lists.of_container(container, "requests"),
+                resource_lists.of_container(container, "limits"),
+                label_domain,
             )
             for name in _REQUIRED.intersection(names) - given.keys():
                 missing.setdefault(name, []).append(container.get("name", ""))
@@ -94,33 +110,33 @@ def in_scope(label: str, obj: Object, expression: Object) -> bool:
     return False
 
 
-def _concerns(label: str, name: str) -> bool:
+def _concerns(label: str, name: str, names: QuotaNames) -> bool:
     if name.startswith("count/"):
         return name == f"count/{label}"
     if label == PODS:
-        extended = name.startswith("requests.") and is_extended(name.removeprefix("requests."))
+        extended = name.startswith("requests.") and is_extended(name.removeprefix("requests."), names.label_domain)
         return name in _POD_NAMES or extended or name.removeprefix("requests.").startswith("hugepages-")
     if label == SERVICES:
         return name in _SERVICE_NAMES
     if label == CLAIMS:
-        return name in (CLAIMS, "requests.storage") or _CLASS in name
+        return name in (CLAIMS, "requests.storage") or names.storage_class in name
     return label in COUNTED and name == label
 
 
-def _of_pod(spec: Object) -> Amounts:
+def _of_pod(spec: Object, label_domain: str) -> Amounts:
     requests, limits = resource_lists.of_pod(spec, "requests"), resource_lists.of_pod(spec, "limits")
     overhead = resource_lists.read(spec.get("overhead"))
     resource_lists.add(requests, overhead)
     resource_lists.add(limits, {name: amount for name, amount in overhead.items() if name in limits})
-    return _compute(requests, limits) | {PODS: ONE}
+    return _compute(requests, limits, label_domain) | {PODS: ONE}
 
 
-def _compute(requests: Amounts, limits: Amounts) -> Amounts:
+def _compute(requests: Amounts, limits: Amounts, label_domain: str) -> Amounts:
     found: Amounts = {}
     for name, amount in requests.items():
         if name in _COMPUTE or name.startswith("hugepages-"):
             found[name] = found[f"requests.{name}"] = amount
-        elif is_extended(name):
+        elif is_extended(name, label_domain):
             found[f"requests.{name}"] = amount
     found |= {f"limits.{name}": amount for name, amount in limits.items() if name in _COMPUTE}
     return found
@@ -138,16 +154,16 @@ def _of_service(spec: Object) -> Amounts:
     return found
 
 
-def _of_claim(spec: Object) -> Amounts:
+def _of_claim(spec: Object, storage_class: str) -> Amounts:
     found = {CLAIMS: ONE}
     name = spec.get("storageClassName")
     if name:
-        found[f"{name}{_CLASS}{CLAIMS}"] = ONE
+        found[f"{name}{storage_class}{CLAIMS}"] = ONE
     size = resource_lists.read((spec.get("resources") or {}).get("requests")).get("storage")
     if size is not None:
         found["requests.storage"] = size
         if name:
-            found[f"{name}{_CLASS}requests.storage"] = size
+            found[f"{name}{storage_class}requests.storage"] = size
     return found
 
 

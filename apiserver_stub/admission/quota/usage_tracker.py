@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from apiserver_stub.admission.quota.usage import MEASURED, concerned, in_scope, scopes, usage
+from apiserver_stub.admission.quota.usage import MEASURED, QuotaNames, concerned, in_scope, scopes, usage
 from apiserver_stub.apimachinery import objects, resource_lists
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.resource_lists import Amounts
 from apiserver_stub.apimachinery.status import qualified
 from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Store
+from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
 
 COLLECTION = "core/resourcequotas"
@@ -33,8 +34,8 @@ class _Measured:
 class QuotaUsageTracker:
     """Usage of the quotas of all namespaces."""
 
-    def __init__(self, store: Store, registry: Registry) -> None:
-        self.store = store
+    def __init__(self, store: Store, registry: Registry, identity: Identity) -> None:
+        self.store, self.names = store, QuotaNames.of(identity)
         self.on_freed: Callable[[str], None] | None = None
         """Callback with the key of a quota whose reservation is released: an earlier count can now be too high."""
         self._measured: dict[tuple[str, str], _Measured] = {}
@@ -64,7 +65,7 @@ class QuotaUsageTracker:
         total: Amounts = {name: Quantity() for name in hard}
         expressions = scopes(quota)
         for label, resource in self._tracked.items():
-            if names := concerned(label, hard):
+            if names := concerned(label, hard, self.names):
                 self._add_stored(total, names, label, resource, namespace, expressions)
         for amounts in self._reserved.get((namespace, metadata["name"]), ()):
             if amounts is not without:
@@ -143,7 +144,7 @@ class QuotaUsageTracker:
     def _measure(self, label: str, resource: Resource, record: Record) -> _Measured:
         measured = self._measured.get((resource.storage, record.key))
         if measured is None or measured.revision != record.revision:
-            measured = _Measured(record.revision, usage(label, resource.read(record)))
+            measured = _Measured(record.revision, usage(label, resource.read(record), self.names))
             self._measured[resource.storage, record.key] = measured
         return measured
 

@@ -31,11 +31,10 @@ from apiserver_stub.cel.admission import AdmissionExpression
 from apiserver_stub.cel.authorization import Authorizer, Decide
 from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.verbs.admission import AdmissionRequest, Operation
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 from nodeagent.base.selectors import LabelSelector
 
 _log = logging.getLogger(__name__)
-_GROUP = identity.current().group("admissionregistration")
 _SAFE = ("None", "NoneOnDryRun")
 
 
@@ -62,16 +61,23 @@ class WebhookPlugin(AdmissionPlugin):
     """Base of the plugins that call webhooks."""
 
     plural = ""
+    """The plural of the webhook configurations."""
+    annotation_group = ""
+    """The group in the keys of audit annotations, without the API domain."""
     operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
-    def __init__(self, lister: Lister, registry: Registry, client: WebhookClient, decide: Decide) -> None:
+    def __init__(
+        self, lister: Lister, registry: Registry, client: WebhookClient, decide: Decide, identity: Identity
+    ) -> None:
+        self._group = identity.group("admissionregistration")
+        self.annotation_prefix = identity.group(self.annotation_group)
         self._lister, self._registry, self._client, self._decide = lister, registry, client, decide
-        self._collection = lister.store.collection(f"{_GROUP}/{self.plural}")
+        self._collection = lister.store.collection(f"{self._group}/{self.plural}")
         self._seen_end = -1
         self._hooks: list[Hook] = []
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
-        return not is_exempt(resource)
+        return not is_exempt(resource, self._group)
 
     async def matching(self, call: AdmissionRequest) -> list[tuple[Hook, Resource]]:
         """Return the webhooks to call, and the version in which each receives the request.
@@ -120,7 +126,7 @@ class WebhookPlugin(AdmissionPlugin):
         body = request_body(call, seen_as, version, in_version(call.new, seen_as), in_version(call.old, seen_as))
         try:
             review = await self._client.post(spec.get("clientConfig") or {}, body, spec.get("timeoutSeconds") or 10)
-            response = read_response(review, version, body["request"]["uid"], may_patch=may_patch)
+            response = read_response(review, body["apiVersion"], body["request"]["uid"], may_patch=may_patch)
         except WebhookCallError as error:
             self.on_failure(hook, call, f"failed to call webhook: {error}")
             return None

@@ -8,10 +8,8 @@ from apiserver_stub.admission.listers import labels_of
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.kinds.registry import Registry, Resource
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
 from nodeagent.base.selectors import LabelSelector
 
-_GROUP = identity.current().group("admissionregistration")
 _CONFIGURATIONS = frozenset(
     [
         "mutatingwebhookconfigurations",
@@ -22,9 +20,12 @@ _CONFIGURATIONS = frozenset(
 )
 
 
-def is_exempt(resource: Resource) -> bool:
-    """Return whether *resource* is exempt: webhook and policy configurations, so that a broken one can be deleted."""
-    return resource.group == _GROUP and resource.plural in _CONFIGURATIONS
+def is_exempt(resource: Resource, group: str) -> bool:
+    """Return whether *resource* is exempt: webhook and policy configurations, so that a broken one can be deleted.
+
+    :param group: the API group of these configurations.
+    """
+    return resource.group == group and resource.plural in _CONFIGURATIONS
 
 
 def matched_as(

@@ -12,11 +12,9 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import gobase64, identity
+from nodeagent.base import gobase64
 
 VERSIONS = ("v1", "v1beta1")
-_GROUP = identity.current().group("admission")
-_META = identity.current().group("meta")
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 
@@ -64,23 +62,23 @@ def request_body(
         request["userInfo"]["uid"] = user.uid
     if user.extra:
         request["userInfo"]["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
+    api_version = f"{call.request.identity.group('admission')}/{version}"
+    return {"kind": "AdmissionReview", "apiVersion": api_version, "request": request}
 
 
-def read_response(body: Object, version: str, uid: str, *, may_patch: bool) -> AdmissionResponse:
+def read_response(body: Object, api_version: str, uid: str, *, may_patch: bool) -> AdmissionResponse:
     """Return the decision of the webhook.
 
+    :param api_version: the API version of the request.
     :raises WebhookCallError: the response is invalid.
     """
-    response = body.get("response")
+    version, response = api_version.rpartition("/")[2], body.get("response")
     if not isinstance(response, dict):
         raise WebhookCallError("webhook response was absent")
     if version == "v1":
-        if body.get("apiVersion") != f"{_GROUP}/{version}" or body.get("kind") != "AdmissionReview":
+        if body.get("apiVersion") != api_version or body.get("kind") != "AdmissionReview":
             given = f"{body.get('apiVersion')}, Kind={body.get('kind')}"
-            raise WebhookCallError(
-                f"expected webhook response of {_GROUP}/{version}, Kind=AdmissionReview, got {given}"
-            )
+            raise WebhookCallError(f"expected webhook response of {api_version}, Kind=AdmissionReview, got {given}")
         if response.get("uid") != uid:
             raise WebhookCallError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
     patch, patch_type = response.get("patch"), response.get("patchType")
@@ -136,7 +134,7 @@ def _options(call: AdmissionRequest) -> Object | None:
         return None
     if call.request.method == "PATCH" and call.operation != "DELETE":
         kind = "PatchOptions" if call.operation == "UPDATE" else kind
-    options: Object = {"kind": kind, "apiVersion": f"{_META}/v1", **call.options}
+    options: Object = {"kind": kind, "apiVersion": f"{call.request.identity.group('meta')}/v1", **call.options}
     query = call.request.query
     for name in ("fieldManager", "fieldValidation"):
         if value := query.get(name):

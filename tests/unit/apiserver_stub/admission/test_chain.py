@@ -12,6 +12,7 @@ from apiserver_stub.admission.plugins.namespace_exists import NamespaceExists
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.verbs.admission import AdmissionRequest
+from nodeagent.base.identity import Identity
 
 MAPS = Resource("", "v1", "ConfigMap", "configmaps")
 
@@ -93,7 +94,7 @@ def test_invalid_configuration_reports_every_error(tmp_path):
     )
 
     with pytest.raises(AdmissionError) as error:
-        load(path)
+        load(path, Identity())
 
     assert len(error.value.problems) == 3
     assert str(error.value).count("failed to apply admission: failed to read plugin config") == 3
@@ -104,4 +105,4 @@ def test_configuration_of_another_kind_is_rejected(tmp_path):
     path.write_text("{}\n")
 
     with pytest.raises(AdmissionError, match=f"Object 'Kind' is missing in '{path}'"):
-        load(path)
+        load(path, Identity())

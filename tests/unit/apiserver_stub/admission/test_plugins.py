@@ -11,6 +11,7 @@ from apiserver_stub.admission.plugins.pod_security import PodSecurity
 from apiserver_stub.admission.plugins.pod_toleration_restriction import PodTolerationRestriction
 from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.plugin_discovery import discover_plugins
+from nodeagent.base.identity import Identity
 
 ON = (
     "NamespaceLifecycle",
@@ -99,10 +100,10 @@ def test_plugins_are_enabled_and_disabled_by_name():
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda: PodNodeSelector(None, {"podNodeSelectorPluginConfig": {"a": "b"}}), "invalid selector"),
-        (lambda: PodNodeSelector(None, {"other": {}}), 'unknown field "other"'),
-        (lambda: PodTolerationRestriction(None, {"kind": "X"}), 'no kind "X"'),
-        (lambda: PodSecurity(None, {"kind": "X"}), "PodSecurityConfiguration"),
+        (lambda: PodNodeSelector(None, {"podNodeSelectorPluginConfig": {"a": "b"}}, Identity()), "invalid selector"),
+        (lambda: PodNodeSelector(None, {"other": {}}, Identity()), 'unknown field "other"'),
+        (lambda: PodTolerationRestriction(None, {"kind": "X"}, Identity()), 'no kind "X"'),
+        (lambda: PodSecurity(None, {"kind": "X"}, Identity()), "PodSecurityConfiguration"),
         (lambda: read_config({}, None), "no config specified"),
         (lambda: read_config({"imagePolicy": {"kubeConfigFile": "k", "allowTTL": 9999}}, None), "between 1 and 1800"),
     ],

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.admission.pod_security.levels import Level, read_policy
+from nodeagent.base.identity import Identity
 
 GOOD = {
     "securityContext": {
@@ -28,7 +29,7 @@ def secure(**context: Any) -> dict[str, Any]:
 
 
 def reported(level: str, made: dict[str, Any], version: str = "latest") -> list[str]:
-    return [str(finding) for finding in Level(level, version).findings(made)]
+    return [str(finding) for finding in Level(level, version).findings(made, Identity())]
 
 
 @pytest.mark.parametrize(
@@ -121,15 +122,15 @@ def test_policy_version_selects_the_checks() -> None:
 
 
 def test_namespace_labels_define_the_policy() -> None:
-    prefix = "pod-security.kubernetes.io"
-    policy, causes = read_policy({f"{prefix}/enforce": "baseline", f"{prefix}/audit-version": "v1.2"}, DEFAULTS)
-    bad, problems = read_policy({f"{prefix}/enforce": "x", f"{prefix}/warn-version": "y"}, DEFAULTS)
+    prefix = "pod-security.kubernetes.io/"
+    policy, causes = read_policy({f"{prefix}enforce": "baseline", f"{prefix}audit-version": "v1.2"}, DEFAULTS, prefix)
+    bad, problems = read_policy({f"{prefix}enforce": "x", f"{prefix}warn-version": "y"}, DEFAULTS, prefix)
 
     assert (str(policy["enforce"]), str(policy["audit"])) == ("baseline:latest", "privileged:v1.2")
     assert str(policy["warn"]) == "baseline:latest"
     assert causes == []
     assert bad["enforce"].name == "restricted"
     assert [cause.field for cause in problems] == [
-        f"metadata.labels[{prefix}/enforce]",
-        f"metadata.labels[{prefix}/warn-version]",
+        f"metadata.labels[{prefix}enforce]",
+        f"metadata.labels[{prefix}warn-version]",
     ]

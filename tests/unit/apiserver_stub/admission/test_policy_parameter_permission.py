@@ -13,6 +13,7 @@ from apiserver_stub.kinds import config
 from apiserver_stub.kinds.admission import resources
 from apiserver_stub.kinds.registry import Registry
 from apiserver_stub.options import parse
+from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.admission.conftest import make_call
 
 OPTIONS = parse(["--feature-gates=ValidatingAdmissionPolicy=true"])
@@ -40,7 +41,7 @@ async def checked(plural: str, new: dict[str, Any], old: dict[str, Any] | None =
         checks.append(info)
         return False, ""
 
-    plugin = PolicyParameterPermission(Policies(), REGISTRY, decide)  # type: ignore[arg-type]
+    plugin = PolicyParameterPermission(Policies(), REGISTRY, decide, Identity())  # type: ignore[arg-type]
     before = None if old is None else {"metadata": {"name": "x"}, "spec": old}
     resource = REGISTRY.find(GROUP, "v1beta1", plural)
     assert resource is not None

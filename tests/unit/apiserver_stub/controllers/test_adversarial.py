@@ -59,7 +59,7 @@ ANTI_AFFINITY = {
 
 
 def quotas(store: MeteredStore, clock: FakeClock) -> Coroutine[Any, Any, None]:
-    return ResourceQuotas(store, QuotaUsageTracker(store, REGISTRY), clock).run()
+    return ResourceQuotas(store, QuotaUsageTracker(store, REGISTRY, Identity()), clock).run()
 
 
 def certificates(store: MeteredStore, clock: FakeClock) -> Coroutine[Any, Any, None]:
@@ -85,7 +85,7 @@ CONTROLLERS: dict[str, Make] = {
     "scheduler": lambda store, clock: Scheduler(store, Identity(), 3600, clock).run(),
     "roles": lambda store, clock: keep_aggregated(store, clock=clock, identity=Identity()),
     "taints": lambda store, clock: NodeTaints(store, Identity(), clock).run(),
-    "volumes": lambda store, clock: VolumeProtection(store, clock).run(),
+    "volumes": lambda store, clock: VolumeProtection(store, Identity(), clock).run(),
 }
 every_controller = pytest.mark.parametrize("make", CONTROLLERS.values(), ids=CONTROLLERS.keys())
 

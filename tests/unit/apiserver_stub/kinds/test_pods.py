@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.admission.plugins.service_account import TOKEN_PATH, mount_token
+from apiserver_stub.admission.plugins.service_account import mount_token
 from apiserver_stub.controllers.scheduler import waits
 from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.kinds.pod_binding import bound
 from apiserver_stub.kinds.pods import PodStrategy
 from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.validation.pods import pod
+
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 STRATEGY = PodStrategy(build_gates({}), Identity())
 
@@ -144,7 +146,7 @@ def test_token_is_mounted_once_per_container() -> None:
     spec = pod()["spec"]
     spec["containers"].append({"name": "d", "volumeMounts": [{"name": "mine", "mountPath": TOKEN_PATH}]})
 
-    mount_token(spec)
+    mount_token(spec, TOKEN_PATH)
 
     assert spec["containers"][0]["volumeMounts"][0]["mountPath"] == TOKEN_PATH
     assert len(spec["containers"][1]["volumeMounts"]) == 1

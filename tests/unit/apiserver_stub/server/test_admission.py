@@ -18,6 +18,7 @@ from apiserver_stub.admission.plugins.pod_node_selector import PodNodeSelector
 from apiserver_stub.admission.plugins.security_context_deny import SecurityContextDeny
 from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.server.admission import create_plugins
+from nodeagent.base.identity import Identity
 
 
 class Configured(AdmissionPlugin):
@@ -50,6 +51,7 @@ async def context(tmp_path: Path, clock):
             lister=absent,
             registry=absent,
             authorize=absent,
+            identity=Identity(),
             clock=clock,
             webhooks=absent,
             default_tolerations=DefaultTolerations(7, -1),

@@ -8,6 +8,7 @@ from apiserver_stub.admission.config import AdmissionError
 from apiserver_stub.admission.plugins.event_rate_limit import EventRateLimit
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.kinds.registry import Resource
+from nodeagent.base.identity import Identity
 
 EVENTS = Resource("", "v1", "Event", "events")
 
@@ -16,7 +17,7 @@ EVENTS = Resource("", "v1", "Event", "events")
 async def test_event_rate_limit_buckets_refill(call, clock):
     limit = {"type": "User", "qps": 2, "burst": 2}
     head = {"apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration"}
-    plugin = EventRateLimit({**head, "limits": [limit]}, clock)
+    plugin = EventRateLimit({**head, "limits": [limit]}, clock, Identity())
 
     for user in ("a", "a", "b"):
         await plugin.validate(call({}, resource=EVENTS, user=user))
@@ -33,9 +34,9 @@ def test_invalid_event_rate_limits_are_rejected(clock):
     head = {"apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration"}
 
     with pytest.raises(AdmissionError, match="must not be empty"):
-        EventRateLimit({}, clock)
+        EventRateLimit({}, clock, Identity())
     with pytest.raises(AdmissionError) as error:
-        EventRateLimit({**head, "limits": [{"type": "Moon", "qps": 0, "burst": -1}]}, clock)
+        EventRateLimit({**head, "limits": [{"type": "Moon", "qps": 0, "burst": -1}]}, clock, Identity())
     assert [problem.partition(": ")[2] for problem in error.value.problems] == [
         'limits[0].type: Unsupported value: "Moon": supported values: "Namespace", "Server", "SourceAndObject", "User"',
         "limits[0].burst: Invalid value: -1: must be positive",

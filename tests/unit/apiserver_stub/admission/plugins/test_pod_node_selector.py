@@ -7,6 +7,7 @@ import pytest
 from apiserver_stub.admission import AdmissionChain
 from apiserver_stub.admission.plugins.pod_node_selector import PodNodeSelector
 from apiserver_stub.apimachinery.status import ApiError
+from nodeagent.base.identity import Identity
 
 
 class Plain:
@@ -19,7 +20,7 @@ class Plain:
 @pytest.mark.row("admission.PodNodeSelector")
 async def test_node_selector_must_be_in_the_whitelist_of_the_namespace(call):
     selectors = {"clusterDefaultNodeSelector": "pool=shared", "default": "pool=shared,zone=a"}
-    admission = AdmissionChain([PodNodeSelector(Plain(), {"podNodeSelectorPluginConfig": selectors})])
+    admission = AdmissionChain([PodNodeSelector(Plain(), {"podNodeSelectorPluginConfig": selectors}, Identity())])
     allowed, rejection = ({"metadata": {"name": "p"}, "spec": {"nodeSelector": {"zone": zone}}} for zone in "ab")
 
     await admission.check(call(allowed))

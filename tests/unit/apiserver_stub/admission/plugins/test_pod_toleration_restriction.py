@@ -7,6 +7,7 @@ import pytest
 from apiserver_stub.admission import AdmissionChain
 from apiserver_stub.admission.plugins.pod_toleration_restriction import PodTolerationRestriction
 from apiserver_stub.apimachinery.status import ApiError
+from nodeagent.base.identity import Identity
 
 
 class Plain:
@@ -21,7 +22,7 @@ async def test_tolerations_must_be_in_the_cluster_whitelist(call):
     head = {"apiVersion": "podtolerationrestriction.admission.k8s.io/v1alpha1", "kind": "Configuration"}
     memory = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
     gpu = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
-    admission = AdmissionChain([PodTolerationRestriction(Plain(), {**head, "whitelist": [memory]})])
+    admission = AdmissionChain([PodTolerationRestriction(Plain(), {**head, "whitelist": [memory]}, Identity())])
     burstable = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     plain = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
     requesting = {"metadata": {"name": "p"}, "spec": {"containers": [burstable]}}

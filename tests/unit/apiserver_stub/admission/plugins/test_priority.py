@@ -6,6 +6,7 @@ import pytest
 
 from apiserver_stub.admission import AdmissionChain
 from apiserver_stub.admission.plugins.priority import Priority
+from nodeagent.base.identity import Identity
 
 
 class Plain:
@@ -20,6 +21,6 @@ async def test_update_without_priority_keeps_the_priority(call):
     old = {"metadata": {"name": "p"}, "spec": {"priority": 7, "preemptionPolicy": "Never"}}
     new = {"metadata": {"name": "p"}, "spec": {}}
 
-    await AdmissionChain([Priority(Plain())]).check(call(new, old, operation="UPDATE"))
+    await AdmissionChain([Priority(Plain(), Identity())]).check(call(new, old, operation="UPDATE"))
 
     assert new["spec"] == old["spec"]
