@@ -233,7 +233,7 @@ class BridgeNetwork:
         raise CallError(f"no free address in {self._subnet}")
 
     async def prepare(self) -> None:
-        """Make the bridge, once, and again when it vanished; sandboxes that are started together wait for it."""
+        """Create the bridge once, and again if it was deleted; concurrent sandbox starts wait for it."""
         made = self._prepared
         if made is None or (made.done() and (made.exception() is not None or not _is_device(self._bridge))):
             made = self._prepared = asyncio.create_task(self._make_bridge(), name="bridge")
@@ -282,7 +282,7 @@ class BridgeNetwork:
         if not self._nft:
             raise CallError("nft is not installed")
         rules = hairpin.rules_against_copies(mode, self._table, str(self._subnet), self._gateway, address)
-        await commands.run([self._nft, "-f", "-"], "keep copies of packets away", given=rules)
+        await commands.run([self._nft, "-f", "-"], "filter duplicate packets", given=rules)
 
     async def _set_ports(self, mode: str) -> None:
         ports = await self._ports()
@@ -329,11 +329,9 @@ class BridgeNetwork:
             if not port.host_port:
                 continue
             if port.protocol not in _PROTOCOLS:
-                raise FailedPrecondition(f"host port {port.host_port}: only TCP and UDP can be led to a pod")
+                raise FailedPrecondition(f"host port {port.host_port}: only TCP and UDP are supported")
             if port.host_ip not in ("", "0.0.0.0", "::"):  # noqa: S104
-                raise FailedPrecondition(
-                    f"host port {port.host_port}: leading one address of the node, {port.host_ip}, is not offered"
-                )
+                raise FailedPrecondition(f"host port {port.host_port}: host IP {port.host_ip} is not supported")
             element = f"{_PROTOCOLS[port.protocol]} . {port.host_port} : {address} . {port.container_port}"
             rules = (
                 f"add element ip {self._table} ports {{ {element} }};"

@@ -119,7 +119,7 @@ def compute_args(config: cri.ContainerConfig, image: Mapping[str, Any]) -> list[
         args = [*(image.get("Entrypoint") or ()), *(args or image.get("Cmd") or ())]
     args = [*config.command, *args]
     if not args:
-        raise InvalidArgument("neither the container nor its image names a command")
+        raise InvalidArgument("neither the container nor its image specifies a command")
     return args
 
 
@@ -206,7 +206,7 @@ def add_devices(spec: Spec, config: cri.ContainerConfig, host: Host) -> None:
             )
             continue
         if not stat.S_ISCHR(about.st_mode) and not stat.S_ISBLK(about.st_mode):
-            raise InvalidArgument(f"device {source}: is none")
+            raise InvalidArgument(f"device {source}: not a device")
         _add_device(spec, host, target, about.st_rdev, about.st_mode, (about.st_uid, about.st_gid), access, source)
 
 

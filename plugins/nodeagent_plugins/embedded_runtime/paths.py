@@ -8,7 +8,7 @@ from pathlib import Path
 MAX_LINKS = 40
 
 
-def beneath(root: Path, path: str, *, follow_last: bool = True) -> Path:
+def resolve_in_root(root: Path, path: str, *, follow_last: bool = True) -> Path:
     """Return the location of *path* with *root* as ``/``; it need not exist.
 
     Links are resolved within *root*, and ``..`` never leaves it.

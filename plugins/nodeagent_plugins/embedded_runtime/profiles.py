@@ -40,7 +40,7 @@ def seccomp_profile(security: cri.LinuxContainerSecurityContext, runner: Runner)
     if apparmor or security.apparmor_profile.startswith("localhost/"):
         enabled = _APPARMOR.exists() and _APPARMOR.read_text().startswith("Y")
         raise FailedPrecondition(
-            f"AppArmor profile: {'not offered by this runtime' if enabled else 'this machine has no AppArmor'}"
+            f"AppArmor profile: {'not supported by this runtime' if enabled else 'the host does not support AppArmor'}"
         )
     requested = security.seccomp
     if security.privileged or not security.HasField("seccomp"):
@@ -49,7 +49,7 @@ def seccomp_profile(security: cri.LinuxContainerSecurityContext, runner: Runner)
         return None
     if not runner.filters_calls:
         raise FailedPrecondition(
-            "a seccomp profile needs crun or runc; install one of them, or leave the profile Unconfined"
+            "seccomp profiles require crun or runc; install one of them, or set the profile to Unconfined"
         )
     if requested.profile_type == cri.SecurityProfile.RuntimeDefault:
         return DEFAULT

@@ -187,7 +187,7 @@ class RuntimeService:
         return cri.PortForwardResponse(url=await self._streaming.offer("portforward", request))
 
     async def checkpoint_container(self, _request: cri.CheckpointContainerRequest) -> None:
-        raise Unimplemented("checkpoints of containers are not offered by this runtime")
+        raise Unimplemented("checkpoints of containers are not supported by this runtime")
 
     # --- usage ------------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class Sandboxes:
             raise InvalidArgument(f'no runtime handler "{runtime_handler}": this runtime has only the default one')
         if config.linux.cgroup_parent.endswith(".slice"):
             raise FailedPrecondition(
-                f"cgroup parent {config.linux.cgroup_parent} is one of systemd; the cgroup driver is cgroupfs"
+                f"cgroup parent {config.linux.cgroup_parent} requires cgroup driver systemd; the runtime uses cgroupfs"
             )
         if (known := self._names.get(_name(config))) is not None:
             raise AlreadyExists(f"sandbox of {meta.namespace}/{meta.name}, attempt {meta.attempt}, exists: {known}")
@@ -191,7 +191,7 @@ def compute_parameters(requested: dict[str, str], kinds: set[str]) -> list[str]:
     for name in requested:
         has_own = (name.startswith("net.") and "net" in kinds) or (name.startswith(_IPC_PARAMETERS) and "ipc" in kinds)
         if not has_own or ".." in name or "/" in name:
-            raise InvalidArgument(f"kernel parameter {name} is not one of a namespace of this pod")
+            raise InvalidArgument(f"kernel parameter {name} does not belong to a namespace of this pod")
     return [f"{name}={value}" for name, value in sorted(requested.items())]
 
 

@@ -84,7 +84,7 @@ class Reader:
             flags, length = rest >> 24, rest & 0xFFFFFF
             control = bool(first >> 31)
             if length > (MAX_CONTROL_BYTES if control else MAX_DATA_BYTES):
-                raise SpdyError(f"a frame of {length} bytes")
+                raise SpdyError(f"frame of {length} bytes is too large")
             if len(self._pending) < HEAD_BYTES + length:
                 return
             body = self._pending[HEAD_BYTES : HEAD_BYTES + length]
@@ -93,7 +93,7 @@ class Reader:
                 yield Frame(Kind.DATA, first & 0x7FFFFFFF, body, bool(flags & FIN))
                 continue
             if first >> 16 & 0x7FFF != VERSION:
-                raise SpdyError(f"version {first >> 16 & 0x7FFF}")
+                raise SpdyError(f"unsupported version {first >> 16 & 0x7FFF}")
             yield self._control(first & 0xFFFF, bool(flags & FIN), body)
 
     def _control(self, kind: int, fin: bool, body: bytes) -> Frame:
@@ -101,7 +101,7 @@ class Reader:
         if kind in leads:
             lead = leads[Kind(kind)]
             if len(body) < lead:
-                raise SpdyError("a frame without its stream")
+                raise SpdyError("frame without a stream ID")
             stream = struct.unpack("!I", body[:4])[0] & 0x7FFFFFFF
             return Frame(kind, stream, fin=fin, headers=self._headers(body[lead:]))
         if kind == Kind.RST_STREAM and len(body) == 8:
@@ -120,7 +120,7 @@ class Reader:
                 words.append(text[at + 4 : at + 4 + length].decode("utf-8", "replace"))
                 at += 4 + length
         except (zlib.error, struct.error) as error:
-            raise SpdyError(f"headers cannot be read: {error}") from error
+            raise SpdyError(f"invalid headers: {error}") from error
         return dict(zip(words[::2], words[1::2], strict=True))
 
 

@@ -61,7 +61,7 @@ def _group(groups: list[list[str]], name: str) -> int:
 def _read(rootfs: Path, path: str, fields: int) -> list[list[str]]:
     """Return the valid lines of a user or group file; empty if the file does not exist."""
     try:
-        with paths.beneath(rootfs, path).open("rb") as file:
+        with paths.resolve_in_root(rootfs, path).open("rb") as file:
             text = file.read(MAX_FILE_BYTES).decode(errors="replace")
     except OSError:
         return []

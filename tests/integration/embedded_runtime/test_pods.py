@@ -363,7 +363,7 @@ async def test_default_seccomp_profile_requires_an_oci_runtime(cri, pods, daemon
     sandbox_id = await pods.sandbox()
     profile = ContainerSecurity(seccomp=SecurityProfile(ProfileType.RUNTIME_DEFAULT))
     if "own" in daemon.options:
-        with pytest.raises(RuntimeFailure, match="needs crun or runc"):
+        with pytest.raises(RuntimeFailure, match="require crun or runc"):
             await pods.container(sandbox_id, "true", security=profile)
         return
 
@@ -376,8 +376,8 @@ async def test_unsupported_settings_are_rejected(cri, pods):
     sandbox_id = await pods.sandbox()
 
     for settings, failure in (
-        ({"sysctls": {"kernel.panic": "1"}}, "kernel.panic is not one of a namespace"),
-        ({"cgroup_parent": "/kubepods.slice"}, "the cgroup driver is cgroupfs"),
+        ({"sysctls": {"kernel.panic": "1"}}, "kernel.panic does not belong to a namespace"),
+        ({"cgroup_parent": "/kubepods.slice"}, "the runtime uses cgroupfs"),
     ):
         with pytest.raises(RuntimeFailure, match=failure):
             await pods.sandbox("other", **settings)

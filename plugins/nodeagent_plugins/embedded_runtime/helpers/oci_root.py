@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent_plugins.embedded_runtime.helpers import syscalls
-from nodeagent_plugins.embedded_runtime.paths import beneath
+from nodeagent_plugins.embedded_runtime.paths import resolve_in_root
 
 _FLAGS = {
     "ro": syscalls.MS_RDONLY,
@@ -107,7 +107,7 @@ def _stand_on(root: int) -> None:
 
 
 def _mount(root: Path, entry: dict[str, Any], groups: dict[str, str]) -> None:
-    target = beneath(root, entry["destination"])
+    target = resolve_in_root(root, entry["destination"])
     flags, propagation, data = 0, 0, []
     for option in entry["options"]:
         if option in _FLAGS:
@@ -165,7 +165,7 @@ def _create_mount_point(source: Path, target: Path) -> None:
 
 
 def _make_devices(root: Path, devices: Any) -> None:
-    directory = beneath(root, "/dev")
+    directory = resolve_in_root(root, "/dev")
     for name in DEVICES:  # Bind-mounted, because a user namespace cannot create devices.
         (directory / name).touch()
         syscalls.mount(f"/dev/{name}", str(directory / name), flags=syscalls.MS_BIND)
@@ -173,7 +173,7 @@ def _make_devices(root: Path, devices: Any) -> None:
         if not os.path.lexists(directory / name):
             (directory / name).symlink_to(target)
     for device in devices:
-        path = beneath(root, device["path"])
+        path = resolve_in_root(root, device["path"])
         if path.exists():
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -188,7 +188,7 @@ def _make_terminal(root: Path) -> int:
     import fcntl
     import struct
 
-    directory = beneath(root, "/dev")
+    directory = resolve_in_root(root, "/dev")
     master = os.open(directory / "pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     fcntl.ioctl(master, 0x40045431, struct.pack("i", 0))  # TIOCSPTLCK: unlock.
     number = struct.unpack("i", fcntl.ioctl(master, 0x80045430, b"\0" * 4))[0]  # TIOCGPTN

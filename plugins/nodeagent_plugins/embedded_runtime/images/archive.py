@@ -77,13 +77,13 @@ async def _import_docker(directory: Path, loader: Loader) -> list[str]:
     except ValueError as error:
         raise CallError(f"manifest.json: {error}") from error
     for entry in entries:
-        layers = [paths.beneath(directory, str(name)) for name in entry.get("Layers") or ()]
+        layers = [paths.resolve_in_root(directory, str(name)) for name in entry.get("Layers") or ()]
 
         def fetch(number: int, layers: list[Path] = layers) -> contextlib.AbstractAsyncContextManager[Path]:
             return kept(layers[number])
 
         size = sum(layer.stat().st_size for layer in layers)
-        config = await asyncio.to_thread(_read, paths.beneath(directory, str(entry.get("Config"))))
+        config = await asyncio.to_thread(_read, paths.resolve_in_root(directory, str(entry.get("Config"))))
         for name in entry.get("RepoTags") or [""]:
             tag, _ = _names(name, b"")
             image = await loader.load(config, fetch, size, tag=tag)
@@ -104,7 +104,7 @@ def _open(path: Path, directory: Path) -> None:
     try:
         with tarfile.open(path) as archive:
             for member in archive:
-                goal = paths.beneath(directory, member.name)
+                goal = paths.resolve_in_root(directory, member.name)
                 goal.parent.mkdir(parents=True, exist_ok=True)
                 if member.isfile():
                     content = archive.extractfile(member)

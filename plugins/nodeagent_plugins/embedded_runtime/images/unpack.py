@@ -105,7 +105,7 @@ class _Unpacker:
         name = parts[-1]
         if name == ".." or "\0" in member.name:
             raise CallError(f"invalid name in archive: {member.name!r}")
-        parent = paths.beneath(self._root, "/".join(parts[:-1]))
+        parent = paths.resolve_in_root(self._root, "/".join(parts[:-1]))
         parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         if name == OPAQUE:
             os.setxattr(parent, self._opaque, b"y")
@@ -132,7 +132,7 @@ class _Unpacker:
             self._times.append((target, member.mtime))
             return True
         if member.islnk():
-            source = paths.beneath(self._root, member.linkname, follow_last=False)
+            source = paths.resolve_in_root(self._root, member.linkname, follow_last=False)
             if not source.is_symlink() and not source.is_file():
                 raise CallError(f"the archive links {member.name} to {member.linkname}, which is not in the archive")
             if source != target:

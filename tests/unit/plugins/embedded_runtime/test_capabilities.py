@@ -1,4 +1,4 @@
-"""A container gets the usual capabilities, as changed by its pod, and never more than the runtime has."""
+"""Tests for the capabilities of containers."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ def compute(add=(), drop=(), privileged=False, held=NAMES):
     return {name.removeprefix("CAP_") for name in compute_capabilities(add, drop, privileged=privileged, held=held)}
 
 
-def test_the_usual_ones():
+def test_default_capabilities_are_granted():
     assert compute() == DEFAULT
 
 
-def test_added_and_dropped_with_and_without_prefix():
+def test_capability_names_are_accepted_with_and_without_prefix():
     assert compute(add=["CAP_SYS_TIME"], drop=["chown"]) == (DEFAULT | {"SYS_TIME"}) - {"CHOWN"}
 
 
-def test_all_dropped_but_one():
+def test_added_capability_remains_if_all_are_dropped():
     assert compute(add=["KILL"], drop=["ALL"]) == {"KILL"}
 
 
-def test_all_added_but_one():
+def test_dropped_capability_is_removed_if_all_are_added():
     assert compute(add=["ALL"], drop=["KILL"]) == set(NAMES) - {"KILL"}
 
 
-def test_privileged_is_all_that_the_runtime_has():
+def test_privileged_container_gets_all_capabilities_of_the_runtime():
     assert compute(privileged=True, held=["CHOWN", "KILL"]) == {"CHOWN", "KILL"}
 
 
@@ -38,5 +38,5 @@ def test_unknown_capability_is_rejected():
         compute(add=["FLY"])
 
 
-def test_a_mask_names_its_bits():
+def test_mask_is_converted_to_names():
     assert from_mask(0b100001) == {"CHOWN", "KILL"}

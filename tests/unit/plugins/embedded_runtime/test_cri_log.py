@@ -1,4 +1,4 @@
-"""The log of a container has the format of CRI."""
+"""Tests for container logs in the CRI format."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_each_line_has_time_stream_and_tag(tmp_path, log):
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", lines(tmp_path)[0][0])
 
 
-def test_a_line_in_pieces_is_put_together_by_stream(tmp_path, log):
+def test_partial_writes_are_joined_per_stream(tmp_path, log):
     log.write("stdout", b"he")
     log.write("stderr", b"bad\n")
     log.write("stdout", b"llo\n")
@@ -40,7 +40,7 @@ def test_a_line_in_pieces_is_put_together_by_stream(tmp_path, log):
     assert [line[3] for line in lines(tmp_path)] == ["bad", "hello"]
 
 
-def test_incomplete_last_line_is_written_at_the_end(tmp_path, log):
+def test_incomplete_last_line_is_written_at_end_of_stream(tmp_path, log):
     log.write("stdout", b"rest")
     assert lines(tmp_path) == []
 
@@ -53,7 +53,7 @@ def test_incomplete_last_line_is_written_at_the_end(tmp_path, log):
     ("size", "tags"),
     [(MAX_LINE_BYTES, "F"), (MAX_LINE_BYTES + 1, "PF"), (2 * MAX_LINE_BYTES, "PF"), (2 * MAX_LINE_BYTES + 1, "PPF")],
 )
-def test_a_long_line_comes_in_pieces_of_which_the_last_is_full(tmp_path, log, size, tags):
+def test_long_line_is_split_into_partial_entries(tmp_path, log, size, tags):
     log.write("stdout", b"x" * size + b"\n")
 
     found = lines(tmp_path)
@@ -61,7 +61,7 @@ def test_a_long_line_comes_in_pieces_of_which_the_last_is_full(tmp_path, log, si
     assert sum(len(line[3]) for line in found) == size
 
 
-def test_only_the_long_one_of_many_lines_is_cut(tmp_path, log):
+def test_only_lines_over_the_limit_are_split(tmp_path, log):
     log.write("stdout", b"one\n" + b"x" * (MAX_LINE_BYTES + 1) + b"\n\n" + b"y" * MAX_LINE_BYTES + b"\ntwo\nrest")
 
     assert [(line[2], len(line[3])) for line in lines(tmp_path)] == [
@@ -74,14 +74,14 @@ def test_only_the_long_one_of_many_lines_is_cut(tmp_path, log):
     ]
 
 
-def test_a_line_that_never_ends_does_not_fill_the_memory(tmp_path, log):
+def test_endless_line_is_written_without_buffering(tmp_path, log):
     for _ in range(5):
         log.write("stdout", b"x" * MAX_LINE_BYTES)
 
     assert [line[2] for line in lines(tmp_path)] == ["P"] * 5
 
 
-def test_an_empty_line_is_one(tmp_path, log):
+def test_empty_line_is_logged(tmp_path, log):
     log.write("stdout", b"\n")
 
     assert lines(tmp_path)[0][1:] == ["stdout", "F", ""]

@@ -27,14 +27,14 @@ def test_each_mode_sets_the_bridge_and_its_ports(mode, promiscuous, back):
 
 
 @pytest.mark.parametrize("mode", hairpin.MODES)
-def test_only_a_promiscuous_bridge_needs_rules_against_copies(mode):
+def test_only_promiscuous_bridge_needs_duplicate_filter_rules(mode):
     rules = hairpin.rules_against_copies(mode, "t", "10.0.0.0/24", "10.0.0.1", "02:00:00:00:00:0a").splitlines()
 
     assert rules[:2] == ["add table bridge t", "delete table bridge t"]
     assert ("drop" in "".join(rules[2:])) is (mode == "promiscuous-bridge")
 
 
-class Machine:
+class FakeHost:
     """Records the commands of a network instead of executing them."""
 
     def __init__(self, monkeypatch):
@@ -58,62 +58,62 @@ class Machine:
 
 
 @pytest.fixture
-def machine(monkeypatch):
-    return Machine(monkeypatch)
+def host(monkeypatch):
+    return FakeHost(monkeypatch)
 
 
-async def test_a_change_reaches_the_bridge_and_the_ports_of_pods(machine):
+async def test_changed_mode_applies_to_bridge_and_pod_ports(host):
     network = BridgeNetwork("br0", "10.0.0.0/24", "none")
 
     await network.set_hairpin_mode("hairpin-veth")
 
-    assert machine.links == [
+    assert host.links == [
         "link set br0 address 02:00:00:00:00:0a",
         "link set br0 promisc off",
         "link set na0123456789a type bridge_slave hairpin on",
         "link set nabbbbbbbbbbb type bridge_slave hairpin on",
     ]
     await network.set_hairpin_mode("hairpin-veth")
-    assert machine.links == [], "nothing changed"
+    assert host.links == [], "nothing changed"
 
 
-async def test_removed_port_does_not_affect_the_others(machine):
-    def gone():
-        machine.ports = PORTS.splitlines()[2]
+async def test_removed_port_does_not_affect_the_others(host):
+    def fail_after_removal():
+        host.ports = PORTS.splitlines()[2]
         raise CallError("no such device")
 
-    machine.failing = [lambda: None, lambda: None, gone]
+    host.failing = [lambda: None, lambda: None, fail_after_removal]
     await BridgeNetwork("br0", "10.0.0.0/24", "none").set_hairpin_mode("hairpin-veth")
 
-    assert machine.links[-1:] == ["link set nabbbbbbbbbbb type bridge_slave hairpin on"]
+    assert host.links[-1:] == ["link set nabbbbbbbbbbb type bridge_slave hairpin on"]
 
 
-async def test_failed_change_is_retried_by_the_next_call(machine):
+async def test_failed_change_is_retried_by_the_next_call(host):
     def fail():
         raise CallError("no")
 
-    machine.failing = [fail]
+    host.failing = [fail]
     network = BridgeNetwork("br0", "10.0.0.0/24", "none")
     with pytest.raises(CallError):
         await network.set_hairpin_mode("hairpin-veth")
-    assert len(machine.links) == 2
+    assert len(host.links) == 2
 
     await network.set_hairpin_mode("hairpin-veth")
 
-    assert len(machine.links) == 4
+    assert len(host.links) == 4
 
 
-async def test_unknown_mode_is_rejected(machine):
+async def test_unknown_mode_is_rejected(host):
     with pytest.raises(InvalidArgument, match="promiscuous-bridge, hairpin-veth, none"):
         await BridgeNetwork("br0").set_hairpin_mode("both")
-    assert machine.links == []
+    assert host.links == []
 
 
-async def test_without_a_bridge_there_is_nothing_to_set(machine):
+async def test_mode_without_a_bridge_executes_no_command(host):
     await HostNetwork().set_hairpin_mode("hairpin-veth")
     await HostNetwork().adopt()
 
-    assert machine.given == []
+    assert host.given == []
 
 
 class Server:
@@ -159,8 +159,8 @@ class TestLoop(BackgroundLoopContract):
 
 
 @pytest.fixture
-async def follow(clock):
-    """Return what starts the loop with a mode."""
+async def start_loop(clock):
+    """Return a function that starts the loop with a mode."""
     tasks = []
 
     def start(mode):
@@ -175,10 +175,10 @@ async def follow(clock):
 
 
 @pytest.mark.row("config.hairpinMode")
-async def test_each_runtime_that_serves_gets_the_mode(runtime, follow):
+async def test_each_started_runtime_receives_the_mode(runtime, start_loop):
     first, second = Server(), Server()
     runtime.servers = [first, second]
-    follow("hairpin-veth")
+    start_loop("hairpin-veth")
     assert await runtime.result.get() == ("unix:///run/x.sock", "hairpin-veth")
 
     first.end.set()
@@ -186,9 +186,9 @@ async def test_each_runtime_that_serves_gets_the_mode(runtime, follow):
     assert await runtime.result.get() == ("unix:///run/x.sock", "hairpin-veth")
 
 
-async def test_unavailable_runtime_gets_the_mode_once_it_serves(runtime, follow, clock):
+async def test_unavailable_runtime_receives_the_mode_once_it_responds(runtime, start_loop, clock):
     runtime.responses = [rejected(grpc.StatusCode.UNAVAILABLE)]
-    follow("none")
+    start_loop("none")
     await runtime.result.get()
     runtime.servers = [Server()]
 
@@ -198,11 +198,11 @@ async def test_unavailable_runtime_gets_the_mode_once_it_serves(runtime, follow,
 
 
 @pytest.mark.parametrize(("mode", "lines"), [("hairpin-veth", 1), ("none", 1), ("promiscuous-bridge", 0)])
-async def test_external_runtime_is_not_changed_and_a_warning_logged_once(runtime, follow, clock, caplog, mode, lines):
+async def test_external_runtime_is_unchanged_and_logged_once(runtime, start_loop, clock, caplog, mode, lines):
     runtime.servers = [Server()]
     runtime.responses = [rejected(grpc.StatusCode.UNIMPLEMENTED)]
     with caplog.at_level(logging.WARNING):
-        follow(mode)
+        start_loop(mode)
         await runtime.result.get()
         await clock.advance(120)
 
@@ -210,9 +210,9 @@ async def test_external_runtime_is_not_changed_and_a_warning_logged_once(runtime
     assert sum("Ignoring hairpinMode" in record.message for record in caplog.records) == lines
 
 
-async def test_a_runtime_that_cannot_do_it_makes_the_loop_fail(runtime, follow):
+async def test_unexpected_error_of_the_runtime_fails_the_loop(runtime, start_loop):
     runtime.servers = [Server()]
     runtime.responses = [rejected(grpc.StatusCode.UNKNOWN)]
 
     with pytest.raises(grpc.aio.AioRpcError):
-        await follow("none")
+        await start_loop("none")

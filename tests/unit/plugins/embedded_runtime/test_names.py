@@ -1,4 +1,4 @@
-"""Names of images mean what they mean elsewhere."""
+"""Tests for the parser of image names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DIGEST = "sha256:" + "ab" * 32
         ("example.com/a:1@" + DIGEST, "example.com/a:1@" + DIGEST),
     ],
 )
-def test_a_short_name_is_completed(text, full):
+def test_short_name_is_completed_with_registry_and_tag(text, full):
     assert str(parse_name(text)) == full
 
 

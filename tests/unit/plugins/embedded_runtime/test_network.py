@@ -11,7 +11,7 @@ from nodeagent_plugins.embedded_runtime.network import BridgeNetwork
 
 
 def network(memory: Path) -> BridgeNetwork:
-    """Return the network as a fresh run of the runtime has it."""
+    """Return the network as after a restart of the runtime."""
     return BridgeNetwork("br0", "10.0.0.0/24", memory=memory)
 
 
@@ -19,7 +19,7 @@ def gateway(bridge: BridgeNetwork) -> str:
     return bridge._gateway
 
 
-def test_a_subnet_that_the_agent_gives_outlives_the_runtime(tmp_path: Path) -> None:
+def test_pod_cidr_persists_across_runtime_restarts(tmp_path: Path) -> None:
     memory = tmp_path / "pod-network"
     assert gateway(network(memory)) == "10.0.0.1"
 
@@ -31,7 +31,7 @@ def test_a_subnet_that_the_agent_gives_outlives_the_runtime(tmp_path: Path) -> N
     assert gateway(later) == gateway(network(memory)) == "10.1.3.1"
 
 
-def test_invalid_or_late_subnet_is_not_stored(tmp_path: Path) -> None:
+def test_subnet_that_is_invalid_or_set_after_first_use_is_not_stored(tmp_path: Path) -> None:
     memory = tmp_path / "pod-network"
     with pytest.raises(InvalidArgument):
         network(memory).set_subnet("10.1.2.0/99")
@@ -49,22 +49,22 @@ def test_unreadable_stored_subnet_is_logged_and_ignored(tmp_path: Path, caplog: 
     assert "Failed to read stored pod subnet" in caplog.text
 
 
-async def test_a_bridge_that_vanished_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_deleted_bridge_is_recreated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     devices: set[str] = set()
-    made: list[str] = []
+    created: list[str] = []
 
-    class Made(BridgeNetwork):
+    class RecordingNetwork(BridgeNetwork):
         async def _make_bridge(self) -> None:
             devices.add("br0")
-            made.append("br0")
+            created.append("br0")
 
     monkeypatch.setattr("nodeagent_plugins.embedded_runtime.network._is_device", devices.__contains__)
-    bridge = Made("br0", "10.0.0.0/24", memory=tmp_path / "pod-network")
+    bridge = RecordingNetwork("br0", "10.0.0.0/24", memory=tmp_path / "pod-network")
 
     await bridge.prepare()
     await bridge.prepare()
-    assert made == ["br0"]
+    assert created == ["br0"]
 
     devices.clear()
     await bridge.prepare()
-    assert made == ["br0", "br0"]
+    assert created == ["br0", "br0"]

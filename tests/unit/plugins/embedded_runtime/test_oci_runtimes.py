@@ -21,7 +21,7 @@ def installed(monkeypatch):
     return executables
 
 
-def test_crun_is_preferred_and_runc_is_next(installed):
+def test_crun_is_preferred_over_runc_and_the_built_in_runtime(installed):
     assert oci_runtimes.choose_runner("", Path("/s"), host()).name == "crun"
     del installed["crun"]
     assert oci_runtimes.choose_runner("", Path("/s"), host()).name == "runc"
@@ -29,7 +29,7 @@ def test_crun_is_preferred_and_runc_is_next(installed):
     assert oci_runtimes.choose_runner("", Path("/s"), host()).name == "own"
 
 
-def test_crun_does_not_take_mixed_control_groups(installed):
+def test_runc_is_selected_for_mixed_cgroup_versions(installed):
     assert oci_runtimes.choose_runner("", Path("/s"), host(1, mixed=True)).name == "runc"
 
 

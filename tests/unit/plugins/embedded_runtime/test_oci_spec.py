@@ -20,7 +20,7 @@ from nodeagent_plugins.embedded_runtime.oci_spec import (
 from nodeagent_plugins.embedded_runtime.users import User
 
 HOST = Host(frozenset(NAMES), remapped=False, cgroup_version=1, oom_score_adj=-1000)
-AROUND = ContainerEnvironment(HOST, User(), hostname="web", namespaces={"mount": "", "network": "/proc/9/ns/net"})
+DEFAULTS = ContainerEnvironment(HOST, User(), hostname="web", namespaces={"mount": "", "network": "/proc/9/ns/net"})
 
 
 def container(**fields):
@@ -40,43 +40,43 @@ def mount_at(spec, path):
         (["run"], ["mine"], ["run", "mine"]),
     ],
 )
-def test_command_and_arguments_go_before_the_images(command, args, expected):
+def test_command_and_arguments_override_those_of_the_image(command, args, expected):
     image = {"Entrypoint": ["entry"], "Cmd": ["default"]}
 
     assert compute_args(cri.ContainerConfig(command=command, args=args), image) == expected
 
 
 def test_missing_command_is_rejected():
-    with pytest.raises(InvalidArgument, match="names a command"):
+    with pytest.raises(InvalidArgument, match="specifies a command"):
         compute_args(cri.ContainerConfig(), {"Cmd": None})
 
 
-def test_the_later_of_two_values_wins():
-    around = replace(AROUND, image_config={"Env": ["A=image", "B=image"]})
+def test_environment_of_the_container_overrides_the_image():
+    base = replace(DEFAULTS, image_config={"Env": ["A=image", "B=image"]})
     config = container(envs=[cri.KeyValue(key="B", value="pod"), cri.KeyValue(key="HOSTNAME", value="x")])
 
-    environment = dict(entry.split("=", 1) for entry in compute_environment(config, around))
+    environment = dict(entry.split("=", 1) for entry in compute_environment(config, base))
 
     assert (environment["A"], environment["B"], environment["HOSTNAME"]) == ("image", "pod", "x")
     assert environment["PATH"]
 
 
-def test_zero_is_unlimited():
+def test_zero_limit_is_omitted():
     requested = cri.LinuxContainerResources(cpu_shares=2, memory_limit_in_bytes=0, unified={"memory.high": "1"})
 
     assert compute_resources(requested, 1) == {"cpu": {"shares": 2}}
     assert compute_resources(requested, 2) == {"cpu": {"shares": 2}, "unified": {"memory.high": "1"}}
 
 
-def test_namespaces_are_entered_or_made():
-    found = {n["type"]: n.get("path") for n in make_spec(container(), AROUND)["linux"]["namespaces"]}
+def test_namespaces_with_a_path_are_joined_and_others_created():
+    found = {n["type"]: n.get("path") for n in make_spec(container(), DEFAULTS)["linux"]["namespaces"]}
 
     assert found == {"mount": None, "network": "/proc/9/ns/net"}
 
 
-def test_the_system_is_read_only_unless_privileged():
+def test_sysfs_and_masked_paths_are_protected_unless_privileged():
     plain, privileged = (
-        make_spec(container(linux={"security_context": {"privileged": trusted, "masked_paths": ["/proc/x"]}}), AROUND)
+        make_spec(container(linux={"security_context": {"privileged": trusted, "masked_paths": ["/proc/x"]}}), DEFAULTS)
         for trusted in (False, True)
     )
 
@@ -88,17 +88,17 @@ def test_the_system_is_read_only_unless_privileged():
 
 
 def test_non_root_user_has_only_bounding_capabilities():
-    capabilities = make_spec(container(), replace(AROUND, user=User(1000, 1000)))["process"]["capabilities"]
+    capabilities = make_spec(container(), replace(DEFAULTS, user=User(1000, 1000)))["process"]["capabilities"]
 
     assert capabilities["effective"] == []
     assert "CAP_CHOWN" in capabilities["bounding"]
 
 
-def test_a_mount_of_the_container_goes_before_the_sandboxs_own():
-    around = replace(AROUND, files={"/etc/hosts": "/sandbox/hosts", "/etc/resolv.conf": "/sandbox/resolv.conf"})
+def test_mount_of_the_container_replaces_that_of_the_sandbox():
+    base = replace(DEFAULTS, files={"/etc/hosts": "/sandbox/hosts", "/etc/resolv.conf": "/sandbox/resolv.conf"})
     config = container(mounts=[cri.Mount(container_path="/etc/hosts", host_path="/pod/hosts", readonly=True)])
 
-    spec = make_spec(config, around)
+    spec = make_spec(config, base)
 
     hosts = [mount for mount in spec["mounts"] if mount["destination"] == "/etc/hosts"]
     assert [mount["source"] for mount in hosts] == ["/pod/hosts"]
@@ -106,39 +106,39 @@ def test_a_mount_of_the_container_goes_before_the_sandboxs_own():
     assert mount_at(spec, "/etc/resolv.conf")["source"] == "/sandbox/resolv.conf"
 
 
-def test_propagation_reaches_the_root_too():
+def test_mount_propagation_is_set_for_the_root_filesystem():
     config = container(
         mounts=[cri.Mount(container_path="/a", host_path="/a", propagation=cri.PROPAGATION_BIDIRECTIONAL)]
     )
 
-    spec = make_spec(config, AROUND)
+    spec = make_spec(config, DEFAULTS)
 
     assert spec["linux"]["rootfsPropagation"] == "rshared"
     assert "rshared" in mount_at(spec, "/a")["options"]
 
 
-def test_the_score_of_the_killer_is_lowered_as_far_as_we_may():
+def test_oom_score_is_limited_to_that_of_the_runtime():
     host = replace(HOST, oom_score_adj=100)
     config = container(linux={"resources": {"oom_score_adj": -900}})
 
-    assert make_spec(config, AROUND)["process"]["oomScoreAdj"] == -900
-    assert make_spec(config, replace(AROUND, host=host))["process"]["oomScoreAdj"] == 100
+    assert make_spec(config, DEFAULTS)["process"]["oomScoreAdj"] == -900
+    assert make_spec(config, replace(DEFAULTS, host=host))["process"]["oomScoreAdj"] == 100
 
 
-def test_without_control_groups_there_are_no_limits():
+def test_limits_are_omitted_without_cgroups():
     host = replace(HOST, cgroup_version=0, remapped=True)
     config = container(linux={"resources": {"memory_limit_in_bytes": 1 << 20}})
 
-    spec = make_spec(config, replace(AROUND, host=host))
+    spec = make_spec(config, replace(DEFAULTS, host=host))
 
     assert spec["linux"]["resources"] == {}
     assert mount_at(spec, "/sys/fs/cgroup") is None
 
 
-def test_devices_are_allowed_one_by_one():
+def test_device_is_added_with_its_permissions():
     config = container(devices=[cri.Device(container_path="/dev/nothing", host_path="/dev/null", permissions="r")])
 
-    spec = make_spec(config, AROUND)
+    spec = make_spec(config, DEFAULTS)
 
     (device,) = spec["linux"]["devices"]
     assert (device["path"], device["type"], device["major"], device["minor"]) == ("/dev/nothing", "c", 1, 3)
@@ -152,6 +152,6 @@ def test_devices_are_allowed_one_by_one():
 
 
 def test_file_that_is_not_a_device_is_rejected():
-    for path, rule in (("/no/such", "No such file"), ("/etc/passwd", "is none")):
+    for path, rule in (("/no/such", "No such file"), ("/etc/passwd", "not a device")):
         with pytest.raises(InvalidArgument, match=rule):
-            make_spec(container(devices=[cri.Device(container_path="/d", host_path=path)]), AROUND)
+            make_spec(container(devices=[cri.Device(container_path="/d", host_path=path)]), DEFAULTS)

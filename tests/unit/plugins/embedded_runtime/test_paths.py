@@ -1,10 +1,10 @@
-"""No link leads out of a root."""
+"""Tests for the resolution of paths inside a root directory."""
 
 from __future__ import annotations
 
 import pytest
 
-from nodeagent_plugins.embedded_runtime.paths import beneath
+from nodeagent_plugins.embedded_runtime.paths import resolve_in_root
 
 
 @pytest.mark.parametrize(
@@ -15,11 +15,11 @@ from nodeagent_plugins.embedded_runtime.paths import beneath
         ("/absolute/passwd", "etc/passwd"),
         ("/climbing/passwd", "etc/passwd"),
         ("/loop/../x", None),
-        ("/new/folder/file", "new/folder/file"),
+        ("/new/directory/file", "new/directory/file"),
         ("/", "."),
     ],
 )
-def test_links_stay_inside(tmp_path, path, found):
+def test_symbolic_links_resolve_inside_the_root(tmp_path, path, found):
     (tmp_path / "etc").mkdir()
     (tmp_path / "absolute").symlink_to("/etc")
     (tmp_path / "climbing").symlink_to("../../../etc")
@@ -27,13 +27,13 @@ def test_links_stay_inside(tmp_path, path, found):
 
     if found is None:
         with pytest.raises(OSError, match="too many links"):
-            beneath(tmp_path, path)
+            resolve_in_root(tmp_path, path)
     else:
-        assert beneath(tmp_path, path) == tmp_path / found
+        assert resolve_in_root(tmp_path, path) == tmp_path / found
 
 
-def test_a_last_link_may_be_left_alone(tmp_path):
+def test_last_link_is_not_followed_on_request(tmp_path):
     (tmp_path / "link").symlink_to("/elsewhere")
 
-    assert beneath(tmp_path, "/link") == tmp_path / "elsewhere"
-    assert beneath(tmp_path, "/link", follow_last=False) == tmp_path / "link"
+    assert resolve_in_root(tmp_path, "/link") == tmp_path / "elsewhere"
+    assert resolve_in_root(tmp_path, "/link", follow_last=False) == tmp_path / "link"

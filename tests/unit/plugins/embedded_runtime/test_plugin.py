@@ -15,7 +15,7 @@ from nodeagent_plugins.embedded_runtime import plugin, supervisor
 
 @pytest.fixture
 def supervised(monkeypatch):
-    """Return what supervisors were made with; none of them does anything."""
+    """Return the arguments of each supervisor that is created; the supervisors do nothing."""
     made = []
 
     class Fake:
@@ -38,14 +38,14 @@ def configure(tmp_path, settings, endpoint="unix:///run/x.sock", **fields):
 
 
 @pytest.mark.parametrize("settings", [None, {}, {"enabled": False}])
-async def test_does_nothing_unless_enabled(tmp_path, supervised, settings):
+async def test_disabled_plugin_starts_no_runtime(tmp_path, supervised, settings):
     configure(tmp_path, settings)
 
     assert supervised == []
 
 
 @pytest.mark.row("card.embedded-runtime")
-async def test_keeps_a_runtime_at_the_endpoint_of_the_configuration(tmp_path, supervised):
+async def test_runtime_is_supervised_at_the_configured_endpoint(tmp_path, supervised):
     context = configure(tmp_path, {"enabled": True, "runner": "own", "insecureRegistries": ["a:1", "b"]})
 
     ((endpoint, root, options, _clock),) = supervised
@@ -58,7 +58,7 @@ async def test_keeps_a_runtime_at_the_endpoint_of_the_configuration(tmp_path, su
 
 
 @pytest.mark.row("config.hairpinMode")
-async def test_a_runtime_starts_with_the_hairpin_mode_of_the_configuration(tmp_path, supervised):
+async def test_runtime_starts_with_the_configured_hairpin_mode(tmp_path, supervised):
     context = configure(tmp_path, {"enabled": True}, hairpin_mode="hairpin-veth")
 
     ((_, _, options, _),) = supervised
@@ -72,13 +72,13 @@ async def test_endpoint_that_is_not_a_socket_is_rejected(tmp_path, supervised):
 
 
 @pytest.mark.parametrize("wrong", [{"enabled": "yes"}, {"runner": "docker"}, {"bridge": "a b"}, {"extra": 1}])
-def test_wrong_settings_are_found(wrong):
+def test_invalid_settings_violate_the_schema(wrong):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(wrong, plugin.nodeagent_settings_schema())
 
 
 @pytest.mark.parametrize(("endpoint", "loops"), [("unix:///run/x.sock", ["hairpin mode"]), ("tcp://h:1", [])])
-def test_runtime_at_a_socket_gets_the_hairpin_mode(tmp_path, endpoint, loops):
+def test_hairpin_loop_runs_only_for_unix_sockets(tmp_path, endpoint, loops):
     context = make_context(tmp_path, config=NodeAgentConfiguration(container_runtime_endpoint=endpoint))
 
     assert [loop.name for loop in plugin.nodeagent_provide_background_loops(context)] == loops

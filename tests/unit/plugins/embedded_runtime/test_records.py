@@ -21,7 +21,7 @@ def make_container(**fields):
     return Container(new_id(), "sandbox", config, "sha256:1", "ref", 17, **fields)
 
 
-def test_a_saved_record_is_read_back_whole(tmp_path):
+def test_saved_record_is_loaded_unchanged(tmp_path):
     kept = make_container(process=Process.of(os.getpid()), started_at=18, cgroups={"memory": "/x"}, layers=["l"])
     containers(tmp_path).save(kept)
 
@@ -33,7 +33,7 @@ def test_a_saved_record_is_read_back_whole(tmp_path):
     assert again.get(kept.id).running
 
 
-def test_a_record_is_found_by_the_beginning_of_its_id(tmp_path):
+def test_record_is_found_by_id_prefix(tmp_path):
     records = containers(tmp_path)
     records.save(kept := make_container())
 
@@ -63,15 +63,15 @@ def test_removed_record_is_deleted(tmp_path):
     assert containers(tmp_path).load() == []
 
 
-def test_a_process_with_the_same_number_is_another(tmp_path):
+def test_process_with_a_reused_pid_is_not_alive(tmp_path):
     me = Process.of(os.getpid())
 
     assert me.alive
     assert not Process(me.pid, me.started + 1, me.boot).alive
-    assert not Process(me.pid, me.started, "another start of the machine").alive
+    assert not Process(me.pid, me.started, "another boot").alive
 
 
-def test_a_sandbox_is_ready_as_long_as_its_holder_sleeps():
+def test_sandbox_is_ready_while_its_pause_process_runs():
     sandbox = Sandbox("id", cri.PodSandboxConfig(), 1, holder=Process.of(os.getpid()), namespaces=["net"])
     assert sandbox.ready
     assert sandbox.namespace("net") == f"/proc/{os.getpid()}/ns/net"

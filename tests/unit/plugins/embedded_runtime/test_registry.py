@@ -19,11 +19,11 @@ def test_local_and_listed_registries_are_accessed_without_tls(registry):
 
 
 @pytest.mark.parametrize("registry", ["example.com", "10.0.0.1:5000", "lab", "localhost.example.com"])
-def test_all_others_with_tls(registry):
+def test_other_registries_are_accessed_with_tls(registry):
     assert not is_plain(registry, ["lab:80"])
 
 
-def test_both_forms_of_a_password_are_understood():
+def test_credentials_are_read_from_both_fields():
     encoded = base64.b64encode(b"user:pass:word").decode()
 
     assert Credentials.of(cri.AuthConfig(auth=encoded)) == Credentials("user", "pass:word")
@@ -32,14 +32,14 @@ def test_both_forms_of_a_password_are_understood():
         Credentials.of(cri.AuthConfig(auth="!"))
 
 
-def test_credentials_do_not_show():
+def test_repr_of_credentials_contains_no_password():
     assert "secret" not in repr(Credentials("user", "secret"))
 
 
-def test_the_image_of_this_machine_is_taken():
-    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    entries = [{"platform": {"os": "linux", "architecture": a}, "digest": a} for a in ("s390x", machine)]
+def test_manifest_for_the_host_architecture_is_selected():
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    entries = [{"platform": {"os": "linux", "architecture": a}, "digest": a} for a in ("s390x", architecture)]
 
-    assert choose_manifest({"manifests": entries})["digest"] == machine
+    assert choose_manifest({"manifests": entries})["digest"] == architecture
     with pytest.raises(CallError, match="only for s390x"):
         choose_manifest({"manifests": entries[:1]})

@@ -1,4 +1,4 @@
-"""Without overlayfs, layers are put on top of each other by copying."""
+"""Tests for root file systems without overlayfs: layers are merged by copying."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def layers(tmp_path):
     return lower, upper
 
 
-def test_the_upper_layer_adds_changes_and_removes(tmp_path, layers):
+def test_upper_layer_adds_changes_and_deletes_files(tmp_path, layers):
     target = tmp_path / "target"
     target.mkdir()
 

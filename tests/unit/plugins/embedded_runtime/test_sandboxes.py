@@ -11,7 +11,7 @@ from nodeagent_plugins.embedded_runtime.sandboxes import compute_parameters, res
 ALL = {"net", "ipc", "uts"}
 
 
-def test_parameters_of_the_pods_own_namespaces_are_set():
+def test_sysctls_of_pod_namespaces_are_accepted():
     requested = {"net.core.somaxconn": "100", "kernel.shmmax": "1", "fs.mqueue.msg_max": "2"}
 
     assert compute_parameters(requested, ALL) == ["fs.mqueue.msg_max=2", "kernel.shmmax=1", "net.core.somaxconn=100"]
@@ -28,12 +28,12 @@ def test_parameters_of_the_pods_own_namespaces_are_set():
         ("net./../kernel", ALL),
     ],
 )
-def test_parameters_of_the_node_are_rejected(name, kinds):
+def test_sysctls_outside_of_pod_namespaces_are_rejected(name, kinds):
     with pytest.raises(InvalidArgument, match="kernel parameter"):
         compute_parameters({name: "1"}, kinds)
 
 
-def test_the_resolver_is_the_pods():
+def test_resolv_conf_contains_the_dns_config_of_the_pod():
     dns = cri.DNSConfig(servers=["10.0.0.1", "10.0.0.2"], searches=["a", "b"], options=["ndots:5"])
 
     text = resolv_conf(cri.PodSandboxConfig(dns_config=dns))

@@ -1,4 +1,4 @@
-"""Frames of SPDY/3.1."""
+"""Tests for SPDY/3.1 frames."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nodeagent_plugins.embedded_runtime import spdy
 from nodeagent_plugins.embedded_runtime.spdy import Frame, Kind, Reader, SpdyError, Writer
 
 
-def test_the_words_to_begin_compression_with_are_those_of_the_protocol() -> None:
+def test_compression_dictionary_is_that_of_spdy_3_1() -> None:
     assert zlib.adler32(spdy.DICTIONARY) == 0xE3C6A7C2  # Checksum by which zlib identifies the dictionary.
 
 
-def test_frames_come_out_as_they_went_in_however_they_are_cut() -> None:
+def test_frames_fed_byte_by_byte_are_decoded() -> None:
     writer, reader = Writer(), Reader()
     sent = writer.syn_stream(1, {"streamtype": "stdin"}) + writer.data(1, b"hello") + writer.syn_reply(3)
     sent += writer.syn_stream(5, {"streamtype": "error", "port": "80"}) + writer.data(1, b"", fin=True)
@@ -47,12 +47,12 @@ def packed(text: bytes) -> bytes:
     ("data", "failure"),
     [
         (control(1, b"", version=2), "version 2"),
-        (control(1, b"\0\0"), "without its stream"),
-        (control(2, b"\0\0\0\1" + b"no zlib"), "cannot be read"),
-        (control(2, b"\0\0\0\1" + packed(b"\xff\xff\xff\xff")), "cannot be read"),
+        (control(1, b"\0\0"), "without a stream ID"),
+        (control(2, b"\0\0\0\1" + b"no zlib"), "invalid headers"),
+        (control(2, b"\0\0\0\1" + packed(b"\xff\xff\xff\xff")), "invalid headers"),
         (control(2, b"\0\0\0\1" + packed(b"\0" * 1_000_000)), "too many headers"),
-        (struct.pack("!II", 1, 0xFFFFFF), "a frame of"),
-        (struct.pack("!II", 1 << 31 | 3 << 16 | 1, 0xFFFFFF), "a frame of"),
+        (struct.pack("!II", 1, 0xFFFFFF), "is too large"),
+        (struct.pack("!II", 1 << 31 | 3 << 16 | 1, 0xFFFFFF), "is too large"),
     ],
 )
 def test_invalid_or_excessive_data_is_rejected(data: bytes, failure: str) -> None:

@@ -1,4 +1,4 @@
-"""Images keep their names apart, and their layers as long as anyone stands on them."""
+"""Tests for the image store: names, persistence and deletion of unreferenced layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def store(tmp_path):
     return ImageStore(tmp_path)
 
 
-def test_an_image_is_found_by_id_tag_and_digest(store):
+def test_image_is_found_by_id_tag_and_digest(store):
     digest = "localhost/a@sha256:" + "f" * 64
     kept = store.add(image(1), tag="localhost/a:1", digest=digest)
 
@@ -28,14 +28,14 @@ def test_an_image_is_found_by_id_tag_and_digest(store):
         store.get("localhost/a:2")
 
 
-def test_a_tag_moves_to_the_newer_image(store):
+def test_tag_moves_to_the_latest_image(store):
     old, new = store.add(image(1), tag="localhost/a:1"), store.add(image(2), tag="localhost/a:1")
 
     assert store.get("localhost/a:1") is new
     assert old.tags == []
 
 
-def test_images_are_read_back(store, tmp_path):
+def test_images_persist_across_restarts(store, tmp_path):
     store.add(image(1, config={"Env": ["A=1"]}), tag="localhost/a:1")
 
     again = ImageStore(tmp_path)
@@ -44,7 +44,7 @@ def test_images_are_read_back(store, tmp_path):
     assert again.all() == store.all()
 
 
-def test_one_name_of_several_is_removed_alone(store):
+def test_image_is_removed_with_its_last_tag(store):
     store.add(image(1), tag="localhost/a:1")
     store.add(image(1), tag="localhost/b:1")
 
@@ -56,14 +56,14 @@ def test_one_name_of_several_is_removed_alone(store):
     store.remove("localhost/b:1")
 
 
-def test_a_pinned_image_stays(store):
+def test_removal_of_pinned_image_is_rejected(store):
     store.add(image(1, pinned=True), tag="localhost/a:1")
 
     with pytest.raises(FailedPrecondition, match="is pinned"):
         store.remove("localhost/a:1")
 
 
-def test_layers_go_when_neither_image_nor_container_nor_pull_needs_them(store):
+def test_unreferenced_layers_are_deleted(store):
     store.add(image(1), tag="localhost/a:1")
     for number in (1, 2, 3, 4):
         store.layer(f"layer-{number}").mkdir()

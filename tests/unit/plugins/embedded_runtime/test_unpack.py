@@ -53,7 +53,7 @@ def test_files_keep_content_mode_and_time(tmp_path, compress):
 
 
 @pytest.mark.parametrize("name", ["../outside", "/../outside", "a/../../outside", "/outside"])
-def test_names_that_climb_stay_inside(tmp_path, name):
+def test_names_with_parent_directories_stay_inside_the_layer(tmp_path, name):
     layer = unpack(tmp_path, entry(name, b"x"))
 
     assert (layer / "outside").exists()
@@ -61,7 +61,7 @@ def test_names_that_climb_stay_inside(tmp_path, name):
 
 
 @pytest.mark.parametrize("target", ["..", "/", "../..", "{tmp}"])
-def test_nothing_is_written_through_a_link_that_leads_out(tmp_path, target):
+def test_links_to_outside_are_not_followed(tmp_path, target):
     layer = unpack(tmp_path, link("door", target.format(tmp=tmp_path)), entry("door/file", b"x"))
 
     assert not (tmp_path / "file").exists()
@@ -78,7 +78,7 @@ def test_file_replaces_a_link_and_not_its_target(tmp_path):
     assert (layer / "file").read_text() == "new"
 
 
-def test_a_hard_link_reaches_files_of_the_archive_only(tmp_path):
+def test_hard_link_to_a_file_outside_of_the_archive_is_rejected(tmp_path):
     (tmp_path / "secret").write_text("secret")
     layer = unpack(tmp_path, entry("a", b"x"), link("b", "/a", tarfile.LNKTYPE))
     assert (layer / "a").samefile(layer / "b")
@@ -89,7 +89,7 @@ def test_a_hard_link_reaches_files_of_the_archive_only(tmp_path):
             unpack(tmp_path / str(number), link("b", target, tarfile.LNKTYPE))
 
 
-def test_a_hard_link_to_a_link_does_not_follow_it(tmp_path):
+def test_hard_link_to_a_symbolic_link_is_not_followed(tmp_path):
     (tmp_path / "secret").write_text("secret")
 
     layer = unpack(tmp_path, link("a", str(tmp_path / "secret")), link("b", "a", tarfile.LNKTYPE))
@@ -97,7 +97,7 @@ def test_a_hard_link_to_a_link_does_not_follow_it(tmp_path):
     assert (layer / "b").is_symlink()
 
 
-def test_a_removal_is_marked_as_overlayfs_wants_it(tmp_path):
+def test_whiteout_is_converted_to_an_overlayfs_device(tmp_path):
     about = (unpack(tmp_path, entry("etc/.wh.gone")) / "etc/gone").stat()
 
     assert stat.S_ISCHR(about.st_mode)
@@ -105,19 +105,19 @@ def test_a_removal_is_marked_as_overlayfs_wants_it(tmp_path):
 
 
 @pytest.mark.parametrize("name", [".wh...", "a/.wh.."])
-def test_removal_with_an_invalid_name_is_rejected(tmp_path, name):
+def test_whiteout_with_an_invalid_name_is_rejected(tmp_path, name):
     with pytest.raises(CallError, match=r"invalid (name|removal)"):
         unpack(tmp_path, entry(name))
 
 
-def test_device_nodes_are_left_out_without_the_right_to_make_them(tmp_path):
+def test_device_nodes_are_skipped_without_permission(tmp_path):
     layer = unpack(tmp_path, entry("dev/mem", type=tarfile.CHRTYPE, devmajor=1, devminor=1), entry("file"))
 
     assert not (layer / "dev/mem").exists()
     assert (layer / "file").exists()
 
 
-def test_another_content_than_announced_is_found(tmp_path):
+def test_layer_with_another_digest_is_rejected(tmp_path):
     (tmp_path / "blob").write_bytes(pack(entry("a")))
 
     with pytest.raises(CallError, match="has another digest"):

@@ -1,4 +1,4 @@
-"""Users are looked up in the files of the image."""
+"""Tests for the resolution of users and groups in the files of an image."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def root(tmp_path):
         ("77:88", User(77, 88, (88,), "/")),
     ],
 )
-def test_names_and_numbers_are_understood(root, requested, user):
+def test_user_and_group_resolve_by_name_and_number(root, requested, user):
     assert resolve_user(root, requested) == user
 
 
@@ -41,11 +41,11 @@ def test_unknown_name_is_rejected(root, requested):
         resolve_user(root, requested)
 
 
-def test_an_image_without_users_has_root_and_numbers(tmp_path):
+def test_root_resolves_without_a_passwd_file(tmp_path):
     assert resolve_user(tmp_path, "") == User(0, 0, (0,), "/")
 
 
-def test_the_nodes_own_users_are_not_read(tmp_path):
+def test_links_to_user_files_of_the_host_are_not_followed(tmp_path):
     (tmp_path / "etc").symlink_to("/etc")
 
     with pytest.raises(InvalidArgument):
