@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -127,6 +130,24 @@ def test_apparmor_profile_of_a_field_needs_apparmor(node: Node, kind: str) -> No
 
     assert status.get("reason") == (None if enforced else "AppArmor")
     node.remove(name)
+
+
+def test_rejected_static_pod_is_explained(node: Node) -> None:
+    static(node, "signaled", shell("main", "true", lifecycle={"stopSignal": "SIGUSR1"}))
+
+    def explained() -> Any:
+        command = [sys.executable, "-m", "nodeagent", "why", "pod/default/signaled-node-1", "-o", "json"]
+        done = subprocess.run(
+            [*command, "--root-dir", str(node.agent.root)], check=False, capture_output=True, text=True, timeout=60
+        )
+        found = json.loads(done.stdout) if done.stdout else {}
+        return found if found.get("phase") == "Failed" else None
+
+    found = wait_until(explained, "the pod is rejected")
+
+    assert found["reason"] == "PodFieldNotSupported"
+    assert "spec.containers[0].lifecycle.stopSignal:" in found["cause"]
+    assert "remove the fields" in found["remedy"]
 
 
 def test_container_is_stopped_after_its_sleep(node: Node) -> None:
