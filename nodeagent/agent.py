@@ -415,6 +415,7 @@ def _resize_rules(config: NodeAgentConfiguration, gates: FeatureGates) -> Resize
     return ResizeRules(
         enabled=gates.enabled("InPlacePodVerticalScaling"),
         init_containers=gates.enabled("InPlacePodVerticalScalingInitContainers"),
+        pod_level=gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
         static_cpu_policy=config.cpu_manager_policy.lower() == "static",
         static_memory_policy=config.memory_manager_policy.lower() == "static",
     )

@@ -48,10 +48,12 @@ class ResizeRules:
 
     :ivar enabled: the feature gate InPlacePodVerticalScaling.
     :ivar init_containers: init containers that are not sidecars can be resized as well.
+    :ivar pod_level: resources of pods themselves can be resized as well.
     """
 
     enabled: bool = True
     init_containers: bool = False
+    pod_level: bool = False
     static_cpu_policy: bool = False
     static_memory_policy: bool = False
 

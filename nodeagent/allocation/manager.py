@@ -28,7 +28,14 @@ from nodeagent.contracts.pods import Rejection
 from nodeagent.contracts.runtime import ContainerState, RuntimePod
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Pod, PodCondition, ResourceRequirements
-from nodeagent.model.resizing import RESIZABLE, amount, resizable_containers, with_resources
+from nodeagent.model.resizing import (
+    resizable_containers,
+    same_amounts,
+    same_resources,
+    with_effective_limits,
+    with_pod_resources,
+    with_resources,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +90,18 @@ class AllocationManager:
         entry = self._actuated.get(pod_uid)
         return None if entry is None else entry.containers.get(container)
 
+    def pod_actuated(self, pod_uid: str) -> ResourceRequirements | None:
+        entry = self._actuated.get(pod_uid)
+        return None if entry is None else entry.pod
+
+    async def record_pod_actuated(self, pod_uid: str, resources: ResourceRequirements | None) -> None:
+        if not self._rules.pod_level or same_resources(resources, self.pod_actuated(pod_uid)):
+            return
+        try:
+            await self._actuated.set_pod(pod_uid, resources)
+        except OSError as error:
+            raise NodeAgentError(f"failed to save the resources of pod {pod_uid}: {error}") from error
+
     async def record_actuated(self, pod_uid: str, container: str, resources: ResourceRequirements) -> None:
         if not self._rules.enabled:
             return
@@ -96,7 +115,10 @@ class AllocationManager:
     def allocated(self, pod: Pod) -> Pod:
         """Return *pod* with the resources that it was granted; unchanged if nothing is recorded."""
         entry = self._allocated.get(pod.uid)
-        return pod if entry is None else with_resources(pod, entry.containers)
+        if entry is None:
+            return pod
+        pod = with_resources(pod, entry.containers)
+        return with_pod_resources(pod, entry.pod) if self._rules.pod_level else pod
 
     async def restore(self, pod: Pod) -> Pod:
         """Return a new pod with the resources that it was granted before a restart of the agent.
@@ -226,7 +248,8 @@ class AllocationManager:
     def report(self, uid: str) -> ResourceReport:
         """Return the resources that the runtime has applied to the containers of a pod."""
         entry = self._actuated.get(uid)
-        return ResourceReport({} if entry is None else entry.containers, self._rules.init_containers)
+        pod_level = entry.pod if entry is not None and self._rules.pod_level else None
+        return ResourceReport({} if entry is None else entry.containers, self._rules.init_containers, pod_level)
 
     def review(self, pod: Pod, observed: RuntimePod | None) -> None:
         """Report whether a resize of *pod* is in progress, and its completion.
@@ -249,24 +272,26 @@ class AllocationManager:
             self._record(pod, EventType.WARNING, FAILED, resize_message("error", pod, generation, message))
 
     def _in_progress(self, pod: Pod, observed: RuntimePod | None) -> bool:
-        """Return whether a running container has other cpu or memory than it was allocated."""
+        """Return whether the pod or a running container has other cpu or memory than it was allocated."""
+        own = self.pod_actuated(pod.uid)
+        if self._rules.pod_level and own is not None and not same_amounts(own, pod.spec.resources):
+            return True
         for _, container in resizable_containers(pod, init=self._rules.init_containers):
             run = observed.newest(container.name) if observed is not None else None
             actuated = self.actuated(pod.uid, container.name)
             if run is None or run.state is not ContainerState.RUNNING or actuated is None:
                 continue
-            for resource in RESIZABLE:
-                if amount(actuated.requests, resource) != amount(container.resources.requests, resource):
-                    return True
-                if amount(actuated.limits, resource) != amount(container.resources.limits, resource):
-                    return True
+            effective = with_effective_limits(pod, container) if self._rules.pod_level else container
+            if not same_amounts(actuated, effective.resources):
+                return True
         return False
 
     # --- helpers --------------------------------------------------------------------------------------------
 
     def _resources(self, pod: Pod) -> PodResources:
         containers = resizable_containers(pod, init=self._rules.init_containers)
-        return PodResources({container.name: container.resources for _, container in containers})
+        own = pod.spec.resources if self._rules.pod_level else None
+        return PodResources({container.name: container.resources for _, container in containers}, own)
 
     def _record(self, pod: Pod, kind: EventType, reason: str, message: str) -> None:
         self._recorder().record(pod.reference(), kind, reason, message)

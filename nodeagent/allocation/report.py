@@ -13,7 +13,9 @@ class ResourceReport:
     """Resources that the runtime has applied, by container name.
 
     :ivar init: init containers that are not sidecars are reported as well.
+    :ivar pod: resources of the pod itself that are in effect; ``None`` reports none.
     """
 
     actuated: Mapping[str, ResourceRequirements]
     init: bool = False
+    pod: ResourceRequirements | None = None

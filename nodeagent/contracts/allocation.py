@@ -26,6 +26,22 @@ class PodAllocations(Protocol):
         """
         ...
 
+    def pod_actuated(self, pod_uid: str) -> ResourceRequirements | None:
+        """Return the resources of the pod itself that its cgroup has; ``None`` if they are not recorded.
+
+        :param pod_uid: UID of the pod.
+        """
+        ...
+
+    async def record_pod_actuated(self, pod_uid: str, resources: ResourceRequirements | None) -> None:
+        """Record that the pod's cgroup has the limits of *resources*.
+
+        :param pod_uid: UID of the pod.
+        :param resources: requests and limits of the pod itself; ``None`` if it has none.
+        :raises NodeAgentError: the record cannot be written.
+        """
+        ...
+
     async def record_actuated(self, pod_uid: str, container: str, resources: ResourceRequirements) -> None:
         """Record that the runtime has applied *resources* to a container.
 

@@ -611,6 +611,10 @@ class PodStatus(WireStruct, frozen=True):
     container_statuses: list[ContainerStatus] | None = None
     ephemeral_container_statuses: list[ContainerStatus] | None = None
     qos_class: str = ""
+    allocated_resources: ResourceList | None = None
+    """Requests that the node has granted to a pod with pod-level resources."""
+    resources: ResourceRequirements | None = None
+    """Requests and limits of such a pod that are in effect."""
 
 
 class Pod(WireStruct, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 
 from nodeagent.base.quantity import Quantity
 from nodeagent.model.pod import Container, ContainerKind, Pod, ResourceList, ResourceRequirements
-from nodeagent.model.resources import CPU, MEMORY, amounts
+from nodeagent.model.resources import CPU, MEMORY, amounts, effective_limits, pod_level_limits
 
 RESIZABLE = (MEMORY, CPU)
 """Resources that can be resized, in the order in which they are."""
@@ -57,12 +57,36 @@ def needs_restart(container: Container, resource: str) -> bool:
     return False
 
 
+def with_effective_limits(pod: Pod, container: Container) -> Container:
+    """Return *container* with the limits of the pod that apply to it."""
+    if not pod_level_limits(pod):
+        return container
+    limits = {name: str(value) for name, value in effective_limits(pod, container).items()}
+    return _replaced(container, msgspec.structs.replace(container.resources, limits=limits))
+
+
+def with_pod_resources(pod: Pod, resources: ResourceRequirements | None) -> Pod:
+    """Return *pod* with other resources of the pod itself."""
+    if same_resources(resources, pod.spec.resources):
+        return pod
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resources=resources))
+
+
+def same_amounts(a: ResourceRequirements | None, b: ResourceRequirements | None) -> bool:
+    """Return whether requests and limits of the resources that can be resized are equal."""
+    a, b = a or ResourceRequirements(), b or ResourceRequirements()
+    return all(
+        amount(a.requests, name) == amount(b.requests, name) and amount(a.limits, name) == amount(b.limits, name)
+        for name in RESIZABLE
+    )
+
+
 def with_resources(pod: Pod, containers: Mapping[str, ResourceRequirements]) -> Pod:
     """Return *pod* with the resources of the containers in *containers* replaced."""
     spec, changes = pod.spec, {}
     for field in ("containers", "init_containers"):
         listed: list[Container] = getattr(spec, field) or []
-        changed = [_replaced(container, containers) for container in listed]
+        changed = [_replaced(container, containers.get(container.name)) for container in listed]
         if any(new is not old for new, old in zip(changed, listed, strict=True)):
             changes[field] = changed
     if not changes:
@@ -70,11 +94,10 @@ def with_resources(pod: Pod, containers: Mapping[str, ResourceRequirements]) -> 
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(spec, **changes))
 
 
-def _replaced(container: Container, resources: Mapping[str, ResourceRequirements]) -> Container:
-    replacement = resources.get(container.name)
-    if replacement is None or same_resources(replacement, container.resources):
+def _replaced(container: Container, resources: ResourceRequirements | None) -> Container:
+    if resources is None or same_resources(resources, container.resources):
         return container
-    return msgspec.structs.replace(container, resources=replacement)
+    return msgspec.structs.replace(container, resources=resources)
 
 
 def _same(a: ResourceList | None, b: ResourceList | None) -> bool:

@@ -23,6 +23,7 @@ from nodeagent.model.pod import (
 )
 from nodeagent.model.qos import qos_class
 from nodeagent.model.resizing import ResizeCondition
+from nodeagent.model.resources import pod_requests
 from nodeagent.model.restart import restarts_after_exit
 from nodeagent.status.containers import (
     ContainerStatusInputs,
@@ -121,6 +122,9 @@ def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
         qos_class=before.qos_class or qos_class(pod),
         nominated_node_name=before.nominated_node_name,
     )
+    if inputs.resources is not None and inputs.resources.pod is not None:
+        requests = {name: str(value) for name, value in pod_requests(pod).items()}
+        status = msgspec.structs.replace(status, allocated_resources=requests, resources=inputs.resources.pod)
     generation = _observed_generation(pod, inputs)
     conditions = [
         msgspec.structs.replace(condition, observed_generation=generation)

@@ -90,9 +90,18 @@ class FakeAllocations(Faults):
         self.resizing = resizing
         self.resources: dict[tuple[str, str], ResourceRequirements] = {}
         """Actuated resources by pod UID and container name."""
+        self.pod_resources: dict[str, ResourceRequirements | None] = {}
+        """Actuated resources of pods themselves, by UID."""
 
     def actuated(self, pod_uid: str, container: str) -> ResourceRequirements | None:
         return self.resources.get((pod_uid, container))
+
+    def pod_actuated(self, pod_uid: str) -> ResourceRequirements | None:
+        return self.pod_resources.get(pod_uid)
+
+    async def record_pod_actuated(self, pod_uid: str, resources: ResourceRequirements | None) -> None:
+        await self._pass("record_pod_actuated")
+        self.pod_resources[pod_uid] = resources
 
     async def record_actuated(self, pod_uid: str, container: str, resources: ResourceRequirements) -> None:
         await self._pass("record_actuated")

@@ -7,14 +7,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodeagent import hookimpl
-from nodeagent.contracts.context import StatsContext
+from nodeagent.contracts.context import ConfigContext, StatsContext
 from nodeagent.contracts.pods import PodSyncer
+from nodeagent_plugins.pod_sync.declared_features import DeclaredFeatures
 from nodeagent_plugins.pod_sync.paths import DEFAULT_LOG_ROOT
 from nodeagent_plugins.pod_sync.stopping import HookCaller
 from nodeagent_plugins.pod_sync.syncer import SANDBOXES_AT_ONCE, BundledPodSyncer
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.hooks import PluginHost
 
 NAME = "pod_sync"
 
@@ -38,6 +42,11 @@ def nodeagent_settings_schema() -> dict[str, Any]:
             },
         },
     }
+
+
+@hookimpl
+def nodeagent_configure(context: ConfigContext, plugins: PluginHost) -> None:
+    plugins.register(DeclaredFeatures(context.gates), name="pod_sync.declared_features")
 
 
 @hookimpl

@@ -14,7 +14,14 @@ import msgspec
 from nodeagent.contracts.cgroups import PodLimit
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.model.pod import Container, Pod, ResourceList, ResourceRequirements
-from nodeagent.model.resizing import RESIZABLE, amount, needs_restart, with_resources
+from nodeagent.model.resizing import (
+    RESIZABLE,
+    amount,
+    needs_restart,
+    same_amounts,
+    with_pod_resources,
+    with_resources,
+)
 from nodeagent.model.resources import MEMORY
 
 Limits = Callable[[Pod], LinuxResources]
@@ -68,19 +75,27 @@ def restart_required(container: Container, actuated: ResourceRequirements | None
 
 
 def plan_resize(
-    pod: Pod, running: Sequence[RunningContainer], limits: Limits, *, restarting: Iterable[RunningContainer] = ()
+    pod: Pod,
+    running: Sequence[RunningContainer],
+    limits: Limits,
+    *,
+    restarting: Iterable[RunningContainer] = (),
+    own: ResourceRequirements | None = None,
 ) -> ResizePlan | None:
     """Return how to apply the resources of *pod*; ``None`` if all of them are in effect.
 
     :param running: the running containers to change.
     :param restarting: containers that are restarted for the resize; their old resources count for the pod's limits.
+    :param own: resources of the pod itself that its cgroup has; ``None`` if they do not change.
     """
     changes = {each.container.name: resized(each.container, each.actuated) for each in running}
     restarting = list(restarting)
-    if not restarting and not any(changes.values()):
+    unchanged = own is None or same_amounts(own, pod.spec.resources)
+    if not restarting and unchanged and not any(changes.values()):
         return None
     known = {each.container.name: each.actuated for each in (*running, *restarting) if each.actuated is not None}
-    before, after = limits(with_resources(pod, known)), limits(pod)
+    previous = with_resources(pod, known) if own is None else with_pod_resources(with_resources(pod, known), own)
+    before, after = limits(previous), limits(pod)
     steps: list[PodLimit | ContainerUpdate] = []
     states = {each.container.name: each.actuated or each.container.resources for each in running}
     for resource in RESIZABLE:

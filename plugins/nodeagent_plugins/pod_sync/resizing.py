@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
 from nodeagent.errors import NodeAgentError
-from nodeagent.model.pod import Container
-from nodeagent.model.resizing import resizable_containers
+from nodeagent.model.pod import Container, Pod
+from nodeagent.model.resizing import resizable_containers, with_effective_limits
 from nodeagent_plugins.pod_sync.actions import ContainerChecks, Kill
 from nodeagent_plugins.pod_sync.metrics import RESIZE_MILLISECONDS
 from nodeagent_plugins.pod_sync.resize_plan import (
@@ -36,6 +36,7 @@ class ContainerResizer:
     def __init__(self, context: StatsContext) -> None:
         self._context = context
         self._init = context.gates.enabled("InPlacePodVerticalScalingInitContainers")
+        self._pod_level = context.gates.enabled("InPlacePodLevelResourcesVerticalScaling")
 
     def checks(self, step: Step) -> ContainerChecks:
         """Return the checks that decide about restarts of the pod's containers."""
@@ -46,9 +47,14 @@ class ContainerResizer:
             return step.memory.definitions.changed(container, seen, resizable=recorded)
 
         def resized(container: Container, _seen: RuntimeContainerStatus) -> bool:
-            return allocations.resizing and restart_required(container, allocations.actuated(uid, container.name))
+            effective = self.effective(step.pod, container)
+            return allocations.resizing and restart_required(effective, allocations.actuated(uid, container.name))
 
         return ContainerChecks(self._context.prober.result, changed, resized)
+
+    def effective(self, pod: Pod, container: Container) -> Container:
+        """Return *container* with the resources that count for it, including limits of the pod."""
+        return with_effective_limits(pod, container) if self._pod_level else container
 
     async def resize(self, step: Step, kills: Sequence[Kill]) -> bool:
         """Resize the running containers; return whether all resources of the pod are in effect.
@@ -59,6 +65,7 @@ class ContainerResizer:
         """
         if not self._context.allocations.resizing:
             return True
+        own = self._context.allocations.pod_actuated(step.pod.uid) if self._pod_level else None
         killed = {kill.status.id for kill in kills}
         running = self._running(step)
         restarting = [each for each in running if each.id in killed]
@@ -67,6 +74,7 @@ class ContainerResizer:
             [each for each in running if each.id not in killed],
             self._context.cgroups.pod_resources,
             restarting=[each for each in restarting if restart_required(each.container, each.actuated)],
+            own=own,
         )
         if plan is None:
             return True
@@ -90,7 +98,7 @@ class ContainerResizer:
             run = step.observed.newest(container.name)
             if run is not None and run.state is ContainerState.RUNNING:
                 actuated = self._context.allocations.actuated(pod.uid, container.name)
-                found.append(RunningContainer(run.id, container, actuated))
+                found.append(RunningContainer(run.id, self.effective(pod, container), actuated))
         return found
 
     async def _check_memory(self, step: Step, plan: ResizePlan) -> None:

@@ -18,6 +18,7 @@ from nodeagent.contracts.runtime import ContainerConfig, ContainerState, ImageMo
 from nodeagent.errors import ApiError, ContainerError, ImageError, NodeAgentError, RuntimeFailure, RuntimeUnavailable
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Container, ContainerKind, Pod, container_field_path
+from nodeagent.model.resizing import with_effective_limits
 from nodeagent.model.unsupported_fields import unsupported_in_container
 from nodeagent_plugins.pod_sync import backoff
 from nodeagent_plugins.pod_sync.actions import Start
@@ -151,7 +152,9 @@ class ContainerStarter:
         except RuntimeFailure as error:
             raise ContainerError(str(error)) from error
         step.touched.add(container_id)
-        await context.allocations.record_actuated(pod.uid, container.name, container.resources)
+        pod_level = context.gates.enabled("InPlacePodLevelResourcesVerticalScaling")
+        applied = with_effective_limits(pod, container) if pod_level else container
+        await context.allocations.record_actuated(pod.uid, container.name, applied.resources)
         context.recorder.record(reference, EventType.NORMAL, "Created", f"Created container {container.name}")
         return container_id, config.attempt
 

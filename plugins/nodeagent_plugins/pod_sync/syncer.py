@@ -236,6 +236,8 @@ class BundledPodSyncer:
             note = f"unable to ensure pod container exists: {error}"
             record(pod.reference(), EventType.WARNING, "FailedCreatePodContainer", note)
             raise
+        if pod.spec.resources is not None:
+            await self._context.allocations.record_pod_actuated(pod.uid, pod.spec.resources)
 
     async def _prepare_volumes(self, step: Step) -> None:
         if not step.pod.spec.volumes:

@@ -216,3 +216,34 @@ def test_requested_resizes_are_counted(before, after, operation):
     metrics.count_requested(sized_pod(cpu=before), sized_pod(cpu=after))
 
     assert metrics.REQUESTED.value("cpu", "requests", operation) == count + 1
+
+
+async def test_pod_level_resources_are_granted_and_reported(make_manager):
+    def pod(memory, generation=1):
+        return msgspec.structs.replace(sized_pod(generation=generation), spec=with_memory(memory))
+
+    def with_memory(memory):
+        return msgspec.structs.replace(sized_pod().spec, resources=ResourceRequirements(limits={"memory": memory}))
+
+    manager = make_manager(pod_level=True)
+    before, desired = pod("1Gi"), pod("2Gi", 2)
+    await admitted(manager, before)
+    await manager.record_pod_actuated(before.uid, before.spec.resources)
+    effective = ResourceRequirements(requests=requests(before), limits={"memory": "1Gi"})
+    await manager.record_actuated(before.uid, "main", effective)
+    manager.review(before, running(before))
+    assert conditions(manager, before) == []
+
+    manager.request(desired)
+    assert manager.allocated(desired).spec.resources.limits == {"memory": "1Gi"}
+    await manager.retry({desired.uid: desired}, admit_all, "pod_updated")
+
+    assert manager.allocated(desired).spec.resources.limits == {"memory": "2Gi"}
+    manager.review(desired, running(desired))
+    assert conditions(manager, desired) == [("PodResizeInProgress", "", 2)]
+    assert manager.report(desired.uid).pod == before.spec.resources
+    larger = ResourceRequirements(requests=requests(before), limits={"memory": "2Gi"})
+    await manager.record_actuated(desired.uid, "main", larger)
+    await manager.record_pod_actuated(desired.uid, desired.spec.resources)
+    manager.review(desired, running(desired))
+    assert conditions(manager, desired) == []

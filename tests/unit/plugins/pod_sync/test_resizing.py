@@ -155,3 +155,23 @@ def test_update_keeps_resources_that_cannot_be_resized():
     (step,) = [step for step in change.plan().steps if isinstance(step, ContainerUpdate)]
 
     assert step.container.resources.limits == {CPU: "2", "ephemeral-storage": "1Gi"}
+
+
+def test_pod_level_limit_is_raised_before_its_containers():
+    container = msgspec.structs.replace(make_container("a"), resources=size(memory="2Gi"))
+    pod = make_pod("web", containers=[container], resources={"limits": {MEMORY: "2Gi"}})
+    running = [RunningContainer("id-a", container, size(memory="1Gi"))]
+
+    plan = plan_resize(pod, running, limits, own=ResourceRequirements(limits={MEMORY: "1Gi"}))
+
+    assert [getattr(step, "container_id", step) for step in plan.steps] == [PodLimit.MEMORY, "id-a"]
+
+
+def test_pod_level_limit_is_changed_without_its_containers():
+    container = msgspec.structs.replace(make_container("a"), resources=size("1", "1Gi"))
+    pod = make_pod("web", containers=[container], resources={"limits": {CPU: "2", MEMORY: "4Gi"}})
+    own = ResourceRequirements(limits={CPU: "3", MEMORY: "2Gi"})
+
+    plan = plan_resize(pod, [RunningContainer("id-a", container, size("1", "1Gi"))], limits, own=own)
+
+    assert plan.steps == [PodLimit.MEMORY, PodLimit.CPU]
