@@ -33,6 +33,7 @@ GATES_IN_USE = frozenset(
         "MemoryQoS",
         "NodeAgentFineGrainedAuthz",
         "NodeAgentInUserNamespace",
+        "NodeAgentPSI",
         "NodeAgentSeparateDiskGC",
         "NodeAgentCgroupDriverFromCRI",
         "NodeAgentCrashLoopBackOffMax",

@@ -8,12 +8,42 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
+class PressureShare:
+    """Time in which tasks waited for a resource: averages in percent of 10, 60 and 300 seconds, and the total."""
+
+    total_nanoseconds: int = 0
+    avg10: float = 0.0
+    avg60: float = 0.0
+    avg300: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Pressure stall information (PSI) of one resource."""
+
+    some: PressureShare
+    """Time in which at least one task waited."""
+    full: PressureShare
+    """Time in which all tasks that were not idle waited."""
+
+
+@dataclass(frozen=True, slots=True)
 class CpuStats:
     """CPU usage; ``time`` in epoch nanoseconds, unknown values are ``None``."""
 
     time: int
     usage_nanocores: int | None = None
     usage_core_nanoseconds: int | None = None
+    pressure: Pressure | None = None
+    """``None`` without the feature gate ``NodeAgentPSI``, or if the kernel or cgroup v1 does not measure it."""
+
+
+@dataclass(frozen=True, slots=True)
+class IoStats:
+    """Disk I/O; ``time`` in epoch nanoseconds."""
+
+    time: int
+    pressure: Pressure
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +59,8 @@ class MemoryStats:
     major_page_faults: int | None = None
     swap_usage_bytes: int | None = None
     swap_available_bytes: int | None = None
+    pressure: Pressure | None = None
+    """As in :class:`CpuStats`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +99,7 @@ class ContainerUsage:
     rootfs: FilesystemStats | None = None
     logs: FilesystemStats | None = None
     container_id: str = ""
+    io: IoStats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +131,7 @@ class PodUsage:
     ephemeral_storage: FilesystemStats | None = None
     """Logs, writable layers and local ephemeral volumes together."""
     process_count: int | None = None
+    io: IoStats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +151,7 @@ class NodeUsage:
     current_pids: int | None = None
     system_containers: Sequence[ContainerUsage] = ()
     """``kubelet``, ``runtime``, ``misc`` and ``pods``, where available."""
+    io: IoStats | None = None
 
 
 class StatsProvider(Protocol):

@@ -11,9 +11,12 @@ from nodeagent.contracts.stats import (
     CpuStats,
     FilesystemStats,
     InterfaceStats,
+    IoStats,
     MemoryStats,
     NodeUsage,
     PodUsage,
+    Pressure,
+    PressureShare,
     VolumeUsage,
 )
 
@@ -30,6 +33,7 @@ def summary(node_name: str, node: NodeUsage, pods: Iterable[PodUsage]) -> dict[s
                 "startTime": _time(node.start_time),
                 "cpu": _cpu(node.cpu),
                 "memory": _memory(node.memory),
+                "io": _io(node.io),
                 "network": _network(node.interfaces, at),
                 "fs": _filesystem(node.filesystem),
                 "runtime": _known(
@@ -80,6 +84,7 @@ def _pod(pod: PodUsage) -> dict[str, Any]:
             "containers": [_container(container) for container in pod.containers],
             "cpu": _cpu(pod.cpu),
             "memory": _memory(pod.memory),
+            "io": _io(pod.io),
             "network": _network(pod.interfaces, _time_of(pod.cpu, pod.memory)),
             "volume": [_volume(volume) for volume in pod.volumes] or None,
             "ephemeral-storage": _filesystem(pod.ephemeral_storage),
@@ -96,7 +101,7 @@ def _head(pod: PodUsage) -> dict[str, Any]:
 
 def _container(container: ContainerUsage) -> dict[str, Any]:
     filesystems = {"rootfs": _filesystem(container.rootfs), "logs": _filesystem(container.logs)}
-    return _known({**_brief(container), **filesystems})
+    return _known({**_brief(container), "io": _io(container.io), **filesystems})
 
 
 def _brief(container: ContainerUsage) -> dict[str, Any]:
@@ -119,6 +124,7 @@ def _cpu(stats: CpuStats | None) -> dict[str, Any] | None:
             "time": _time(stats.time),
             "usageNanoCores": stats.usage_nanocores,
             "usageCoreNanoSeconds": stats.usage_core_nanoseconds,
+            "psi": _pressure(stats.pressure),
         }
     )
 
@@ -135,8 +141,21 @@ def _memory(stats: MemoryStats | None) -> dict[str, Any] | None:
             "rssBytes": stats.rss_bytes,
             "pageFaults": stats.page_faults,
             "majorPageFaults": stats.major_page_faults,
+            "psi": _pressure(stats.pressure),
         }
     )
+
+
+def _io(stats: IoStats | None) -> dict[str, Any] | None:
+    return {"time": _time(stats.time), "psi": _pressure(stats.pressure)} if stats is not None else None
+
+
+def _pressure(stats: Pressure | None) -> dict[str, Any] | None:
+    return {"full": _share(stats.full), "some": _share(stats.some)} if stats is not None else None
+
+
+def _share(share: PressureShare) -> dict[str, Any]:
+    return {"total": share.total_nanoseconds, "avg10": share.avg10, "avg60": share.avg60, "avg300": share.avg300}
 
 
 def _swap(stats: MemoryStats | None) -> dict[str, Any] | None:

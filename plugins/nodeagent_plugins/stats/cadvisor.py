@@ -31,6 +31,7 @@ from nodeagent_plugins.stats.counters import (
 )
 from nodeagent_plugins.stats.machine import Machine, nanoseconds
 from nodeagent_plugins.stats.pods import RunningPod
+from nodeagent_plugins.stats.pressure import PressureReader
 from nodeagent_plugins.stats.provider import MeasuredStats
 
 LABELS = ("container", "id", "image", "name", "namespace", "pod")
@@ -65,7 +66,7 @@ def cadvisor_routes(context: ProberContext, stats: MeasuredStats) -> Sequence[Ro
         accept, shown = request.headers.get("Accept", ""), bool(context.config.show_hidden_metrics_for_version)
 
         def collect() -> tuple[bytes, str]:
-            scrape = Scrape(stats.cgroups, stats.machine, now)
+            scrape = Scrape(stats.cgroups, stats.machine, stats.pressures, now)
             for subject in _subjects(stats, running):
                 scrape.add(subject)
             scrape.add_disks(stats, running, usage)
@@ -111,6 +112,7 @@ class Scrape:
 
     cgroups: CgroupReader
     machine: Machine
+    pressures: PressureReader
     now: int
     families: dict[str, Family] = field(default_factory=dict)
 
@@ -139,6 +141,7 @@ class Scrape:
             scope = f'{labels},failure_type="{kind}",scope="hierarchy"'
             self._sample("memory_failures_total", "Cumulative count of memory allocation failures.", count, scope)
         self._limits(subject.id, account.memory_limit_bytes, labels)
+        self._pressures(subject.id, labels)
         if subject.started_at:
             started = subject.started_at / _BILLION
             self._sample("start_time_seconds", "Start time of the container since unix epoch", started, labels)
@@ -182,6 +185,16 @@ class Scrape:
         self._sample("spec_cpu_period", "CPU period of the container.", found.period, labels)
         self._sample("spec_cpu_quota", "CPU quota of the container.", found.quota, labels)
         self._sample("spec_cpu_shares", "CPU share of the container.", found.shares, labels)
+
+    def _pressures(self, name: str, labels: str) -> None:
+        for resource, found in self.pressures.read(name)._asdict().items():
+            if found is None:
+                continue
+            waited, stalled = f"pressure_{resource}_waiting_seconds_total", f"pressure_{resource}_stalled_seconds_total"
+            text = f"Total time in which tasks in the container waited due to {resource} congestion"
+            self._seconds(waited, text, found.some.total_nanoseconds, labels)
+            text = f"Total time in which no tasks in the container could make progress due to {resource} congestion"
+            self._seconds(stalled, text, found.full.total_nanoseconds, labels)
 
     def _throttling(self, found: Throttling, labels: str) -> None:
         periods = "Number of elapsed enforcement period intervals."

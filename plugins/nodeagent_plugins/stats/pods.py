@@ -21,8 +21,10 @@ from nodeagent.contracts.stats import (
     CpuStats,
     FilesystemStats,
     InterfaceStats,
+    IoStats,
     MemoryStats,
     PodUsage,
+    Pressure,
     VolumeUsage,
 )
 from nodeagent.model.pod import Pod
@@ -30,6 +32,7 @@ from nodeagent_plugins.stats.cgroup_lookup import CgroupLocator
 from nodeagent_plugins.stats.cgroups import CgroupReader, CgroupStats
 from nodeagent_plugins.stats.disk import DiskUse, use_of_file, use_of_files
 from nodeagent_plugins.stats.machine import Machine, filesystem, nanoseconds
+from nodeagent_plugins.stats.pressure import PressureReader
 from nodeagent_plugins.stats.rates import CpuRates
 
 _LOG_ROOT = "/var/log"
@@ -61,10 +64,16 @@ class Meter:
     """Measures pods; every method blocks for milliseconds."""
 
     def __init__(
-        self, context: ProberContext, machine: Machine, cgroups: CgroupReader, locator: CgroupLocator, rates: CpuRates
+        self,
+        context: ProberContext,
+        machine: Machine,
+        cgroups: CgroupReader,
+        locator: CgroupLocator,
+        rates: CpuRates,
+        pressures: PressureReader,
     ) -> None:
         self._context, self._machine, self._cgroups = context, machine, cgroups
-        self._locator, self._rates = locator, rates
+        self._locator, self._rates, self._pressures = locator, rates, pressures
         root = context.plugin_settings.get("pod_sync", {}).get("log_root", _LOG_ROOT)
         configured = context.config.pod_logs_dir
         self._logs = str(Path(root) / "pods") if configured == DEFAULT_POD_LOGS_DIR else configured
@@ -125,17 +134,18 @@ class Meter:
         containers, pids, count = [], [], 0
         for container in pod.containers:
             counted = stats.get(container.id)
-            cpu, memory, found = self._measure_container(uid, container, counted, now, from_runtime=whole is not None)
+            from_runtime = whole is not None
+            cpu, memory, io, found = self._measure_container(uid, container, counted, now, from_runtime=from_runtime)
             rootfs = None
             if counted is not None:
                 used = DiskUse(counted.writable_layer_bytes, counted.writable_layer_inodes)
                 rootfs = _part(layers.get(counted.writable_layer_mountpoint), now, used)
             log = _part(shared, now, use_of_files(f"{logs}/{container.name}"))
-            usage = ContainerUsage(container.name, container.created_at, cpu, memory, rootfs, log, container.id)
+            usage = ContainerUsage(container.name, container.created_at, cpu, memory, rootfs, log, container.id, io)
             containers.append(usage)
             pids += found[:1]
             count += len(found)
-        cpu, memory, interfaces, processes = self._whole_pod(pod, containers, pids, count, whole, now)
+        cpu, memory, io, interfaces, processes = self._whole_pod(pod, containers, pids, count, whole, now)
         beside = use_of_files(logs) + use_of_file(str(self._context.pod_dir(uid) / "etc-hosts"))
         return PodUsage(
             uid,
@@ -148,27 +158,30 @@ class Meter:
             interfaces=interfaces,
             ephemeral_storage=_ephemeral(containers, beside, shared, now),
             process_count=processes,
+            io=io,
         )
 
     def _measure_container(
         self, uid: str, container: ContainerInfo, counted: ContainerStats | None, now: int, *, from_runtime: bool
-    ) -> tuple[CpuStats | None, MemoryStats | None, list[int]]:
-        """Return the usage of a container, with the number of processes, which only cgroups provide."""
+    ) -> tuple[CpuStats | None, MemoryStats | None, IoStats | None, list[int]]:
+        """Return the usage of a container, with its processes, which only cgroups provide."""
         if not from_runtime:
             path = self._locator.container(uid, container.id)
             account = self._cgroups.account(path) if path else None
             if account is not None:
                 rate = self._rates.update(container.id, now, account.cpu_nanoseconds)
-                return cpu_stats(account, now, rate), memory_stats(account, now), self._cgroups.processes(path)
+                pressures = self._pressures.read(path)
+                cpu, memory = cpu_stats(account, now, rate, pressures.cpu), memory_stats(account, now, pressures.memory)
+                return cpu, memory, io_stats(pressures.io, now), self._cgroups.processes(path)
         if counted is None:
-            return None, None, []
+            return None, None, None, []
         rate = self._rates.update(container.id, counted.timestamp, counted.cpu_usage_core_nanoseconds)
         cpu = CpuStats(
             counted.timestamp,
             counted.cpu_usage_nanocores if counted.cpu_usage_nanocores is not None else rate,
             counted.cpu_usage_core_nanoseconds,
         )
-        return cpu, _runtime_memory(counted), []
+        return cpu, _runtime_memory(counted), None, []
 
     def _whole_pod(
         self,
@@ -178,13 +191,13 @@ class Meter:
         count: int,
         whole: SandboxStats | None,
         now: int,
-    ) -> tuple[CpuStats | None, MemoryStats | None, Sequence[InterfaceStats], int | None]:
+    ) -> tuple[CpuStats | None, MemoryStats | None, IoStats | None, Sequence[InterfaceStats], int | None]:
         uid = pod.sandbox.uid
         if whole is not None:
             rate = self._rates.update(uid, whole.timestamp, whole.cpu_usage_core_nanoseconds)
             rate = whole.cpu_usage_nanocores if whole.cpu_usage_nanocores is not None else rate
             cpu = CpuStats(whole.timestamp, rate, whole.cpu_usage_core_nanoseconds)
-            return cpu, _sandbox_memory(whole), whole.interfaces, whole.process_count
+            return cpu, _sandbox_memory(whole), None, whole.interfaces, whole.process_count
         path = self._locator.container(uid, pod.sandbox.id)
         inside = self._cgroups.processes(path) if path else []
         pid = next((pid for pid in (*inside, *pids) if pid), 0)
@@ -193,9 +206,10 @@ class Meter:
         cgroup = self._locator.pod(uid)
         account = self._cgroups.account(cgroup) if cgroup else None
         if account is None:
-            return _sum_cpu(containers, now), _sum_memory(containers, now), interfaces, processes
-        rate = self._rates.update(uid, now, account.cpu_nanoseconds)
-        return cpu_stats(account, now, rate), memory_stats(account, now), interfaces, processes
+            return _sum_cpu(containers, now), _sum_memory(containers, now), None, interfaces, processes
+        rate, pressures = self._rates.update(uid, now, account.cpu_nanoseconds), self._pressures.read(cgroup)
+        cpu, memory = cpu_stats(account, now, rate, pressures.cpu), memory_stats(account, now, pressures.memory)
+        return cpu, memory, io_stats(pressures.io, now), interfaces, processes
 
 
 def with_volumes(pod: PodUsage, volumes: Sequence[VolumeUsage]) -> PodUsage:
@@ -211,11 +225,15 @@ def with_volumes(pod: PodUsage, volumes: Sequence[VolumeUsage]) -> PodUsage:
     return replace(pod, volumes=volumes, ephemeral_storage=storage)
 
 
-def cpu_stats(account: CgroupStats, now: int, rate: int | None) -> CpuStats:
-    return CpuStats(now, rate, account.cpu_nanoseconds)
+def cpu_stats(account: CgroupStats, now: int, rate: int | None, pressure: Pressure | None = None) -> CpuStats:
+    return CpuStats(now, rate, account.cpu_nanoseconds, pressure)
 
 
-def memory_stats(account: CgroupStats, now: int) -> MemoryStats:
+def io_stats(pressure: Pressure | None, now: int) -> IoStats | None:
+    return IoStats(now, pressure) if pressure is not None else None
+
+
+def memory_stats(account: CgroupStats, now: int, pressure: Pressure | None = None) -> MemoryStats:
     limit, working = account.memory_limit_bytes, account.working_set_bytes
     return MemoryStats(
         now,
@@ -226,6 +244,7 @@ def memory_stats(account: CgroupStats, now: int) -> MemoryStats:
         page_faults=account.page_faults,
         major_page_faults=account.major_page_faults,
         swap_usage_bytes=account.swap_bytes,
+        pressure=pressure,
     )
 
 

@@ -23,6 +23,7 @@ from nodeagent_plugins.stats.cgroup_lookup import CgroupLocator
 from nodeagent_plugins.stats.cgroups import CgroupReader
 from nodeagent_plugins.stats.machine import Machine, filesystem, nanoseconds
 from nodeagent_plugins.stats.pods import Meter, RunningPod
+from nodeagent_plugins.stats.pressure import PressureReader
 from nodeagent_plugins.stats.rates import CpuRates
 from nodeagent_plugins.stats.system import SystemContainers
 from nodeagent_plugins.stats.volumes import VolumeMeter
@@ -54,8 +55,12 @@ class MeasuredStats:
         self.volumes = VolumeMeter(context)
         self.locator = CgroupLocator(context, self.cgroups)
         self._rates, self._node_rates = CpuRates(), CpuRates()
-        self._meter = Meter(context, self.machine, self.cgroups, self.locator, self._rates)
-        self._system = SystemContainers(context, self.machine, self.cgroups, self.locator, self._node_rates)
+        enabled = context.gates.enabled("NodeAgentPSI")
+        self.pressures = PressureReader(self.cgroups, self.machine, enabled=enabled)
+        self._meter = Meter(context, self.machine, self.cgroups, self.locator, self._rates, self.pressures)
+        self._system = SystemContainers(
+            context, self.machine, self.cgroups, self.locator, self._node_rates, self.pressures
+        )
         self._from_runtime = context.gates.enabled("PodAndContainerStatsFromCRI")
         self._runtime_counts_pods = True
         self._counted: Mapping[str, ContainerStats] = {}
@@ -166,13 +171,14 @@ class MeasuredStats:
 
     def _measure_node(self, images: Sequence[FilesystemUsage]) -> NodeUsage:
         machine, now = self.machine, nanoseconds(self._context.clock.wall())
-        account = self.cgroups.root()
+        account, pressures = self.cgroups.root(), self.pressures.read("/")
+        rate = self._node_rates.update("/", now, account.cpu_nanoseconds)
         image = _image_filesystem(images[0], now) if images else None
         return NodeUsage(
             machine.boot_time(),
-            cpu=pod_usage.cpu_stats(account, now, self._node_rates.update("/", now, account.cpu_nanoseconds)),
+            cpu=pod_usage.cpu_stats(account, now, rate, pressures.cpu),
             memory=replace(
-                pod_usage.memory_stats(account, now),
+                pod_usage.memory_stats(account, now, pressures.memory),
                 swap_available_bytes=machine.swap()[1],
                 swap_usage_bytes=account.swap_bytes,
             ),
@@ -182,6 +188,7 @@ class MeasuredStats:
             max_pids=machine.max_pids(),
             current_pids=machine.current_pids(),
             system_containers=self._system.measure(now),
+            io=pod_usage.io_stats(pressures.io, now),
         )
 
 

@@ -14,7 +14,8 @@ from nodeagent.contracts.stats import ContainerUsage
 from nodeagent_plugins.stats.cgroup_lookup import CgroupLocator
 from nodeagent_plugins.stats.cgroups import CgroupReader
 from nodeagent_plugins.stats.machine import Machine
-from nodeagent_plugins.stats.pods import cpu_stats, memory_stats
+from nodeagent_plugins.stats.pods import cpu_stats, io_stats, memory_stats
+from nodeagent_plugins.stats.pressure import PressureReader
 from nodeagent_plugins.stats.rates import CpuRates
 
 CHECK_SECONDS = 300.0
@@ -26,10 +27,16 @@ class SystemContainers:
     """Measures ``kubelet``, ``runtime``, ``misc`` and ``pods``, if their cgroups are known."""
 
     def __init__(
-        self, context: ProberContext, machine: Machine, cgroups: CgroupReader, locator: CgroupLocator, rates: CpuRates
+        self,
+        context: ProberContext,
+        machine: Machine,
+        cgroups: CgroupReader,
+        locator: CgroupLocator,
+        rates: CpuRates,
+        pressures: PressureReader,
     ) -> None:
         self._context, self._machine, self._cgroups = context, machine, cgroups
-        self._locator, self._rates = locator, rates
+        self._locator, self._rates, self._pressures = locator, rates, pressures
         self._started_at = time.time_ns()
         self._runtime, self._next_check_at = "", 0.0
 
@@ -49,8 +56,9 @@ class SystemContainers:
                 continue
             started = self._started_at if name == "kubelet" else self._cgroups.created_at(cgroup)
             rate = self._rates.update(cgroup, now, account.cpu_nanoseconds)
-            usage = ContainerUsage(name, started, cpu_stats(account, now, rate), memory_stats(account, now))
-            found.append(usage)
+            pressures = self._pressures.read(cgroup)
+            cpu, memory = cpu_stats(account, now, rate, pressures.cpu), memory_stats(account, now, pressures.memory)
+            found.append(ContainerUsage(name, started, cpu, memory, io=io_stats(pressures.io, now)))
         return tuple(found)
 
     def _find_runtime(self) -> str:
