@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nodeagent.base.release import ReleaseOrigin
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
 from nodeagent.cli.server_version import query_server_version
@@ -22,8 +23,10 @@ from nodeagent.config.fields import Field, all_fields
 from nodeagent.config.files import UnreadableFile, read_layer
 from nodeagent.config.flags import FlagParser, add_flags, field_flags, read_flags
 from nodeagent.config.gate_usage import all_ineffective_settings, ineffective_settings
-from nodeagent.config.load import Loaded, load, load_configuration, masked
+from nodeagent.config.load import Loaded, load, load_configuration, load_file, masked
+from nodeagent.config.release import last_release
 from nodeagent.contracts.configuration import wire_name
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ConfigError
 
 
@@ -164,7 +167,10 @@ def _convert(arguments: argparse.Namespace) -> int:
 
 
 def _load_file(path: str, release: str) -> Loaded:
-    return load_configuration([f"--config={path}", f"--compatibility-version={release}"])
+    """Load a file for *release*, or for the release of the agent on this host."""
+    if release:
+        return load_configuration([f"--config={path}", f"--compatibility-version={release}"])
+    return load_file(path, last_release(NodeSettings().root_dir, ReleaseOrigin.STANDALONE))
 
 
 def _release(loaded: Loaded) -> dict[str, str]:

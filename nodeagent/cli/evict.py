@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.base.quantity import Format, Quantity
+from nodeagent.base.release import ReleaseOrigin
 from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
 from nodeagent.config.flags import FlagParser
-from nodeagent.config.load import load_configuration
+from nodeagent.config.load import load_file
+from nodeagent.config.release import last_release
 from nodeagent.contracts.eviction import (
     PLAN_QUERY,
     EvictionPlan,
@@ -54,7 +56,7 @@ def show_plan(arguments: argparse.Namespace) -> int:
 
     :raises ConfigError: the file of ``--config`` is invalid; contains all problems.
     """
-    request = PlanRequest(thresholds=_thresholds(arguments.config), signal=arguments.signal)
+    request = PlanRequest(thresholds=_thresholds(arguments.config, arguments.root_dir), signal=arguments.signal)
     try:
         plan = local.query(Path(arguments.root_dir), PLAN_QUERY, request, EvictionPlan)
     except local.AgentUnreachable as error:
@@ -70,10 +72,10 @@ def show_plan(arguments: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _thresholds(file: str | None) -> ThresholdMaps | None:
+def _thresholds(file: str | None, root_dir: str) -> ThresholdMaps | None:
     if file is None:
         return None
-    config = load_configuration(["--config", file]).config
+    config = load_file(file, last_release(root_dir, ReleaseOrigin.ASSUMED)).config
     return ThresholdMaps(
         hard=dict(config.eviction_hard),
         soft=dict(config.eviction_soft),

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nodeagent.base.release import ReleaseOrigin
 from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
-from nodeagent.config.load import load_configuration
+from nodeagent.config.load import load_file
+from nodeagent.config.release import last_release
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.contracts.shutdown import (
     ShutdownPeriods,
@@ -59,7 +61,7 @@ def run_rehearsal(arguments: argparse.Namespace) -> int:
         return ExitCode.PROBLEMS
     periods, pods = plan.periods, plan.pods
     if arguments.config:
-        loaded = load_configuration(["--config", arguments.config])
+        loaded = load_file(arguments.config, last_release(arguments.root_dir, ReleaseOrigin.ASSUMED))
         periods = shutdown_periods(loaded.config, loaded.gates)
     steps = list(rehearse(periods, pods)) if periods.entries else []
     if arguments.output == "json":

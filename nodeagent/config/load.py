@@ -62,8 +62,16 @@ def load_configuration(arguments: Sequence[str], discover: Discover | None = Non
     return load(parse(arguments), discover)
 
 
-def load(flags: Flags, discover: Discover | None = None) -> Loaded:
-    """Read the files of *flags* and apply the flags; see :func:`load_configuration`."""
+def load_file(path: str, release: SelectedRelease) -> Loaded:
+    """Load one file without flags, as for *release*; see :func:`load_configuration`."""
+    return load(parse([f"--config={path}"]), release=release)
+
+
+def load(flags: Flags, discover: Discover | None = None, *, release: SelectedRelease | None = None) -> Loaded:
+    """Read the files of *flags* and apply the flags; see :func:`load_configuration`.
+
+    :param release: the release; by default it is selected.
+    """
     identity.configure(flags.settings.identity)
     collector = _Collector(flags.problems)
     layers = _read_layers(flags.settings, collector)
@@ -81,7 +89,7 @@ def load(flags: Flags, discover: Discover | None = None) -> Loaded:
     for path, value, flag in flags.overrides:
         _override(tree, path, value, Origin("flag", flag))
     warnings += fill_dependent(tree, kubelet_format=bool(layers) and layers[0].kubelet_format)
-    selected = select_release(flags.settings, discover)
+    selected = release or select_release(flags.settings, discover)
     if warning := explain_bounds(selected):
         warnings.append(warning)
     return _finish(tree, flags, collector, warnings, selected)

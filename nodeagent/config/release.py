@@ -38,6 +38,11 @@ def select_release(settings: NodeSettings, discover: Discover | None = None) -> 
     return _recall(settings.root_dir) or SelectedRelease(OLDEST, ReleaseOrigin.ASSUMED)
 
 
+def last_release(root_dir: str, default: ReleaseOrigin) -> SelectedRelease:
+    """Return the release that the agent used last, for commands that check a file; else 1.29 with origin *default*."""
+    return _recall(root_dir) or SelectedRelease(OLDEST, default)
+
+
 def of_server(version: str) -> SelectedRelease | None:
     """Return the release for the version of an API server, or ``None`` if it is not a version."""
     try:
@@ -94,7 +99,7 @@ def _recall(root_dir: str) -> SelectedRelease | None:
         release = Release.parse(document["release"]).bounded()
         server_version = str(document.get("serverVersion", ""))
         origin = ReleaseOrigin.ASSUMED if document.get("assumed") else ReleaseOrigin.REMEMBERED
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):  # Commands also run without root.
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         _log.warning("Failed to read compatibility release", extra={"path": str(path), "err": str(error)})

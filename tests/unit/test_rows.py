@@ -9,8 +9,10 @@ import pytest
 from tests.conftest import Rows
 
 
-def item(test, *rows):
-    return SimpleNamespace(nodeid=test, iter_markers=lambda name: [SimpleNamespace(args=rows)])
+def item(test, *rows, marker="row"):
+    return SimpleNamespace(
+        nodeid=test, iter_markers=lambda name: [SimpleNamespace(args=rows)] if name == marker else []
+    )
 
 
 def report(test, *, passed=True, when="call", skipped=False):
@@ -54,3 +56,13 @@ def test_unknown_row_is_an_error(rows):
 
 def test_all_rows_of_the_specification_are_loaded(rows):
     assert len(rows.known) == len(set(rows.known)) == 602
+
+
+def test_row_that_does_not_apply_is_listed_unless_it_is_covered(rows):
+    listed = item("a", "gate.WinDSR", "gate.NodeSwap", marker="listed_row")
+    rows.pytest_collection_modifyitems([listed, item("b", "gate.NodeSwap")])
+    rows.pytest_runtest_logreport(report("a"))
+    rows.pytest_runtest_logreport(report("b"))
+
+    assert rows.covered == {"gate.NodeSwap": ["b"]}
+    assert rows.listed == ["gate.WinDSR"]

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from nodeagent.base.release import Release, ReleaseOrigin, SelectedRelease
-from nodeagent.config.load import load_configuration
-from nodeagent.config.release import assume_release, remember_release, select_release
+from nodeagent.config.load import load_configuration, load_file
+from nodeagent.config.release import assume_release, last_release, remember_release, select_release
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ConfigError
 
@@ -124,3 +124,14 @@ def test_newer_server_is_a_warning(native, tmp_path):
 
     assert any("the API server has version v1.40.1" in warning for warning in loaded.warnings)
     assert loaded.release.node_version.startswith("v1.36.2+nodeagent-")
+
+
+def test_commands_use_the_release_that_was_used_last(native, tmp_path):
+    path = native("imageMaximumGCAge: 24h")
+    unknown = last_release(str(tmp_path), ReleaseOrigin.ASSUMED)
+    remember_release(tmp_path, SelectedRelease(Release(1, 36), ReleaseOrigin.FLAG))
+    stored = last_release(str(tmp_path), ReleaseOrigin.ASSUMED)
+
+    assert unknown.assumed
+    assert not load_file(path, unknown).gates.enabled("ImageMaximumGCAge")
+    assert load_file(path, stored).gates.enabled("ImageMaximumGCAge")

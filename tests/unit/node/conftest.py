@@ -12,6 +12,8 @@ import pytest
 
 from nodeagent import hookimpl
 from nodeagent.base.aio import TaskOwner
+from nodeagent.base.release import SelectedRelease
+from nodeagent.config.features import build_gates
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.node import NodeReport
 from nodeagent.node import NodeManager
@@ -67,8 +69,22 @@ def api(clock: FakeClock) -> FakeApi:
 
 @pytest.fixture
 def make_node(tmp_path: Path, clock: FakeClock, api: FakeApi) -> MakeNode:
-    def make(*, standalone: bool = False, settings: dict[str, Any] | None = None, **config: Any) -> Node:
-        context = make_context(tmp_path, clock=clock, api=None if standalone else api, config=make_config(**config))
+    def make(
+        *,
+        standalone: bool = False,
+        settings: dict[str, Any] | None = None,
+        release: SelectedRelease | None = None,
+        **config: Any,
+    ) -> Node:
+        selected = release or SelectedRelease()
+        context = make_context(
+            tmp_path,
+            clock=clock,
+            api=None if standalone else api,
+            config=make_config(**config),
+            release=selected,
+            gates=build_gates(config.get("feature_gates", {}), selected.release),
+        )
         changes: dict[str, Any] = {"node_ips": ("10.1.2.3",), **(settings or {})}
 
         context.settings = replace(context.settings, **changes)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from nodeagent import __version__
 from nodeagent.base.duration import Duration
+from nodeagent.base.release import Release, ReleaseOrigin, SelectedRelease
 from nodeagent.contracts.api import LEASES, NODES
 from nodeagent.contracts.configuration import Taint
 from nodeagent.contracts.node import NodeReport
@@ -229,6 +231,25 @@ async def test_node_info_is_reported(make_node: Any, api: FakeApi, clock: FakeCl
     assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
     assert status["capacity"] == {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "10Gi", "pods": "110"}
     assert status["allocatable"] == {"cpu": "2", "memory": "3996Mi", "ephemeral-storage": "9Gi", "pods": "110"}
+
+
+@pytest.mark.parametrize(
+    ("selected", "version", "proxy_version"),
+    [
+        (SelectedRelease(), "v1.29.15", "v1.29.15"),
+        (SelectedRelease(Release(1, 36), ReleaseOrigin.API_SERVER, "v1.36.7"), "v1.36.7", ""),
+        (SelectedRelease(Release(1, 32), ReleaseOrigin.API_SERVER, "v1.32.1+k3s1"), "v1.32.1", "v1.32.1"),
+    ],
+)
+async def test_reported_versions_follow_the_release(
+    make_node: Any, api: FakeApi, clock: FakeClock, selected: SelectedRelease, version: str, proxy_version: str
+) -> None:
+    async with make_node(release=selected).running():
+        await clock.advance(30)
+
+    info, build = node_of(api)["status"]["nodeInfo"], f"+nodeagent-{__version__}"
+    assert info["kubeletVersion"] == f"{version}{build}"
+    assert info.get("kubeProxyVersion", "") == (f"{proxy_version}{build}" if proxy_version else "")
 
 
 async def test_node_without_capacity_is_not_ready(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
