@@ -65,7 +65,6 @@ class UnsupportedUse:
 
 
 UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
-    UnsupportedField(PodSpec, "host_users", "user namespaces are not implemented", accepted=(True,)),
     UnsupportedField(
         PodSpec,
         "resources",

@@ -15,6 +15,7 @@ from nodeagent.contracts.pods import PodSyncer
 from nodeagent_plugins.pod_sync.declared_features import DeclaredFeatures
 from nodeagent_plugins.pod_sync.paths import DEFAULT_LOG_ROOT
 from nodeagent_plugins.pod_sync.stopping import HookCaller
+from nodeagent_plugins.pod_sync.subordinate_ids import read_subordinate_ids
 from nodeagent_plugins.pod_sync.syncer import SANDBOXES_AT_ONCE, BundledPodSyncer
 
 if TYPE_CHECKING:
@@ -57,4 +58,5 @@ def nodeagent_provide_pod_syncer(context: StatsContext, plugins: HookCaller) -> 
         plugins,
         log_root=Path(settings.get("log_root", DEFAULT_LOG_ROOT)),
         sandboxes_at_once=settings.get("sandboxes_at_once", SANDBOXES_AT_ONCE),
+        subordinate_ids=read_subordinate_ids(),
     )

@@ -17,6 +17,7 @@ from nodeagent_plugins.pod_sync.metrics import CLEANED_ORPHANS, ORPHANS_LEFT
 from nodeagent_plugins.pod_sync.paths import PodPaths, pod_logs_directory
 from nodeagent_plugins.pod_sync.step import Step
 from nodeagent_plugins.pod_sync.subpaths import release_subpaths
+from nodeagent_plugins.pod_sync.user_namespaces import PodUserNamespaces
 
 _log = logging.getLogger(__name__)
 _DEAD = (ContainerState.EXITED, ContainerState.CREATED)
@@ -25,7 +26,8 @@ _DEAD = (ContainerState.EXITED, ContainerState.CREATED)
 class PodCleaner:
     """Removes resources of running, terminated and deleted pods."""
 
-    def __init__(self, context: StatsContext, log_root: Path) -> None:
+    def __init__(self, context: StatsContext, log_root: Path, user_namespaces: PodUserNamespaces) -> None:
+        self._user_namespaces = user_namespaces
         self._context, self._log_root = context, log_root
         self._pod_logs = pod_logs_directory(context.config, log_root)
 
@@ -88,6 +90,7 @@ class PodCleaner:
             paths = PodPaths(context.pod_dir(uid), self._log_root, self._pod_logs, "", "", uid)
             try:
                 await self.release(uid, paths)
+                await self._user_namespaces.release(uid)
                 stuck = await asyncio.to_thread(disk.remove_pod_directory, paths.root)
                 if stuck:
                     left += 1
@@ -128,6 +131,8 @@ class PodCleaner:
         await self.remove_container(paths, status)
 
     async def _remove_directories(self, paths: PodPaths, containers: list[tuple[str, str]]) -> None:
+        await self._user_namespaces.release(paths.uid)
+
         def remove() -> list[str]:
             disk.remove_log_directory(paths.logs)
             for name, container_id in containers:

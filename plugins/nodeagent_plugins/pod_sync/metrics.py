@@ -44,6 +44,13 @@ RESIZE_MILLISECONDS = Histogram(
     ("success",),
     bounds=(10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000),
 )
+STARTED_USER_NAMESPACED_PODS = Counter(
+    "started_user_namespaced_pods_total", "Cumulative number of pods with user namespaces started"
+)
+FAILED_USER_NAMESPACED_PODS = Counter(
+    "started_user_namespaced_pods_errors_total",
+    "Cumulative number of errors when starting pods with user namespaces",
+)
 CLEANED_ORPHANS = Gauge(
     "orphan_pod_cleaned_volumes",
     "The total number of orphaned Pods whose volumes were cleaned in the last periodic sweep.",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nodeagent.contracts.runtime import ImageMount, Mount, MountPropagation
+from nodeagent.contracts.runtime import ImageMount, Mount, MountPropagation, UserNamespace
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import ContainerError
 from nodeagent.model.expansion import expand, unknown_references
@@ -149,6 +149,12 @@ def prepare_files(
         text = f"files of container {container.name}: {error.filename}: {error.strerror or error}"
         raise ContainerError(text) from error
     return PreparedFiles(attempt, tuple(mounts))
+
+
+def with_mapped_owners(files: PreparedFiles, users: UserNamespace) -> PreparedFiles:
+    """Return *files* with mounts whose owners are mapped to the user namespace of the pod."""
+    mounts = tuple(replace(mount, uids=users.uids, gids=users.gids) for mount in files.mounts)
+    return replace(files, mounts=mounts)
 
 
 def _volume_mount(container: Container, index: int, part: VolumePart, paths: PodPaths, bind: BindMount | None) -> Mount:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nodeagent.base.quantity import Quantity
 from nodeagent.base.sysctls import normalize_sysctl
-from nodeagent.contracts.runtime import DnsConfig, LinuxResources, PortMapping, SandboxConfig
+from nodeagent.contracts.runtime import DnsConfig, LinuxResources, PortMapping, SandboxConfig, UserNamespace
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Container, Pod
 from nodeagent_plugins.pod_sync.labels import pod_labels
@@ -26,16 +26,16 @@ def make_sandbox_config(
     cgroup_parent: str,
     resources: LinuxResources | None,
     cpu_period: int = DEFAULT_CPU_PERIOD,
+    user_namespace: UserNamespace | None = None,
 ) -> SandboxConfig:
     """Return the configuration of the sandbox.
 
     :param hostname: unused for pods in the host network.
     :param cpu_period: period in microseconds for the CPU quota of the pod overhead.
-    :raises NodeAgentError: the pod requires an unsupported feature.
+    :param user_namespace: ``None`` uses that of the node.
+    :raises NodeAgentError: the pod overhead is invalid.
     """
     spec = pod.spec
-    if spec.host_users is False:  # The pod relies on it for isolation.
-        raise NodeAgentError("hostUsers: false is not supported: this node has no user namespaces for pods")
     context = spec.security_context
     sysctls = (
         {normalize_sysctl(sysctl.name): sysctl.value for sysctl in context.sysctls or ()} if context is not None else {}
@@ -53,7 +53,7 @@ def make_sandbox_config(
         annotations=dict(pod.metadata.annotations or {}),
         cgroup_parent=cgroup_parent,
         sysctls=sysctls,
-        security=sandbox_security(pod),
+        security=sandbox_security(pod, user_namespace),
         overhead=_overhead(pod, cpu_period) if spec.overhead else None,
         resources=resources,
     )

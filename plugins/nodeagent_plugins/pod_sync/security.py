@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from nodeagent.contracts.runtime import (
@@ -14,6 +15,7 @@ from nodeagent.contracts.runtime import (
     SecurityProfile,
     SeLinux,
     SupplementalGroupsPolicy,
+    UserNamespace,
 )
 from nodeagent.errors import ContainerError
 from nodeagent.model import apparmor
@@ -45,8 +47,11 @@ _NO_POD_CONTEXT = PodSecurityContext()
 _NO_CONTEXT = SecurityContext()
 
 
-def pod_namespaces(pod: Pod) -> Namespaces:
-    """Return the namespace modes of the pod's sandbox and containers."""
+def pod_namespaces(pod: Pod, user: UserNamespace | None = None) -> Namespaces:
+    """Return the namespace modes of the pod's sandbox and containers.
+
+    :param user: user namespace of the pod; ``None`` uses that of the node.
+    """
     spec = pod.spec
     if spec.host_pid:
         pid = NamespaceMode.NODE
@@ -58,14 +63,15 @@ def pod_namespaces(pod: Pod) -> Namespaces:
         network=NamespaceMode.NODE if spec.host_network else NamespaceMode.POD,
         pid=pid,
         ipc=NamespaceMode.NODE if spec.host_ipc else NamespaceMode.POD,
+        user=user,
     )
 
 
-def sandbox_security(pod: Pod) -> SandboxSecurity:
+def sandbox_security(pod: Pod, user_namespace: UserNamespace | None = None) -> SandboxSecurity:
     """Return the security settings of the sandbox, which is privileged if any container is."""
     own = pod.spec.security_context or _NO_POD_CONTEXT
     return SandboxSecurity(
-        namespaces=pod_namespaces(pod),
+        namespaces=pod_namespaces(pod, user_namespace),
         selinux=_selinux(own.se_linux_options),
         run_as_user=own.run_as_user,
         run_as_group=own.run_as_group,
@@ -85,12 +91,14 @@ def container_security(
     seccomp_root: Path,
     unmask_proc: bool = False,
     target_id: str = "",
+    user_namespace: UserNamespace | None = None,
 ) -> ContainerSecurity:
     """Return the security settings of *container*, which take precedence over those of the pod.
 
     :param seccomp_default: use the runtime's profile for containers without one (spec: config.seccompDefault).
     :param seccomp_root: directory of localhost profiles.
     :param unmask_proc: allow ``procMount: Unmasked``.
+    :param user_namespace: user namespace of the pod; ``None`` uses that of the node.
     :param target_id: container whose process namespace an ephemeral container joins.
     :raises ContainerError: the settings contradict each other or the image.
     """
@@ -102,9 +110,9 @@ def container_security(
         _check_non_root(user, image)
     if user is None:
         user, username = image.uid, image.username if image.uid is None else ""
-    namespaces = pod_namespaces(pod)
+    namespaces = pod_namespaces(pod, user_namespace)
     if target_id:
-        namespaces = Namespaces(namespaces.network, NamespaceMode.TARGET, namespaces.ipc, target_id)
+        namespaces = replace(namespaces, pid=NamespaceMode.TARGET, target_id=target_id)
     capabilities = own.capabilities
     masked = not (unmask_proc and own.proc_mount == "Unmasked")
     return ContainerSecurity(

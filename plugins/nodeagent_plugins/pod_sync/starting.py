@@ -40,7 +40,7 @@ from nodeagent_plugins.pod_sync.metrics import (
     HTTP_FALLBACKS,
     STARTED_CONTAINERS,
 )
-from nodeagent_plugins.pod_sync.mounts import HostsContent, prepare_files, volume_parts
+from nodeagent_plugins.pod_sync.mounts import HostsContent, prepare_files, volume_parts, with_mapped_owners
 from nodeagent_plugins.pod_sync.security import container_security
 from nodeagent_plugins.pod_sync.step import Step
 from nodeagent_plugins.pod_sync.stopping import ContainerStopper, HookCaller, plan_stop
@@ -170,6 +170,8 @@ class ContainerStarter:
         context, pod, container = self._context, step.pod, start.container
         environment = await self._environment(step, container, reference)
         variables = environment.variables
+        assert step.sandbox is not None
+        user_namespace = step.sandbox.security.namespaces.user
         security = container_security(
             pod,
             container,
@@ -178,6 +180,7 @@ class ContainerStarter:
             seccomp_root=context.root_dir / "seccomp",
             unmask_proc=context.gates.enabled("ProcMountType"),
             target_id=_target_id(step, start),
+            user_namespace=user_namespace,
         )
         parts = volume_parts(
             container,
@@ -202,7 +205,7 @@ class ContainerStarter:
             container,
             image=image,
             variables=variables,
-            files=files,
+            files=files if user_namespace is None else with_mapped_owners(files, user_namespace),
             security=security,
             resources=context.cgroups.container_resources(pod, container),
             sandbox_id=step.sandbox_id,

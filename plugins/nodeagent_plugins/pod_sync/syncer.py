@@ -27,10 +27,12 @@ from nodeagent_plugins.pod_sync.metrics import (
     FAILED_CONTAINERS,
     FAILED_PODS,
     FAILED_SANDBOXES,
+    FAILED_USER_NAMESPACED_PODS,
     SANDBOX,
     SANDBOX_DURATIONS,
     STARTED_CONTAINERS,
     STARTED_PODS,
+    STARTED_USER_NAMESPACED_PODS,
 )
 from nodeagent_plugins.pod_sync.node_dns import NodeDns
 from nodeagent_plugins.pod_sync.paths import PodPaths, pod_logs_directory
@@ -39,7 +41,9 @@ from nodeagent_plugins.pod_sync.sandbox import make_sandbox_config
 from nodeagent_plugins.pod_sync.starting import ContainerStarter, host_ips
 from nodeagent_plugins.pod_sync.step import PodSyncState, Step
 from nodeagent_plugins.pod_sync.stopping import ContainerStopper, HookCaller, plan_stop
+from nodeagent_plugins.pod_sync.subordinate_ids import IdRange
 from nodeagent_plugins.pod_sync.subpaths import BindMount
+from nodeagent_plugins.pod_sync.user_namespaces import PodUserNamespaces, check_user_namespaces, id_pool
 
 SANDBOXES_AT_ONCE = 8
 DISCARD_SECONDS = 5.0
@@ -55,6 +59,8 @@ class BundledPodSyncer:
     :param log_root: contains ``pods/`` and ``containers/``.
     :param sandboxes_at_once: limit of sandboxes created in parallel; a higher limit does not make the runtime faster.
     :param bind: bind-mounts sub-paths; ``None`` selects the system call.
+    :param subordinate_ids: IDs for pods with a user namespace; ``None`` selects the default range.
+    :raises ConfigError: these IDs, or those of a pod from an earlier run, are invalid.
     """
 
     def __init__(
@@ -65,6 +71,7 @@ class BundledPodSyncer:
         log_root: Path,
         sandboxes_at_once: int = SANDBOXES_AT_ONCE,
         bind: BindMount | None = None,
+        subordinate_ids: IdRange | None = None,
     ) -> None:
         self._context, self._hook_caller, self._log_root = context, hook_caller, log_root
         self._pod_logs = pod_logs_directory(context.config, log_root)
@@ -76,7 +83,9 @@ class BundledPodSyncer:
         )
         self._starter = ContainerStarter(context, hook_caller, hooks, self._stopper, bind)
         self._resizer = ContainerResizer(context)
-        self._cleaner = PodCleaner(context, log_root)
+        pool = id_pool(context.config, subordinate_ids)
+        self._user_namespaces = PodUserNamespaces(context.root_dir / "pods", pool)
+        self._cleaner = PodCleaner(context, log_root, self._user_namespaces)
         self._dns = NodeDns(context)
         self._creating = asyncio.Semaphore(sandboxes_at_once)
         self._memory: dict[str, PodSyncState] = {}
@@ -260,9 +269,14 @@ class BundledPodSyncer:
             )
         STARTED_PODS.inc()
         STARTED_CONTAINERS.inc(SANDBOX)
+        own_users = pod.spec.host_users is False
+        if own_users:
+            STARTED_USER_NAMESPACED_PODS.inc()
         handler = ""
         try:
             handler = step.runtime_handler = await read_runtime_handler(self._context.api, pod)
+            if own_users:
+                check_user_namespaces(pod, await context.runtime_status(), handler)
             config = await self._sandbox_config(step, actions.sandbox_attempt)
             async with self._creating:
                 started = context.clock.now()
@@ -270,6 +284,8 @@ class BundledPodSyncer:
                 SANDBOX_DURATIONS.observe(context.clock.now() - started, handler)
         except NodeAgentError as error:
             FAILED_PODS.inc()
+            if own_users:
+                FAILED_USER_NAMESPACED_PODS.inc()
             FAILED_CONTAINERS.inc(SANDBOX, "CreatePodSandboxError")
             FAILED_SANDBOXES.inc(handler)
             _log.error("Failed to create sandbox for pod", extra={"pod": pod.full_name, "err": error})
@@ -309,6 +325,7 @@ class BundledPodSyncer:
             dns=await self._dns.of(pod),
             cgroup_parent=context.cgroups.parent_of(pod),
             resources=context.cgroups.pod_resources(_without_overhead(pod)),
+            user_namespace=await self._user_namespaces.of(pod),
         )
         changed: SandboxConfig = await self._hook_caller.call_chain(
             "nodeagent_mutate_sandbox", "sandbox", config, pod=pod

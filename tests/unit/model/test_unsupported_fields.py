@@ -134,7 +134,7 @@ def mounting(**mount):
 @pytest.mark.parametrize(
     "spec",
     [
-        {"host_users": True},
+        {"host_users": False},
         {"security_context": {"supplementalGroupsPolicy": "Merge"}},
         {"resource_claims": []},
         {"init_containers": [make_container("side", restart_policy="Always")]},
@@ -148,7 +148,6 @@ def test_value_of_the_default_behavior_is_accepted(spec):
 @pytest.mark.parametrize(
     ("spec", "use"),
     [
-        ({"host_users": False}, "spec.hostUsers: false (user namespaces are not implemented)"),
         (
             {"resource_claims": [{"name": "gpu", "resourceClaimName": "x"}]},
             'spec.resourceClaims: [{"name":"gpu","resourceClaimName":"x"}] '

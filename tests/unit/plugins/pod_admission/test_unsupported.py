@@ -26,7 +26,6 @@ async def test_pod_without_unsupported_fields_is_admitted(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        ({"host_users": False}, "PodFieldNotSupported"),
         ({"resources": {"limits": {"cpu": "1"}}}, "PodLevelResourcesNotSupported"),
         ({"resource_claims": [{"name": "gpu", "resourceClaimName": "gpu"}]}, "PodFieldNotSupported"),
         ({"containers": [make_container(lifecycle={"stopSignal": "SIGUSR1"})]}, "PodFieldNotSupported"),
@@ -50,7 +49,8 @@ async def test_message_names_all_unsupported_fields(tmp_path):
 
 
 async def test_running_pod_with_unsupported_field_keeps_running(tmp_path, caplog):
-    runtime, pod = FakeRuntime(), make_pod(host_users=False)
+    claims = [{"name": "gpu", "resourceClaimName": "x"}]
+    runtime, pod = FakeRuntime(), make_pod(resource_claims=claims)
     runtime.start("main", pod)
 
     with caplog.at_level(logging.WARNING):

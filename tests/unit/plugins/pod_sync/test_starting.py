@@ -12,7 +12,14 @@ from nodeagent.base.release import NEWEST
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import RUNTIME_CLASSES
 from nodeagent.contracts.configuration import CrashLoopBackOffConfig
-from nodeagent.contracts.runtime import ContainerState, LinuxResources, NamespaceMode
+from nodeagent.contracts.runtime import (
+    ContainerState,
+    IdMapping,
+    LinuxResources,
+    NamespaceMode,
+    RuntimeHandler,
+    UserNamespace,
+)
 from nodeagent.errors import ApiUnavailable, NodeAgentError, PluginError, RuntimeFailure
 from nodeagent.testing import FakeApi, make_config, make_container, make_pod
 
@@ -108,14 +115,57 @@ async def test_sandbox_configuration_follows_the_pod(bench):
     assert config.resources == LinuxResources(cpu_shares=10)  # a runtime adds the overhead itself
 
 
-@pytest.mark.parametrize(("host_users", "runs"), [(None, True), (True, True), (False, False)])
-async def test_pod_with_user_namespace_is_rejected(bench, host_users, runs):
-    outcome = await bench.sync(make_pod(host_users=host_users))
+@pytest.mark.parametrize(
+    ("runtime_class", "problem"),
+    [
+        (None, "can't set `spec.hostUsers: false`, runtime does not support user namespaces"),
+        ("secure", 'RuntimeClass handler "kata" does not support user namespaces'),
+    ],
+)
+async def test_user_namespace_without_support_of_the_handler_fails_the_sandbox(make_bench, runtime_class, problem):
+    api = FakeApi()
+    await api.create(RUNTIME_CLASSES, {"metadata": {"name": "secure"}, "handler": "kata"})
+    bench = make_bench(context={"api": api})
+    bench.runtime.handlers = [RuntimeHandler("runc", user_namespaces=True)]
 
-    assert bool(bench.sandboxes()) is runs and (outcome.error is None) is runs
-    if not runs:
-        [note] = bench.notes("FailedCreatePodSandBox")
-        assert note.startswith("Failed to create pod sandbox: hostUsers: false is not supported")
+    await bench.sync(make_pod(host_users=False, runtime_class_name=runtime_class))
+
+    assert bench.notes("FailedCreatePodSandBox") == [f"Failed to create pod sandbox: {problem}"]
+    assert bench.sandboxes() == []
+
+
+async def test_user_namespace_is_passed_to_sandbox_container_and_mounts(bench):
+    bench.runtime.handlers = [RuntimeHandler("", user_namespaces=True)]
+
+    await bench.sync(make_pod("a", host_users=False))
+    await bench.sync(make_pod("b", host_users=False))
+    await bench.sync(make_pod("c", host_users=True))
+
+    mappings = [(IdMapping(65536 * number, 0, 65536),) for number in (1, 2)]
+    expected = [UserNamespace(mapping, mapping) for mapping in mappings]
+    assert [config.security.namespaces.user for config in bench.sandboxes()] == [*expected, None]
+    assert [config.security.namespaces.user for config in bench.made()] == [*expected, None]
+    first, _, last = bench.made()
+    assert {(mount.uids, mount.gids) for mount in first.mounts} == {(mappings[0], mappings[0])}
+    assert {(mount.uids, mount.gids) for mount in last.mounts} == {((), ())}
+
+
+async def test_user_namespace_survives_a_restart_and_is_released_with_the_pod(bench):
+    bench.runtime.handlers = [RuntimeHandler("", user_namespaces=True)]
+    pod = make_pod("a", host_users=False)
+    await bench.sync(pod)
+    file = bench.context.pod_dir(pod.uid) / "userns"
+    stored = file.exists()
+
+    bench.restart_agent()
+    await bench.sync(make_pod("b", host_users=False))
+    await bench.terminate(pod)
+    await bench.syncer.sync_terminated(pod, bench.runtime.pod(pod.uid))
+    await bench.syncer.remove_pod(pod, bench.runtime.pod(pod.uid))
+    await bench.sync(make_pod("c", host_users=False))
+
+    starts = [config.security.namespaces.user.uids[0].host_id // 65536 for config in bench.sandboxes()]
+    assert (stored, file.exists(), starts) == (True, False, [1, 2, 1])
 
 
 async def test_runtime_class_selects_the_handler(make_bench):
