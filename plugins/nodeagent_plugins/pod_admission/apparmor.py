@@ -9,6 +9,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.apparmor import LOCALHOST, UNCONFINED, apparmor_profile, apparmor_profiles
 from nodeagent.model.pod import Pod
+from nodeagent_plugins.pod_admission.running import is_running
 
 _SYSTEM = Path("/sys")
 _REASON = "AppArmor"
@@ -33,7 +34,7 @@ class AppArmorAdmission:
         if not any(profile.type != UNCONFINED for profile in apparmor_profiles(pod)):
             return None
         problem = self._obstacle or _problem(pod)
-        if not problem or await self._context.runtime.list_sandboxes(pod.uid):
+        if not problem or await is_running(self._context, pod):
             return None
         return Rejection(_REASON, f"Cannot enforce AppArmor: {problem}")
 

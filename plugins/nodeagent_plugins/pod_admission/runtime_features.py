@@ -8,12 +8,13 @@ from nodeagent.contracts.pods import Rejection
 from nodeagent.contracts.runtime import RuntimeStatus
 from nodeagent.model.pod import Pod
 from nodeagent.model.unsupported_fields import FIELD_NOT_SUPPORTED
+from nodeagent_plugins.pod_admission.running import is_running
 
 
 class RuntimeFeatureAdmission:
     """Rejects pods that rely on a feature that the runtime would silently ignore, or fail at with an unrelated error.
 
-    Only pods that request such a feature wait for the first response of the runtime.
+    Only pods that request such a feature wait for the first response of the runtime. Running pods keep running.
     """
 
     def __init__(self, context: AgentContext) -> None:
@@ -23,7 +24,8 @@ class RuntimeFeatureAdmission:
     async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:
         if not (requests_strict_groups(pod) or has_image_volumes(pod)):
             return None
-        return check_features(pod, await self._context.runtime_status())
+        rejection = check_features(pod, await self._context.runtime_status())
+        return None if rejection is None or await is_running(self._context, pod) else rejection
 
 
 def check_features(pod: Pod, runtime: RuntimeStatus) -> Rejection | None:

@@ -10,6 +10,7 @@ from nodeagent.contracts.events import EventType
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod
 from nodeagent.model.unsupported_fields import FIELD_NOT_SUPPORTED, unsupported_uses
+from nodeagent_plugins.pod_admission.running import is_running
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ class FieldAdmission:
         if not uses:
             return None
         fields = "; ".join(map(str, uses))
-        if await self._context.runtime.list_sandboxes(pod.uid):
+        if await is_running(self._context, pod):
             note = f"Pod uses fields that this node does not support and that have no effect: {fields}"
             self._context.recorder.record(pod.reference(), EventType.WARNING, FIELD_NOT_SUPPORTED, note)
             _log.warning(

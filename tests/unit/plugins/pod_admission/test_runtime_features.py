@@ -54,3 +54,10 @@ async def test_pod_without_such_features_does_not_query_the_runtime(tmp_path):
 
     assert await decision(tmp_path, make_pod(security_context={"supplementalGroupsPolicy": "Merge"}), runtime) is None
     assert runtime.called("status") == []
+
+
+async def test_running_pod_keeps_running_without_support(tmp_path):
+    runtime, pod = FakeRuntime(), make_pod(**STRICT)
+    runtime.start("main", pod)
+
+    assert await decision(tmp_path, pod, runtime) is None
