@@ -8,6 +8,7 @@ from apiserver_stub.apimachinery.objects import Object
 from nodeagent.base.quantity import Quantity
 
 Amounts = dict[str, Quantity]
+HUGE_PAGES = "hugepages-"
 
 
 def read(resource_list: Mapping[str, object] | None) -> Amounts:
@@ -38,8 +39,25 @@ def raise_to(total: Amounts, floor: Mapping[str, Quantity]) -> None:
             total[name] = amount
 
 
+def is_pod_level(name: str) -> bool:
+    """Return whether pods can have their own requests and limits of the resource *name*."""
+    return name in ("cpu", "memory") or name.startswith(HUGE_PAGES)
+
+
+def has_pod_level(spec: Object) -> bool:
+    """Return whether the pod has its own requests or limits."""
+    resources = spec.get("resources") or {}
+    return any(is_pod_level(name) for member in ("requests", "limits") for name in resources.get(member) or ())
+
+
 def of_pod(spec: Object, member: str) -> Amounts:
-    """Return the total ``requests`` or ``limits`` of a pod; except for sidecars, init containers run in sequence."""
+    """Return the ``requests`` or ``limits`` of a pod: its pod-level ones, otherwise the total of its containers."""
+    own = read((spec.get("resources") or {}).get(member))
+    return of_containers(spec, member) | {name: amount for name, amount in own.items() if is_pod_level(name)}
+
+
+def of_containers(spec: Object, member: str) -> Amounts:
+    """Return the total ``requests`` or ``limits`` of the containers; init containers but sidecars run in sequence."""
     total: Amounts = {}
     for container in spec.get("containers") or ():
         add(total, of_container(container, member))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.defaulting.images import image_pull_policy
+from apiserver_stub.defaulting.pod_level_resources import default_pod_level_resources
 from apiserver_stub.defaulting.table import Defaults
 from apiserver_stub.defaulting.volumes import FIELD_REF, VOLUME
 from nodeagent.base.identity import Identity
@@ -60,6 +61,7 @@ def _default_pod(pod: Object) -> None:
                 for port in container.get("ports") or ():
                     if not port.get("hostPort") and (number := port.get("containerPort")):
                         port["hostPort"] = number
+    default_pod_level_resources(spec)
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
 

@@ -23,6 +23,7 @@ from apiserver_stub.validation.containers import (
 )
 from apiserver_stub.validation.dns import validate_dns, validate_host_aliases
 from apiserver_stub.validation.labels import validate_labels
+from apiserver_stub.validation.pod_level_resources import validate_pod_level_resources
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.requirements import validate_requirements, validate_resource_claims
 from apiserver_stub.validation.security import validate_host_users, validate_pod_security
@@ -84,6 +85,8 @@ def validate_pod_spec(spec: Object, pod_name: str, field: str, options: PodOptio
         causes.append(_choice(policy, _PREEMPTION_POLICIES, f"{field}.preemptionPolicy"))
     if overhead := spec.get("overhead"):
         causes += _validate_overhead(overhead, f"{field}.overhead", options)
+    if spec.get("resources") is not None:
+        causes += validate_pod_level_resources(spec, f"{field}.resources", options)
     if spec.get("os") is not None:
         causes += validate_operating_system(spec, field)
     return causes

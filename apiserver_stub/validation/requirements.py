@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import (
@@ -29,11 +29,17 @@ _CLAIM_REFERENCES = ("resourceClaimName", "resourceClaimTemplateName")
 
 
 def validate_requirements(
-    requirements: Object, claim_names: Collection[str], field: str, options: PodOptions
+    requirements: Object,
+    claim_names: Collection[str],
+    field: str,
+    options: PodOptions,
+    *,
+    validate_name: Callable[[str, str, str], list[Cause]] = validate_container_resource_name,
 ) -> list[Cause]:
     """Return the errors in limits, requests and claims of a container.
 
     :param claim_names: names of the resource claims of the pod.
+    :param validate_name: returns the errors in the name of a resource at a field, for a label domain.
     """
     label_domain = options.identity.label_domain
     limits, requests = requirements.get("limits") or {}, requirements.get("requests") or {}
@@ -41,7 +47,7 @@ def validate_requirements(
     for kind, amounts in (("limits", limits), ("requests", requests)):
         for name, text in amounts.items():
             path = f"{field}.{kind}[{name}]"
-            causes += validate_container_resource_name(name, path, label_domain)
+            causes += validate_name(name, path, label_domain)
             causes += validate_amount(name, text, path, label_domain)
             if is_huge_pages(name) and not options.any_huge_pages and not is_whole_pages(name, text):
                 detail = f"{text} is not positive integer multiple of {name}"

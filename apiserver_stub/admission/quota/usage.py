@@ -67,6 +67,8 @@ def not_given(pod: Object, names: Collection[str], label_domain: str) -> str:
     """
     missing: dict[str, list[str]] = {}
     spec = pod.get("spec") or {}
+    if resource_lists.has_pod_level(spec):
+        return ""  # The containers share the resources of the pod.
     for kind in ("containers", "initContainers"):
         for container in spec.get(kind) or ():
             given = _compute(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,23 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
     try:
         api.start("--feature-gates=InPlacePodVerticalScaling=true")
         agent.start(featureGates=GATE)
+        yield Node(containerd, api, agent)
+    finally:
+        agent.stop()
+        api.stop()
+        containerd.remove_pods()
+
+
+@pytest.fixture
+def later(containerd: Containerd, tmp_path: Path) -> Iterator[Node]:
+    """Node of a release with pod-level resources."""
+    api = new_api_server(tmp_path)
+    agent = NodeAgent(tmp_path, containerd.endpoint, api)
+    agent.arguments.append("--compatibility-version=1.36")
+    gates = ("InPlacePodVerticalScaling", "InPlacePodLevelResourcesVerticalScaling")
+    try:
+        api.start(f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}")
+        agent.start(failCgroupV1=False)
         yield Node(containerd, api, agent)
     finally:
         agent.stop()
@@ -169,3 +187,25 @@ def test_limit_below_the_usage_is_an_error_of_the_resize(node: Node) -> None:
     assert message.startswith("cannot decrease memory limits: ")
     assert cgroup(node, failed)[0] == 100 * MI
     node.remove("uses")
+
+
+def test_pod_level_resources_limit_the_pod_and_are_resized(later: Node) -> None:
+    pod = simple_pod("shared", "exec sleep 100000", nodeName="node-1", resources=sized("200m", "128Mi"))
+    later.api.create_pod(pod)
+    before = later.phase("shared", "Running")
+    assert before["status"]["qosClass"] == "Guaranteed"
+    assert cgroup(later, before) == (128 * MI, 20_000)
+    larger = sized("300m", "192Mi")
+
+    path = "/api/v1/namespaces/default/pods/shared/resize"
+    merge = "application/merge-patch+json"
+    accepted = later.api.request("PATCH", path, {"spec": {"resources": larger}}, merge)
+
+    assert accepted["spec"]["resources"] == larger
+    after = later.until(
+        "shared", lambda pod: pod["status"].get("resources") == larger and not conditions(pod), "the resize is complete"
+    )
+    assert cgroup(later, after) == (192 * MI, 30_000)
+    assert after["status"]["allocatedResources"] == larger["requests"]
+    assert main_status(after)["containerID"] == main_status(before)["containerID"]
+    later.remove("shared")
