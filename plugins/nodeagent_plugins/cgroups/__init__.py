@@ -30,7 +30,7 @@ from nodeagent_plugins.cgroups.resources import Policy, Swap
 from nodeagent_plugins.cgroups.system_cgroups import SystemCgroups
 from nodeagent_plugins.cgroups.systemd_bus import SystemdBus
 from nodeagent_plugins.cgroups.systemd_driver import SystemdDriver
-from nodeagent_plugins.cgroups.version import check_cgroup_version
+from nodeagent_plugins.cgroups.version import LOSING_SUPPORT, LOSING_SUPPORT_VERSION, check_cgroup_version
 
 _log = logging.getLogger(__name__)
 
@@ -123,11 +123,17 @@ def _query_driver(context: ObjectsContext) -> Callable[[], Awaitable[str]]:
     async def query() -> str:
         for _ in range(_QUERY_RETRIES):
             try:
-                return await context.runtime.cgroup_driver()
+                return await query_once()
             except NodeAgentError as error:
                 _log.warning("Failed to query cgroup driver of runtime", extra={"err": str(error)})
                 await context.clock.sleep(_QUERY_RETRY_SECONDS)
-        return await context.runtime.cgroup_driver()
+        return await query_once()
+
+    async def query_once() -> str:
+        reported = await context.runtime.cgroup_driver()
+        if not reported:
+            LOSING_SUPPORT.set(1, LOSING_SUPPORT_VERSION)
+        return reported
 
     return query
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from nodeagent.base.metrics import Gauge
 from nodeagent.base.release import CGROUP_V1_DEPRECATED, CGROUP_V1_REJECTED, ReleaseOrigin
 from nodeagent.contracts.context import RecorderContext
 from nodeagent.contracts.events import EventType
@@ -11,6 +12,13 @@ from nodeagent.errors import ConfigError, Problem
 
 _log = logging.getLogger(__name__)
 
+CGROUP_VERSION = Gauge("cgroup_version", "Version of the host's cgroups.")
+LOSING_SUPPORT = Gauge(
+    "cri_losing_support",
+    "Kubernetes version that no longer supports the runtime, because it does not report its cgroup driver.",
+    ("version",),
+)
+LOSING_SUPPORT_VERSION = "1.37.0"
 _REASON = "CgroupV1"
 _WARNING = (
     "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. Please migrate to "
@@ -28,6 +36,7 @@ def check_cgroup_version(context: RecorderContext, *, unified: bool) -> None:
     :raises ConfigError: the configuration, or the stated release, does not permit version 1.
     """
     config, selected = context.config, context.release
+    CGROUP_VERSION.set(2 if unified else 1)
     if unified:
         return
     if config.single_process_oom_kill is False:

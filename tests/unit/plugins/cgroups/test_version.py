@@ -6,6 +6,7 @@ import pytest
 
 from nodeagent.base.release import Release, ReleaseOrigin, SelectedRelease
 from nodeagent.errors import ConfigError
+from nodeagent_plugins.cgroups.version import CGROUP_VERSION, LOSING_SUPPORT, LOSING_SUPPORT_VERSION
 
 STATED, FOUND = ReleaseOrigin.FLAG, ReleaseOrigin.API_SERVER
 
@@ -52,3 +53,20 @@ def test_version_1_cannot_kill_all_processes(agent):
         agent(single_process_oom_kill=False)
 
     agent(single_process_oom_kill=True)
+
+
+def test_version_is_a_metric(agent, kernel):
+    agent()
+
+    assert CGROUP_VERSION.value() == kernel.version
+
+
+@pytest.mark.usefixtures("kernel_v2")
+async def test_runtime_without_driver_is_a_metric(agent):
+    LOSING_SUPPORT.forget(LOSING_SUPPORT_VERSION)
+    context, manager = agent(feature_gates={"NodeAgentCgroupDriverFromCRI": True})
+    context.runtime.driver = ""
+
+    await manager.start()
+
+    assert LOSING_SUPPORT.value("1.37.0") == 1
