@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
 
 from apiserver_stub.apimachinery.objects import Object, decode, dig
 from apiserver_stub.apimachinery.status import ApiError, internal, not_found
@@ -22,8 +24,6 @@ from nodeagent.base.identity import Identity
 from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue, write_private
 
 if TYPE_CHECKING:
-    from aiohttp.client_proto import ResponseHandler
-
     from apiserver_stub.storage import Store
 
 _log = logging.getLogger(__name__)
@@ -195,8 +195,11 @@ class _Connector(aiohttp.BaseConnector):
         super().__init__(limit=0)
         self._agents, self._endpoint = agents, endpoint
 
-    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> ResponseHandler:
-        return await self._agents.connect(self._factory, self._endpoint)
+    async def connect(self, req: aiohttp.ClientRequest, traces: Any, timeout: aiohttp.ClientTimeout) -> Connection:
+        """Return a new connection; aiohttp closes it with the response."""
+        loop = asyncio.get_running_loop()
+        protocol = await self._agents.connect(lambda: ResponseHandler(loop=loop), self._endpoint)
+        return Connection(self, req.connection_key, protocol, loop)
 
 
 def preferred(node: Object, types: Sequence[str]) -> list[str]:

@@ -21,6 +21,8 @@ _MAX_HEADERS, _MAX_HEADER_BYTES, _MAX_LINE_BYTES = 256, 16 << 10, 64 << 10
 """Limits of a request's headers, 4 MiB in total."""
 _LINGERING_SECONDS = 10.0
 """Time limit for reading the rest of a request after its response."""
+_SETTLING_SECONDS = 0.005
+"""Time after a response in which a further request that was already received starts."""
 
 
 class Connection(web.RequestHandler):
@@ -35,7 +37,7 @@ class Connection(web.RequestHandler):
         "_closed_callback",
         "_error_log",
         "_event_loop",
-        "_settling",
+        "_received",
         "address",
         "tls",
         "unused_since",
@@ -69,12 +71,13 @@ class Connection(web.RequestHandler):
         self.tls: Any = None
         self.writes = Backpressure()
         self._event_loop = loop
-        self._busy = self._settling = False
+        self._busy = self._received = False
 
     @property
     def idle(self) -> bool:
         """True while no request is in progress or received completely."""
-        return not self._busy and not self._settling
+        settled = self._event_loop.time() - self.unused_since > _SETTLING_SECONDS
+        return settled and not self._busy and not self._received
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.tls = transport.get_extra_info("ssl_object")
@@ -88,7 +91,8 @@ class Connection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if not self._busy:
-            self._settle()
+            self._received = True
+            self._event_loop.call_soon(self._settle)  # by then, a complete request is in progress
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -103,18 +107,12 @@ class Connection(web.RequestHandler):
         self._busy = True
 
     def end_request(self) -> None:
-        """Record that the response is complete; another request may have been received in the meantime."""
+        """Record that the response is complete."""
         self._busy = False
         self.unused_since = self._event_loop.time()
-        self._settle()
 
     def _settle(self) -> None:
-        """Be busy until the next request, if it was received completely, is in progress: two turns of the loop."""
-        self._settling = True
-        self._event_loop.call_soon(self._event_loop.call_soon, self._settled)
-
-    def _settled(self) -> None:
-        self._settling = False
+        self._received = False
 
     def handle_error(
         self,

@@ -63,6 +63,7 @@ class ClientConnection(Protocol):
 
     address: str
     tls: Any
+    transport: asyncio.Transport | None
     writes: Backpressure
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -126,14 +127,14 @@ class Http1Request(HttpRequest):
     async def respond(self, status: int, headers: Headers, pieces: Sequence[bytes]) -> None:
         transport = self._transport()
         size = sum(map(len, pieces))
-        length = None if status in BODILESS else size
-        head = self._head(status, headers, length)
+        head = self._head(status, headers, None if status in BODILESS else size, dated=False)
         self.started = True
         if self.method == "HEAD" or status in BODILESS:
             pieces, size = (), 0
         if size <= SINGLE_WRITE_BYTES:
             transport.write(b"".join((head, *pieces)))
-            await self.flush()
+            if self._connection.writes.paused:
+                await self.flush()
         else:
             transport.write(head)
             for piece in pieces:
@@ -150,7 +151,8 @@ class Http1Request(HttpRequest):
             fields.append(("Transfer-Encoding", "chunked"))
         elif has_body and length is None:
             self.keep_alive = False
-        transport.write(self._head(status, fields, None, reason))
+        dated = any(name.lower() == "date" for name, _ in fields)
+        transport.write(self._head(status, fields, None, dated=dated, reason=reason))
         self.started = True
         return _Stream(self, has_body=has_body, chunked=chunked, length=length, may_stall=may_stall)
 
@@ -160,7 +162,7 @@ class Http1Request(HttpRequest):
     def upgrade(self, protocol: asyncio.BaseProtocol, headers: Headers | None = None) -> None:
         transport = self._transport()
         self.keep_alive = True  # which the connection's header does not contradict
-        head = b"" if headers is None else self._head(101, headers, None)
+        head = b"" if headers is None else self._head(101, headers, None, dated=False)
         self.keep_alive, self.started, self.completed = False, True, True
         connection = self._connection
         protocol.connection_made(transport)
@@ -173,8 +175,8 @@ class Http1Request(HttpRequest):
     def reject(self, status: int, text: str) -> None:
         """Respond with one line and close the connection; no effect if the client has disconnected."""
         self.keep_alive = False
-        body = text.encode(errors="replace")
-        self.write_last(self._head(status, [("Content-Type", "text/plain; charset=utf-8")], len(body)) + body)
+        fields, body = [("Content-Type", "text/plain; charset=utf-8")], text.encode(errors="replace")
+        self.write_last(self._head(status, fields, len(body), dated=False) + body)
         self.started = self.completed = True
 
     async def write(self, data: bytes, *, may_stall: bool = False) -> None:
@@ -193,7 +195,7 @@ class Http1Request(HttpRequest):
 
     def write_last(self, data: bytes) -> None:
         """Write the end of the response; no effect if the client has disconnected."""
-        transport = self._request.transport
+        transport = self._connection.transport
         if transport is not None and not transport.is_closing():
             transport.write(data)
 
@@ -208,27 +210,25 @@ class Http1Request(HttpRequest):
         try:
             await writes.wait(may_stall=may_stall)
         except TimeoutError:
-            if (transport := self._request.transport) is not None:
+            if (transport := self._connection.transport) is not None:
                 transport.abort()
             raise ConnectionResetError("the client does not read") from None
 
     def _transport(self) -> asyncio.Transport:
-        transport = self._request.transport
+        transport = self._connection.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client has disconnected")
         return transport
 
-    def _head(self, status: int, headers: Headers, length: int | None, reason: str = "") -> bytes:
+    def _head(self, status: int, headers: Headers, length: int | None, *, dated: bool, reason: str = "") -> bytes:
         """Return the status line and headers.
 
+        :param dated: *headers* contain the date.
         :raises ValueError: a header contains a line break.
         """
-        major, minor = self.version
-        lines = [f"HTTP/{major}.{minor} {status} {reason or responses.get(status, '')}"]
-        dated = False
-        for name, value in headers:
-            lines.append(f"{name}: {value}")
-            dated = dated or name in ("Date", "date")
+        minor = self.version[1]
+        lines = [f"HTTP/1.{minor} {status} {reason or responses.get(status, '')}"]
+        lines += [f"{name}: {value}" for name, value in headers]
         if length is not None:
             lines.append(f"Content-Length: {length}")
         if not dated:
@@ -237,10 +237,11 @@ class Http1Request(HttpRequest):
             lines.append("Connection: close")
         elif minor == 0:
             lines.append("Connection: keep-alive")
+        lines += ("", "")
         text = "\r\n".join(lines)
         if not text.count("\r") == text.count("\n") == len(lines) - 1:
             raise ValueError("a header of the response contains a line break")
-        return f"{text}\r\n\r\n".encode("utf-8", "surrogateescape")
+        return text.encode("utf-8", "surrogateescape")
 
 
 class _Stream(ResponseStream):

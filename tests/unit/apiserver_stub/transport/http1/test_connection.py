@@ -219,6 +219,7 @@ async def test_connection_is_idle_between_requests() -> None:
             await asyncio.sleep(0)
         connection = client.served[0]
         started = connection.unused_since
+        await asyncio.sleep(0.01)
         assert connection.idle
         client.writer.write(b"GET / HTTP/1.1\r\nHost")
         await asyncio.sleep(0.01)
