@@ -61,7 +61,7 @@ class MountSources:
             content = self.directory / "images" / name
             content.mkdir(parents=True)
             self.roots.mount_layers(content, self.layers(mount.image.image), self.user_namespace)
-            source = paths.beneath(content, mount.image_sub_path)
+            source = paths.resolve_in_root(content, mount.image_sub_path)
             if not source.exists():
                 raise FileNotFoundError(f"the image has no {mount.image_sub_path}")
             return self._clone(name, str(source), IMAGE_ATTRIBUTES)
