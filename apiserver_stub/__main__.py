@@ -11,8 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from apiserver_stub.options import Options, OptionsError, parse, parse_identity, warnings
-from nodeagent.base import identity
+from apiserver_stub.options import Options, OptionsError, parse, warnings
 from nodeagent.base.extras import missing_extra
 
 _log = logging.getLogger("apiserver_stub")
@@ -29,7 +28,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{missing}\n")
         return EXIT_USAGE
     given = sys.argv[1:] if arguments is None else arguments
-    identity.configure(parse_identity(given))
     try:
         options = parse(given)
     except OptionsError as error:

@@ -38,8 +38,8 @@ class DiscoveredPlugins:
 
 @functools.cache
 def discover_plugins() -> DiscoveredPlugins:
-    """Return all plugins. The first call imports them; :mod:`nodeagent.base.identity` must be configured before."""
-    from apiserver_stub.admission import plugins as bundled  # Constants of these modules contain configured names.
+    """Return all plugins. The first call imports them."""
+    from apiserver_stub.admission import plugins as bundled
 
     errors: list[str] = []
     found = [(plugin, plugin.__module__) for plugin in bundled_plugins(bundled)]

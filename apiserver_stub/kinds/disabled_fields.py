@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from apiserver_stub.apimachinery.objects import Object, dig
 from nodeagent.base.gates import FeatureGates
 
-_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
 _WEIGHTED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def drop_from_pod(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
+def drop_from_pod(gates: FeatureGates, apparmor_prefix: str, new: Object, old: Object | None = None) -> None:
     """Drop fields of disabled features from the pod *new*, unless *old* uses them.
+
+    :param apparmor_prefix: prefix of the annotations with AppArmor profiles.
 
     spec: gate.PodSchedulingReadiness, gate.SidecarContainers, gate.ProcMountType, gate.PodLifecycleSleepAction,
     gate.UserNamespacesSupport, gate.InPlacePodVerticalScaling, gate.DynamicResourceAllocation, gate.AppArmor,
@@ -26,7 +27,7 @@ def drop_from_pod(gates: FeatureGates, new: Object, old: Object | None = None) -
         if not gates.enabled(gate) and not in_use(before):
             drop(spec)
     if not gates.enabled("AppArmor"):
-        _drop_apparmor(new, old or {})
+        _drop_apparmor(apparmor_prefix, new, old or {})
     _drop_from_status(gates, new, old or {})
 
 
@@ -50,11 +51,11 @@ def drop_from_webhooks(gates: FeatureGates, new: Object, old: Object | None = No
         _drop("matchConditions", new.get("webhooks"))
 
 
-def _drop_apparmor(new: Object, old: Object) -> None:
+def _drop_apparmor(prefix: str, new: Object, old: Object) -> None:
     annotations = dig(new, ("metadata", "annotations")) or {}
-    if any(name.startswith(_APPARMOR) for name in dig(old, ("metadata", "annotations")) or ()):
+    if any(name.startswith(prefix) for name in dig(old, ("metadata", "annotations")) or ()):
         return
-    for name in [name for name in annotations if name.startswith(_APPARMOR)]:
+    for name in [name for name in annotations if name.startswith(prefix)]:
         del annotations[name]
 
 

@@ -15,6 +15,7 @@ from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strateg
 from apiserver_stub.schema import field_validation, shapes
 from apiserver_stub.validation.affinity import affinity_terms
 from apiserver_stub.validation.pod import validate_new_pod
+from apiserver_stub.validation.pod_annotations import keys
 from apiserver_stub.validation.pod_exemptions import options_for_update
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.pod_qos import qos_class
@@ -66,6 +67,7 @@ class PodStrategy(Strategy):
         """Create the strategy; containers may be privileged only if *allow_privileged* (spec: opt.allow-privileged)."""
         self._gates, self._identity = gates, identity
         self._init_annotations = init_annotations(identity)
+        self._apparmor_prefix = keys(identity).apparmor_prefix
         self._options = replace(pod_options(gates, identity, allow_privileged=allow_privileged), is_pod=True)
         self._resizes = gates.enabled("InPlacePodVerticalScaling")
         self._resizes_pod_level = gates.enabled("InPlacePodLevelResourcesVerticalScaling")
@@ -82,7 +84,7 @@ class PodStrategy(Strategy):
     def prepare_create(self, new: Object) -> None:
         spec = new["spec"]
         new["status"] = {"phase": "Pending", "qosClass": dig(new, ("status", "qosClass")) or qos_class(spec)}
-        drop_from_pod(self._gates, new)
+        drop_from_pod(self._gates, self._apparmor_prefix, new)
         if spec.get("schedulingGates"):
             new["status"]["conditions"] = [dict(_GATED)]
         if self._selects_by_keys and (affinity := spec.get("affinity")):
@@ -103,7 +105,7 @@ class PodStrategy(Strategy):
                 spec["ephemeralContainers"] = added
             new.clear()
             new.update({**old, "metadata": metadata, "spec": spec})
-            drop_from_pod(self._gates, new, old)
+            drop_from_pod(self._gates, self._apparmor_prefix, new, old)
             return
         if subresource == "resize":
             POD.apply(new)
@@ -112,11 +114,11 @@ class PodStrategy(Strategy):
             spec = resized(new, old, pod_level=self._resizes_pod_level)
             new.clear()
             new.update({**old, "metadata": metadata, "spec": spec})
-            drop_from_pod(self._gates, new, old)
+            drop_from_pod(self._gates, self._apparmor_prefix, new, old)
             return
         super().prepare_update(new, old, subresource)
         if subresource != "status":
-            drop_from_pod(self._gates, new, old)
+            drop_from_pod(self._gates, self._apparmor_prefix, new, old)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         options = options_for_update(self._options, old["metadata"], old["spec"])

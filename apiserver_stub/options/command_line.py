@@ -47,7 +47,6 @@ from apiserver_stub.options.services import ServiceOptions
 from apiserver_stub.options.serving import ServingOptions
 from apiserver_stub.options.storage import StorageOptions
 from apiserver_stub.options.tls import TlsOptions
-from nodeagent.base.identity import Identity
 from nodeagent.base.names import is_ip
 
 _GROUPS: tuple[Any, ...] = (
@@ -123,22 +122,6 @@ def parse(arguments: Sequence[str]) -> Options:
     if problems:
         raise OptionsError(problems)
     return options
-
-
-def parse_identity(arguments: Sequence[str]) -> Identity:
-    """Return the identity that the command line *arguments* configure, the default identity if they are invalid.
-
-    It must be set before :func:`parse`, which imports the admission plugins.
-    """
-    parser = Parser([], exits=False)
-    names.declare(parser.group(names.TITLE))
-    try:
-        given = parser.parse(arguments)
-    except OptionsError:
-        return Identity()
-    return names.NameOptions(
-        **{item.name: given[item.name] for item in fields(names.NameOptions) if item.name in given}
-    ).identity
 
 
 def check(options: Options) -> list[str]:

@@ -23,7 +23,7 @@ class NameOptions:
 
     @property
     def identity(self) -> Identity:
-        """Names of this deployment; must be set before any component of the server is created."""
+        """Names of this deployment, which the components of the server receive."""
         return Identity(
             api_domain=self.api_domain,
             label_domain=self.label_domain,

@@ -34,8 +34,7 @@ class OptionsError(Exception):
 class Parser:
     """Parser of the command line; appends errors to *problems*."""
 
-    def __init__(self, problems: list[str], *, exits: bool = True) -> None:
-        """Ignore ``--help`` and ``--version`` unless *exits*."""
+    def __init__(self, problems: list[str]) -> None:
         self._problems = problems
         self._parser = _Collecting(
             prog="nodeagent-apiserver",
@@ -44,12 +43,10 @@ class Parser:
             epilog=_EPILOG,
             formatter_class=_Wide,
             allow_abbrev=False,
-            add_help=exits,
             argument_default=argparse.SUPPRESS,
         )
         self._parser.problems = problems
-        if exits:
-            self._parser.add_argument("--version", nargs="?", action=_Version, metavar="raw", help=_VERSION_HELP)
+        self._parser.add_argument("--version", nargs="?", action=_Version, metavar="raw", help=_VERSION_HELP)
 
     def group(self, title: str) -> Group:
         return Group(self._parser.add_argument_group(title))

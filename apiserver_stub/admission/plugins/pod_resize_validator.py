@@ -11,7 +11,7 @@ from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.verbs.admission import AdmissionRequest
-from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
 
 _ZERO = Quantity()
@@ -26,12 +26,12 @@ class PodResizeValidator(AdmissionPlugin):
     resources = ("pods/resize",)
     operations = ("UPDATE",)
 
-    def __init__(self, lister: Lister) -> None:
-        self._lister = lister
+    def __init__(self, lister: Lister, identity: Identity) -> None:
+        self._lister, self._os_label = lister, identity.label("os")
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        return cls(context.lister)
+        return cls(context.lister, context.identity)
 
     async def validate(self, call: AdmissionRequest) -> None:
         spec = call.obj["spec"]
@@ -41,7 +41,7 @@ class PodResizeValidator(AdmissionPlugin):
         node = self._lister.find("core/nodes", name)
         if node is None:
             raise call.forbidden(f'node "{name}" not found')
-        system = (dig(node, ("metadata", "labels")) or {}).get(identity.current().label("os"), "linux")
+        system = (dig(node, ("metadata", "labels")) or {}).get(self._os_label, "linux")
         if system != "linux":
             text = f'pod resize is only supported on linux nodes, node "{name}" is "{system}"'
             raise _with_cause(call.forbidden(text), "UnsupportedPlatform")

@@ -12,10 +12,9 @@ from apiserver_stub import hookimpl
 from apiserver_stub.__main__ import EXIT_USAGE, main
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission import plugins as bundled
-from apiserver_stub.options import OptionsError, parse, parse_identity
+from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.plugin_discovery import arrange, discover_plugins
 from apiserver_stub.plugins import GROUP, load_plugins
-from nodeagent.base.identity import Identity
 
 UPSTREAM_ORDER = [
     "AlwaysAdmit",
@@ -188,11 +187,6 @@ def test_missing_module_of_an_entry_point_is_a_usage_error(monkeypatch, rediscov
         "plugin gone of no_such_module_here: ModuleNotFoundError: No module named 'no_such_module_here'",
         'enable-admission-plugins plugin "Foo" is unknown',
     ]
-
-
-@pytest.mark.parametrize("rest", [["--help"], ["--version"], ["--no-such-flag"], ["--secure-port=x"]])
-def test_names_are_known_before_the_command_line_is_checked(rest):
-    assert parse_identity([*rest, "--api-domain=example.com"]) == Identity(api_domain="example.com")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from apiserver_stub.admission.plugins.pod_resize_validator import PodResizeValidator
 from apiserver_stub.apimachinery.status import ApiError
+from nodeagent.base.identity import Identity
 
 NODE = {"status": {"allocatable": {"cpu": "2", "memory": "1Gi"}}}
 
@@ -25,12 +26,12 @@ def sized(cpu="1", memory="64Mi", **spec):
 
 async def rejection(call, new, node=NODE):
     with pytest.raises(ApiError) as caught:
-        await PodResizeValidator(Nodes(node)).validate(call(new, sized(), operation="UPDATE"))
+        await PodResizeValidator(Nodes(node), Identity()).validate(call(new, sized(), operation="UPDATE"))
     return caught.value
 
 
 async def test_resize_within_the_node_is_admitted(call):
-    plugin = PodResizeValidator(Nodes(NODE))
+    plugin = PodResizeValidator(Nodes(NODE), Identity())
 
     await plugin.validate(call(sized("2"), sized(), operation="UPDATE"))
     await plugin.validate(call(sized("20", nodeName=""), sized(nodeName=""), operation="UPDATE"))
