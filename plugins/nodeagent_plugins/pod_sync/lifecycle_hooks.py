@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.release import OLDEST, Release
 from nodeagent.contracts.runtime import ContainerRuntime
 from nodeagent.errors import NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import ContainerPort, HttpGetAction, LifecycleHandler
@@ -18,7 +19,6 @@ _MAX_BODY_BYTES = 10 * 1024
 _MAX_MESSAGE = 1024
 _MAX_REDIRECTS = 10
 _CONNECT_SECONDS = 30.0
-_USER_AGENT = "kube-lifecycle/1.29"
 
 
 class HookFailure(NodeAgentError):
@@ -31,9 +31,18 @@ class LifecycleHooks:
     """Executes lifecycle hooks.
 
     :param sleep_enabled: allow the ``sleep`` action (feature gate ``PodLifecycleSleepAction``).
+    :param release: the release in the user agent of HTTP requests.
     """
 
-    def __init__(self, runtime: Callable[[], ContainerRuntime], clock: Clock, *, sleep_enabled: bool) -> None:
+    def __init__(
+        self,
+        runtime: Callable[[], ContainerRuntime],
+        clock: Clock,
+        *,
+        sleep_enabled: bool,
+        release: Release = OLDEST,
+    ) -> None:
+        self._user_agent = f"kube-lifecycle/{release}"
         self._runtime, self._clock, self._sleep_enabled = runtime, clock, sleep_enabled
 
     async def run(
@@ -88,7 +97,7 @@ class LifecycleHooks:
         import aiohttp  # Imported only for pods with HTTP hooks.
 
         url = _url(action, ports, pod_ip, where)
-        headers = {"User-Agent": _USER_AGENT, "Accept": "*/*"}
+        headers = {"User-Agent": self._user_agent, "Accept": "*/*"}
         headers |= {header.name: header.value for header in action.http_headers or ()}
         headers = {name: value for name, value in headers.items() if value or name.lower() != "accept"}
         try:

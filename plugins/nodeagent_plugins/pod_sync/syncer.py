@@ -76,7 +76,10 @@ class BundledPodSyncer:
         self._context, self._hook_caller, self._log_root = context, hook_caller, log_root
         self._pod_logs = pod_logs_directory(context.config, log_root)
         hooks = LifecycleHooks(
-            lambda: context.runtime, context.clock, sleep_enabled=context.gates.enabled("PodLifecycleSleepAction")
+            lambda: context.runtime,
+            context.clock,
+            sleep_enabled=context.gates.enabled("PodLifecycleSleepAction"),
+            release=context.release.release,
         )
         self._stopper = ContainerStopper(
             lambda: context.runtime, lambda: context.recorder, hooks, hook_caller, context.clock

@@ -33,6 +33,7 @@ class Actions:
 
     def __init__(self, context: PullerContext) -> None:
         self._context = context
+        self._user_agent = f"kube-probe/{context.release.release}"
         self._time_limit_counts = context.gates.enabled("ExecProbeTimeout")
 
     async def run(self, probe: Probe, target: Target) -> Outcome:
@@ -46,12 +47,14 @@ class Actions:
         if probe.http_get is not None:
             action = probe.http_get
             url = http_url(action, target)
-            return await probe_http(url, [(h.name, h.value) for h in action.http_headers or ()], seconds)
+            headers = [(h.name, h.value) for h in action.http_headers or ()]
+            return await probe_http(url, headers, seconds, user_agent=self._user_agent)
         if probe.tcp_socket is not None:
             host = _host(probe.tcp_socket.host, target)
             return await probe_tcp(host, find_port(probe.tcp_socket.port, target.container), seconds)
         if probe.grpc is not None:
-            return await probe_grpc(_host("", target), probe.grpc.port, probe.grpc.service, seconds)
+            host, port, service = _host("", target), probe.grpc.port, probe.grpc.service
+            return await probe_grpc(host, port, service, seconds, user_agent=self._user_agent)
         raise ProbeError(f"missing probe handler for container {target.container.name}")
 
     async def _exec(self, action: ExecAction, target: Target, seconds: float) -> Outcome:

@@ -8,13 +8,14 @@ from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind
 from nodeagent_plugins.probes.tcp import USER_AGENT
 
 _OPTIONS = (
-    ("grpc.primary_user_agent", USER_AGENT),
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
 )
 
 
-async def probe_grpc(host: str, port: int, service: str, timeout_seconds: float) -> Outcome:
+async def probe_grpc(
+    host: str, port: int, service: str, timeout_seconds: float, *, user_agent: str = USER_AGENT
+) -> Outcome:
     """Request the health of *service*; only SERVING is a success."""
     # Imported on use: the libraries need memory, and few nodes have gRPC probes.
     import grpc.aio
@@ -22,8 +23,9 @@ async def probe_grpc(host: str, port: int, service: str, timeout_seconds: float)
 
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     loop = asyncio.get_running_loop()
+    options = [*_OPTIONS, ("grpc.primary_user_agent", user_agent)]
     until = loop.time() + timeout_seconds
-    async with grpc.aio.insecure_channel(where, options=_OPTIONS) as channel:
+    async with grpc.aio.insecure_channel(where, options=options) as channel:
         try:
             async with asyncio.timeout_at(until):
                 await channel.channel_ready()

@@ -18,17 +18,22 @@ _MAX_REDIRECTS = 10
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SAFE = "/%:?@!$&'()*+,;=~[]"
 _PORTS = {"http": 80, "https": 443}
-_DEFAULTS = {"user-agent": ("User-Agent", USER_AGENT), "accept": ("Accept", "*/*")}
+_DEFAULTS = {"user-agent": "User-Agent", "accept": "Accept"}
 
 
 async def probe_http(
-    url: str, headers: Sequence[Header], timeout_seconds: float, connect: Connect = open_connection
+    url: str,
+    headers: Sequence[Header],
+    timeout_seconds: float,
+    connect: Connect = open_connection,
+    *,
+    user_agent: str = USER_AGENT,
 ) -> Outcome:
     """Request *url*: status 200 to 399 is a success; a redirect to another host is not followed and is a warning.
 
     :raises ProbeError: a header is invalid.
     """
-    lines = request_headers(headers)
+    lines = request_headers(headers, user_agent)
     first = url
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -53,7 +58,7 @@ def probe_url(scheme: str, host: str, port: int, path: str) -> str:
     return f"{scheme.lower() or 'http'}://{where}:{port}/{quote(path.partition('#')[0].removeprefix('/'), safe=_SAFE)}"
 
 
-def request_headers(given: Sequence[Header]) -> list[Header]:
+def request_headers(given: Sequence[Header], user_agent: str = USER_AGENT) -> list[Header]:
     """Return *given* with the default headers added; a default header with an empty value is omitted.
 
     :raises ProbeError: a header contains a line break.
@@ -63,7 +68,8 @@ def request_headers(given: Sequence[Header]) -> list[Header]:
     for name, value in headers:
         if not name or any(c in name + value for c in "\r\n\0") or any(c in name for c in ": "):
             raise ProbeError(f"invalid HTTP header {name!r}")
-    return headers + [default for name, default in _DEFAULTS.items() if name not in names]
+    values = {"user-agent": user_agent, "accept": "*/*"}
+    return headers + [(default, values[name]) for name, default in _DEFAULTS.items() if name not in names]
 
 
 async def _request(url: str, headers: Sequence[Header], connect: Connect) -> Response:

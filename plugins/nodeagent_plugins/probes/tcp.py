@@ -9,9 +9,11 @@ import ssl
 import struct
 from dataclasses import dataclass
 
+from nodeagent.base.release import OLDEST
 from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind
 
-USER_AGENT = "kube-probe/1.29"
+USER_AGENT = f"kube-probe/{OLDEST}"
+"""User agent of probes on a node of the oldest release."""
 _LINGER = struct.pack("ii", 1, 1)
 
 

@@ -8,6 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from nodeagent.base.release import Release
 from nodeagent.contracts.runtime import ExecResult
 from nodeagent.errors import RuntimeFailure
 from nodeagent.model.pod import ContainerPort, HttpGetAction, LifecycleHandler
@@ -59,6 +60,20 @@ async def test_request_is_limited_only_by_the_grace_period(clock, monkeypatch):
 
     assert requested["timeout"].total is None and requested["timeout"].sock_read is None
     assert requested["timeout"].sock_connect
+
+
+async def test_user_agent_has_the_release(clock, monkeypatch):
+    requested = {}
+
+    async def get(_url, headers):
+        requested.update(headers)
+
+    monkeypatch.setattr("nodeagent_plugins.pod_sync.lifecycle_hooks._get", get)
+    hooks = LifecycleHooks(lambda: FakeRuntime(clock), clock, sleep_enabled=False, release=Release(1, 36))
+
+    await hooks.run(hook({"httpGet": {"port": 80}}), "id", "here", pod_ip="127.0.0.1")
+
+    assert requested["User-Agent"] == "kube-lifecycle/1.36"
 
 
 @pytest.mark.parametrize("plain", [{}, {"tcpSocket": {"port": 1}}, {"sleep": {"seconds": 1}}])

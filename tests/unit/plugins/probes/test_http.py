@@ -94,6 +94,7 @@ def test_custom_headers_replace_the_defaults() -> None:
     given = [("host", "web.test"), ("Accept", ""), ("user-agent", "mine"), ("X-Flag", "")]
 
     assert request_headers(given) == [("host", "web.test"), ("user-agent", "mine"), ("X-Flag", "")]
+    assert request_headers([], "kube-probe/1.36") == [("User-Agent", "kube-probe/1.36"), ("Accept", "*/*")]
 
 
 async def test_host_header_sets_the_host() -> None:

@@ -330,7 +330,10 @@ async def test_redirect_to_another_host_is_a_success_with_a_warning(
 ) -> None:
     from nodeagent_plugins.probes.outcome import Outcome, OutcomeKind
 
-    async def away(*_: Any) -> Outcome:
+    agents: list[str] = []
+
+    async def away(*_: Any, user_agent: str) -> Outcome:
+        agents.append(user_agent)
         return Outcome(OutcomeKind.WARNING, "Probe terminated redirects")
 
     monkeypatch.setattr("nodeagent_plugins.probes.actions.probe_http", away)
@@ -343,6 +346,7 @@ async def test_redirect_to_another_host_is_a_success_with_a_warning(
     assert [event.note for event in node.recorder.of("ProbeWarning")] == [
         "Readiness probe warning: Probe terminated redirects"
     ]
+    assert set(agents) == {"kube-probe/1.29"}
 
 
 async def end_liveness(node: Node, pod: Pod) -> None:
