@@ -61,6 +61,7 @@ class Rules:
         self.phrase_uses = list(settings["everywhere"].values())
         self.identifier = [(re.compile(rf"(?:^|_)(?:{p})(?:_|$)"), use) for p, use in settings["identifier"].items()]
         self.docstring_start = re.compile(rf"\W*({'|'.join(settings['docstring_start']['banned'])})\b")
+        self.text_start = re.compile(r"(What|Who|Whom|Whose|Which|How|Whether|Where|Why) [a-z]")
         self.log_pattern = re.compile(settings["log"]["pattern"])
         self.log_banned = [re.compile(pattern) for pattern in settings["log"]["banned"]]
         self.log_exceptions = _messages(root / settings["log"]["exceptions"])
@@ -136,7 +137,14 @@ class Source:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and not self.is_test:
                 self._check_log_call(node)
+            if isinstance(node, ast.Constant) and not self.is_test and (node.lineno, node.col_offset) not in starts:
+                self._check_text_start(node)
         self._check_names(tree)
+
+    def _check_text_start(self, node: ast.Constant) -> None:
+        """Check a description, such as that of a setting, like the first word of a docstring."""
+        if isinstance(node.value, str) and (match := self.rules.text_start.match(node.value)):
+            self.add(node.lineno, "docstring_start", f'text starts with "{match[1]}"', "noun or imperative")
 
     def _python_prose(self, docstrings: set[tuple[int, int]]) -> str:
         """Return the text with everything but docstrings, comments and (outside of tests) strings blanked."""

@@ -42,9 +42,9 @@ class Outcomes:
     def render(self, choice: Choice) -> tuple[bytes, str]:
         """Return the page of the outcomes and its media type."""
         page = Page(choice)
-        text = "Whether a health check passed when it was last made."
+        text = "This metric records the result of a single healthcheck."
         page.gauge("kubernetes_healthcheck", text, ("name", "type"), self._passes.items())
-        text = "Health checks that were made, by outcome."
+        text = "This metric records the results of all healthcheck."
         page.counter("kubernetes_healthchecks_total", text, ("name", "type", "status"), self._counts.items())
         return page.text()
 

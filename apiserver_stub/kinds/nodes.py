@@ -72,7 +72,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             ),
             columns=(
                 NAME,
-                Column("Status", _status, description="Whether the node is ready."),
+                Column("Status", _status, description="Readiness of the node."),
                 Column("Roles", partial(_roles, role_prefix, role_label), description="Roles of the node."),
                 AGE,
                 at("Version", "status.nodeInfo.kubeletVersion", default=""),

@@ -81,7 +81,7 @@ class WebhookAuthentication(ConfigStruct, frozen=True):
     row = "type.NodeAgentWebhookAuthentication"
 
     enabled: Annotated[bool, doc("Bearer tokens are checked through the token review API.")] = True
-    cache_ttl: Annotated[Duration, doc("How long a result is cached.")] = seconds(120)
+    cache_ttl: Annotated[Duration, doc("Cache duration of results.")] = seconds(120)
 
 
 class AnonymousAuthentication(ConfigStruct, frozen=True):
@@ -103,8 +103,8 @@ class Authentication(ConfigStruct, frozen=True):
 class WebhookAuthorization(ConfigStruct, frozen=True):
     row = "type.NodeAgentWebhookAuthorization"
 
-    cache_authorized_ttl: Annotated[Duration, doc("How long a yes is cached.")] = seconds(300)
-    cache_unauthorized_ttl: Annotated[Duration, doc("How long a no is cached.")] = seconds(30)
+    cache_authorized_ttl: Annotated[Duration, doc("Cache duration of allowed requests.")] = seconds(300)
+    cache_unauthorized_ttl: Annotated[Duration, doc("Cache duration of denied requests.")] = seconds(30)
 
 
 class Authorization(ConfigStruct, frozen=True):
@@ -295,10 +295,10 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
             "RotateNodeAgentServerCertificate."
         ),
     ] = False
-    authentication: Annotated[Authentication, doc("How requests to the server are authenticated.")] = field(
+    authentication: Annotated[Authentication, doc("Authentication of requests to the server.")] = field(
         default_factory=Authentication
     )
-    authorization: Annotated[Authorization, doc("How requests to the server are authorized.")] = field(
+    authorization: Annotated[Authorization, doc("Authorization of requests to the server.")] = field(
         default_factory=Authorization
     )
     enable_debugging_handlers: Annotated[bool, doc("Serves logs, exec, attach, run and port-forward.")] = True
@@ -321,8 +321,8 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         dict[str, tuple[str, ...]], doc("HTTP headers for staticPodURL; the values are never shown.")
     ] = {}
     sync_frequency: Annotated[Duration, doc("Longest time between two syncs of a pod; above 0.")] = seconds(60)
-    file_check_frequency: Annotated[Duration, doc("How often staticPodPath is read again.")] = seconds(20)
-    http_check_frequency: Annotated[Duration, doc("How often staticPodURL is polled.")] = seconds(20)
+    file_check_frequency: Annotated[Duration, doc("Interval of reading staticPodPath.")] = seconds(20)
+    http_check_frequency: Annotated[Duration, doc("Interval of polling staticPodURL.")] = seconds(20)
     run_once: Annotated[
         bool, doc("Reads the pods from the API server once, runs them and the static ones, and exits.")
     ] = False
@@ -335,11 +335,11 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     pods_per_core: Annotated[Int32, doc("Most pods a core, at most maxPods; 0 sets no limit.")] = 0
     pod_cidr: Annotated[str, doc("Pod addresses of a node without API server.")] = ""
     pod_pids_limit: Annotated[Int64, doc("Most processes in a pod; -1 means unlimited.")] = -1
-    node_status_update_frequency: Annotated[Duration, doc("How often node status is computed.")] = seconds(10)
+    node_status_update_frequency: Annotated[Duration, doc("Interval of computing the node status.")] = seconds(10)
     node_status_report_frequency: Annotated[
         Duration,
         doc(
-            "How often unchanged node status is posted; a change is posted immediately. Follows "
+            "Interval of posting an unchanged node status; a change is posted immediately. Follows "
             "nodeStatusUpdateFrequency when only that is set."
         ),
     ] = seconds(300)
@@ -373,9 +373,7 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
             "gate CPUManagerPolicyOptions."
         ),
     ] = {}
-    cpu_manager_reconcile_period: Annotated[Duration, doc("How often cpusets are compared and rewritten.")] = seconds(
-        10
-    )
+    cpu_manager_reconcile_period: Annotated[Duration, doc("Interval of reconciling CPU sets.")] = seconds(10)
     memory_manager_policy: Annotated[str, doc("none or static (case-insensitive); needs the gate MemoryManager.")] = (
         "none"
     )
@@ -419,9 +417,9 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     image_gc_low_threshold_percent: Annotated[
         Int32, doc("Disk usage down to which images are collected, 0 to 100; below the high threshold.")
     ] = 80
-    volume_stats_agg_period: Annotated[Duration, doc("How often volume usage is measured; negative turns it off.")] = (
-        seconds(60)
-    )
+    volume_stats_agg_period: Annotated[
+        Duration, doc("Interval of measuring volume usage; a negative value disables it.")
+    ] = seconds(60)
     serialize_image_pulls: Annotated[bool, doc("Pulls images one at a time.")] = True
     max_parallel_image_pulls: Annotated[
         Int32 | None, doc("Most pulls at a time, at least 1; only with serializeImagePulls false; unset: no limit.")
@@ -445,7 +443,7 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         Int32, doc("Most logs that are rotated at the same time; at least 1.", since="1.30")
     ] = 1
     container_log_monitor_interval: Annotated[
-        Duration, doc("How often log sizes are checked; at least 3s.", since="1.30")
+        Duration, doc("Interval of checking log sizes; at least 3s.", since="1.30")
     ] = seconds(10)
     pod_logs_dir: Annotated[
         str, doc("Directory of pod logs: an absolute path in canonical form, ASCII.", since="1.30")
@@ -561,7 +559,7 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         dict[str, str], doc("Signal → least quantity or percentage that an eviction brings back.")
     ] = {}
     eviction_pressure_transition_period: Annotated[
-        Duration, doc("How long a pressure condition stays after it was last seen.")
+        Duration, doc("Time for which a pressure condition persists after it was last observed.")
     ] = seconds(300)
     eviction_max_pod_grace_period: Annotated[
         Int32,

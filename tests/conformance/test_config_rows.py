@@ -124,14 +124,14 @@ def _documented(row: str, field: Field) -> object:
     return text.replace("<platform_domain>", used.media_domain).replace("<platform_dir>", used.platform_dir)
 
 
-def test_every_row_has_exactly_one_field():
+def test_each_row_has_exactly_one_field():
     rows = [field.member.row for field in all_fields().values() if field.member.row]
 
     assert sorted(rows) == sorted(set(FIELD_ROWS) - ELSEWHERE)
 
 
 @pytest.mark.parametrize("row", [row for row in FIELD_ROWS if row not in ELSEWHERE and _has_default(row)])
-def test_the_default_is_the_documents(row):
+def test_default_matches_the_specification(row):
     field = _field(row)
     default = encode(field.default)
 
@@ -145,7 +145,7 @@ def test_the_default_is_the_documents(row):
 
 
 @pytest.mark.parametrize("row", [row for row in FIELD_ROWS if row.startswith("config.")])
-def test_the_type_is_the_documents(row):
+def test_type_matches_the_specification(row):
     field, documented = _field(row), ROWS[row]["type"]
     shape = field.member.shape
     expected = LISTED_TOGETHER.get(row) or TYPES.get(documented, documented)
@@ -164,5 +164,5 @@ def test_the_type_is_the_documents(row):
         ((SerializedNodeConfigSource,), "type.SerializedNodeConfigSource."),
     ],
 )
-def test_the_types_of_other_files_have_every_row(kind, prefix):
+def test_types_of_other_files_cover_each_row(kind, prefix):
     assert {member.row for one in kind for member in members(one)} == {row for row in ROWS if row.startswith(prefix)}

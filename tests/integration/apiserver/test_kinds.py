@@ -177,7 +177,7 @@ def test_approval_has_a_time_and_is_immutable(api: Api, namespace: str) -> None:
     assert cells(api, path)["Condition"] == "Approved,Failed"
 
 
-def test_a_namespace_is_active_until_it_is_deleted(api: Api, namespace: str) -> None:
+def test_namespace_is_active_until_it_is_deleted(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}"
     code, rejection = api.call("PATCH", f"{path}/status", {"status": {"phase": "Terminating"}}, content_type=MERGE)
     assert code == 422

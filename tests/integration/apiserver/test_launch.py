@@ -11,7 +11,7 @@ import aiohttp
 from .in_process import start
 
 
-async def test_start_serve_stop(tmp_path: Path) -> None:
+async def test_server_starts_serves_and_stops_in_process(tmp_path: Path) -> None:
     running = await start(tmp_path / "data")
     try:
         context = ssl.create_default_context(cafile=str(running.ca_file))

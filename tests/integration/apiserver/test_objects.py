@@ -128,7 +128,7 @@ def test_lists_select_page_and_stay_consistent(api: Api, namespace: str) -> None
     assert names("") == ["s1"]
 
 
-def test_a_watch_resumes_and_follows_selectors(api: Api, namespace: str) -> None:
+def test_watch_resumes_and_applies_selectors(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     start = api.ok("GET", path)["metadata"]["resourceVersion"]
     one = config_map("one")

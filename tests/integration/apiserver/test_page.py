@@ -44,7 +44,7 @@ def event(api: Api, name: str, about: str, reason: str, message: str, kind: str 
     api.ok("POST", "/api/v1/namespaces/default/events", {**body, "type": kind, **times})
 
 
-async def test_the_page_follows_nodes_pods_and_events(server: Server, api: Api, tmp_path: Path) -> None:
+async def test_page_displays_changes_of_nodes_pods_and_events(server: Server, api: Api, tmp_path: Path) -> None:
     url, token = server.ready["url"], server.ready["token"]
     async with browsing(tmp_path / "browser") as page:
         await page.open(f"{url}/")

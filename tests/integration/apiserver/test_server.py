@@ -189,7 +189,7 @@ def test_invalid_options_prevent_start(tmp_path: Path) -> None:
     assert "unknown flag: --bogus" in result.stderr
 
 
-def test_the_store_survives_a_restart_with_its_identity(tmp_path: Path) -> None:
+def test_store_and_identity_survive_a_restart(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     path = "/api/v1/namespaces/default/configmaps"
     created = server.api().ok("POST", path, {"metadata": {"name": "a"}})
@@ -320,7 +320,7 @@ def _write(api: Api, path: str, prefix: str, acknowledged: dict[str, int]) -> No
                 acknowledged[name] = int(response["metadata"]["resourceVersion"])
 
 
-def test_the_data_directory_is_private(tmp_path: Path) -> None:
+def test_data_directory_is_private(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     server.stop()
 

@@ -416,7 +416,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
 
 
 @pytest.mark.row("opt.version")
-async def test_the_version_is_printed_or_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_version_flag_prints_or_sets_the_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version")[1].out == "nodeagent-apiserver v1.29.1\n"
     assert run(capsys, "--version=raw") == (0, ("v1.29.1\n", ""))
     code, printed = run(capsys, "--version=v1.2.3")

@@ -156,7 +156,7 @@ async def test_input_of_any_size_is_transferred_completely(kubectl: Kubectl) -> 
     assert output == sent
 
 
-async def test_attach(front: Front, tmp_path: Path) -> None:
+async def test_attach_streams_input_and_output(front: Front, tmp_path: Path) -> None:
     async with started(command(front, tmp_path, "attach", "-i", "web")) as process:
         process.stdin.write(b"hello\n")
         assert await process.stdout.readline() == b"main says hello\n"

@@ -10,25 +10,25 @@ import pytest
 
 from nodeagent.testing.apiserver import ApiServerFailed, ApiServerHandle, started_apiserver
 
-THEIRS = """
+USER_TESTS = """
 import os
 import pytest
 from nodeagent.testing.apiserver import started_apiserver
 
-def test_it_serves(nodeagent_apiserver):
+def test_server_stores_objects(nodeagent_apiserver):
     server = nodeagent_apiserver
     made = server.request("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "mine"}})
     assert made["kind"] == "ConfigMap"
     assert server.kubeconfig.stat().st_mode & 0o777 == 0o600
 
-def test_the_next_one_is_empty(nodeagent_apiserver):
+def test_next_server_is_empty(nodeagent_apiserver):
     found = nodeagent_apiserver.request("GET", "/api/v1/namespaces/default/configmaps/mine")
     assert (found["kind"], found["code"]) == ("Status", 404)
 """
 
 
 def test_fixture_is_available_with_the_installed_package(tmp_path: Path) -> None:
-    (tmp_path / "test_theirs.py").write_text(THEIRS)
+    (tmp_path / "test_user.py").write_text(USER_TESTS)
 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)

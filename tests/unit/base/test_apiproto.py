@@ -286,7 +286,7 @@ def test_importing_the_package_loads_no_definitions():
 # --- watch streams --------------------------------------------------------------------------------------------
 
 
-def test_a_watch_frame_is_length_type_and_envelope():
+def test_watch_frame_has_length_type_and_envelope():
     frame = apiproto.encode_watch_frame("ADDED", b"k8s\x00")
 
     assert frame == b"\x00\x00\x00\x0f" + field(1, b"ADDED") + field(2, field(1, b"k8s\x00"))

@@ -36,7 +36,7 @@ def test_every_year_is_read_and_written(text: str, seconds: int, nanos: int) -> 
         ("2023-02-01t00:00:00Z", 'cannot parse "t00:00:00Z" as "T"'),
     ],
 )
-def test_error_is_the_one_of_go(text: str, message: str) -> None:
+def test_invalid_time_has_the_error_of_go(text: str, message: str) -> None:
     with pytest.raises(ParseError) as raised:
         parse(text)
 

@@ -98,7 +98,7 @@ def test_critical_pods(annotations, priority, critical):
         ({"hugepages-2Mi": "2Mi"}, {"hugepages-2Mi": "2Mi"}, QosClass.BEST_EFFORT),
     ],
 )
-def test_class_follows_the_resources_of_the_pod_alone(requests, limits, expected):
+def test_pod_level_resources_determine_the_class(requests, limits, expected):
     pod = make_pod(containers=[container("a", {"cpu": "1"})], resources={"requests": requests, "limits": limits})
 
     assert compute_qos_class(pod) == expected

@@ -131,13 +131,20 @@ def test_log_message_follows_the_pattern_or_upstream(call):
     assert check_lines(call) == []
 
 
+@pytest.mark.parametrize("text", ["How often it runs.", "Whether it runs.", "What it is."])
+def test_description_starts_like_a_docstring(text):
+    assert check_lines(f'x = {{"description": "{text}"}}') == [
+        (1, "docstring_start", f'text starts with "{text.split()[0]}"')
+    ]
+
+
 def test_names_of_tests_are_limited():
-    long = f"test_{'a' * 66}"
+    long = f"test_{'x' * 66}"
     lines = [
         f"def {long}(): ...",
         "def test_what_a_pod_does(): ...",
         "def test_pod_is_told(): ...",
-        "def test_a(): ...",
+        "def test_pod(): ...",
     ]
 
     found = check_lines(*lines, path="tests/unit/test_module.py")

@@ -77,7 +77,7 @@ def test_invalid_token_file_is_named_in_the_error(tmp_path: Path) -> None:
         TokenFile(tmp_path / "nope")
 
 
-async def test_the_order_of_authentication(tokens: Tokens) -> None:
+async def test_proxy_headers_take_precedence_over_certificate_and_token(tokens: Tokens) -> None:
     proxy, certificate = User("proxied"), User("carol", groups=("dev",))
 
     async def name(headers: dict[str, str], by_header: Any, by_certificate: Any) -> str:
@@ -183,7 +183,7 @@ async def test_successful_tokens_are_cached_and_failures_are_not() -> None:
     assert method.calls == 5
 
 
-async def test_distinct_errors_are_reported_unless_a_later_method_succeeds() -> None:
+async def test_errors_are_reported_unless_another_method_succeeds() -> None:
     with pytest.raises(Rejected, match=r"^\[one, two\]$"):
         await Tokens([Counting("one"), Counting("two"), Counting("one"), Counting(None)], API).authenticate("t")
     with pytest.raises(Rejected, match="invalid bearer token"):

@@ -139,7 +139,7 @@ async def test_too_many_missed_changes_rebuild_the_index(store: Any, monkeypatch
     assert (await authorizer.authorize(User("bob"), to("get", "pods"))).allowed
 
 
-async def test_the_index_is_kept_current_between_requests(store: Any) -> None:
+async def test_index_is_updated_between_requests(store: Any) -> None:
     authorizer = Rbac(store, Identity())
     keeping = asyncio.ensure_future(authorizer.follower.keep_current())
     await asyncio.sleep(0)

@@ -9,7 +9,7 @@ from apiserver_stub.cel import BOOL, CelError, Expression
 CLAIMS = ("claims",)
 
 
-def test_values_come_back_as_plain_data() -> None:
+def test_results_are_plain_data() -> None:
     data = {"claims": {"a": "x,y", "n": 2, "l": ["a"], "t": True}}
 
     for text, expected in (
@@ -28,7 +28,7 @@ def test_invalid_expression_is_rejected(text: str) -> None:
         Expression(text, CLAIMS)
 
 
-def test_a_condition_must_be_a_boolean() -> None:
+def test_condition_that_is_not_boolean_is_rejected() -> None:
     Expression("claims.x == 1", CLAIMS, BOOL)
     with pytest.raises(CelError, match="must evaluate to bool"):
         Expression("claims.x", CLAIMS, BOOL)

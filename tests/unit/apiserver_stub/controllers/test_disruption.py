@@ -60,7 +60,9 @@ def numbers(found: dict[str, Any]) -> tuple[int, ...]:
         ({}, 3, 0, (0, 0, 3, 0)),
     ],
 )
-def test_budget_counts(spec: dict[str, Any], healthy: int, others: int, expected: tuple[int, ...]) -> None:
+def test_status_counts_pods_and_allowed_disruptions(
+    spec: dict[str, Any], healthy: int, others: int, expected: tuple[int, ...]
+) -> None:
     status = counted(budget(**spec), pods(healthy, others), NOW)
 
     assert numbers(status) == expected

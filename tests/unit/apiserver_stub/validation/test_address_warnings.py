@@ -40,11 +40,11 @@ def test_canonical_address_has_no_warning(text: str) -> None:
         ("1:2:3:4::5:6:7:8", "the :: must expand to at least one field of zeros"),
     ],
 )
-def test_address_that_go_rejects_has_its_error(text: str, problem: str) -> None:
+def test_address_that_go_rejects_has_the_error_of_go(text: str, problem: str) -> None:
     assert ip_warnings("f", text) == [f'{_IP}ParseAddr("{text}"): {problem}']
 
 
-def test_address_in_another_form_has_the_canonical_one() -> None:
+def test_warning_of_address_contains_the_canonical_form() -> None:
     assert ip_warnings("f", "FD00::01") == [
         'f: IPv6 address "FD00::01" is not in RFC 5952 canonical format ("fd00::1"), which may cause controller '
         "apply-loops"
@@ -62,13 +62,13 @@ def test_address_in_another_form_has_the_canonical_one() -> None:
         ("10.0.0.0/33", "prefix length out of range"),
     ],
 )
-def test_block_that_go_rejects_has_its_error(text: str, problem: str) -> None:
+def test_cidr_that_go_rejects_has_the_error_of_go(text: str, problem: str) -> None:
     expected = [f'{_CIDR}netip.ParsePrefix("{text}"): {problem}'] if problem else []
 
     assert cidr_warnings("f", text) == expected
 
 
-def test_block_in_another_form_has_the_canonical_one() -> None:
+def test_warning_of_cidr_contains_the_canonical_form() -> None:
     (warning,) = cidr_warnings("f", "fd00:0::/64")
 
     assert warning.startswith('f: IPv6 prefix "fd00:0::/64" is not in RFC 5952 canonical format ("fd00::/64")')

@@ -24,7 +24,7 @@ from apiserver_stub.validation.addresses import family, parse_address, parse_cid
         ("::ffff:010.0.0.1", "10.0.0.1"),
     ],
 )
-def test_addresses_as_in_go(text: str, parsed: str) -> None:
+def test_address_is_parsed_as_by_go(text: str, parsed: str) -> None:
     assert str(parse_address(text)) == parsed
 
 
@@ -40,11 +40,11 @@ def test_addresses_as_in_go(text: str, parsed: str) -> None:
         ("10.0.0.0/+8", "None"),
     ],
 )
-def test_blocks_as_in_go(text: str, parsed: str) -> None:
+def test_cidr_is_parsed_as_by_go(text: str, parsed: str) -> None:
     assert str(parse_cidr(text)) == parsed
 
 
-def test_mapped_block_is_of_ipv4() -> None:
+def test_ipv4_mapped_cidr_is_ipv4() -> None:
     assert [family(block) for text in ("::ffff:10.0.0.0/104", "fd00::/64") if (block := parse_cidr(text))] == [
         "IPv4",
         "IPv6",

@@ -54,7 +54,7 @@ _ADDRESS = "endpoints[0].addresses[0]"
         ({"addressType": "IPv4", "ports": [{}] * 20001}, ["TooMany ports"]),
     ],
 )
-def test_slice_has_causes(endpoint_slice: dict[str, Any], expected: list[str]) -> None:
+def test_errors_of_endpoint_slice_are_reported(endpoint_slice: dict[str, Any], expected: list[str]) -> None:
     assert _texts(validate_slice(endpoint_slice)) == expected
 
 

@@ -37,5 +37,5 @@ _PORT = {"port": 80, "protocol": "TCP"}
         ),
     ],
 )
-def test_subset_has_causes(subset: dict[str, Any], expected: list[str]) -> None:
+def test_errors_of_subset_are_reported(subset: dict[str, Any], expected: list[str]) -> None:
     assert [cause.field for cause in validate_subsets([subset])] == expected

@@ -77,7 +77,7 @@ _AT = "spec.rules[0].http.paths[0]"
         ),
     ],
 )
-def test_ingress_has_causes(spec: dict[str, Any], expected: list[str]) -> None:
+def test_errors_of_ingress_are_reported(spec: dict[str, Any], expected: list[str]) -> None:
     assert _texts(validate_ingress(_ingress(**spec), Identity())) == expected
 
 
@@ -114,7 +114,7 @@ def test_update_allows_stored_errors() -> None:
         ),
     ],
 )
-def test_ingress_class_has_causes(spec: dict[str, Any], expected: list[str]) -> None:
+def test_errors_of_ingress_class_are_reported(spec: dict[str, Any], expected: list[str]) -> None:
     assert _texts(validate_ingress_class({"spec": {"controller": "example.com/ingress", **spec}})) == expected
 
 

@@ -38,7 +38,7 @@ def test_path_segment_may_start_with_dots() -> None:
     assert _fields(validate_metadata({"name": ".."}, path_problems)) == ["metadata.name"]
 
 
-def test_label_with_dots_has_an_own_text() -> None:
+def test_label_with_dots_has_a_separate_error() -> None:
     assert label_problems("a.b") == ["must not contain dots"]
     assert "RFC 1123 label" in label_problems("a_b")[0]
 
@@ -66,7 +66,7 @@ def test_label_with_dots_has_an_own_text() -> None:
         ({"managedFields": [{"subresource": "a" * 257}]}, ["managedFields[0].subresource"]),
     ],
 )
-def test_metadata_of_new_objects_has_causes(metadata: dict[str, Any], fields: list[str]) -> None:
+def test_errors_of_metadata_are_reported(metadata: dict[str, Any], fields: list[str]) -> None:
     assert _fields(validate_metadata({"name": "x", **metadata})) == [f"metadata.{field}" for field in fields]
 
 

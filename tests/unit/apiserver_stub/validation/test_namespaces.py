@@ -44,5 +44,5 @@ def test_phase_follows_the_deletion(metadata: dict[str, Any], phase: str, is_val
         ({"leaseDurationSeconds": 0, "leaseTransitions": -1}, ["spec.leaseDurationSeconds", "spec.leaseTransitions"]),
     ],
 )
-def test_lease_has_causes(spec: dict[str, Any], fields: list[str]) -> None:
+def test_errors_of_lease_are_reported(spec: dict[str, Any], fields: list[str]) -> None:
     assert [cause.field for cause in validate_lease({"spec": spec})] == fields

@@ -56,7 +56,7 @@ def _texts(causes: list[Any]) -> list[str]:
         ),
     ],
 )
-def test_node_has_causes(node: dict[str, Any], expected: list[str]) -> None:
+def test_errors_of_node_are_reported(node: dict[str, Any], expected: list[str]) -> None:
     assert _texts(validate_node(node, Identity())) == expected
 
 
@@ -75,7 +75,7 @@ _ADDRESS = {"type": "InternalIP", "address": "192.0.2.1"}
         (_node(), _node(taints=[{"key": "a"}]), ["Required metadata.taints[0].effect"]),
     ],
 )
-def test_update_has_causes(old: dict[str, Any], new: dict[str, Any], expected: list[str]) -> None:
+def test_errors_of_node_update_are_reported(old: dict[str, Any], new: dict[str, Any], expected: list[str]) -> None:
     assert _texts(validate_node_update(new, old, Identity())) == expected
 
 

@@ -93,7 +93,7 @@ _NAMED = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
         ),
     ],
 )
-def test_service_has_causes(spec: dict[str, Any], expected: list[str]) -> None:
+def test_errors_of_service_are_reported(spec: dict[str, Any], expected: list[str]) -> None:
     assert _texts(validate_service(_service(**spec), Identity())) == expected
 
 
@@ -123,7 +123,7 @@ _TWO = {"clusterIPs": ["10.0.0.1", "fd00::1"], "ipFamilies": ["IPv4", "IPv6"], "
         ({}, {"loadBalancerClass": "a/b"}, ["Forbidden spec.loadBalancerClass"] * 2),
     ],
 )
-def test_update_has_causes(old: dict[str, Any], new: dict[str, Any], expected: list[str]) -> None:
+def test_errors_of_service_update_are_reported(old: dict[str, Any], new: dict[str, Any], expected: list[str]) -> None:
     assert _texts(validate_service_update(_service(**(_IP | new)), _service(**(_IP | old)), Identity())) == expected
 
 
@@ -136,7 +136,7 @@ def test_update_has_causes(old: dict[str, Any], new: dict[str, Any], expected: l
         ({"hostname": "10.0.0.1"}, ["Invalid status.loadBalancer.ingress[0].hostname"]),
     ],
 )
-def test_status_of_load_balancer_has_causes(point: dict[str, Any], expected: list[str]) -> None:
+def test_errors_of_load_balancer_status_are_reported(point: dict[str, Any], expected: list[str]) -> None:
     assert _texts(validate_balancer_status({"ingress": [point]}, "status.loadBalancer")) == expected
 
 

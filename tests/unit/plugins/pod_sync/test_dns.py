@@ -25,7 +25,7 @@ options ndots:3
     assert parse_resolver(text) == DnsConfig(("192.0.2.1", "fd00::1"), ("one.test", "two.test"), ("ndots:3", "rotate"))
 
 
-def test_cluster_first():
+def test_cluster_first_uses_cluster_dns_and_host_search_domains():
     config = make_dns(make_pod(namespace="ns"), CLUSTER, HOST).config
 
     assert config.servers == ("10.96.0.10",)
@@ -42,7 +42,7 @@ def test_cluster_first():
         ("None", False, ()),
     ],
 )
-def test_policies(policy, host_network, servers):
+def test_policy_selects_the_name_servers(policy, host_network, servers):
     pod = make_pod(dns_policy=policy, host_network=host_network)
 
     assert make_dns(pod, CLUSTER, HOST).config.servers == servers
