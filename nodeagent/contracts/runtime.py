@@ -120,6 +120,7 @@ __all__ = [
     "RuntimeVersion",
     "SandboxConfig",
     "SandboxInfo",
+    "SandboxResizingRuntime",
     "SandboxSecurity",
     "SandboxStats",
     "SandboxStatus",
@@ -448,6 +449,26 @@ class RuntimeInfoProvider(Protocol):
 
         :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
         :raises RuntimeFailure: the runtime returned an error.
+        """
+        ...
+
+
+@runtime_checkable
+class SandboxResizingRuntime(Protocol):
+    """A runtime that is notified of changed resources of a pod (spec: gate.InPlacePodVerticalScaling)."""
+
+    async def update_sandbox_resources(
+        self, sandbox_id: str, overhead: LinuxResources | None, resources: LinuxResources
+    ) -> None:
+        """Notify the runtime of the resources that the pod's cgroup is about to have.
+
+        :param sandbox_id: ID of a ready sandbox.
+        :param overhead: resources of the pod overhead; ``None`` if there is none.
+        :param resources: resources of the pod's containers together.
+        :raises NotImplementedError: the runtime does not support the call.
+        :raises NotFound: the sandbox does not exist.
+        :raises RuntimeUnavailable: the runtime cannot be reached, or did not respond in time.
+        :raises RuntimeFailure: the runtime rejects the resources.
         """
         ...
 

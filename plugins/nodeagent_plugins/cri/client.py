@@ -168,6 +168,25 @@ class CriRuntime:
         request = cri.ReopenContainerLogRequest(container_id=container_id)
         await self.connection.call("ReopenContainerLog", request, f"reopen the log of container {container_id}")
 
+    async def update_sandbox_resources(
+        self, sandbox_id: str, overhead: LinuxResources | None, resources: LinuxResources
+    ) -> None:
+        """Notify the runtime of the resources of a pod.
+
+        :raises NotImplementedError: the runtime does not implement the call.
+        """
+        request = cri.UpdatePodSandboxResourcesRequest(
+            pod_sandbox_id=sandbox_id,
+            overhead=None if overhead is None else requests.resources(overhead),
+            resources=requests.resources(resources),
+        )
+        try:
+            await self.connection.call(
+                "UpdatePodSandboxResources", request, f"update resources of sandbox {sandbox_id}"
+            )
+        except UnimplementedError as error:
+            raise NotImplementedError(str(error)) from error
+
     async def checkpoint_container(self, container_id: str, location: str, timeout_seconds: int) -> None:
         """Checkpoint a container to the file *location*.
 

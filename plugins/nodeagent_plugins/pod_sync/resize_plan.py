@@ -47,8 +47,12 @@ class ContainerUpdate:
 
 @dataclass(frozen=True, slots=True)
 class ResizePlan:
-    """Changes in order, and the memory limits that decrease, in bytes."""
+    """Changes in order, and the memory limits that decrease, in bytes.
 
+    :ivar previous: the pod with the resources in effect.
+    """
+
+    previous: Pod
     steps: Sequence[PodLimit | ContainerUpdate] = ()
     pod_memory: int = 0
     """0 if the pod's memory limit does not decrease."""
@@ -111,6 +115,7 @@ def plan_resize(
             steps.append(ContainerUpdate(each.id, msgspec.structs.replace(each.container, resources=mixed)))
         steps += shrinking
     return ResizePlan(
+        previous,
         steps,
         pod_memory=after.memory_limit_bytes if _decreases(before.memory_limit_bytes, after.memory_limit_bytes) else 0,
         container_memory=_decreasing_memory(running),

@@ -12,6 +12,7 @@ from nodeagent.model.pod import Container, Pod
 from nodeagent.model.resizing import resizable_containers, with_effective_limits
 from nodeagent_plugins.pod_sync.actions import ContainerChecks, Kill
 from nodeagent_plugins.pod_sync.metrics import RESIZE_MILLISECONDS
+from nodeagent_plugins.pod_sync.pod_limits import PodLimits
 from nodeagent_plugins.pod_sync.resize_plan import (
     ContainerUpdate,
     ResizePlan,
@@ -126,6 +127,7 @@ class ContainerResizer:
 
     async def _apply(self, step: Step, plan: ResizePlan) -> None:
         context, pod = self._context, step.pod
+        pod_limits = PodLimits(context, step.observed.sandboxes[0].id, plan.previous, pod)
         for change in plan.steps:
             if isinstance(change, ContainerUpdate):
                 resources = context.cgroups.container_resources(pod, change.container)
@@ -134,4 +136,4 @@ class ContainerResizer:
                 name = change.container.name
                 await context.allocations.record_actuated(pod.uid, name, change.container.resources)
             else:
-                await context.cgroups.limit_pod(pod, change)
+                await pod_limits.set(change)

@@ -54,12 +54,12 @@ def make_sandbox_config(
         cgroup_parent=cgroup_parent,
         sysctls=sysctls,
         security=sandbox_security(pod, user_namespace),
-        overhead=_overhead(pod, cpu_period) if spec.overhead else None,
+        overhead=overhead_resources(pod, cpu_period) if spec.overhead else None,
         resources=resources,
     )
 
 
-def _overhead(pod: Pod, cpu_period: int) -> LinuxResources:
+def overhead_resources(pod: Pod, cpu_period: int) -> LinuxResources:
     """Return the resource limits of the pod overhead."""
     overhead = pod.spec.overhead or {}
     try:

@@ -8,8 +8,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from msgspec.structs import replace as replace_field
-
 from nodeagent.base.logging import v_level
 from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.events import EventType
@@ -36,6 +34,7 @@ from nodeagent_plugins.pod_sync.metrics import (
 )
 from nodeagent_plugins.pod_sync.node_dns import NodeDns
 from nodeagent_plugins.pod_sync.paths import PodPaths, pod_logs_directory
+from nodeagent_plugins.pod_sync.pod_limits import without_overhead
 from nodeagent_plugins.pod_sync.resizing import ContainerResizer
 from nodeagent_plugins.pod_sync.sandbox import make_sandbox_config
 from nodeagent_plugins.pod_sync.starting import ContainerStarter, host_ips
@@ -327,7 +326,7 @@ class BundledPodSyncer:
             hostname=kernel_hostname(pod, hostname, domain),
             dns=await self._dns.of(pod),
             cgroup_parent=context.cgroups.parent_of(pod),
-            resources=context.cgroups.pod_resources(_without_overhead(pod)),
+            resources=context.cgroups.pod_resources(without_overhead(pod)),
             user_namespace=await self._user_namespaces.of(pod),
         )
         changed: SandboxConfig = await self._hook_caller.call_chain(
@@ -354,13 +353,6 @@ def _past(start: Start, used: Collection[_Run]) -> Start:
     while not start.resume_id and (start.container.name, start.attempt) in used:
         start = replace(start, attempt=start.attempt + 1)
     return start
-
-
-def _without_overhead(pod: Pod) -> Pod:
-    """Return the resources of the containers only; the runtime adds the overhead."""
-    if not pod.spec.overhead:
-        return pod
-    return replace_field(pod, spec=replace_field(pod.spec, overhead=None))
 
 
 def _first_ip(observed: RuntimePod) -> str:
