@@ -34,6 +34,18 @@ def test_unit_is_valid(name: str, tmp_path: Path) -> None:
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
+def test_unit_of_the_kubelet_is_valid_with_its_drop_in(tmp_path: Path) -> None:
+    for name in ("kubelet.service", "kubelet.service.d/10-kubeadm.conf"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        text = (UNITS / "kubelet" / name).read_text()
+        (tmp_path / name).write_text(text.replace("/usr/local/bin/kubelet", f"{PROGRAMS}/nodeagent"))
+
+    command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(tmp_path / "kubelet.service")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (result.returncode, result.stdout + result.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(("name", "exposure"), [("nodeagent.service", 6.5), ("nodeagent-apiserver.service", 1.5)])
 def test_exposure_of_a_unit_is_limited(name: str, exposure: float) -> None:
     command = ["systemd-analyze", "security", "--offline=true", f"--threshold={int(exposure * 10)}"]
