@@ -214,6 +214,11 @@ def test_upgrade_requests_are_rejected(client: Http2Client) -> None:
     assert response.ended or response.reset == ErrorCodes.NO_ERROR
 
 
+@pytest.mark.parametrize("method", ["FOO", "get", "OPTIONS", "TRACE"])
+def test_unknown_method_is_not_allowed(client: Http2Client, method: str) -> None:
+    assert [client.request(method, path).code for path in ("/version", MAPS, "*")] == [405, 405, 404]
+
+
 def test_garbage_closes_only_its_connection(server: Server, client: Http2Client) -> None:
     chance = random.Random(7)
     for _ in range(20):

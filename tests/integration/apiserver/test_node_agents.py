@@ -335,6 +335,7 @@ def _check_node_proxy(api: Api) -> None:
     body = {"a": 1}
     code, headers, _ = api.raw("GET", path)
     assert (code, headers["location"]) == (301, f"{path}/")
+    assert headers["audit-id"] and headers["cache-control"] == "no-cache, private"
     seen = json.loads(api.raw("PUT", f"{path}/some/%2Fpath?x=1&y=%20", body, headers={"X-Mine": "v"})[2])
     assert (seen["method"], seen["path"]) == ("PUT", "/some/%2Fpath?x=1&y=%20")
     assert json.loads(seen["body"]) == body

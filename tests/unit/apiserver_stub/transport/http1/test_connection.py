@@ -196,14 +196,20 @@ async def test_body_is_read_up_to_the_limit(framed: bytes, result: Any) -> None:
     assert reader.result == result
 
 
-async def test_client_that_expects_permission_receives_it_when_read() -> None:
-    reader = Reader()
-    async with serving(reader) as client:
+@pytest.mark.parametrize("in_pieces", [False, True])
+async def test_client_that_expects_permission_receives_it_when_read(in_pieces: bool) -> None:
+    bodies = []
+
+    async def handle(http: HttpRequest) -> None:
+        bodies.append(b"".join([piece async for piece in http.body()]) if in_pieces else await http.read_body(10))
+        await ok(http)
+
+    async with serving(handle) as client:
         client.writer.write(b"POST / HTTP/1.1\r\nHost: api\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
         assert (await client.head())[0] == "HTTP/1.1 100 Continue"
         client.writer.write(b"hello")
         assert (await client.head())[0] == "HTTP/1.1 200 OK"
-    assert reader.result == b"hello"
+    assert bodies == [b"hello"]
 
 
 async def test_connection_is_idle_between_requests() -> None:
