@@ -31,6 +31,16 @@ def test_new_gated_pod_has_the_condition() -> None:
     ]
 
 
+def test_apparmor_annotations_in_the_label_domain_are_dropped_if_disabled() -> None:
+    made = pod()
+    annotations = {"container.apparmor.security.beta.example.com/c": "unconfined", "a": "b"}
+    made["metadata"]["annotations"] = annotations
+
+    PodStrategy(build_gates({"AppArmor": False}), Identity(label_domain="example.com")).prepare_create(made)
+
+    assert made["metadata"]["annotations"] == {"a": "b"}
+
+
 def test_label_keys_become_expressions_where_enabled() -> None:
     term = {
         "topologyKey": "zone",
