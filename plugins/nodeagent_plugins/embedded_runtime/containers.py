@@ -223,6 +223,8 @@ class Containers:
                 await commands.run(self.runner.update(container.id), attempt, given=given)
             else:
                 await asyncio.to_thread(self._change_spec, container, limits)
+            if resources.hugepage_limits:
+                del container.config.linux.resources.hugepage_limits[:]
             container.config.linux.resources.MergeFrom(resources)
             await asyncio.to_thread(self.records.save, container)
 

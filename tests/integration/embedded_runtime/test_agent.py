@@ -36,8 +36,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     node = Node(None, api, agent)  # type: ignore[arg-type]  (there is no containerd)
     node.bridge = network.bridge  # type: ignore[attr-defined]
     try:
-        api.start()
-        agent.start(featureGates={"EventedPLEG": True}, hairpinMode="hairpin-veth")
+        api.start("--feature-gates=InPlacePodVerticalScaling=true")
+        gates = {"EventedPLEG": True, "InPlacePodVerticalScaling": True}
+        agent.start(featureGates=gates, hairpinMode="hairpin-veth")
         wait_until(lambda: _ready(api), "the node is Ready")
         yield node
     finally:
@@ -85,6 +86,29 @@ def test_container_exit_is_detected_by_events_without_relisting(node: Node) -> N
         assert _listings(node) == listings, "three seconds without a listing: the stream told of the end"
     finally:
         node.remove("brief")
+
+
+def test_resized_container_reports_the_limits_of_the_runtime(node: Node) -> None:
+    def sized(cpu: str, memory: str) -> dict[str, dict[str, str]]:
+        return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+
+    command = "cd /sys/fs/cgroup; while sleep 0.2; do cat memory/memory.limit_in_bytes memory.max 2>/dev/null; done"
+    container = {"resources": sized("100m", "64Mi")}
+    node.api.create_pod(simple_pod("grows", command, container=container))
+    try:
+        before = node.phase("grows", "Running")
+        larger = sized("150m", "96Mi")
+        patch = {"spec": {"containers": [{"name": "main", "resources": larger}]}}
+        path, strategic = "/api/v1/namespaces/default/pods/grows/resize", "application/strategic-merge-patch+json"
+        node.api.request("PATCH", path, patch, strategic)
+        after = node.until(
+            "grows", lambda pod: pod["status"]["containerStatuses"][0].get("resources") == larger, "it is resized"
+        )
+        ids = [pod["status"]["containerStatuses"][0]["containerID"] for pod in (before, after)]
+        assert ids[0] == ids[1]
+        wait_until(lambda: node.log(after).splitlines()[-1:] == [str(96 * 1024**2)], "the limit is in effect")
+    finally:
+        node.remove("grows")
 
 
 def _hairpins(node: Node) -> set[bool]:

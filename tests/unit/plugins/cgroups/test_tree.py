@@ -9,6 +9,7 @@ import pytest
 
 from nodeagent.base.duration import Duration
 from nodeagent.base.release import Release, SelectedRelease
+from nodeagent.contracts.cgroups import PodLimit
 from nodeagent.errors import ConfigError, RuntimeUnavailable
 from nodeagent.testing import make_container, make_pod
 from nodeagent_plugins.cgroups.files import CgroupFiles
@@ -66,6 +67,28 @@ async def test_pods_get_cgroups_by_class(agent, kernel):
     assert kernel.exists("/kubepods/burstable/poduid-b")
     assert kernel.exists("/kubepods/besteffort/poduid-c")
     assert memory(kernel, "/kubepods/poduid-a") == str(64 * MI)
+
+
+async def test_single_limit_of_a_pod_can_change(agent, kernel):
+    _, manager = agent()
+    await manager.start()
+    await manager.ensure_pod(guaranteed("a"))
+    amounts = {"cpu": "1", "memory": "128Mi"}
+    larger = make_pod("a", containers=[make_container(resources={"limits": amounts, "requests": amounts})])
+    path, quota = "/kubepods/poduid-a", "cpu.cfs_quota_us" if kernel.version == 1 else "cpu.max"
+    small, most = weight(kernel, path), kernel.read(path, quota)
+
+    await manager.limit_pod(larger, PodLimit.MEMORY)
+
+    assert memory(kernel, path) == str(128 * MI)
+    assert (weight(kernel, path), kernel.read(path, quota)) == (small, most)
+    await manager.limit_pod(larger, PodLimit.CPU)
+    assert kernel.read(path, quota).split()[0] == "100000"
+    assert weight(kernel, path) == small
+    await manager.limit_pod(larger, PodLimit.CPU_SHARES)
+    assert weight(kernel, path) == ("1024" if kernel.version == 1 else "39")
+    await manager.ensure_pod(guaranteed("a"))
+    assert (memory(kernel, path), weight(kernel, path), kernel.read(path, quota)) == (str(64 * MI), small, most)
 
 
 @pytest.mark.row("config.cgroupsPerQOS")

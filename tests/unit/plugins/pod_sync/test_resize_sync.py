@@ -1,15 +1,18 @@
 """Tests for resizes by the syncer: calls of the runtime and changes of the pod's cgroup, in order."""
 
+import dataclasses
+
 import msgspec
 import pytest
 
 from nodeagent.contracts.cgroups import PodLimit
-from nodeagent.contracts.runtime import LinuxResources
+from nodeagent.contracts.runtime import ANNOTATION_HASH, LinuxResources
 from nodeagent.contracts.stats import ContainerUsage, MemoryStats, PodUsage
 from nodeagent.errors import NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import ResourceRequirements
 from nodeagent.model.resources import MEMORY, container_limits, pod_limits
 from nodeagent.testing import FakeRuntime, make_container, make_pod
+from nodeagent_plugins.pod_sync.definitions import legacy_hashes
 
 MI = 1 << 20
 
@@ -134,3 +137,26 @@ async def test_runtime_is_notified_again_if_the_kernel_rejects_the_limit(resizin
 
     assert outcome.resize_error == "the kernel refused"
     assert resizing.runtime.notified == [128, 64]
+
+
+async def test_upgrade_of_the_agent_and_resizes_do_not_restart_containers(bench):
+    pod = sized_pod(64)
+    legacy = legacy_hashes(pod.spec.containers[0])[0]
+
+    def created_by_earlier_release(config):
+        return dataclasses.replace(config, annotations={**config.annotations, ANNOTATION_HASH: legacy})
+
+    bench.hooks.changes["nodeagent_mutate_container"] = created_by_earlier_release
+    await bench.sync(pod, times=2)
+    before = bench.id_of(pod, "main")
+    bench.context.allocations.resizing = True
+    bench.restart_agent()
+
+    await bench.sync(pod)
+    await bench.sync(sized_pod(128))
+    bench.restart_agent()
+    await bench.sync(sized_pod(128))
+
+    assert bench.id_of(pod, "main") == before
+    assert "stop_container" not in bench.calls
+    assert "update_resources" in bench.calls
