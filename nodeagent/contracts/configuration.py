@@ -80,14 +80,14 @@ class X509Authentication(ConfigStruct, frozen=True):
 class WebhookAuthentication(ConfigStruct, frozen=True):
     row = "type.NodeAgentWebhookAuthentication"
 
-    enabled: Annotated[bool, doc("Bearer tokens are checked through the token review API.")] = True
+    enabled: Annotated[bool, doc("Authenticate bearer tokens through the TokenReview API.")] = True
     cache_ttl: Annotated[Duration, doc("Cache duration of results.")] = seconds(120)
 
 
 class AnonymousAuthentication(ConfigStruct, frozen=True):
     row = "type.NodeAgentAnonymousAuthentication"
 
-    enabled: Annotated[bool, doc("A request that no other method rejected is anonymous.")] = False
+    enabled: Annotated[bool, doc("Accept requests without credentials as anonymous.")] = False
 
 
 class Authentication(ConfigStruct, frozen=True):
@@ -128,9 +128,9 @@ class Taint(ConfigStruct, frozen=True):
 class ShutdownGracePeriodByPodPriority(ConfigStruct, frozen=True):
     row = "type.ShutdownGracePeriodByPodPriority"
 
-    priority: Annotated[Int32, doc("Lowest priority of the group.")] = 0
+    priority: Annotated[Int32, doc("Minimum priority of the group.")] = 0
     shutdown_grace_period_seconds: Annotated[
-        Int64, doc("Grace of pods whose priority lies from this value up to the next higher entry; not negative.")
+        Int64, doc("Grace period of pods with a priority from this value up to the next higher entry; not negative.")
     ] = 0
 
 
@@ -151,7 +151,7 @@ class CrashLoopBackOffConfig(ConfigStruct, frozen=True):
     max_container_restart_period: Annotated[
         Duration | None,
         doc(
-            "Longest wait before a container that keeps exiting is restarted, 1s to 300s; unset: 300s. Needs the gate "
+            "Maximum back-off before a crashing container is restarted, 1s to 300s; unset: 300s. Needs the gate "
             "NodeAgentCrashLoopBackOffMax.",
             since="1.32",
         ),
@@ -168,7 +168,7 @@ class MemoryReservation(ConfigStruct, frozen=True):
     row = "type.MemoryReservation"
 
     numa_node: Annotated[Int32, doc("NUMA node; not negative.")] = 0
-    limits: Annotated[ResourceList, doc("Reserved amounts of memory and hugepages-<size>; none may be zero.")] = {}
+    limits: Annotated[ResourceList, doc("Reserved quantities of memory and hugepages-<size>; not zero.")] = {}
 
 
 class TimeOrMetaDuration(ConfigStruct, frozen=True):
@@ -182,7 +182,7 @@ class TimeOrMetaDuration(ConfigStruct, frozen=True):
 
 class VModuleItem(ConfigStruct, frozen=True):
     file_pattern: Annotated[
-        str, doc("Glob on the source file's name without extension; not empty, without '=' and ','.")
+        str, doc("Glob pattern for the source file's name without extension; not empty, without '=' and ','.")
     ] = ""
     verbosity: Annotated[UInt32, doc("Threshold in matching files; at most 2147483647.")] = 0
 
@@ -192,7 +192,7 @@ class JSONOptions(ConfigStruct, frozen=True):
 
     split_stream: Annotated[bool, doc("Errors to stderr, info to stdout with buffering. Alpha.")] = False
     info_buffer_size: Annotated[
-        Quantity, doc("Size of the info buffer with split streams, at most 2Gi; 0 turns buffering off. Alpha.")
+        Quantity, doc("Size of the info buffer with split streams, at most 2Gi; 0 disables buffering. Alpha.")
     ] = Quantity(0)
 
 
@@ -200,7 +200,7 @@ class TextOptions(ConfigStruct, frozen=True):
     split_stream: Annotated[bool, doc("Errors to stderr, info to stdout with buffering. Alpha.", since="1.30")] = False
     info_buffer_size: Annotated[
         Quantity,
-        doc("Size of the info buffer with split streams, at most 2Gi; 0 turns buffering off. Alpha.", since="1.30"),
+        doc("Size of the info buffer with split streams, at most 2Gi; 0 disables buffering. Alpha.", since="1.30"),
     ] = Quantity(0)
 
 
@@ -218,7 +218,7 @@ class LoggingConfiguration(ConfigStruct, frozen=True):
 
     format: Annotated[str, doc("text or json; plugins may add formats.")] = "text"
     flush_frequency: Annotated[
-        TimeOrMetaDuration, doc("Longest time between flushes; text is a duration, a number is nanoseconds.")
+        TimeOrMetaDuration, doc("Maximum time between flushes; a string is a duration, a number is nanoseconds.")
     ] = TimeOrMetaDuration(duration=seconds(5))
     verbosity: Annotated[UInt32, doc("Threshold for messages, 0 to 2147483647; errors are always logged.")] = 0
     vmodule: Annotated[tuple[VModuleItem, ...], doc("Thresholds by file; format text only.")] = ()
@@ -234,7 +234,8 @@ class TracingConfiguration(ConfigStruct, frozen=True):
         str | None, doc("Collector; the connection has no TLS. Unset: localhost:4317. Schemes: none, dns, unix.")
     ] = None
     sampling_rate_per_million: Annotated[
-        Int32 | None, doc("Root spans sampled of a million, 0 to 1000000. Unset: only sampled parents are followed.")
+        Int32 | None,
+        doc("Number of sampled root spans per million, 0 to 1000000. Unset: only spans with a sampled parent."),
     ] = None
 
 
@@ -287,11 +288,11 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         ),
     ] = ()
     tls_min_version: Annotated[str, doc("VersionTLS10 to VersionTLS13; empty is VersionTLS12.")] = ""
-    rotate_certificates: Annotated[bool, doc("Renews the client certificate through the certificates API.")] = False
+    rotate_certificates: Annotated[bool, doc("Renew the client certificate through the certificates API.")] = False
     server_tls_bootstrap: Annotated[
         bool,
         doc(
-            "Requests the serving certificate from the certificates API; needs an approver and the gate "
+            "Request the serving certificate from the certificates API; needs an approver and the gate "
             "RotateNodeAgentServerCertificate."
         ),
     ] = False
@@ -301,14 +302,14 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     authorization: Annotated[Authorization, doc("Authorization of requests to the server.")] = field(
         default_factory=Authorization
     )
-    enable_debugging_handlers: Annotated[bool, doc("Serves logs, exec, attach, run and port-forward.")] = True
+    enable_debugging_handlers: Annotated[bool, doc("Serve logs, exec, attach, run and port-forward.")] = True
     enable_contention_profiling: Annotated[bool, doc("Block profiling; needs enableDebuggingHandlers.")] = False
-    healthz_port: Annotated[Int32, doc("Health port, 1 to 65535; 0 turns it off.")] = 10248
+    healthz_port: Annotated[Int32, doc("Health port, 1 to 65535; 0 disables it.")] = 10248
     healthz_bind_address: Annotated[str, doc("IP address of the health port.")] = "127.0.0.1"
-    enable_system_log_handler: Annotated[bool, doc("Serves system logs under /logs/.")] = True
-    enable_system_log_query: Annotated[bool, doc("Serves log queries on /logs; needs enableSystemLogHandler.")] = False
-    enable_profiling_handler: Annotated[bool, doc("Serves /debug/pprof/.")] = True
-    enable_debug_flags_handler: Annotated[bool, doc("Serves /debug/flags/v.")] = True
+    enable_system_log_handler: Annotated[bool, doc("Serve system logs under /logs/.")] = True
+    enable_system_log_query: Annotated[bool, doc("Serve log queries on /logs; needs enableSystemLogHandler.")] = False
+    enable_profiling_handler: Annotated[bool, doc("Serve /debug/pprof/.")] = True
+    enable_debug_flags_handler: Annotated[bool, doc("Serve /debug/flags/v.")] = True
     streaming_connection_idle_timeout: Annotated[
         Duration, doc("Idle time after which a streaming connection is closed.")
     ] = seconds(4 * 3600)
@@ -318,23 +319,25 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     static_pod_path: Annotated[str, doc("Directory of static pods, or one file; relative to the file.")] = ""
     static_pod_url: Annotated[str, doc("URL of static pods, http or https.")] = ""
     static_pod_url_header: Annotated[
-        dict[str, tuple[str, ...]], doc("HTTP headers for staticPodURL; the values are never shown.")
+        dict[str, tuple[str, ...]], doc("HTTP headers for staticPodURL; the values are never logged or displayed.")
     ] = {}
-    sync_frequency: Annotated[Duration, doc("Longest time between two syncs of a pod; above 0.")] = seconds(60)
+    sync_frequency: Annotated[Duration, doc("Maximum time between two syncs of a pod; above 0.")] = seconds(60)
     file_check_frequency: Annotated[Duration, doc("Interval of reading staticPodPath.")] = seconds(20)
     http_check_frequency: Annotated[Duration, doc("Interval of polling staticPodURL.")] = seconds(20)
     run_once: Annotated[
-        bool, doc("Reads the pods from the API server once, runs them and the static ones, and exits.")
+        bool, doc("Read the pods from the API server once, run them and the static pods, and exit.")
     ] = False
-    register_node: Annotated[bool, doc("Registers the node with the API server.")] = True
+    register_node: Annotated[bool, doc("Register the node with the API server.")] = True
     register_with_taints: Annotated[
         tuple[Taint, ...], doc("Taints of the node at its first registration; only with registerNode.")
     ] = ()
     provider_id: Annotated[str, doc("Unique id of the instance for an external provider.")] = ""
-    max_pods: Annotated[Int32, doc("Most pods on this node; not negative.")] = 110
-    pods_per_core: Annotated[Int32, doc("Most pods a core, at most maxPods; 0 sets no limit.")] = 0
-    pod_cidr: Annotated[str, doc("Pod addresses of a node without API server.")] = ""
-    pod_pids_limit: Annotated[Int64, doc("Most processes in a pod; -1 means unlimited.")] = -1
+    max_pods: Annotated[Int32, doc("Maximum number of pods on this node; not negative.")] = 110
+    pods_per_core: Annotated[
+        Int32, doc("Maximum number of pods per core, limited by maxPods; 0 disables the limit.")
+    ] = 0
+    pod_cidr: Annotated[str, doc("Address range of pods on a node without an API server.")] = ""
+    pod_pids_limit: Annotated[Int64, doc("Maximum number of processes per pod; -1 means unlimited.")] = -1
     node_status_update_frequency: Annotated[Duration, doc("Interval of computing the node status.")] = seconds(10)
     node_status_report_frequency: Annotated[
         Duration,
@@ -344,27 +347,29 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         ),
     ] = seconds(300)
     node_lease_duration_seconds: Annotated[Int32, doc("Duration of the node's lease; above 0.")] = 40
-    node_status_max_images: Annotated[Int32, doc("Most images in node status; -1 means unlimited, 0 reports none.")] = (
-        50
-    )
+    node_status_max_images: Annotated[
+        Int32, doc("Maximum number of images in the node status; -1 means unlimited, 0 omits images.")
+    ] = 50
     shutdown_grace_period: Annotated[Duration, doc("Delay of a node shutdown; 0 or at least 1s.")] = seconds(0)
     shutdown_grace_period_critical_pods: Annotated[
-        Duration, doc("Part of shutdownGracePeriod kept for critical pods; smaller than it.")
+        Duration, doc("Part of shutdownGracePeriod for critical pods; smaller than shutdownGracePeriod.")
     ] = seconds(0)
     shutdown_grace_period_by_pod_priority: Annotated[
         tuple[ShutdownGracePeriodByPodPriority, ...],
-        doc("Grace by priority; not together with the two fields above; needs the gate GracefulNodeShutdown."),
+        doc("Grace periods by priority; not together with the two fields above; needs the gate GracefulNodeShutdown."),
     ] = ()
 
     # Resources, cgroups, images
 
-    nodeagent_cgroups: Annotated[str, doc("Absolute cgroup of the agent; empty leaves it where it is.")] = ""
+    nodeagent_cgroups: Annotated[
+        str, doc("Absolute path of the cgroup of the agent; empty keeps the current cgroup.")
+    ] = ""
     system_cgroups: Annotated[
-        str, doc("Absolute cgroup for processes outside containers; not '/'; needs cgroupRoot.")
+        str, doc("Absolute path of the cgroup for processes outside of containers; not '/'; needs cgroupRoot.")
     ] = ""
     cgroup_root: Annotated[str, doc("Root cgroup of pods; empty is '/' with cgroupsPerQOS.")] = ""
-    cgroups_per_qos: Annotated[bool, doc("Builds the cgroup hierarchy by QoS class.")] = True
-    cgroup_driver: Annotated[str, doc("cgroupfs or systemd; as the runtime's.")] = "cgroupfs"
+    cgroups_per_qos: Annotated[bool, doc("Create cgroups per QoS class.")] = True
+    cgroup_driver: Annotated[str, doc("cgroupfs or systemd; must match the runtime.")] = "cgroupfs"
     cpu_manager_policy: Annotated[str, doc("none or static (case-insensitive).")] = "None"
     cpu_manager_policy_options: Annotated[
         dict[str, str],
@@ -387,60 +392,66 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         dict[str, str], doc("memory: percentage reserved for guaranteed pods; needs the gate QOSReserved.")
     ] = {}
     runtime_request_timeout: Annotated[
-        Duration, doc("Bound of runtime requests other than pull, logs, exec and attach.")
+        Duration, doc("Timeout of runtime requests other than pull, logs, exec and attach.")
     ] = seconds(120)
     hairpin_mode: Annotated[
         str,
         doc(
-            "promiscuous-bridge, hairpin-veth or none: how a pod reaches itself through a service. For the bridge of"
+            "promiscuous-bridge, hairpin-veth or none: access of a pod to itself through a Service. For the bridge of"
             " the embedded runtime; network plugins of other runtimes have separate settings."
         ),
     ] = "promiscuous-bridge"
     resolv_conf: Annotated[
-        str, doc("Resolver file of pods with DNS policy Default; '' turns look-ups off. Relative to the file.")
+        str, doc("Resolver file of pods with DNS policy Default; '' disables lookups. Relative to the file.")
     ] = "/etc/resolv.conf"
     cluster_domain: Annotated[str, doc("Search domain added to containers.")] = ""
     cluster_dns: Annotated[tuple[str, ...], doc("IP addresses of the cluster's DNS servers.")] = ()
-    cpu_cfs_quota: Annotated[bool, doc("Enforces CPU limits by quota.")] = True
+    cpu_cfs_quota: Annotated[bool, doc("Enforce CPU limits by CFS quota.")] = True
     cpu_cfs_quota_period: Annotated[
         Duration, doc("Quota period, 1ms to 1s; other than 100ms needs the gate CustomCPUCFSQuotaPeriod.")
     ] = seconds(0.1)
-    max_open_files: Annotated[Int64, doc("Open files of the agent; not negative.")] = 1_000_000
+    max_open_files: Annotated[Int64, doc("Maximum number of open files of the agent; not negative.")] = 1_000_000
     oom_score_adj: Annotated[Int32, doc("OOM score of the agent, -1000 to 1000.")] = -999
-    image_minimum_gc_age: Annotated[Duration, doc("Unused age below which no image is collected.")] = seconds(120)
+    image_minimum_gc_age: Annotated[Duration, doc("Minimum age of an unused image before it is garbage collected.")] = (
+        seconds(120)
+    )
     image_maximum_gc_age: Annotated[
-        Duration, doc("Unused age above which an image is collected; 0s: none; above imageMinimumGCAge.")
+        Duration,
+        doc("Maximum age of an unused image before it is garbage collected; 0s disables it; above imageMinimumGCAge."),
     ] = seconds(0)
     image_gc_high_threshold_percent: Annotated[
-        Int32, doc("Disk usage from which images are collected, 0 to 100; above the low threshold.")
+        Int32, doc("Disk usage at which image garbage collection starts, 0 to 100; above the low threshold.")
     ] = 85
     image_gc_low_threshold_percent: Annotated[
-        Int32, doc("Disk usage down to which images are collected, 0 to 100; below the high threshold.")
+        Int32, doc("Disk usage at which image garbage collection stops, 0 to 100; below the high threshold.")
     ] = 80
     volume_stats_agg_period: Annotated[
         Duration, doc("Interval of measuring volume usage; a negative value disables it.")
     ] = seconds(60)
-    serialize_image_pulls: Annotated[bool, doc("Pulls images one at a time.")] = True
+    serialize_image_pulls: Annotated[bool, doc("Pull one image at a time.")] = True
     max_parallel_image_pulls: Annotated[
-        Int32 | None, doc("Most pulls at a time, at least 1; only with serializeImagePulls false; unset: no limit.")
+        Int32 | None,
+        doc("Maximum number of parallel pulls, at least 1; only with serializeImagePulls false; unset: no limit."),
     ] = None
     enable_controller_attach_detach: Annotated[
         bool, doc("The attach/detach controller manages volumes; CSI needs it.")
     ] = True
-    protect_kernel_defaults: Annotated[bool, doc("Fails when kernel flags differ, instead of setting them.")] = False
-    make_iptables_util_chains: Annotated[bool, doc("Creates the hint chain for other components.")] = True
+    protect_kernel_defaults: Annotated[
+        bool, doc("Fail if kernel flags differ from the defaults, instead of setting them.")
+    ] = False
+    make_iptables_util_chains: Annotated[bool, doc("Create the hint chain for other components.")] = True
     iptables_masquerade_bit: Annotated[Int32, doc("Deprecated, no effect; 0 to 31.")] = 14
     iptables_drop_bit: Annotated[Int32, doc("Deprecated, no effect; 0 to 31.")] = 15
-    fail_swap_on: Annotated[bool, doc("Fails to start while swap is on.")] = True
+    fail_swap_on: Annotated[bool, doc("Fail to start if swap is enabled.")] = True
     memory_swap: Annotated[MemorySwapConfiguration, doc("Swap available to workloads.")] = field(
         default_factory=MemorySwapConfiguration
     )
     container_log_max_size: Annotated[
-        str, doc("Size at which a container log is rotated, a quantity; negative turns rotation off.")
+        str, doc("Size at which a container log is rotated, a quantity; a negative value disables rotation.")
     ] = "10Mi"
-    container_log_max_files: Annotated[Int32, doc("Log files kept a container; above 1.")] = 5
+    container_log_max_files: Annotated[Int32, doc("Maximum number of log files per container; above 1.")] = 5
     container_log_max_workers: Annotated[
-        Int32, doc("Most logs that are rotated at the same time; at least 1.", since="1.30")
+        Int32, doc("Maximum number of logs that are rotated in parallel; at least 1.", since="1.30")
     ] = 1
     container_log_monitor_interval: Annotated[
         Duration, doc("Interval of checking log sizes; at least 3s.", since="1.30")
@@ -448,9 +459,9 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     pod_logs_dir: Annotated[
         str, doc("Directory of pod logs: an absolute path in canonical form, ASCII.", since="1.30")
     ] = DEFAULT_POD_LOGS_DIR
-    crash_loop_back_off: Annotated[
-        CrashLoopBackOffConfig, doc("Back-off of containers that keep exiting.", since="1.32")
-    ] = field(default_factory=CrashLoopBackOffConfig)
+    crash_loop_back_off: Annotated[CrashLoopBackOffConfig, doc("Back-off of crashing containers.", since="1.32")] = (
+        field(default_factory=CrashLoopBackOffConfig)
+    )
     user_namespaces: Annotated[UserNamespaces, doc("User namespaces of pods.", since="1.33")] = field(
         default_factory=UserNamespaces
     )
@@ -482,15 +493,19 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     ] = None
     memory_reservation_policy: Annotated[str, doc("Only None is supported.", since="1.36")] = "None"
     config_map_and_secret_change_detection_strategy: Annotated[str, doc("Get, Cache or Watch.")] = "Watch"  # noqa: S105
-    system_reserved: Annotated[dict[str, str], doc("cpu, memory, ephemeral-storage and pid kept for the system.")] = {}
+    system_reserved: Annotated[
+        dict[str, str], doc("Resources reserved for the system: cpu, memory, ephemeral-storage and pid.")
+    ] = {}
     platform_reserved: Annotated[
-        dict[str, str], doc("cpu, memory, ephemeral-storage and pid kept for the platform's own components.")
+        dict[str, str], doc("Resources reserved for platform components: cpu, memory, ephemeral-storage and pid.")
     ] = {}
     reserved_system_cpus: Annotated[
-        str, doc("CPU list such as 0-3,8 kept for host and platform threads; not with the two reserved cgroups.")
+        str, doc("CPU list such as 0-3,8 reserved for host and platform threads; not with the two reserved cgroups.")
     ] = ""
-    system_reserved_cgroup: Annotated[str, doc("Absolute cgroup on which systemReserved is enforced.")] = ""
-    platform_reserved_cgroup: Annotated[str, doc("Absolute cgroup on which platformReserved is enforced.")] = ""
+    system_reserved_cgroup: Annotated[str, doc("Absolute path of the cgroup on which systemReserved is enforced.")] = ""
+    platform_reserved_cgroup: Annotated[
+        str, doc("Absolute path of the cgroup on which platformReserved is enforced.")
+    ] = ""
     enforce_node_allocatable: Annotated[
         tuple[str, ...],
         doc(
@@ -505,21 +520,23 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         default_factory=_volume_plugin_dir
     )
     kernel_memcg_notification: Annotated[
-        bool, doc("The kernel reports memory pressure, on cgroup v2 memory stalls.")
+        bool, doc("Receive kernel notifications of memory pressure, on cgroup v2 of memory stalls.")
     ] = False
     reserved_memory: Annotated[
-        tuple[MemoryReservation, ...], doc("Memory kept on each NUMA node, for the memory manager's policy static.")
+        tuple[MemoryReservation, ...], doc("Memory reserved on each NUMA node, for the memory manager's policy static.")
     ] = ()
     memory_throttling_factor: Annotated[
         float | None, doc("Factor for memory.high, above 0 to 1; used with the gate MemoryQoS on cgroup v2.")
     ] = 0.9
     seccomp_default: Annotated[bool, doc("Containers without a profile get RuntimeDefault.")] = False
-    local_storage_capacity_isolation: Annotated[bool, doc("Ephemeral storage is counted, limited and evicted for.")] = (
-        True
-    )
+    local_storage_capacity_isolation: Annotated[
+        bool, doc("Account and limit ephemeral storage, and evict pods that exceed it.")
+    ] = True
     container_runtime_endpoint: Annotated[str, doc("Required. Socket of the runtime: unix:///path.")] = ""
     image_service_endpoint: Annotated[str, doc("Socket of the image service; empty is containerRuntimeEndpoint.")] = ""
-    feature_gates: Annotated[dict[str, bool], doc("Feature gate → on or off; the rest keep their defaults.")] = {}
+    feature_gates: Annotated[
+        dict[str, bool], doc("Feature gate → true or false; other gates have their defaults.")
+    ] = {}
     content_type: Annotated[str, doc("Media type of requests to the API server: its protobuf type or JSON.")] = field(
         default_factory=_protobuf
     )
@@ -528,16 +545,18 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     )
     tracing: Annotated[TracingConfiguration | None, doc("Trace export; needs the gate NodeAgentTracing.")] = None
     show_hidden_metrics_for_version: Annotated[
-        str, doc("Previous minor version whose hidden metrics are shown: <major>.<minor>.")
+        str, doc("Previous minor version whose hidden metrics are exposed: <major>.<minor>.")
     ] = ""
 
     # Limits
 
-    registry_pull_qps: Annotated[Int32, doc("Pulls a second; 0 is unlimited.")] = 5
+    registry_pull_qps: Annotated[Int32, doc("Maximum number of pulls per second; 0 is unlimited.")] = 5
     registry_burst: Annotated[Int32, doc("Burst of pulls; used with registryPullQPS above 0.")] = 10
-    event_record_qps: Annotated[Int32, doc("Events created a second; 0 is unlimited.")] = 50
+    event_record_qps: Annotated[Int32, doc("Maximum number of created events per second; 0 is unlimited.")] = 50
     event_burst: Annotated[Int32, doc("Burst of events; used with eventRecordQPS above 0.")] = 100
-    platform_api_qps: Annotated[Int32, doc("Requests to the API server a second; not negative.")] = 50
+    platform_api_qps: Annotated[
+        Int32, doc("Maximum number of requests per second to the API server; not negative.")
+    ] = 50
     platform_api_burst: Annotated[Int32, doc("Burst of requests to the API server; not negative.")] = 100
 
     # Eviction
@@ -553,10 +572,10 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         dict[str, str], doc("Signal → quantity or percentage below which pods are evicted after a grace period.")
     ] = {}
     eviction_soft_grace_period: Annotated[
-        dict[str, str], doc("Signal → how long its soft threshold must be met; every soft signal needs one.")
+        dict[str, str], doc("Signal → time for which its soft threshold must be met; required for every soft signal.")
     ] = {}
     eviction_minimum_reclaim: Annotated[
-        dict[str, str], doc("Signal → least quantity or percentage that an eviction brings back.")
+        dict[str, str], doc("Signal → minimum quantity or percentage that an eviction reclaims.")
     ] = {}
     eviction_pressure_transition_period: Annotated[
         Duration, doc("Time for which a pressure condition persists after it was last observed.")
@@ -564,8 +583,8 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     eviction_max_pod_grace_period: Annotated[
         Int32,
         doc(
-            "Grace in seconds of pods evicted by a soft threshold: since 1.36 at most that of the pod, before instead "
-            "of it; 0 keeps that of the pod."
+            "Grace period in seconds of pods evicted by a soft threshold: since 1.36 limited to that of the pod, in "
+            "earlier releases instead of it; 0 selects that of the pod."
         ),
     ] = 0
 
@@ -585,11 +604,11 @@ class CredentialProvider(ConfigStruct, frozen=True):
         tuple[str, ...], doc("Required. Image patterns: domain with globs by label, optional port and path.")
     ] = ()
     default_cache_duration: Annotated[
-        Duration | None, doc("Required. How long a response without a cache duration is cached; not negative.")
+        Duration | None, doc("Required. Cache duration of responses without one; not negative.")
     ] = None
     api_version: Annotated[str, doc("Required. Version of the exec request and response.")] = ""
     args: Annotated[tuple[str, ...], doc("Arguments of the command.")] = ()
-    env: Annotated[tuple[ExecEnvVar, ...], doc("Variables on top of the agent's own.")] = ()
+    env: Annotated[tuple[ExecEnvVar, ...], doc("Environment variables, in addition to those of the agent.")] = ()
 
 
 class CredentialProviderConfig(ConfigStruct, frozen=True):

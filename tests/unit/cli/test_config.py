@@ -179,7 +179,7 @@ def test_field_is_explained(run, name):
         "field": "maxPods",
         "type": "int32",
         "default": 110,
-        "rule": "Most pods on this node; not negative.",
+        "rule": "Maximum number of pods on this node; not negative.",
         "row": "config.maxPods",
         "flags": ["--max-pods"],
         "effect": "yes",
