@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.scheduling.resized_requests import with_reserved_requests
 from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
 from nodeagent.base.selectors import LabelSelector, Requirement
@@ -153,7 +154,7 @@ def read_pod(pod: Object) -> PodInfo:
         deleting="deletionTimestamp" in metadata,
         priority=spec.get("priority") or 0,
         may_preempt=spec.get("preemptionPolicy") != "Never",
-        requests=_requests(spec),
+        requests=_requests(with_reserved_requests(spec, pod.get("status") or {})),
         ports=tuple(_ports(spec)),
         tolerations=tuple(spec.get("tolerations") or ()),
         node_selector=spec.get("nodeSelector") or {},
