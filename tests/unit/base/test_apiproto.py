@@ -263,6 +263,15 @@ def test_group_names_follow_the_api_domain(monkeypatch):
     assert not apiproto.supports("coordination.k8s.io/v1", "Lease")
 
 
+def test_explicit_api_domain_replaces_that_of_the_process():
+    lease = {"apiVersion": "coordination.example.com/v1", "kind": "Lease", "metadata": {"name": "a"}}
+
+    assert apiproto.decode(apiproto.encode(lease, "example.com"), "example.com") == lease
+    assert apiproto.descriptor(lease["apiVersion"], "Lease", "example.com") is not None
+    with pytest.raises(apiproto.UnsupportedKindError):
+        apiproto.encode(lease)
+
+
 def test_delete_options_are_supported_in_any_group_version():
     options = {
         "apiVersion": "policy/v1",
