@@ -17,6 +17,7 @@ from nodeagent_plugins.embedded_runtime import cgroups, commands, mounts
 from nodeagent_plugins.embedded_runtime.errors import AlreadyExists, CallError, FailedPrecondition, InvalidArgument
 from nodeagent_plugins.embedded_runtime.helpers import launch
 from nodeagent_plugins.embedded_runtime.host import Host
+from nodeagent_plugins.embedded_runtime.id_mappings import mappings_of, opened
 from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
 from nodeagent_plugins.embedded_runtime.mount_sources import MountSources, is_image
 from nodeagent_plugins.embedded_runtime.oci_runtimes import Runner
@@ -79,7 +80,10 @@ class Containers:
 
     def handler_features(self) -> cri.RuntimeHandlerFeatures:
         """Return the features of the only runtime handler."""
-        return cri.RuntimeHandlerFeatures(recursive_read_only_mounts=self._roots.clones_mounts)
+        return cri.RuntimeHandlerFeatures(
+            recursive_read_only_mounts=self._roots.clones_mounts,
+            user_namespaces=not self._sandboxes.user_namespace_problem,
+        )
 
     def of(self, sandbox_id: str) -> list[Container]:
         """Return the containers of a sandbox."""
@@ -242,9 +246,12 @@ class Containers:
     def _prepare(self, container: Container, sandbox: Sandbox, image: Image) -> None:
         directory = self.records.directory(container.id)
         directory.mkdir(mode=0o711)
-        rootfs = self._roots.make(directory, [self._images.layer(name) for name in image.layers])
+        users = mappings_of(sandbox.options)
+        owner = (0, 0) if users is None else users.root
         mounts.check(container.config.mounts)
-        sources = MountSources(directory, self._roots, self._layers_of)
+        with opened(sandbox.namespace("user")) as namespace:
+            rootfs = self._roots.make(directory, self._layers_of(image.id), namespace, owner)
+            sources = MountSources(directory, self._roots, self._layers_of, namespace).prepare(container.config.mounts)
         user = self._user(container.config, image, rootfs)
         container.user = {"uid": user.uid, "gid": user.gid, "groups": list(user.groups)}
         around = ContainerEnvironment(
@@ -254,7 +261,8 @@ class Containers:
             hostname=sandbox.config.hostname or os.uname().nodename,
             namespaces=self._namespaces(container, sandbox),
             files=self._sandboxes.files(sandbox),
-            sources=sources.prepare(container.config.mounts),
+            sources=sources,
+            users=users,
             lent=image.lent,
             cgroups_path=self._cgroups_path(container, sandbox),
             seccomp=seccomp_profile(container.config.linux.security_context, self.runner),
@@ -287,7 +295,7 @@ class Containers:
         """Return the namespaces that the container joins or creates, with their OCI names."""
         options = container.config.linux.security_context.namespace_options
         found = {"mount": ""}
-        for kind, name in (("net", "network"), ("ipc", "ipc"), ("uts", "uts")):
+        for kind, name in (("user", "user"), ("net", "network"), ("ipc", "ipc"), ("uts", "uts")):
             if path := sandbox.namespace(kind):
                 found[name] = path
         if options.pid == cri.CONTAINER:

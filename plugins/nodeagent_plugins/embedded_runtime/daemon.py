@@ -20,6 +20,7 @@ from nodeagent_plugins.embedded_runtime.events import Events
 from nodeagent_plugins.embedded_runtime.execution import Execution
 from nodeagent_plugins.embedded_runtime.hairpin import PROMISCUOUS_BRIDGE
 from nodeagent_plugins.embedded_runtime.host import Host, find_executable
+from nodeagent_plugins.embedded_runtime.id_mappings import find_problem
 from nodeagent_plugins.embedded_runtime.image_service import ImageService
 from nodeagent_plugins.embedded_runtime.images.builtin import add_builtin
 from nodeagent_plugins.embedded_runtime.images.loading import Loader
@@ -84,11 +85,12 @@ class Daemon:
             Records(root / "sandboxes", Sandbox, cri.PodSandboxConfig), self._network, self._sandbox_changed
         )
         self._images = ImageStore(root)
+        self._roots = RootFileSystems(root, user_attributes=host.remapped)
         self._containers = Containers(
             Records(root / "containers", Container, cri.ContainerConfig),
             self._sandboxes,
             self._images,
-            RootFileSystems(root, user_attributes=host.remapped),
+            self._roots,
             runner,
             host,
             self._container_changed,
@@ -109,6 +111,10 @@ class Daemon:
         async with AsyncExitStack() as stack:
             stack.callback(self._lock.close)
             await asyncio.to_thread(self._load_images)
+            problem = await find_problem(self._options.root, self._host, self._roots)
+            if problem:
+                _log.info("User namespaces of pods are unavailable", extra={"err": problem})
+            self._sandboxes.user_namespace_problem = problem
             self._sandboxes.adopt()
             await self._network.adopt()
             stack.push_async_callback(self._sandboxes.close)

@@ -50,6 +50,8 @@ class MountSources:
         mapped = bool(mount.uidMappings or mount.gidMappings)
         if not mount.recursive_read_only and not mapped:
             return source
+        if mapped and self.user_namespace < 0:
+            raise FailedPrecondition(f"mount {mount.container_path}: ID mappings require a user namespace of the pod")
         attributes = syscalls.MOUNT_ATTR_RDONLY if mount.recursive_read_only else 0
         try:
             return self._clone(name, source, attributes, self.user_namespace if mapped else -1)

@@ -12,6 +12,7 @@ from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.capabilities import compute_capabilities
 from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 from nodeagent_plugins.embedded_runtime.host import Host
+from nodeagent_plugins.embedded_runtime.id_mappings import IdMappings
 from nodeagent_plugins.embedded_runtime.mount_sources import is_image
 from nodeagent_plugins.embedded_runtime.users import User
 
@@ -39,6 +40,8 @@ class ContainerEnvironment:
     """Namespaces by kind: a path to join, or empty for a new one; missing kinds are those of the node."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Files of the sandbox by mount path; mounts of the container take precedence."""
+    users: IdMappings | None = None
+    """Mappings of the pod's user namespace."""
     sources: Sequence[str] = ()
     """Path to bind-mount for each mount of the container; without any, their host paths."""
     lent: Sequence[str] = ()
@@ -84,6 +87,8 @@ def make_spec(config: cri.ContainerConfig, around: ContainerEnvironment) -> Spec
         "namespaces": [{"type": kind, **({"path": path} if path else {})} for kind, path in around.namespaces.items()],
         "resources": compute_resources(config.linux.resources, host.cgroup_version) if host.cgroup_version else {},
     }
+    if around.users is not None:
+        linux |= around.users.spec()
     if around.cgroups_path:
         linux["cgroupsPath"] = around.cgroups_path
     if not security.privileged:
@@ -105,7 +110,7 @@ def make_spec(config: cri.ContainerConfig, around: ContainerEnvironment) -> Spec
     }
     if around.hostname and around.namespaces.get("uts") == "":
         spec["hostname"] = around.hostname
-    add_devices(spec, config, host)
+    add_devices(spec, config, host, remapped=host.remapped or around.users is not None)
     return spec
 
 
@@ -183,12 +188,15 @@ def compute_mounts(config: cri.ContainerConfig, around: ContainerEnvironment) ->
     return mounts
 
 
-def add_devices(spec: Spec, config: cri.ContainerConfig, host: Host) -> None:
-    """Allow the devices of the container: all devices if it is privileged."""
+def add_devices(spec: Spec, config: cri.ContainerConfig, host: Host, *, remapped: bool = False) -> None:
+    """Allow the devices of the container: all devices if it is privileged.
+
+    :param remapped: root is mapped in a user namespace, which cannot create devices.
+    """
     if config.linux.security_context.privileged:
         if host.cgroup_version:
             spec["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
-        requested = [] if host.remapped else [(str(path), str(path), "rwm") for path in _all_devices(Path("/dev"))]
+        requested = [] if remapped else [(str(path), str(path), "rwm") for path in _all_devices(Path("/dev"))]
     else:
         if host.cgroup_version:
             spec["linux"]["resources"]["devices"] = [{"allow": False, "access": "rwm"}]
@@ -207,17 +215,18 @@ def add_devices(spec: Spec, config: cri.ContainerConfig, host: Host) -> None:
             continue
         if not stat.S_ISCHR(about.st_mode) and not stat.S_ISBLK(about.st_mode):
             raise InvalidArgument(f"device {source}: not a device")
-        _add_device(spec, host, target, about.st_rdev, about.st_mode, (about.st_uid, about.st_gid), access, source)
+        if remapped:
+            spec["mounts"].append(_mount(target, "bind", source, ["bind", "rw"]))
+        else:
+            owner = (about.st_uid, about.st_gid)
+            _add_device(spec, host, target, about.st_rdev, about.st_mode, owner, access)
 
 
 def _add_device(
-    spec: Spec, host: Host, target: str, number: int, mode: int, owner: tuple[int, int], access: str, source: str
+    spec: Spec, host: Host, target: str, number: int, mode: int, owner: tuple[int, int], access: str
 ) -> None:
     import os
 
-    if host.remapped:  # Device nodes are bind-mounted, because they cannot be created.
-        spec["mounts"].append(_mount(target, "bind", source, ["bind", "rw"]))
-        return
     kind = "c" if stat.S_ISCHR(mode) else "b"
     major, minor = os.major(number), os.minor(number)
     device = {"path": target, "type": kind, "major": major, "minor": minor, "fileMode": stat.S_IMODE(mode)}

@@ -34,7 +34,7 @@ class Sandbox:
     holder: Process | None = None
     """Pause process in the sandbox's namespaces; ``None`` if it has no separate ones."""
     namespaces: list[str] = field(default_factory=list)
-    """Kinds of namespaces of the pause process: ``net``, ``ipc``, ``uts``, ``pid``."""
+    """Kinds of namespaces of the pause process: ``net``, ``ipc``, ``uts``, ``pid``, ``user``."""
     ips: list[str] = field(default_factory=list)
     stopped: bool = False
 

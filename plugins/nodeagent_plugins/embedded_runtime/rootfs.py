@@ -31,20 +31,38 @@ class RootFileSystems:
         self.clones_mounts = _try_clone(root)
         """True if the kernel sets attributes on a mount and all mounts below it (Linux 5.12)."""
 
-    def make(self, directory: Path, layers: Sequence[Path]) -> Path:
-        """Return the root file system of the container in *directory*; *layers* are sorted lowest first."""
+    def make(
+        self, directory: Path, layers: Sequence[Path], user_namespace: int = -1, owner: tuple[int, int] = (0, 0)
+    ) -> Path:
+        """Return the root file system of the container in *directory*; *layers* are sorted lowest first.
+
+        :param user_namespace: descriptor of a user namespace whose mapping applies to the owners of files, or -1.
+        :param owner: user and group of the host that are root in it.
+        """
         target = directory / "rootfs"
         target.mkdir(exist_ok=True)
+        mapped = self.overlay and user_namespace >= 0
+        if mapped:  # Overlayfs cannot be mapped, but its layers can.
+            layers = _map_layers(directory / "lower", layers, user_namespace)
         options = self._overlay_options(directory, layers)
         if self.overlay and len(options) <= MAX_OPTIONS_BYTES:
             for name in ("upper", "work"):
                 (directory / name).mkdir(exist_ok=True)
             shutil.copymode(layers[-1], directory / "upper")
+            os.chown(directory / "upper", *owner)
             syscalls.mount("overlay", str(target), "overlay", 0, options)
+        elif mapped:
+            raise OSError("the image has too many layers for a user namespace")
         else:
             for layer in layers:
                 merge(layer, target)
-            _bind_to_itself(target)
+            if user_namespace >= 0:
+                syscalls.clone_mount(str(target), str(target), 0, user_namespace)
+            else:
+                _bind_to_itself(target)
+        if mapped:  # The overlay has its own references to the mounts.
+            for layer in layers:
+                syscalls.unmount(str(layer))
         return target
 
     def mount_layers(self, target: Path, layers: Sequence[Path], user_namespace: int = -1) -> None:
@@ -103,6 +121,15 @@ class RootFileSystems:
             return True
         finally:
             shutil.rmtree(trial, ignore_errors=True)
+
+
+def _map_layers(directory: Path, layers: Sequence[Path], user_namespace: int) -> list[Path]:
+    """Mount each of *layers* with mapped owners below *directory*."""
+    mapped = [directory / str(number) for number in range(len(layers))]
+    for layer, target in zip(layers, mapped, strict=True):
+        target.mkdir(parents=True)
+        syscalls.clone_mount(str(layer), str(target), 0, user_namespace)
+    return mapped
 
 
 def _try_clone(root: Path) -> bool:

@@ -14,6 +14,7 @@ from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import commands
 from nodeagent_plugins.embedded_runtime.errors import AlreadyExists, CallError, FailedPrecondition, InvalidArgument
 from nodeagent_plugins.embedded_runtime.helpers import launch, syscalls
+from nodeagent_plugins.embedded_runtime.id_mappings import mappings_of
 from nodeagent_plugins.embedded_runtime.network import Network
 from nodeagent_plugins.embedded_runtime.processes import Process
 from nodeagent_plugins.embedded_runtime.records import Records, Sandbox, new_id
@@ -37,6 +38,8 @@ class Sandboxes:
         changed: Callable[[cri.ContainerEventType, Sandbox], None],
     ) -> None:
         self.records, self._network, self._changed = records, network, changed
+        self.user_namespace_problem = "not determined yet"
+        """Reason why pods cannot have user namespaces; empty if they can."""
         self._names: dict[tuple[str, str, str, int], str] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
 
@@ -130,15 +133,21 @@ class Sandboxes:
         if options.pid != cri.POD:
             kinds -= {"pid"}
         parameters = compute_parameters(dict(config.linux.sysctls), kinds)
+        users = mappings_of(options)
+        if users is not None and self.user_namespace_problem:
+            raise FailedPrecondition(f"user namespaces are not supported: {self.user_namespace_problem}")
         directory = self.records.directory(sandbox.id)
-        await asyncio.to_thread(self._prepare_files, directory, sandbox)
+        await asyncio.to_thread(self._prepare_files, directory, sandbox, (0, 0) if users is None else users.root)
         if config.log_directory:
             await asyncio.to_thread(os.makedirs, config.log_directory, 0o755, True)
-        command = launch.command("pause", config.hostname, ",".join(sorted(kinds)), *parameters)
+        maps = [] if users is None else users.arguments()
+        command = launch.command("pause", config.hostname, ",".join(sorted(kinds)), *maps, *parameters)
         try:
             output = await commands.run(command, "start the pause process", timeout_seconds=HOLDER_SECONDS)
         except CallError as error:
             raise CallError(str(error).replace("error: ", "", 1)) from error
+        if users is not None:
+            kinds.add("user")
         sandbox.holder, sandbox.namespaces = Process.of(int(output)), sorted(kinds)
         if sandbox.holder is None:
             raise CallError("start the pause process: it exited immediately")
@@ -153,18 +162,20 @@ class Sandboxes:
         await asyncio.to_thread(self._unmount, sandbox.id)
         await asyncio.to_thread(self.records.forget, sandbox.id)
 
-    def _prepare_files(self, directory: Path, sandbox: Sandbox) -> None:
+    def _prepare_files(self, directory: Path, sandbox: Sandbox, owner: tuple[int, int]) -> None:
         directory.mkdir(mode=0o711)
         (directory / "resolv.conf").write_text(resolv_conf(sandbox.config))
         name = sandbox.config.hostname or os.uname().nodename
         (directory / "hostname").write_text(f"{name}\n")
         hosts = Path("/etc/hosts")
         (directory / "hosts").write_bytes(hosts.read_bytes() if hosts.exists() else b"127.0.0.1 localhost\n")
+        for name in ("resolv.conf", "hostname", "hosts"):
+            os.chown(directory / name, *owner)
         if sandbox.options.ipc != cri.NODE:
             shm = directory / "shm"
             shm.mkdir()
             flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
-            syscalls.mount("shm", str(shm), "tmpfs", flags, f"mode=1777,size={SHM_BYTES}")
+            syscalls.mount("shm", str(shm), "tmpfs", flags, f"mode=1777,size={SHM_BYTES},uid={owner[0]},gid={owner[1]}")
 
     def _unmount(self, sandbox_id: str) -> None:
         shm = self.records.directory(sandbox_id) / "shm"

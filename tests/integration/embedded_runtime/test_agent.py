@@ -28,6 +28,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """Node whose agent starts the runtime."""
     directory = tmp_path_factory.mktemp("node")
     home = Path(tempfile.mkdtemp(prefix="embedded-"))
+    home.chmod(0o755)  # Root of a user namespace is another user on the host.
     network = Network()
     api = ApiServer(directory)
     agent = NodeAgent(directory, f"unix://{home}/cri.sock", api)
@@ -36,7 +37,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     node = Node(None, api, agent)  # type: ignore[arg-type]  (there is no containerd)
     node.bridge = network.bridge  # type: ignore[attr-defined]
     try:
-        api.start("--feature-gates=InPlacePodVerticalScaling=true")
+        api.start("--feature-gates=InPlacePodVerticalScaling=true,UserNamespacesSupport=true")
         gates = {"EventedPLEG": True, "InPlacePodVerticalScaling": True}
         agent.start(featureGates=gates, hairpinMode="hairpin-veth")
         wait_until(lambda: _ready(api), "the node is Ready")
@@ -184,3 +185,30 @@ def test_pod_with_image_volume_and_strict_groups_runs(node: Node) -> None:
     assert [line.split(" ", 3)[3] for line in log.read_text().splitlines()] == ["found", "500"]
     node.api.delete_pod("features", grace=0)
     wait_until(lambda: node.api.pod("features") is None, "the pod is deleted")
+
+
+def test_pod_with_host_users_false_has_its_own_user_namespace(node: Node) -> None:
+    script = "cat /proc/self/uid_map; id -u; touch /data/made && echo written; exec sleep 1000"
+    mount = {"name": "data", "mountPath": "/data"}
+    pod = simple_pod(
+        "users",
+        script,
+        container={"volumeMounts": [mount]},
+        volumes=[{"name": "data", "emptyDir": {}}],
+        hostUsers=False,
+    )
+    uid = node.api.create_pod(pod)["metadata"]["uid"]
+    wait_until(lambda: node.api.pod("users")["status"]["phase"] == "Running", "the pod runs", 60)
+    (log,) = (node.agent.logs / "pods").glob("default_users_*/main/0.log")
+    wait_until(lambda: len(log.read_text().splitlines()) == 3, "the container has written")
+
+    stored = json.loads((node.agent.root / "pods" / uid / "userns").read_text())
+    (mapping,) = stored["uidMappings"]
+    lines = [line.split(" ", 3)[3] for line in log.read_text().splitlines()]
+    assert lines[0].split() == ["0", str(mapping["hostId"]), "65536"]
+    assert (mapping["hostId"] >= 65536, lines[1:]) == (True, ["0", "written"])
+    made = node.agent.root / "pods" / uid / "volumes/kubernetes.io~empty-dir/data/made"
+    assert made.stat().st_uid == 0
+
+    node.api.delete_pod("users", grace=0)
+    wait_until(lambda: not (node.agent.root / "pods" / uid).exists(), "the pod's directory is removed", 60)

@@ -49,10 +49,13 @@ def run(options: dict[str, str], container_id: str) -> int:
     path = spec["linux"].get("cgroupsPath", "")
     groups = oci_cgroups.make(path, resources)
     try:
+        own_users = any(namespace["type"] == "user" for namespace in spec["linux"]["namespaces"])
         fresh = _enter_namespaces(spec["linux"]["namespaces"])
 
         def start() -> None:
             os.setsid()
+            if own_users:
+                oci_process.become_mapped_root(spec["process"])
             in_own_group = syscalls.CLONE_NEWCGROUP if "cgroup" in fresh else 0
             syscalls.unshare(syscalls.CLONE_NEWNS | in_own_group)
             if "uts" in fresh and spec.get("hostname"):
@@ -84,7 +87,7 @@ def execute(options: dict[str, str], container_id: str) -> int:
     pid, terminal = state["pid"], bool(process.get("terminal"))
     oci_cgroups.join(state["groups"], os.getpid())
     # This process keeps the mount namespace of the node; only the child enters that of the container.
-    for kind in ("ipc", "uts", "net", "pid"):
+    for kind in ("user", "ipc", "uts", "net", "pid"):
         _share(pid, kind)
 
     def start() -> None:
@@ -128,10 +131,13 @@ def _share(pid: int, kind: str) -> None:
 
 
 def _enter_namespaces(requested: list[dict[str, str]]) -> set[str]:
-    """Join existing namespaces, create new ones, and return the kinds that the container's process must create."""
+    """Join existing namespaces, create new ones, and return the kinds that the container's process must create.
+
+    New ones belong to the user namespace, so that is joined first.
+    """
     left = set()
     new = 0
-    for namespace in requested:
+    for namespace in sorted(requested, key=lambda one: one["type"] != "user"):
         kind, path = namespace["type"], namespace.get("path")
         if path:
             syscalls.join(path)

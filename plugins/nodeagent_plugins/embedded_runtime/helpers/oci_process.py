@@ -57,6 +57,17 @@ def become(process: dict[str, Any]) -> None:
     _execute(process["args"], process.get("env") or [])
 
 
+def become_mapped_root(process: dict[str, Any]) -> None:
+    """Become root of the user namespace that this process has joined.
+
+    The OOM score is set first, because the process loses access to its own files in ``/proc``.
+    """
+    _adjust_oom_score(process.get("oomScoreAdj"))
+    os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+
+
 def take_terminal(descriptor: int) -> None:
     """Make a terminal the controlling one, and the three standard streams."""
     fcntl.ioctl(descriptor, _TIOCSCTTY, 0)

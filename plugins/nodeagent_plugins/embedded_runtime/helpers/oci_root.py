@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl  # Here, because a mapped root may have no access to the modules.
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,10 @@ def enter(rootfs: str, spec: dict[str, Any], groups: dict[str, str]) -> int:
         syscalls.mount("", "/", flags=syscalls.MS_SLAVE | syscalls.MS_REC)
     _stand_on(inner)
     syscalls.mount("", rootfs, flags=syscalls.MS_PRIVATE)
+    if any(namespace["type"] == "user" for namespace in linux["namespaces"]):
+        # Mounts of a more privileged user namespace are locked: they cannot become the root.
+        syscalls.mount(rootfs, rootfs, flags=syscalls.MS_BIND)
+        syscalls.mount("", rootfs, flags=syscalls.MS_PRIVATE)
     root = Path(rootfs)
     for entry in spec["mounts"]:
         _mount(root, entry, groups)
@@ -185,9 +191,6 @@ def _make_devices(root: Path, devices: Any) -> None:
 
 def _make_terminal(root: Path) -> int:
     """Open a new terminal for the container; it becomes its ``/dev/console``."""
-    import fcntl
-    import struct
-
     directory = resolve_in_root(root, "/dev")
     master = os.open(directory / "pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     fcntl.ioctl(master, 0x40045431, struct.pack("i", 0))  # TIOCSPTLCK: unlock.

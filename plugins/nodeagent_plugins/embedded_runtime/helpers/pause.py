@@ -1,6 +1,7 @@
 """Pause process of a sandbox: creates and configures the namespaces, and holds them while it sleeps.
 
 ``pause.py HOSTNAME NAMESPACES [NAME=VALUE…]``: NAMESPACES are of ``net,ipc,uts,pid``, the rest are kernel parameters.
+With ``uid_map=…`` and ``gid_map=…``, in the kernel's format, the namespaces belong to a new user namespace.
 Prints the process ID of the sleeping process, or ``error: …``.
 """
 
@@ -17,16 +18,52 @@ KINDS = {
     "uts": syscalls.CLONE_NEWUTS,
     "pid": syscalls.CLONE_NEWPID,
 }
+_MAPS = ("uid_map=", "gid_map=")
 SLEEP = ("/bin/sleep", "2147483647")
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
 def main() -> None:
     try:
-        hold(sys.argv[1], [kind for kind in sys.argv[2].split(",") if kind], sys.argv[3:])
+        maps = [entry for entry in sys.argv[3:] if entry.startswith(_MAPS)]
+        if maps:
+            enter_user_namespace(dict(entry.split("=", 1) for entry in maps))
+        parameters = [entry for entry in sys.argv[3:] if entry not in maps]
+        hold(sys.argv[1], [kind for kind in sys.argv[2].split(",") if kind], parameters)
     except OSError as error:
         print(f"error: {error.strerror or error}", flush=True)
         os._exit(1)
+
+
+def enter_user_namespace(maps: dict[str, str]) -> None:
+    """Become root in a new user namespace; *maps* has its mappings by file name.
+
+    A child process that stays outside writes the mappings, because only the parent namespace may map other users.
+    """
+    for module in ("fcntl", "signal", "socket", "struct"):  # Files of the host may be inaccessible afterwards.
+        __import__(module)
+    process = os.getpid()
+    created_reader, created_writer = os.pipe()
+    mapped_reader, mapped_writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(created_writer)
+        if os.read(created_reader, 1):
+            for name, content in maps.items():
+                with open(f"/proc/{process}/{name}", "w") as file:
+                    file.write(content)
+            os.write(mapped_writer, b"m")
+        os._exit(0)
+    os.close(mapped_writer)
+    syscalls.unshare(syscalls.CLONE_NEWUSER)
+    os.write(created_writer, b"c")
+    mapped = os.read(mapped_reader, 1)
+    os.waitpid(child, 0)
+    if not mapped:
+        raise OSError(f"failed to map users {maps}")
+    os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
 
 
 def hold(hostname: str, kinds: list[str], parameters: list[str]) -> None:
