@@ -94,6 +94,7 @@ PLAIN: dict[str, Call] = {
     "ListContainers": lambda r, i: r.list_containers(),
     "ContainerStatus": lambda r, i: r.container_status("c"),
     "UpdateContainerResources": lambda r, i: r.update_resources("c", LinuxResources(cpu_shares=2)),
+    "UpdatePodSandboxResources": lambda r, i: r.update_sandbox_resources("s", None, LinuxResources(cpu_shares=2)),
     "ReopenContainerLog": lambda r, i: r.reopen_log("c"),
     "Exec": lambda r, i: r.exec_url("c", ["sh"], stdin=True, stdout=True, stderr=False, tty=True),
     "Attach": lambda r, i: r.attach_url("c", stdin=True, stdout=True, stderr=False, tty=True),
@@ -349,3 +350,10 @@ async def test_runtime_handler_of_an_image_is_sent(connection, images):
     await images.image_status("busybox", runtime_handler="kata")
 
     assert [request.image.runtime_handler for _, request, _ in connection.calls] == ["kata", "kata"]
+
+
+async def test_runtime_without_sandbox_resources_is_reported(connection, runtime):
+    connection.responses["UpdatePodSandboxResources"] = UnimplementedError("unknown method")
+
+    with pytest.raises(NotImplementedError):
+        await runtime.update_sandbox_resources("s", LinuxResources(), LinuxResources(memory_limit_bytes=1))

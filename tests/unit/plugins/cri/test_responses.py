@@ -13,6 +13,7 @@ from nodeagent.contracts.runtime import (
     FilesystemUsage,
     Image,
     ImageMount,
+    LinuxResources,
     Mount,
     MountPropagation,
     NamespaceMode,
@@ -231,3 +232,12 @@ def test_reported_mount_of_an_image():
     assert responses.mount(found) == Mount(
         "/tools", "", True, recursive_readonly=True, image=ImageMount("sha256:1", "busybox:1", "a")
     )
+
+
+def test_container_status_has_the_resources_in_effect():
+    linux = cri.LinuxContainerResources(cpu_period=100_000, cpu_quota=50_000, cpu_shares=102, memory_limit_in_bytes=9)
+
+    found = responses.container_status(container_status(resources=cri.ContainerResources(linux=linux)))
+
+    assert found.resources == LinuxResources(100_000, 50_000, 102, 9)
+    assert responses.container_status(container_status()).resources is None
