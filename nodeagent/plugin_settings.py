@@ -12,7 +12,7 @@ from nodeagent.pluginmanager import PluginManager
 
 
 def load_plugin_settings(file: str, plugins: PluginManager) -> dict[str, dict[str, Any]]:
-    """Return the settings by plugin name; *file* contains ``plugins: {NAME: {…}}`` in YAML or JSON, empty is none.
+    """Return the settings by plugin name from *file*, YAML or JSON with ``plugins: {NAME: {…}}``; an empty path: none.
 
     :raises ConfigError: the file is invalid; contains all errors.
     """

@@ -1,4 +1,4 @@
-"""Mkdocs hook for the pages of the site that are stored outside ``docs/``, and for links that lead out of it."""
+"""Mkdocs hook for the pages of the site that are stored outside ``docs/``, and for links to files outside of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Rewrite the links of a page of ``docs/`` that lead out of it."""
+    """Rewrite the links of a page of ``docs/`` to files outside of it."""
     source = page.file.src_uri
     return markdown if page.file.generated_by else with_site_links(markdown, f"docs/{source}", source)
 

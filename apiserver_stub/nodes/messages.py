@@ -1,7 +1,7 @@
 """A byte stream as WebSocket messages, with which browsers follow logs.
 
 The sub-protocol selects the encoding: ``binary.k8s.io`` and none use binary messages, ``base64.binary.k8s.io`` text
-messages. An empty message comes first; what the client sends is ignored, except that it closes.
+messages. The first message is empty; messages of the client are ignored, except for its close frame.
 """
 
 from __future__ import annotations

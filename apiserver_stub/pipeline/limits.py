@@ -104,9 +104,9 @@ class Limits:
     ) -> Rendered | None:
         """Run *request* within the limits of requests in flight and of time.
 
-        The body is read after admission to a seat, so waiting requests hold none of it.
+        The body is read after admission to a seat, so waiting requests do not buffer it.
 
-        :param elsewhere: sends the response in place of the dispatcher, and reads the body itself.
+        :param elsewhere: sends the response instead of the dispatcher, and reads the body.
         :returns: the response to send, ``None`` after *elsewhere*.
         :raises ApiError: 504, the time is over; 400, the timeout is invalid; or what the dispatcher raises.
         """

@@ -221,7 +221,7 @@ class _Removal:
 def _read(request: Request) -> Object:
     """Return the eviction of the body, which older clients write in an older version.
 
-    :raises ApiError: 400 or 415, it is none.
+    :raises ApiError: 400 or 415, the body is not an Eviction.
     """
     body = media.read_body(request.headers.get("Content-Type", ""), request.body, "Eviction", request.identity, [])
     old = body.get("apiVersion") == _OLD_VERSION

@@ -88,7 +88,7 @@ class Listener:
         return int(self._sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Accept no more connections; existing ones stay open, and HTTP/2 clients are sent GOAWAY."""
+        """Stop accepting connections; existing ones stay open, and HTTP/2 clients are sent GOAWAY."""
         await self._accepting.close()
         for listening in self._sockets:
             listening.close()
@@ -96,7 +96,7 @@ class Listener:
             connection.leave()
 
     async def close(self) -> None:
-        """Accept no more connections, and close existing ones after their requests in progress."""
+        """Stop accepting connections, and close existing ones after their requests in progress."""
         await self.stop()
         await self._connecting.close()
         self._server.pre_shutdown()

@@ -50,7 +50,7 @@ def validate_cluster_ips(spec: Object) -> list[Cause]:
 
 
 def validate_cluster_ips_update(spec: Object, before: Object) -> list[Cause]:
-    """Return the errors in changes of addresses and families; only the secondary ones come and go."""
+    """Return the errors in changes of addresses and families; only secondary ones can be added and removed."""
     if "ExternalName" in (spec.get("type"), before.get("type")):
         return []
     causes = [] if is_headless(spec) and is_headless(before) else _validate_addresses_update(spec, before)

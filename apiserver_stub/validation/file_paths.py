@@ -9,14 +9,14 @@ _MODE_RULE = "must be a number between 0 and 0777 (octal), both inclusive"
 
 
 def validate_no_backsteps(path: str, field: str) -> list[Cause]:
-    """Return the error in a path that leads to a parent directory."""
+    """Return the error in a path that contains a parent directory."""
     if ".." in path and ".." in path.split("/"):
         return [invalid_value(field, path, "must not contain '..'")]
     return []
 
 
 def validate_descending_path(path: str, field: str) -> list[Cause]:
-    """Return the errors in a path that must be relative and lead below its base."""
+    """Return the errors in a path that must be relative and stay below its base directory."""
     causes = [invalid_value(field, path, "must be a relative path")] if path.startswith("/") else []
     return causes + validate_no_backsteps(path, field)
 

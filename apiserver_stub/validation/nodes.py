@@ -29,7 +29,7 @@ _BLOCKS = "spec.podCIDRs"
 
 
 def validate_node(node: Object, identity: Identity) -> list[Cause]:
-    """Return the errors in a new node, metadata aside."""
+    """Return the errors in a new node, except for its metadata."""
     causes = _validate_annotations(node, identity) + _validate_taints(
         node["spec"].get("taints") or (), "metadata.taints"
     )
@@ -39,7 +39,7 @@ def validate_node(node: Object, identity: Identity) -> list[Cause]:
 
 
 def validate_node_update(node: Object, old: Object, identity: Identity) -> list[Cause]:
-    """Return the errors in a changed node, metadata aside."""
+    """Return the errors in a changed node, except for its metadata."""
     spec, before = node["spec"], old.get("spec") or {}
     causes = _validate_annotations(node, identity) + _validate_resources(node, identity.label_domain)
     seen: list[Object] = []

@@ -124,7 +124,7 @@ def _restarts(container: Object) -> bool:
 
 
 def _validate_removed(new: Object, old: Object, path: str, noun: str) -> list[Cause]:
-    """Return an error for requests and for limits of which some are missing in *new*."""
+    """Return an error each for requests and limits if *new* lacks some of them."""
     after, before = new.get("resources") or {}, old.get("resources") or {}
     return [
         forbidden_value(f"{path}.{member}", f"{noun} {member} cannot be removed")

@@ -102,7 +102,7 @@ def _validate_operator(operator: str, values: list[str], field: str) -> list[Cau
 
 
 def _is_valid_for(scope: str, name: str) -> bool:
-    """Return whether a quota with *scope* can limit the resource; other kinds of errors are reported elsewhere."""
+    """Return whether a quota with *scope* can limit the resource; other errors are reported by other functions."""
     if scope not in _SCOPES or not is_quota_resource(name):
         return True
     return name == "pods" or (scope != _BEST_EFFORT and name in _COMPUTE)

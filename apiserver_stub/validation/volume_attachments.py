@@ -23,7 +23,7 @@ def validate_attachment(new: Object, identity: Identity) -> list[Cause]:
 
 
 def validate_attachment_update(new: Object, old: Object, identity: Identity) -> list[Cause]:
-    """Return the errors in the change of an attachment, of which only the status changes."""
+    """Return the errors in the change of an attachment, whose specification is immutable."""
     causes = _validate(new, identity) * 2  # As upstream.
     if new.get("spec") != old.get("spec"):
         causes.append(invalid_value("spec", new.get("spec"), "field is immutable"))

@@ -32,7 +32,7 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 
 
 async def delete(context: VerbContext, request: Request, resource: Resource) -> Reply:
-    """Delete the object; the reply is the object if it is still there or its kind returns it, otherwise a Status.
+    """Delete the object; the reply is the object if it still exists or its kind returns it, otherwise a Status.
 
     The code is 202 if ``orphanDependents`` is false and the object is not deleted yet, otherwise 200.
     """

@@ -65,7 +65,7 @@ def check_blocking(module: Module) -> Iterator[Finding]:
 def _blocking(
     module: Module, functions: Mapping[str, FunctionNode], owner: str, seen: frozenset[str]
 ) -> Iterator[tuple[ast.Call, str, str, tuple[str, ...]]]:
-    """Yield each blocking call in the function *owner*: call, name, replacement and the functions that lead to it."""
+    """Yield each blocking call in the function *owner*: call, name, replacement and the call chain."""
     for call in _calls(functions[owner]):
         name = module.dotted(call.func)
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""

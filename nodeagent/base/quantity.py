@@ -22,7 +22,7 @@ _DECIMAL_EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, 
 _DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in _DECIMAL_EXPONENTS.items()}
 _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _FAR = 60
-"""Larger exponents in either direction reach the maximum or minimum quantity whatever the digits are."""
+"""Larger exponents in either direction reach the maximum or minimum quantity for any digits."""
 
 
 class Format(Enum):
@@ -37,8 +37,8 @@ class Format(Enum):
 class Quantity:
     """Exact quantity with nano precision, at most ±(2⁶³-1).
 
-    Immutable; equality, order and hash follow the amount, whatever the suffix. ``str()`` returns the canonical text: no
-    fraction, and the largest suffix that keeps the amount exact.
+    Immutable; equality, order and hash follow the amount, not the suffix. ``str()`` returns the canonical text: no
+    fraction, and the largest suffix that represents the amount exactly.
     """
 
     __slots__ = ("_format", "_nanos")

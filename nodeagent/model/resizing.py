@@ -33,7 +33,7 @@ def resizable_containers(pod: Pod, *, init: bool = False) -> Iterator[tuple[Cont
 
 
 def same_resources(a: ResourceRequirements | None, b: ResourceRequirements | None) -> bool:
-    """Return whether requests and limits have equal quantities, in whatever notation."""
+    """Return whether requests and limits have equal quantities, regardless of notation."""
     if a == b:
         return True
     if a is None or b is None:

@@ -14,7 +14,7 @@ from nodeagent.model.wire import to_wire
 
 _SWAP = "swap"
 _LATER_FIELDS = ("runtimeHandlers", "features", "declaredFeatures")
-"""Fields that servers of older releases do not store, or of which they drop a part."""
+"""Fields that servers of older releases do not store, or store only partially."""
 
 
 @dataclass(frozen=True, slots=True)

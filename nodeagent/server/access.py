@@ -110,7 +110,7 @@ class Access:
 
 
 def required_access(method: str, route: Route | None, *, fine_grained: bool = False) -> tuple[str, Sequence[str]]:
-    """Return the verb, and the subresources of which one must be authorized."""
+    """Return the verb, and the subresources; one of them must be authorized."""
     if route is None:
         return _VERBS.get(method, ""), ("proxy",)
     subresources = route.fine_grained if fine_grained and route.fine_grained else route.subresources

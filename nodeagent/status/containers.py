@@ -39,7 +39,7 @@ class ContainerStatusInputs:
     runtime_name: str
     has_init: bool
     ended: bool
-    """True if no container of the pod is running any more."""
+    """True if all containers of the pod have exited."""
     due: Collection[str]
     """Names of the containers that were due to start; one of these that is missing in the runtime was lost."""
 

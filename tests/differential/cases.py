@@ -1,6 +1,6 @@
 """Recorded cases: a request derived from a base object, and the response of kube-apiserver to it.
 
-A recording is a file of JSON lines per resource. The first line names the resource and the release, then come the base
+A recording is a file of JSON lines per resource. The first line names the resource and the release; then follow base
 objects with the object that the server stores for each, then the cases. A case holds only differences: its request to
 the base, its stored object to the one stored for the base.
 """

@@ -57,7 +57,7 @@ def put(obj: Json, path: str, value: Json) -> None:
 
 
 def remove(obj: Json, path: str) -> None:
-    """Remove the value at *path* in place, if it is there."""
+    """Remove the value at *path* in place, if it exists."""
     *parents, last = split(path)
     for token in parents:
         obj = obj[int(token)] if isinstance(obj, list) else obj.get(token, {})

@@ -1,4 +1,4 @@
-"""Schemas of the kinds for the published documents, from the shapes that also check what comes in."""
+"""Schemas of the kinds for the published documents, generated from the shapes that validate requests."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Frames(Protocol):
         """Allow the client to send *size* more bytes."""
 
     def leave(self) -> None:
-        """Accept no more streams."""
+        """Stop accepting streams."""
 
     def reset(self, stream: Http2Request) -> None:
         """Reset the stream immediately."""

@@ -23,7 +23,7 @@ _JSON_KEYS = frozenset({"ts", "caller", "msg", "v", "logger", "stacktrace"})
 def text_line(record: logging.LogRecord) -> bytes:
     """Return ``I0102 15:04:05.000000   pid file.py:123] "Message" key="value"`` and a newline.
 
-    Times are local. The line has no control characters, whatever the message and the values contain; a traceback
+    Times are local. The line has no control characters, regardless of the message and the values; a traceback
     follows on separate, indented lines.
     """
     local = time.localtime(record.created)

@@ -40,7 +40,7 @@ class StreamOptions:
     """Output streams of a format; spec: type.FormatOptions.json, type.JSONOptions."""
 
     split_stream: bool = False
-    """Errors go to standard error and the rest, buffered, to standard output; otherwise all goes to one of them."""
+    """Write errors to standard error and other messages, buffered, to standard output."""
     info_buffer_bytes: int = 0
     """Buffer size for records below error; 0 writes each line immediately. Effective only with ``split_stream``."""
 

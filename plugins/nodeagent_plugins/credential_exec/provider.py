@@ -116,7 +116,7 @@ class ExecProvider:
             response = await self._run_once(request)
         except ProviderFailure as failure:
             FAILURES.inc(self.name)
-            # The output is not logged, because a script with tracing writes its secrets there.
+            # The output is not logged, because a script with tracing writes its secrets to standard error.
             _log.warning(
                 "Failed getting credential from external registry credential provider",
                 extra={"provider": self.name, "image": image, "err": str(failure)},
@@ -125,7 +125,7 @@ class ExecProvider:
             return None, replace(failed, seconds=self._clock.now() - started)
         self._usual_key = response.key_type
         duration = self._cache.put(image, response)
-        caching = f"{response.key_type}, for {duration}" if duration > Duration() else "not kept"
+        caching = f"{response.key_type}, for {duration}" if duration > Duration() else "not cached"
         seconds = self._clock.now() - started
         return response, replace(inquiry, auth=response.auth, caching=caching, seconds=seconds)
 

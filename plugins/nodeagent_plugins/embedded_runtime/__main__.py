@@ -44,7 +44,7 @@ def main() -> int:
         dest="import_archive",
         type=Path,
         metavar="ARCHIVE",
-        help="let the runtime that serves there import the images of an OCI or docker archive, and print their names",
+        help="import the images of an OCI or docker archive into the runtime at the endpoint, and print their names",
     )
     given = parser.parse_args()
     if not given.listen.startswith("unix:///"):

@@ -268,7 +268,7 @@ class BridgeNetwork:
             found = _ADDRESS.search(output)
             if found is None:
                 raise CallError(f"{self._bridge} has no hardware address")
-            # Until it is given one, a bridge takes that of one of its ports, and another when that goes.
+            # Without a fixed address, a bridge uses that of one of its ports, and changes it when that port is removed.
             lines = f"link set {self._bridge} address {found[1]}\n{hairpin.bridge_line(mode, self._bridge)}"
             await commands.run([self._ip, "-batch", "-"], "set the hairpin mode of the bridge", given=lines)
             try:

@@ -119,7 +119,7 @@ class StreamingServer:
         headers = {"Connection": "Upgrade", "Upgrade": SPDY, "X-Stream-Protocol-Version": protocol}
         response = web.StreamResponse(status=101, headers=headers)
         response.force_close()
-        request.protocol.set_parser(cast(Any, session))  # it feeds whatever has the two methods for that
+        request.protocol.set_parser(cast(Any, session))  # aiohttp calls only two methods of a parser.
         writer: Any = await response.prepare(request)
         await self._execute(offer, session)
         await session.finish()

@@ -4,7 +4,7 @@ The rules are those of the kubelet. Equal events are one series, whose event the
 different messages of one reason on, each within ten minutes of the last, further ones go into one combined series. An
 occurrence that exceeds the limit per object is counted, and sent with the next one that does not.
 
-Unlike in the kubelet, a series waits here while the server is unavailable, and repeats within a few seconds are sent
+Unlike the kubelet, the recorder keeps a series while the server is unavailable, and sends repeats within a few seconds
 together. The number of series is bounded: first those with nothing to send are evicted, then repeats of Normal events.
 Repeats of Warnings and series that were never sent are evicted last.
 """
@@ -53,7 +53,7 @@ class Series:
     serial: int = 0
     """Distinguishes series that started in the same microsecond."""
     sent_count: int = 0
-    """Number of occurrences on the server; 0 if the event does not exist there."""
+    """Number of occurrences on the server; 0 if the event does not exist on the server."""
     accepted: int = 0
     """The count up to the last occurrence within the limit of the object; 0 if all exceeded it."""
     due: float = 0.0

@@ -1,6 +1,6 @@
 """Writes series of events to the API server as core/v1 events, the form that the kubelet writes.
 
-Readers of that form need its times, count and source; an event of ``events.k8s.io/v1`` shows them none of these.
+Clients of that API use times, count and source, which an event created through ``events.k8s.io/v1`` lacks.
 """
 
 from __future__ import annotations

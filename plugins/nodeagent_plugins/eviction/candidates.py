@@ -48,7 +48,7 @@ class CandidateSelector:
     def mark_evicted(self, uid: str, until: float, *, immediate: bool) -> None:
         """Record that a pod is being evicted and has until the monotonic time *until* to terminate.
 
-        :param at_once: the pod has no grace period that a hard threshold could shorten.
+        :param immediate: the pod has no grace period that a hard threshold could shorten.
         """
         self._ending[uid] = until
         if immediate:

@@ -19,7 +19,7 @@ _encoder = msgspec.json.Encoder(order="sorted")
 def container_hash(container: Container) -> str:
     """Return a hash of 16 hex digits that changes with the container's spec.
 
-    Resources are left out, because they change in place.
+    Resources are omitted, because they can be resized in place.
     """
     fixed = msgspec.structs.replace(container, resources=ResourceRequirements(), resize_policy=None)
     return _digest(fixed, _DIGEST_BYTES)

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class ResizeFailure(NodeAgentError):
-    """A running container keeps its resources for now."""
+    """The resources of a running container cannot be changed yet."""
 
 
 class ContainerResizer:

@@ -96,7 +96,7 @@ class PodUserNamespaces:
         return UserNamespace((mapping,), (mapping,))
 
     async def release(self, uid: str) -> None:
-        """Release the range of a pod that has no containers any more."""
+        """Release the ID range of a pod whose containers have been removed."""
         if uid in self._starts:
             await asyncio.to_thread((self._pods / uid / FILE).unlink, missing_ok=True)
             self._starts.pop(uid, None)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nodeagent.contracts.hooks import PluginHost
 
 MAX_SECONDS = 300.0
-"""Longest duration of a profile."""
+"""Maximum duration of a profile."""
 
 
 @hookimpl

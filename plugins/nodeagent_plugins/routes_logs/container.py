@@ -38,7 +38,7 @@ class ContainerLogs:
         pod, run = self._run(request, options)
         path = Path(run.log_path)
         if not run.log_path or len(path.parts) <= _DEPTH:
-            raise web.HTTPInternalServerError(text="the runtime keeps no log file for this container\n")
+            raise web.HTTPInternalServerError(text="the runtime does not write a log file for this container\n")
         root, relative = path.parents[_DEPTH - 1], "/".join(path.parts[-_DEPTH:])
         response = web.StreamResponse(headers={"Content-Type": "text/plain", "X-Content-Type-Options": "nosniff"})
         pieces = read_file(

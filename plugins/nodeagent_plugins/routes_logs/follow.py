@@ -103,7 +103,7 @@ async def read_file(
 async def _read(descriptor: int, offset: int) -> bytes:
     """Return the data at *offset*: immediately from the page cache, otherwise read in a thread.
 
-    Yields to other tasks in between, however fast the client reads.
+    Yields to other tasks between reads, so that a fast client does not block the event loop.
     """
     block = bytearray(BLOCK_BYTES)
     try:

@@ -1,4 +1,4 @@
-"""configMap, secret, downwardAPI and projected volumes: files that the agent writes and keeps up to date."""
+"""configMap, secret, downwardAPI and projected volumes: files that the agent writes and updates."""
 
 from __future__ import annotations
 

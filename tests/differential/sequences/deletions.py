@@ -44,7 +44,7 @@ _QUERIES = (
 
 
 def options(script: Script, random_: random.Random) -> None:
-    """Delete with options in the body and in the query, most of which leave the object."""
+    """Delete with options in the body and in the query, most of which do not delete the object."""
     kind = random_.choice(KINDS)
     item = kind.item("a")
     made = script.post(kind.path, kind.object("a"))

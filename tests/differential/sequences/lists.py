@@ -151,7 +151,7 @@ def deleted_collection(script: Script, random_: random.Random) -> None:
 
 
 def collection_with_finalizers(script: Script, random_: random.Random) -> None:
-    """Delete a collection of which some objects are kept by finalizers."""
+    """Delete a collection in which some objects have finalizers."""
     kind = random_.choice(NAMESPACED)
     for name in "abc":
         extra = {"finalizers": ["example.com/hold"]} if name != "b" else {}

@@ -1,4 +1,4 @@
-"""Scenarios about subresources: status, tokens, finalization, approval, and resources that change elsewhere. No I/O."""
+"""Scenarios about subresources: status, tokens, finalization, approval, and concurrent changes. No I/O."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def beyond(pki: Pki) -> Iterator[Extension]:
 
 @pytest.fixture(scope="module")
 def way(beyond: Extension) -> Iterator[ProxyServer]:
-    """Replacement of the cluster network: all addresses lead to the extension and are recorded."""
+    """Replacement of the cluster network: all addresses resolve to the extension and are recorded."""
     with proxy(beyond.server_address[1]) as found:
         yield found
 

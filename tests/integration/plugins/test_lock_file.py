@@ -21,7 +21,7 @@ from tests.integration.programs import NodeAgent
 
 @pytest.fixture
 def agents(containerd: Containerd, tmp_path: Path) -> Iterator[list[NodeAgent]]:
-    """Two agents with one lock file, of which the first exits on contention."""
+    """Two agents that share a lock file; the first exits on contention."""
     made = []
     for name, flags in (("first", ["--exit-on-lock-contention"]), ("second", [])):
         directory = tmp_path / name

@@ -1,4 +1,4 @@
-"""The secured port while its certificate is requested, and once it is there."""
+"""Tests for the secure port before and after its certificate is issued."""
 
 from __future__ import annotations
 

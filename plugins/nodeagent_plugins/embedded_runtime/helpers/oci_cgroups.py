@@ -105,7 +105,7 @@ def _make_v2(path: str) -> str:
         for controller in controllers:
             try:
                 _write(f"{directory}/cgroup.subtree_control", f"+{controller}")
-            except OSError:  # It is used elsewhere; setting its limits fails.
+            except OSError:  # The controller is in use by cgroup v1; setting its limits fails.
                 pass
         directory = f"{directory}/{part}"
         os.makedirs(directory, exist_ok=True)

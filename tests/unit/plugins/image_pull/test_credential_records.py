@@ -23,7 +23,7 @@ APP = "reg.test/app:1"
 
 @pytest.fixture
 def registry(images: FakeImages, objects: FakeObjects) -> FakeImages:
-    """A registry with a private image, and two pull secrets of which one opens it."""
+    """A registry with a private image, and two pull secrets, one of which is valid."""
     images.serve(APP, ("alice", "right"))
     for name, password in (("good", "right"), ("bad", "wrong")):
         content = json.dumps({"auths": {"reg.test": {"username": "alice", "password": password}}}).encode()

@@ -21,7 +21,7 @@ JSON = {
 
 
 def pressured(tmp_path, clock, fake, release: str) -> Bench:
-    """Return a host with cgroups of version 2, of which the node and one container have pressure files."""
+    """Return a host with cgroup v2 and pressure files of the node and one container."""
     fake.v2()
     bench = Bench(tmp_path, clock, fake, gates=build_gates({}, Release.parse(release)))
     for name in ("", "/kubepods", "/agent", bench.parent, *(f"{bench.parent}/{i}" for i in (bench.main, bench.side))):
