@@ -112,7 +112,9 @@ class MirrorPods:
         try:
             await api.delete(PODS, mirror.name, mirror.namespace, grace_seconds=0, uid=mirror.uid)
         except (ApiNotFound, ApiConflict):
-            pass
+            # The watch reports the deletion or the replacement. Until then, the request is repeated: an API server that
+            # has just started responds with 404 for a pod that its admission plugins have not read yet.
+            return False
         except ApiError as error:
             _log.error("Failed deleting mirror pod", extra={"pod": mirror.full_name, "err": str(error)})
             return False
