@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from nodeagent_plugins import routes_logs
-from nodeagent_plugins.routes_logs import resolve_in_root
+from nodeagent_plugins.routes_logs import beneath
 from tests.integration.server.conftest import serving
 
 
@@ -97,7 +97,7 @@ async def test_directory_is_listed(node):
 )
 async def test_files_outside_the_directory_are_not_accessible(node, monkeypatch, path, fallback):
     if fallback:
-        monkeypatch.setattr(resolve_in_root, "_SYS_OPENAT2", -1)  # A kernel without the system call.
+        monkeypatch.setattr(beneath, "_SYS_OPENAT2", -1)  # A kernel without the system call.
     status, text, _ = await node.fetch(f"/logs/{path}", tls=node.pki.client("admin"))
 
     assert status in (400, 404)

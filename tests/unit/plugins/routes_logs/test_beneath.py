@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent_plugins.routes_logs import resolve_in_root
+from nodeagent_plugins.routes_logs import beneath
 from nodeagent_plugins.routes_logs.beneath import open_beneath
 
 
@@ -16,7 +16,7 @@ from nodeagent_plugins.routes_logs.beneath import open_beneath
 def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Directory like ``/var/log`` with a file outside of it."""
     if request.param == "name by name":
-        monkeypatch.setattr(resolve_in_root, "_NO_OPENAT2", frozenset(errno.errorcode))
+        monkeypatch.setattr(beneath, "_NO_OPENAT2", frozenset(errno.errorcode))
     log = tmp_path / "log"
     (log / "pods/web").mkdir(parents=True)
     (log / "containers").mkdir()
