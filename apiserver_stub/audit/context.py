@@ -208,6 +208,8 @@ class AuditContext:
 
     def abandoned(self) -> None:
         """Record that the client disconnected before the response."""
+        if self.event.stage == "ResponseComplete":
+            return  # The client disconnected while the last event was being delivered.
         if self.event.response_status is None:
             message = "Connection closed early"
             self.event.response_status = ResponseStatus(status="Success", message=message, code=200)
