@@ -132,11 +132,25 @@ class AllocationManager:
             reported = reported_resources(pod, granted=True)
             if reported:
                 pod = with_resources(pod, reported)
-        actuated = self._actuated.get(pod.uid)
-        for name, resources in reported_resources(pod, granted=False).items():
-            if actuated is None or name not in actuated.containers:
-                await self._actuated.set_container(pod.uid, name, resources)
-        return self.allocated(pod)
+        pod = self.allocated(pod)
+        await self._restore_actuated(pod)
+        return pod
+
+    async def _restore_actuated(self, pod: Pod) -> None:
+        """Record the resources of containers without a record: those reported, otherwise the granted ones.
+
+        Containers that report none were never resized, because the API server requires the report.
+        """
+        before, reported = self._actuated.get(pod.uid) or PodResources(), reported_resources(pod, granted=False)
+        containers = dict(before.containers)
+        for _, container in resizable_containers(pod, init=self._rules.init_containers):
+            effective = with_effective_limits(pod, container) if self._rules.pod_level else container
+            containers.setdefault(container.name, reported.get(container.name, effective.resources))
+        own = before.pod or (pod.status.resources or pod.spec.resources if self._rules.pod_level else None)
+        try:
+            await self._actuated.set(pod.uid, PodResources(containers, own))
+        except OSError as error:
+            _log.error("Failed to save pod resource checkpoint", extra={"pod": pod.full_name, "err": str(error)})
 
     async def allocate(self, pod: Pod) -> None:
         """Record the resources of an admitted pod; failures are logged, because the spec is a substitute."""

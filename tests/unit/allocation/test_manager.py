@@ -247,3 +247,24 @@ async def test_pod_level_resources_are_granted_and_reported(make_manager):
     await manager.record_pod_actuated(desired.uid, desired.spec.resources)
     manager.review(desired, running(desired))
     assert conditions(manager, desired) == []
+
+
+async def test_containers_of_an_earlier_release_have_their_granted_resources(make_manager):
+    manager = make_manager()
+
+    pod = await manager.restore(sized_pod())
+
+    assert manager.actuated(pod.uid, "main") == pod.spec.containers[0].resources
+    manager.review(pod, running(pod))
+    assert conditions(manager, pod) == []
+
+
+async def test_unwritable_state_does_not_prevent_the_admission(make_manager, tmp_path):
+    manager = make_manager()
+    (tmp_path / "actuated_pods_state").mkdir()
+    (tmp_path / "allocated_pods_state").mkdir()
+
+    pod = await manager.restore(sized_pod())
+    await manager.allocate(pod)
+
+    assert pod == sized_pod()

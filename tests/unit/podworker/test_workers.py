@@ -661,7 +661,7 @@ async def test_pod_is_resized_as_far_as_the_node_has_room(full):
     assert granted(full, web) == "200m"
     await full.publish(sized_pod("web", "250m", 3), other)
     assert granted(full, web) == "200m"
-    assert resize_conditions(full, web) == {"PodResizePending": "Deferred"}
+    assert resize_conditions(full, web) == {"PodResizePending": "Deferred", "PodResizeInProgress": ""}
 
 
 async def test_deferred_resize_is_granted_after_a_pod_was_removed(full):
