@@ -28,6 +28,8 @@ from nodeagent.base.criproto import api_pb2 as cri
 from tests.integration import images
 
 CNI_PLUGINS = Path("/usr/lib/cni")
+LATER = Path(__file__).parents[2] / "build/containerd-1.7/usr/bin"
+"""Directory to which tools/test-parts extracts containerd of the next Debian release."""
 MAX_NETWORKS = 200
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
@@ -75,9 +77,12 @@ class Containerd:
 
     :param directory: has all files; a short path, because of the sockets in it. Default: a new one in the system's
         directory for temporary files, removed by ``close``.
+    :param executables: directory of containerd's executables; by default the installed ones.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Path | None = None, executables: Path | None = None) -> None:
+        path = os.environ["PATH"]
+        self._environment = {**os.environ, "PATH": path if executables is None else f"{executables}:{path}"}
         self._own_directory = directory is None
         self.directory = Path(tempfile.mkdtemp(prefix="containerd-")) if directory is None else directory.resolve()
         self.socket = self.directory / "containerd.sock"
@@ -121,8 +126,11 @@ class Containerd:
         """Start the daemon, wait until it can run pods, and import both images."""
         assert self._process is None, "containerd runs already"
         with self.log.open("ab") as log:
-            command = ["containerd", "--config", str(self.directory / "config.toml")]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            path = shutil.which("containerd", path=self._environment["PATH"]) or "containerd"
+            command = [path, "--config", str(self.directory / "config.toml")]
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, env=self._environment
+            )
         self._wait_until_ready()
         if not self.ctr("images", "ls", "-q", f"name=={images.PAUSE_IMAGE}").strip():
             archive = self.directory / "images.tar"
@@ -157,7 +165,8 @@ class Containerd:
 
     def ctr(self, *arguments: str) -> str:
         """Run ``ctr`` in the namespace of pods and return its output."""
-        command = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", *arguments]
+        path = shutil.which("ctr", path=self._environment["PATH"]) or "ctr"
+        command = [path, "--address", str(self.socket), "--namespace", "k8s.io", *arguments]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from nodeagent.contracts.runtime import (
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import Connection
 from nodeagent_plugins.cri.image_service import CriImageService
-from tests.integration.containerd import Containerd
+from tests.integration.containerd import LATER, Containerd
 from tests.integration.images import BUSYBOX_IMAGE
 
 
@@ -77,6 +77,13 @@ async def exited(cri: CriRuntime, container_id: str) -> RuntimeContainerStatus:
 
     await until(has_exited)
     return await cri.container_status(container_id)
+
+
+@pytest.fixture(scope="session", params=["installed", *(["1.7"] if LATER.exists() else [])])
+def containerd(request: pytest.FixtureRequest) -> Iterator[Containerd]:
+    """A private containerd for the session, of the installed version and of the later one."""
+    with Containerd(executables=LATER if request.param == "1.7" else None) as daemon:
+        yield daemon
 
 
 @pytest.fixture

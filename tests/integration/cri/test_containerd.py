@@ -38,7 +38,7 @@ async def test_runtime_reports_version_and_readiness(cri):
 
     assert version.name == "containerd"
     assert version.api_version == "v1"
-    assert conditions == {"RuntimeReady": True, "NetworkReady": True}
+    assert conditions["RuntimeReady"] and conditions["NetworkReady"]
 
 
 async def test_sandbox_has_an_address(cri, pods, containerd):
@@ -228,10 +228,17 @@ async def test_streaming_calls_return_urls(cri, pods):
     assert kinds == ["exec", "attach", "portforward"]
 
 
-async def test_missing_event_stream_is_reported(cri):
-    with pytest.raises(NotImplementedError):
-        async for _ in cri.events():
-            pass
+async def test_event_stream_is_supported_since_containerd_1_7(cri, pods):
+    events = cri.events()
+    if (await cri.version()).version.startswith("1.6"):
+        with pytest.raises(NotImplementedError):
+            await anext(events)
+    else:
+        first = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0.2)  # The stream has no events from before its start.
+        sandbox_id = await pods.sandbox()
+        assert (await asyncio.wait_for(first, 20)).container_id == sandbox_id
+    await events.aclose()
 
 
 async def test_pod_cidr_is_accepted(cri):
@@ -327,3 +334,17 @@ async def test_containers_and_client_survive_a_runtime_restart(containerd, cri, 
     await until(is_back)
 
     assert (await cri.container_status(container_id)).state is ContainerState.RUNNING
+
+
+async def test_containerd_before_2_reports_no_features(cri):
+    status = await cri.status()
+
+    assert (list(status.handlers), status.features, status.image_volumes) == ([], None, False)
+
+
+async def test_pod_that_uses_the_nodes_user_namespace_runs(cri, pods):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "cat /proc/self/uid_map")
+    await exited(cri, container_id)
+
+    assert pods.log(sandbox_id).split()[3:] == ["0", "0", "4294967295"]
