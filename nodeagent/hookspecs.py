@@ -377,12 +377,13 @@ def nodeagent_provide_node_checks(context: ImageContext) -> Sequence[NodeCheck]:
 
 @hookspec
 async def nodeagent_admit_pod(pod: Pod, active: Sequence[Pod]) -> Rejection | None:
-    """Admit or reject *pod* before its worker starts.
+    """Admit or reject *pod* before its worker starts, or its new resources when it is resized.
 
-    Called: once per pod UID, never concurrently; the first rejection is used.
+    Called: once per pod UID, and for each decision on a resize, while *active* contains the pod with the resources that
+    it was granted; never concurrently; the first rejection is used. A rejected resize is deferred.
     On error: the pod is rejected with reason ``UnexpectedAdmissionError``.
 
-    :param pod: the pod to admit.
+    :param pod: the pod to admit, with the resources that it requests.
     :param active: the pods that are admitted and not terminated.
     :returns: the reason to reject *pod*, or ``None`` to admit it.
     """

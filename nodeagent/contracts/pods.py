@@ -146,11 +146,11 @@ class PodDirectory(Protocol):
     """The pods of this node; ``context.pods``."""
 
     def all(self) -> Sequence[Pod]:
-        """Return the desired pods without mirror pods."""
+        """Return the desired pods without mirror pods, with the resources that they request."""
         ...
 
     def active(self) -> Sequence[Pod]:
-        """Return the admitted pods that have not terminated."""
+        """Return the admitted pods that have not terminated, with the resources that they were granted."""
         ...
 
     def get(self, uid: str) -> Pod | None:
