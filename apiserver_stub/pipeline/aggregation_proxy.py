@@ -57,7 +57,7 @@ class AggregationProxy:
         passing = self._streams.stream(http, info, request.query, audit_context)
 
         async def respond() -> None:
-            handler = partial(self._pass_on, request, remote)
+            handler = partial(self._proxy, request, remote)
             await self._streams.carry(passing, handler, info, None, audit_context)
 
         if info.verb == "watch" or info.subresource in _LONG or is_upgrade(http):
@@ -70,14 +70,14 @@ class AggregationProxy:
                 raise ConnectionResetError(str(error)) from error
             raise
 
-    async def _pass_on(self, request: Request, remote: Remote, passing: Stream) -> Rendered | None:
+    async def _proxy(self, request: Request, remote: Remote, passing: Stream) -> Rendered | None:
         if not remote.available:
             raise _unavailable("service unavailable")
         try:
             endpoint = await self._extensions.endpoint_of(remote)
             caller = list(headers_of(request.user))
         except Unresolved as error:
-            _log.error("Failed to resolve service of APIService", extra={"apiService": remote.name, "err": error})
+            _log.error("error resolving %s/%s", remote.namespace, remote.service, extra={"err": error})
             raise _unavailable("service unavailable") from error
         except (OSError, ValueError) as error:
             raise PlainError(500, "InternalError", str(error)) from error

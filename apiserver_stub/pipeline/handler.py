@@ -173,7 +173,8 @@ class RequestHandler:
             if audit_context is not None:
                 await audit_context.failed(error)
                 audit_context = None
-            _log.exception("Request failed", extra={"method": http.method, "path": path})
+            fields = {"method": http.method, "URI": http.target, "auditID": response_writer.audit_id(http)}
+            _log.exception("apiserver panic'd", extra=fields)
             rendered = render_error(internal(type(error).__name__), format_)
         if audit_context is not None:
             await audit_context.responded(rendered)

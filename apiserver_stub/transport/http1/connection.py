@@ -145,7 +145,7 @@ def create_server(handler: Handler) -> web.Server:
         except ConnectionError:
             pass  # the connection closes
         except Exception:
-            _log.exception("Request failed", extra={"method": http.method, "path": http.path})
+            _log.exception("apiserver panic'd", extra={"method": http.method, "URI": http.path})
             if not http.started:
                 http.reject(500, "Internal Server Error")
         finally:

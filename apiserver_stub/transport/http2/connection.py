@@ -241,7 +241,7 @@ class Http2Connection(asyncio.Protocol):
         except ConnectionError:
             pass  # the stream is reset
         except Exception:
-            _log.exception("Request failed", extra={"method": stream.method, "path": stream.path})
+            _log.exception("apiserver panic'd", extra={"method": stream.method, "URI": stream.path})
         finally:
             stream.task = None
             self._handled(stream)

@@ -54,7 +54,7 @@ class NotifySocket:
         limit = time.monotonic() + seconds
         while not any(line.startswith(text) for line in self.messages[start:]):
             left = limit - time.monotonic()
-            assert left > 0, f"{text} was not heard within {seconds:g} s, but {self.messages}"
+            assert left > 0, f"{text} was not received within {seconds:g} s, but {self.messages}"
             self.listen(min(left, 0.5))
 
     def listen(self, seconds: float) -> None:

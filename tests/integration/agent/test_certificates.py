@@ -146,7 +146,7 @@ def test_both_certificates_are_rotated_at_run_time(joined: Joined) -> None:
     ended = max(client.not_valid_after_utc, server.not_valid_after_utc)
     wait_until(
         lambda: joined.lease_renewed_at() > ended,
-        "the node is heard of after the first certificates ended",
+        "the lease is renewed after the first certificates expired",
         RENEWAL_SECONDS,
     )
 
@@ -178,7 +178,7 @@ def test_node_with_an_expired_certificate_joins_again(joined: Joined) -> None:
 
     joined.agent.start()
 
-    wait_until(lambda: joined.lease_renewed_at() > before, f"the node is heard of again\n{joined.agent.tail()}")
+    wait_until(lambda: joined.lease_renewed_at() > before, f"the lease is renewed again\n{joined.agent.tail()}")
     assert joined.certificate("client").not_valid_after_utc > before
 
 

@@ -253,13 +253,13 @@ async def test_readiness_gate_takes_effect_with_api_update(harness):
 async def test_pod_with_failed_phase_in_api_is_terminated(harness):
     pod = make_pod("web")
     await harness.publish(pod)
-    failed = PodStatus(phase="Failed", reason="NodeLost", message="nobody heard of it")
+    failed = PodStatus(phase="Failed", reason="NodeLost", message="node does not respond")
 
     await harness.publish(msgspec.structs.replace(pod, status=failed))
     await harness.clock.advance(0)
 
     status = harness.workers.status(pod.uid)
-    assert (status.phase, status.reason, status.message) == ("Failed", "NodeLost", "nobody heard of it")
+    assert (status.phase, status.reason, status.message) == ("Failed", "NodeLost", "node does not respond")
     assert harness.runtime.running() == []
 
 

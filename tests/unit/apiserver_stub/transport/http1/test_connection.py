@@ -147,7 +147,7 @@ async def test_failed_handler_closes_the_connection(
         client.writer.write(GET)
         await client.head()
         assert await client.rest() == text
-    assert [record.message for record in caplog.records] == (["Request failed"] if logged else [])
+    assert [record.message for record in caplog.records] == (["apiserver panic'd"] if logged else [])
 
 
 @pytest.mark.parametrize("value", ["a\r\nb: c", "a\nb: c", "a\rb"])

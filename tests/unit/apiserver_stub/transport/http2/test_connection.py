@@ -249,7 +249,7 @@ async def test_failed_handler_resets_the_stream_and_is_logged(caplog: pytest.Log
     number = await harness.send("GET", "/broken")
 
     assert harness.seen(StreamReset, number)[0].error_code == ErrorCodes.INTERNAL_ERROR
-    assert [record.message for record in caplog.records] == ["Request failed"]
+    assert [record.message for record in caplog.records] == ["apiserver panic'd"]
 
 
 async def test_body_is_read_after_an_informational_response() -> None:
