@@ -8,7 +8,23 @@ from nodeagent.contracts.images import ImagePuller, PulledImage
 from nodeagent.contracts.runtime import ImageMount
 from nodeagent.errors import ImageError
 from nodeagent.model.pod import Container
+from nodeagent_plugins.pod_sync.metrics import FAILED_IMAGE_VOLUMES, MOUNTED_IMAGE_VOLUMES, REQUESTED_IMAGE_VOLUMES
 from nodeagent_plugins.pod_sync.step import Step
+
+MOUNT_FAILED = "ImageVolumeMountFailed"
+"""Start of the runtime's error message about the mount of an image."""
+
+
+def count_created(mounts: Mapping[str, ImageMount], error: str = "") -> None:
+    """Count the images that a container mounts.
+
+    :param error: the error of the container's creation; empty on success.
+    """
+    REQUESTED_IMAGE_VOLUMES.inc(by=len(mounts))
+    if not error:
+        MOUNTED_IMAGE_VOLUMES.inc(by=len(mounts))
+    elif MOUNT_FAILED in error:
+        FAILED_IMAGE_VOLUMES.inc(by=len(mounts))
 
 
 async def image_mounts(step: Step, container: Container, puller: ImagePuller) -> Mapping[str, ImageMount]:

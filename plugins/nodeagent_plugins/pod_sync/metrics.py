@@ -51,6 +51,9 @@ FAILED_USER_NAMESPACED_PODS = Counter(
     "started_user_namespaced_pods_errors_total",
     "Cumulative number of errors when starting pods with user namespaces",
 )
+REQUESTED_IMAGE_VOLUMES = Counter("image_volume_requested_total", "Number of requested image volumes.")
+MOUNTED_IMAGE_VOLUMES = Counter("image_volume_mounted_succeed_total", "Number of successful image volume mounts.")
+FAILED_IMAGE_VOLUMES = Counter("image_volume_mounted_errors_total", "Number of failed image volume mounts.")
 CLEANED_ORPHANS = Gauge(
     "orphan_pod_cleaned_volumes",
     "The total number of orphaned Pods whose volumes were cleaned in the last periodic sweep.",

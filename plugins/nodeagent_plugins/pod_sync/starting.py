@@ -32,7 +32,7 @@ from nodeagent_plugins.pod_sync.environment import (
     make_environment,
 )
 from nodeagent_plugins.pod_sync.hosts import host_names
-from nodeagent_plugins.pod_sync.image_volumes import image_mounts
+from nodeagent_plugins.pod_sync.image_volumes import count_created, image_mounts
 from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks
 from nodeagent_plugins.pod_sync.metrics import (
     CONTAINER_TYPES,
@@ -150,7 +150,9 @@ class ContainerStarter:
         except RuntimeUnavailable:
             raise
         except RuntimeFailure as error:
+            count_created(volume_images, str(error))
             raise ContainerError(str(error)) from error
+        count_created(volume_images)
         step.touched.add(container_id)
         pod_level = context.gates.enabled("InPlacePodLevelResourcesVerticalScaling")
         applied = with_effective_limits(pod, container) if pod_level else container

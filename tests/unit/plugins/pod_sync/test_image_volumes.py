@@ -7,6 +7,7 @@ import pytest
 from nodeagent.contracts.runtime import ImageMount, RuntimeHandler
 from nodeagent.errors import RuntimeFailure
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.pod_sync.metrics import FAILED_IMAGE_VOLUMES, MOUNTED_IMAGE_VOLUMES, REQUESTED_IMAGE_VOLUMES
 
 MOUNT = {"name": "tools", "mountPath": "/tools", "subPath": "bin"}
 
@@ -75,3 +76,18 @@ async def test_groups_policy_is_passed_to_sandbox_and_container(bench, policy, e
     (sandbox,), (container,) = bench.sandboxes(), bench.made()
     assert sandbox.security.supplemental_groups_policy == expected
     assert container.security.supplemental_groups_policy == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "counted"),
+    [("", (1, 1, 0)), ("ImageVolumeMountFailed: no space", (1, 0, 1)), ("no such user", (1, 0, 0))],
+)
+async def test_image_volumes_of_created_containers_are_counted(bench, error, counted):
+    counters = (REQUESTED_IMAGE_VOLUMES, MOUNTED_IMAGE_VOLUMES, FAILED_IMAGE_VOLUMES)
+    before = [counter.value() for counter in counters]
+    if error:
+        bench.runtime.fail("create_container", RuntimeFailure(error))
+
+    await bench.sync(pod_with_image())
+
+    assert tuple(counter.value() - old for counter, old in zip(counters, before, strict=True)) == counted
