@@ -50,6 +50,8 @@ class Subject:
 class CaBundle(ReloadingFiles):
     """CA bundle in the file *path*, reloaded when the file changes."""
 
+    reloaded = "Loaded a new CA Bundle and Verifier"
+
     def __init__(self, path: Path, label: str, *, now: Callable[[], float] = time.time) -> None:
         """Load the bundle.
 

@@ -174,10 +174,10 @@ class KubernetesService:
             try:
                 await self.reconcile()
             except (StoreUnavailable, StoreRejected) as error:
-                _log.warning("Failed to reconcile kubernetes Service", extra={"err": error})
+                _log.error("unable to sync kubernetes service: %s", error)
             except Exception as error:
                 # Other clients may have written anything into the objects; the next attempt may find them repaired.
-                _log.error("Failed to reconcile kubernetes Service", extra={"err": error}, exc_info=error)
+                _log.error("unable to sync kubernetes service: %s", error, exc_info=error)
 
     async def withdraw(self) -> None:
         """Remove the lease and address of this server; called when it stops."""
@@ -216,6 +216,9 @@ class KubernetesService:
         subsets = [{"addresses": [{"ip": host} for host in hosts], "ports": ports}]
 
         def change(found: Object) -> None:
+            if hosts and found.get("subsets") and found["subsets"] != subsets:
+                name, addresses = "kubernetes", ", ".join(hosts)
+                _log.warning('Resetting endpoints for master service "%s" to %s', name, addresses)
             if hosts:
                 found["subsets"] = subsets
             else:

@@ -31,9 +31,17 @@ _CHECK_SECONDS = 60.0
 
 async def create_system_objects(store: Store, identity: Identity, ca_certificate: str) -> None:
     """Create the missing system namespaces and priority classes."""
-    scheduling = identity.group("scheduling")
-    for name in ("default", identity.system_namespace, "kube-public", identity.node_lease_namespace):
+    for name in _system_namespaces(identity):
         await provide_namespace(store, identity, ca_certificate, name)
+    await _create_priority_classes(store, identity)
+
+
+def _system_namespaces(identity: Identity) -> tuple[str, ...]:
+    return "default", identity.system_namespace, "kube-public", identity.node_lease_namespace
+
+
+async def _create_priority_classes(store: Store, identity: Identity) -> None:
+    scheduling = identity.group("scheduling")
     for name, value in SYSTEM_PRIORITIES.items():
         system: Object = {
             "kind": "PriorityClass",
@@ -50,10 +58,15 @@ async def run_system_objects_controller(store: Store, identity: Identity, ca_cer
     """Recreate deleted system namespaces and priority classes once per minute; runs until cancelled."""
     while True:
         await asyncio.sleep(_CHECK_SECONDS)
+        for name in _system_namespaces(identity):
+            try:
+                await provide_namespace(store, identity, ca_certificate, name)
+            except (StoreUnavailable, StoreRejected) as error:
+                _log.error("unable to create required kubernetes system Namespace %s: %s", name, error)
         try:
-            await create_system_objects(store, identity, ca_certificate)
+            await _create_priority_classes(store, identity)
         except (StoreUnavailable, StoreRejected) as error:
-            _log.warning("Failed to create required kubernetes system objects", extra={"err": error})
+            _log.error("Failed to create required priority classes", extra={"err": error})
 
 
 async def provide_namespace(store: Store, identity: Identity, ca_certificate: str, name: str) -> None:

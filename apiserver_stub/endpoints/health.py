@@ -70,7 +70,8 @@ class Health:
             problem = await checks[single]()
             return _reply(500, f"internal server error: {problem}") if problem else _reply(200, "ok")
         excluded = request.query.all("exclude")
-        lines, failed = [], False
+        lines: list[str] = []
+        failed: dict[str, str] = {}
         for name, check in checks.items():
             if name in excluded:
                 lines.append(f"[+]{name} excluded: ok")
@@ -78,18 +79,16 @@ class Health:
             problem = await check()
             self.outcomes.record(name, root, problem)
             if problem:
-                failed = True
+                failed[name] = problem
                 lines.append(f"[-]{name} failed: reason withheld")
-                _log.log(
-                    v_level(_REASON_VERBOSITY),
-                    "Health check failed",
-                    extra={"check": name, "path": root, "err": problem},
-                )
             else:
                 lines.append(f"[+]{name} ok")
         if unknown := sorted({name for name in excluded if name not in checks}):
             names = ", ".join(f'"{name}"' for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+        if failed:
+            names, reasons = ",".join(failed), "; ".join(f"{name}: {problem}" for name, problem in failed.items())
+            _log.log(v_level(_REASON_VERBOSITY), "%s check failed: %s", names, root, extra={"err": reasons})
         if not failed and "verbose" not in request.query:
             return _reply(200, "ok")
         lines.append(f"{root} check {'failed' if failed else 'passed'}")

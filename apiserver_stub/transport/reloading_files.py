@@ -7,8 +7,10 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
+from typing import ClassVar
 
 from nodeagent.base.file_signature import file_signatures
+from nodeagent.base.logging import v_level
 
 _log = logging.getLogger(__name__)
 
@@ -20,6 +22,9 @@ class ReloadingFiles(ABC):
 
     :param log_name: name of the files in the log.
     """
+
+    reloaded: ClassVar[str] = "Loaded a new cert/key pair"
+    """Log message after a reload."""
 
     def __init__(self, log_name: str, files: Iterable[Path]) -> None:
         self._log_name, self._files = log_name, tuple(files)
@@ -44,7 +49,8 @@ class ReloadingFiles(ABC):
             fields = {"files": self._log_name, "path": paths, "err": error}
             _log.error("Failed to reload files, keeping the previous content", extra=fields)
             return False
-        _log.info("Reloaded files", extra={"files": self._log_name, "path": paths})
+        fields = {"files": self._log_name, "path": paths}
+        _log.log(v_level(2), self.reloaded, extra=fields)  # wording: ok - class attributes
         return True
 
     @abstractmethod

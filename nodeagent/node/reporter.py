@@ -148,6 +148,8 @@ class NodeStatusReporter:
         if first or before.get(READY) != self._condition_statuses.get(READY):
             condition = next(c for c in status.conditions if c.type == READY)
             message = condition.message
+            if self.ready and first:
+                _log.info("Fast updating node status as it just became ready")
             if not self.ready and not first:
                 fields = {"node": self._context.node_name, "condition": to_wire(condition)}
                 _log.info("Node became not ready", extra=fields)

@@ -1,4 +1,4 @@
-"""Health of the relist loop: the first of consecutive failures and the recovery are logged, not each retry."""
+"""Health of the relist loop: the first of consecutive failures, its effect and the recovery are logged."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ class LoopHealth:
         self._name, self._clock, self.limit_seconds = name, clock, limit_seconds
         self._last_success = clock.now()
         self._error: BaseException | None = None
+        self._reported = False
 
     def failed(self, error: BaseException) -> None:
         """Record a failure."""
         if self._error is None:
             _log.error("GenericPLEG: Unable to retrieve pods", extra={"err": str(error)})
         self._error = error
+        if not self._reported and (problem := self.problem):
+            _log.error("Skipping pod synchronization", extra={"err": problem})
+            self._reported = True
 
     def succeeded(self) -> bool:
         """Record a success; return whether the previous call failed."""
         recovered = self._error is not None
         if recovered:
             _log.info("GenericPLEG recovered")
-        self._error = None
+        self._error, self._reported = None, False
         self._last_success = self._clock.now()
         return recovered
 

@@ -9,6 +9,7 @@ config.localStorageCapacityIsolation
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ from nodeagent_plugins.eviction.signals import Condition
 
 if TYPE_CHECKING:
     from nodeagent.contracts.hooks import PluginHost
+
+_log = logging.getLogger(__name__)
 
 _TEXTS = {
     Condition.MEMORY: ("HasInsufficientMemory", "has insufficient memory available"),
@@ -76,7 +79,11 @@ class Eviction:
         observed = self._context.pods.observed(pod.uid)
         if observed is not None and observed.alive:
             return None  # The pod ran before the agent started; it is evicted if necessary.
-        return check_admission(pod, self.manager.conditions)
+        rejection = check_admission(pod, self.manager.conditions)
+        if rejection is not None:
+            fields = {"pod": pod.full_name, "podUID": pod.uid, "nodeCondition": sorted(self.manager.conditions)}
+            _log.info("Failed to admit pod to node", extra=fields)
+        return rejection
 
     @hookimpl
     async def nodeagent_report_node(self) -> NodeReport:

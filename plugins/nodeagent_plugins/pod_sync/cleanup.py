@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
+from nodeagent.base.logging import v_level
 from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod
 from nodeagent.errors import NodeAgentError, RuntimeFailure, RuntimeUnavailable
@@ -88,19 +89,20 @@ class PodCleaner:
         orphans, left = {*on_disk, *context.volumes.pods_with_volumes()} - set(known), 0
         for uid in orphans:
             paths = PodPaths(context.pod_dir(uid), self._log_root, self._pod_logs, "", "", uid)
+            _log.log(v_level(3), "Orphaned pod found, removing", extra={"podUID": uid})
             try:
                 await self.release(uid, paths)
                 await self._user_namespaces.release(uid)
                 stuck = await asyncio.to_thread(disk.remove_pod_directory, paths.root)
                 if stuck:
                     left += 1
-                    _log.error(
-                        "orphaned pod found, but its directory contains unexpected files",
-                        extra={"podUID": uid, "files": stuck[:5]},
-                    )
+                    problem = f"orphaned pod {uid!r} found, but its directory contains unexpected files"
+                    fields = {"podUID": uid, "err": problem, "files": stuck[:5]}
+                    _log.error("Failed cleaning up orphaned pod directories", extra=fields)
             except NodeAgentError as error:
                 left += 1
-                _log.error("orphaned pod found, but failed to remove it", extra={"podUID": uid, "err": error})
+                problem = f"orphaned pod {uid!r} found, but {error}"
+                _log.error("Failed cleaning up orphaned pod directories", extra={"podUID": uid, "err": problem})
         CLEANED_ORPHANS.set(len(orphans))
         ORPHANS_LEFT.set(left)
         try:

@@ -61,6 +61,8 @@ class Manager:
             self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedMount", note)
         if problems:
             details = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
+            fields = {"pod": pod.full_name, "podUID": pod.uid, "err": details}
+            _log.error("Unable to attach or mount volumes for pod; skipping pod", extra=fields)
             raise VolumeError(f"Unable to attach or mount volumes: unmounted volumes=[{' '.join(problems)}]: {details}")
         return {name: result for name, result in results.items() if isinstance(result, MountedVolume)}
 

@@ -10,6 +10,7 @@ import pytest
 
 from apiserver_stub.options import parse
 from apiserver_stub.server.serving_certificate import Certificates
+from nodeagent.base.logging import v_level
 from nodeagent.base.tls import KeyPair, generate_ca, issue, write_private
 
 CLIENTS, PROXIES, UNKNOWN_NAMES = generate_ca("clients"), generate_ca("proxies"), generate_ca("strangers")
@@ -75,12 +76,16 @@ def test_unknown_client_certificate_is_rejected_for_every_name(
 
 
 @pytest.mark.parametrize("name", ["web.test", "localhost"])
-def test_reloaded_bundle_applies_to_every_name(certificates: Certificates, tmp_path: Path, name: str) -> None:
+def test_reloaded_bundle_applies_to_every_name(
+    certificates: Certificates, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(v_level(2))
     named = certificates.add_named()
     (tmp_path / "clients.crt").write_bytes(UNKNOWN_NAMES.certificate + b"\n")
 
     assert certificates.reload() and named.reload()
 
+    assert caplog.messages.count("Loaded a new cert/key pair") == 2
     assert shown_to(certificates.context, name, issue(UNKNOWN_NAMES, "me", client=True), tmp_path) == "CN=me"
     with pytest.raises(ssl.SSLCertVerificationError):
         shown_to(certificates.context, name, issue(CLIENTS, "me", client=True), tmp_path)

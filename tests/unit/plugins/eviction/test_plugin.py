@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def test_rejection_names_the_conditions():
     )
 
 
-async def test_pressure_is_reported_and_rejects_only_new_pods(tmp_path: Path, clock: FakeClock):
+async def test_pressure_is_reported_and_rejects_only_new_pods(tmp_path: Path, clock: FakeClock, caplog):
     stats, pods = FakeStats(node_usage(0)), FakePodDirectory()
     config = make_config(eviction_hard={"memory.available": "1Gi", "pid.available": "1k"})
     context = make_context(tmp_path, clock=clock, config=config, stats=stats, pods=pods)
@@ -82,7 +83,10 @@ async def test_pressure_is_reported_and_rejects_only_new_pods(tmp_path: Path, cl
         ("MemoryPressure", True, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
         ("PIDPressure", True, "KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
     ]
+    caplog.set_level(logging.INFO)
     assert await admit(manager, BEST_EFFORT) is not None
+    (record,) = [each for each in caplog.records if each.getMessage() == "Failed to admit pod to node"]
+    assert record.__dict__["nodeCondition"] == ["MemoryPressure", "PIDPressure"]
     sandbox = SandboxStatus("s", "best-effort", BEST_EFFORT.uid, "default", 0, ready=True, created_at=0)
     pods.add(BEST_EFFORT, observed=RuntimePod(BEST_EFFORT.uid, "best-effort", "default", [sandbox]))
     assert await admit(manager, BEST_EFFORT) is None

@@ -369,13 +369,14 @@ async def test_orphaned_directories_and_cgroups_are_removed(bench):
     assert os.listdir(bench.log_root / "pods") == ["ns_web_kept"]
 
 
-async def test_metrics_count_orphans_found_and_left(bench):
+async def test_metrics_count_orphans_found_and_left(bench, caplog):
     for uid in ("one", "other"):
         bench.context.pod_dir(uid).mkdir(parents=True)
     bench.context.volumes.fail("release", VolumeError("busy"), times=1)
 
     await bench.syncer.remove_orphans(frozenset(), frozenset())
     assert (CLEANED_ORPHANS.value(), ORPHANS_LEFT.value()) == (2, 1)
+    assert caplog.messages == ["Failed cleaning up orphaned pod directories"]
     await bench.syncer.remove_orphans(frozenset(), frozenset())
     assert (CLEANED_ORPHANS.value(), ORPHANS_LEFT.value()) == (1, 0)
     await bench.syncer.remove_orphans(frozenset(), frozenset())

@@ -50,7 +50,9 @@ async def test_volumes_that_no_container_mounts_are_skipped(manager: Manager) ->
     assert await manager.prepare(pod) == {}
 
 
-async def test_every_volume_that_is_not_ready_is_named(manager: Manager, recorder: FakeRecorder) -> None:
+async def test_every_volume_that_is_not_ready_is_named(
+    manager: Manager, recorder: FakeRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
     pod = pod_with(
         {"name": "fine", "emptyDir": {}},
         {"name": "data", "persistentVolumeClaim": {"claimName": "x"}},
@@ -65,6 +67,7 @@ async def test_every_volume_that_is_not_ready_is_named(manager: Manager, recorde
         "data: volumes of type persistentVolumeClaim are not supported on this node; "
         'cfg: configmap "nope" not found'
     )
+    assert "Unable to attach or mount volumes for pod; skipping pod" in caplog.messages
     assert [event.note for event in recorder.of("FailedMount")] == [
         'MountVolume.SetUp failed for volume "data" : volumes of type persistentVolumeClaim are not supported '
         "on this node",
