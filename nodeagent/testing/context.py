@@ -82,7 +82,7 @@ def make_context(
         "node": lambda: node,
         "wait_for_node": _return_immediately,
         "trigger_node_status": lambda: None,
-        "runtime_status": runtime.status,
+        "runtime_status": lambda: runtime.status(),  # noqa: PLW0108 - runtimes of tests may lack the method
         "objects": FakeObjects(clock),
         "cgroups": FakeCgroups(),
         "volumes": FakeVolumes(),
