@@ -88,7 +88,6 @@ class HttpRequest(ABC):
     def has_body(self) -> bool:
         """True if a part of the body can still be read."""
 
-    @abstractmethod
     async def read_body(self, limit: int) -> bytes:
         """Return the body; a client that waits for permission to send it (``Expect``) receives that.
 
@@ -96,6 +95,15 @@ class HttpRequest(ABC):
         :raises BodyTooLong: it is longer.
         :raises MalformedBody: its framing is invalid.
         """
+        if (self.content_length or 0) > limit:
+            raise BodyTooLong
+        pieces, size = [], 0
+        async for piece in self.body():
+            size += len(piece)
+            if size > limit:
+                raise BodyTooLong
+            pieces.append(piece)
+        return b"".join(pieces)
 
     @abstractmethod
     def body(self) -> AsyncIterator[bytes]:

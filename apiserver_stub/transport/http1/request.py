@@ -97,20 +97,12 @@ class Http1Request(HttpRequest):
 
     async def read_body(self, limit: int) -> bytes:
         content = self._request.content
-        if (self.content_length or 0) > limit:
+        if not content.is_eof():
+            return await super().read_body(limit)
+        body = content.read_nowait()  # The complete body was received with the head.
+        if len(body) > limit:
             raise BodyTooLong
-        if content.is_eof():  # all of it came with the head: there is nothing to wait for
-            body = content.read_nowait()
-            if len(body) > limit:
-                raise BodyTooLong
-            return body
-        pieces, size = [], 0
-        async for piece in self.body():
-            size += len(piece)
-            if size > limit:
-                raise BodyTooLong
-            pieces.append(piece)
-        return b"".join(pieces)
+        return body
 
     async def body(self) -> AsyncIterator[bytes]:
         content = self._request.content

@@ -11,7 +11,6 @@ from typing import Protocol
 from apiserver_stub.transport.backpressure import Backpressure
 from apiserver_stub.transport.http import (
     BODILESS,
-    BodyTooLong,
     Headers,
     HttpRequest,
     ResponseStream,
@@ -144,17 +143,6 @@ class Http2Request(HttpRequest):
     @property
     def has_body(self) -> bool:
         return bool(self._received) or not self.requested
-
-    async def read_body(self, limit: int) -> bytes:
-        if (self.content_length or 0) > limit:
-            raise BodyTooLong
-        pieces, size = [], 0
-        async for piece in self.body():
-            size += len(piece)
-            if size > limit:
-                raise BodyTooLong
-            pieces.append(piece)
-        return b"".join(pieces)
 
     async def body(self) -> AsyncIterator[bytes]:
         if not self.requested and not self._received and self.headers.get("Expect", "").lower() == "100-continue":
