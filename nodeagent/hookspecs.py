@@ -183,13 +183,13 @@ def nodeagent_provide_volume_manager(context: CgroupsContext, kinds: Sequence[Vo
 
 
 @hookspec
-def nodeagent_provide_credential_providers(context: ConfigContext) -> Sequence[CredentialProvider]:
+def nodeagent_provide_credential_providers(context: ApiContext) -> Sequence[CredentialProvider]:
     """Provide credential providers for image registries.
 
     Called: once, before the image puller is created.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: configuration, settings and clock, but no component.
+    :param context: the stage with the API client, which is ``None`` in standalone mode and for commands.
     :returns: the providers, called in the order of plugin names.
     """
     raise NotImplementedError

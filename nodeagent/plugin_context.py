@@ -45,7 +45,7 @@ def new_context(
         config=config,
         gates=gates,
         settings=settings,
-        effective=Effective(config, settings),
+        effective=Effective(config, settings, gates, release),
         connect_api=connect_api,
         clock=clock,
         release=release or SelectedRelease(),

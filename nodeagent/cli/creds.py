@@ -1,12 +1,14 @@
 """``nodeagent creds test IMAGE``: run the matching credential providers and print their requests and responses.
 
-Exit codes: 0 all matching providers succeeded, 1 one failed or none matches, 2 usage error or invalid configuration.
+Exit codes: 0 all matching providers succeeded, 1 one failed or none matches, or the pod cannot be read, 2 usage error
+or invalid configuration, 3 the API server cannot be reached.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import dataclasses
 import json
 import logging
@@ -14,22 +16,28 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nodeagent.base import identity
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.logging.values import masked
+from nodeagent.base.release import NEWEST, Release
 from nodeagent.base.secret import MASK
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.config.credentials import load_credential_providers
 from nodeagent.config.features import build_gates
 from nodeagent.config.flags import FlagParser
+from nodeagent.contracts.api import PODS
 from nodeagent.contracts.configuration import NodeAgentConfiguration
+from nodeagent.contracts.context import ApiContext
 from nodeagent.contracts.images import CredentialLookupResult, DiagnosableCredentialProvider
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.contracts.settings import NodeSettings
+from nodeagent.errors import ApiError, ApiUnavailable
 from nodeagent.model.image_name import parse_image_name
+from nodeagent.model.pod import Pod
 from nodeagent.plugin_context import new_context
 from nodeagent.pluginmanager import PluginManager
 
@@ -48,6 +56,13 @@ def add_parser(commands: Any) -> None:
         ("bin-dir", "directory of their executables"),
     ):
         test.add_argument(f"--image-credential-provider-{name}", required=True, metavar="PATH", help=text)
+    test.add_argument(
+        "--pod", type=_pod_name, metavar="NAMESPACE/NAME", help="pod whose service account the providers receive"
+    )
+    test.add_argument("--kubeconfig", default="", metavar="PATH", help="kubeconfig of the node, required by --pod")
+    test.add_argument(
+        "--compatibility-version", type=_release, default=NEWEST, metavar="RELEASE", help="release of the agent"
+    )
     test.add_argument("--api-domain", default="", help="domain part of API groups, as configured for the agent")
     test.add_argument("--disable-plugin", action="append", default=[], metavar="NAME")
     test.add_argument("-o", "--output", choices=("text", "json"), default="text")
@@ -62,17 +77,25 @@ def run_test(arguments: argparse.Namespace) -> int:
     """
     if arguments.api_domain:
         identity.configure(dataclasses.replace(identity.current(), api_domain=arguments.api_domain))
+    if bool(arguments.pod) != bool(arguments.kubeconfig):
+        print("nodeagent: --pod and --kubeconfig require each other", file=sys.stderr)
+        return ExitCode.CONFIGURATION
     try:
         repository = parse_image_name(arguments.image).repository
     except ValueError as error:
         print(f"nodeagent: image name {arguments.image!r} {error}", file=sys.stderr)
         return ExitCode.CONFIGURATION
-    for warning in load_credential_providers(arguments.image_credential_provider_config).warnings:
+    gates = build_gates({}, arguments.compatibility_version)
+    for warning in load_credential_providers(arguments.image_credential_provider_config, gates).warnings:
         print(f"warning: {warning}", file=sys.stderr)
     logging.getLogger("nodeagent_plugins").addHandler(logging.NullHandler())  # The report contains the failures.
     plugins = PluginManager()
     plugins.load_entry_points(arguments.disable_plugin)
-    results = asyncio.run(_lookup(plugins, arguments, repository))
+    try:
+        results = asyncio.run(_lookup(plugins, arguments, repository))
+    except ApiError as error:
+        print(f"nodeagent: failed to get pod {'/'.join(arguments.pod)}: {error}", file=sys.stderr)
+        return ExitCode.UNREACHABLE if isinstance(error, ApiUnavailable) else ExitCode.PROBLEMS
     report = _report(arguments.image, repository, results)
     if arguments.output == "json":
         print_json(report)
@@ -90,16 +113,39 @@ async def _lookup(
         image_credential_provider_config=arguments.image_credential_provider_config,
         image_credential_provider_bin_dir=arguments.image_credential_provider_bin_dir,
     )
-    async with TaskOwner("creds") as tasks:
-        context = new_context(NodeAgentConfiguration(), build_gates({}), settings, clock=SystemClock(), tasks=tasks)
+    gates = build_gates({}, arguments.compatibility_version)
+    async with contextlib.AsyncExitStack() as cleanup, TaskOwner("creds") as tasks:
+        context = new_context(NodeAgentConfiguration(), gates, settings, clock=SystemClock(), tasks=tasks)
+        api = pod = None
+        if arguments.pod:
+            api = context.connect_api(Path(arguments.kubeconfig))
+            cleanup.push_async_callback(api.close)
+            namespace, name = arguments.pod
+            pod = await api.get(PODS, name, namespace, into=Pod)
+        context = context.stage(ApiContext, api=api, new_api=None)
         results = []
         for provided in plugins.provide_all("nodeagent_provide_credential_providers", context=context):
             for provider in provided.value:
                 if isinstance(provider, DiagnosableCredentialProvider):
-                    results.append(await provider.lookup(repository))
+                    results.append(await provider.lookup(repository, pod))
                 else:
-                    results.append(CredentialLookupResult(tuple(await provider.credentials(repository))))
+                    credentials = await provider.credentials(repository, pod)
+                    results.append(CredentialLookupResult(tuple(credentials)))
         return results
+
+
+def _pod_name(text: str) -> tuple[str, str]:
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name):
+        raise argparse.ArgumentTypeError("must be NAMESPACE/NAME")
+    return namespace, name
+
+
+def _release(text: str) -> Release:
+    try:
+        return Release.parse(text).bounded()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _report(image: str, repository: str, results: Sequence[CredentialLookupResult]) -> dict[str, Any]:
@@ -108,6 +154,7 @@ def _report(image: str, repository: str, results: Sequence[CredentialLookupResul
         {
             "name": lookup.source,
             "matches": list(lookup.patterns),
+            "skipped": lookup.skipped,
             "command": list(lookup.command),
             "request": json.loads(lookup.request) if lookup.request else None,
             "auth": {location: _masked(credentials) for location, credentials in lookup.auth.items()},
@@ -155,6 +202,9 @@ def _print(report: Mapping[str, Any]) -> None:
 
 
 def _print_provider(provider: Mapping[str, Any]) -> None:
+    if provider["skipped"]:
+        print(f"\n{provider['name']}: skipped, because {provider['skipped']}")
+        return
     if not provider["matches"]:
         print(f"\n{provider['name']}: no pattern matches")
         return

@@ -208,6 +208,7 @@ def _with_runtime(loaded: Loaded, work: Callable[[ImageContext, PluginManager], 
                 clock=SystemClock(),
                 tasks=tasks,
                 cleanup=cleanup,
+                release=loaded.release,
             )
             images = provide_runtime(context.stage(ApiContext, api=None, new_api=None), plugins)
             return await work(images, plugins)

@@ -140,7 +140,7 @@ class Reload:
         if providers:
             from nodeagent.config.credentials import load_credential_providers
 
-            load_credential_providers(providers)
+            load_credential_providers(providers, new.loaded.gates, assumed=new.loaded.release.assumed)
         directory = _directory(active)
         document = {**active.loaded.provenance.value, "apiVersion": names.native_version(), "kind": names.NATIVE_KIND}
         write_private(directory / "config.yaml", json.dumps(document).encode())

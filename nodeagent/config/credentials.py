@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from urllib.parse import urlsplit
 
 from nodeagent.base import identity
 from nodeagent.base.duration import Duration
+from nodeagent.base.gates import FeatureGates
 from nodeagent.config import names
 from nodeagent.config.codec import Report, decode, encode
+from nodeagent.config.credential_tokens import GATE, check_token_attributes, gate_problem
 from nodeagent.config.files import Layer, UnreadableFile, read_layer
 from nodeagent.config.unknown import UnknownField
 from nodeagent.contracts.configuration import CredentialProvider, CredentialProviderConfig, SerializedNodeConfigSource
@@ -21,22 +24,42 @@ _SUFFIXES = (".json", ".yaml", ".yml")
 """Suffixes of the files that are read in a directory; subdirectories are not."""
 
 
-def load_credential_providers(path: str) -> LoadedProviders:
+def load_credential_providers(
+    path: str, gates: FeatureGates | None = None, *, assumed: bool = False
+) -> LoadedProviders:
     """Read and validate the file of ``--image-credential-provider-config``, or the files of a directory by name.
 
     Unknown fields are ignored with a warning, so that a file for a later release is accepted.
     spec: config.kind.CredentialProviderConfig
 
+    :param gates: the feature gates that fields need; ``None`` accepts all fields.
+    :param assumed: the release is a guess. A provider that needs a later release is then left out with a warning,
+        because the API server may turn out to have that release.
     :raises ConfigError: a file is invalid; lists all problems.
     """
     providers: list[CredentialProvider] = []
     problems: list[Problem] = []
     warnings: list[str] = []
+    rule = gate_problem(gates) if gates is not None else ""
+    deferred = assumed and gates is not None and not gates.switched_off(GATE)
+    digest = hashlib.sha256()
     for file in _files(path):
-        providers += _read_providers(file, {provider.name for provider in providers}, problems, warnings)
+        earlier = {provider.name for provider in providers}
+        providers += _read_providers(file, earlier, problems, warnings, rule=rule, deferred=deferred)
+        content = _content(file)
+        digest.update(len(content).to_bytes(8, "big") + content)
     if problems:
         raise ConfigError(problems)
-    return LoadedProviders(CredentialProviderConfig(providers=tuple(providers)), tuple(warnings))
+    config = CredentialProviderConfig(providers=tuple(providers))
+    return LoadedProviders(config, tuple(warnings), f"sha256:{digest.hexdigest()}")
+
+
+def _content(file: str) -> bytes:
+    """Return the content of *file*; empty if it is unreadable, which was reported before."""
+    try:
+        return Path(file).read_bytes()
+    except OSError:
+        return b""
 
 
 def _files(path: str) -> list[str]:
@@ -57,11 +80,19 @@ def _files(path: str) -> list[str]:
 
 
 def _read_providers(
-    path: str, earlier: Collection[str], problems: list[Problem], warnings: list[str]
+    path: str,
+    earlier: Collection[str],
+    problems: list[Problem],
+    warnings: list[str],
+    *,
+    rule: str,
+    deferred: bool,
 ) -> Sequence[CredentialProvider]:
     """Return the providers of one file; its problems and warnings are added to the lists.
 
     :param earlier: names of the providers in earlier files.
+    :param rule: the rule that ``tokenAttributes`` violate; empty if their feature gate is enabled.
+    :param deferred: leave out providers that violate *rule* with a warning.
     """
     try:
         layer = read_layer(path, [names.CREDENTIAL_KIND])
@@ -82,6 +113,14 @@ def _read_providers(
     for index, provider in enumerate(config.providers):
         if provider.name and provider.name in earlier:
             report(f"providers[{index}].name", provider.name, "duplicate provider name found in configuration file(s)")
+        if rule and provider.token_attributes is not None:
+            where = f"providers[{index}].tokenAttributes"
+            if deferred:
+                warnings.append(f"{layer.origin(where).location}: {where} {rule}; the provider is not used")
+            else:
+                report(where, None, rule)
+    if rule and deferred:
+        return [provider for provider in config.providers if provider.token_attributes is None]
     return config.providers
 
 
@@ -145,6 +184,7 @@ def _check_provider(provider: CredentialProvider, path: str, report: Report) -> 
     versions = protocol_versions()
     if provider.api_version not in versions:
         report(f"{path}.apiVersion", provider.api_version, f"must be one of {', '.join(versions)}")
+    check_token_attributes(provider, f"{path}.tokenAttributes", report)
     for index, variable in enumerate(provider.env):
         if not variable.name or "=" in variable.name or "\0" in variable.name + variable.value:
             report(f"{path}.env[{index}].name", variable.name, "must be the name of an environment variable")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nodeagent.base.gates import FeatureGates
+from nodeagent.base.release import SelectedRelease
 from nodeagent.config.credentials import load_credential_providers
 from nodeagent.config.flags import field_flags
 from nodeagent.config.load import masked
@@ -17,8 +19,15 @@ from nodeagent.contracts.settings import NodeSettings
 class Effective:
     """The loaded configuration and the settings of flags."""
 
-    def __init__(self, config: NodeAgentConfiguration, settings: NodeSettings) -> None:
-        self._config, self._settings = config, settings
+    def __init__(
+        self,
+        config: NodeAgentConfiguration,
+        settings: NodeSettings,
+        gates: FeatureGates,
+        release: SelectedRelease | None = None,
+    ) -> None:
+        self._config, self._settings, self._gates = config, settings, gates
+        self._release = release or SelectedRelease()
 
     def masked(self) -> dict[str, Any]:
         return masked(self._config)
@@ -29,7 +38,9 @@ class Effective:
         return values | {flag.name: getattr(self._settings, flag.attribute) for flag in NODE_FLAGS}
 
     def credential_providers(self) -> LoadedProviders:
-        return load_credential_providers(self._settings.image_credential_provider_config)
+        return load_credential_providers(
+            self._settings.image_credential_provider_config, self._gates, assumed=self._release.assumed
+        )
 
 
 def _at(value: Any, path: str) -> Any:

@@ -38,6 +38,7 @@ GATES_IN_USE = frozenset(
         "NodeAgentCgroupDriverFromCRI",
         "NodeAgentCrashLoopBackOffMax",
         "ReduceDefaultCrashLoopBackOffDecay",
+        "NodeAgentServiceAccountTokenForCredentialProviders",
         "NodeAgentTracing",
         "NodeDeclaredFeatures",
         "NodeLogQuery",

@@ -596,6 +596,32 @@ class ExecEnvVar(ConfigStruct, frozen=True):
     value: Annotated[str, doc("Value of the variable.")] = ""
 
 
+class ServiceAccountTokenAttributes(ConfigStruct, frozen=True):
+    """Token of the pod's service account in the requests to a credential provider."""
+
+    row = "credential"
+
+    service_account_token_audience: Annotated[str, doc("Required. Audience of the token.", since="1.33")] = ""
+    cache_type: Annotated[
+        str,
+        doc(
+            "Required. Token or ServiceAccount: whether a response is cached for the token or for the service account.",
+            since="1.33",
+        ),
+    ] = ""
+    require_service_account: Annotated[
+        bool | None,
+        doc("Required. Whether the provider is skipped for pods without a service account.", since="1.33"),
+    ] = None
+    required_service_account_annotation_keys: Annotated[
+        tuple[str, ...],
+        doc("Annotations in the request; the provider is skipped for service accounts without one.", since="1.33"),
+    ] = ()
+    optional_service_account_annotation_keys: Annotated[
+        tuple[str, ...], doc("Annotations in the request, if the service account has them.", since="1.33")
+    ] = ()
+
+
 class CredentialProvider(ConfigStruct, frozen=True):
     row = "credential"
 
@@ -609,6 +635,10 @@ class CredentialProvider(ConfigStruct, frozen=True):
     api_version: Annotated[str, doc("Required. Version of the exec request and response.")] = ""
     args: Annotated[tuple[str, ...], doc("Arguments of the command.")] = ()
     env: Annotated[tuple[ExecEnvVar, ...], doc("Environment variables, in addition to those of the agent.")] = ()
+    token_attributes: Annotated[
+        ServiceAccountTokenAttributes | None,
+        doc("Token of the pod's service account in requests; needs the apiVersion with v1.", since="1.33"),
+    ] = None
 
 
 class CredentialProviderConfig(ConfigStruct, frozen=True):

@@ -15,7 +15,9 @@ class LoadedProviders:
 
     config: CredentialProviderConfig
     warnings: tuple[str, ...]
-    """Unknown fields that were ignored, one sentence each."""
+    """Unknown fields that were ignored and providers that are not used, one sentence each."""
+    digest: str = ""
+    """Digest of the files: ``sha256:`` and 64 hexadecimal digits."""
 
 
 class EffectiveConfig(Protocol):

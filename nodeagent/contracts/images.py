@@ -85,10 +85,11 @@ class ProgressReportingImagePuller(Protocol):
 class CredentialProvider(Protocol):
     """Provides credentials of image registries."""
 
-    async def credentials(self, image: str) -> Sequence[Credentials]:
+    async def credentials(self, image: str, pod: Pod | None = None) -> Sequence[Credentials]:
         """Return credentials for *image*'s registry, most specific first; may be empty. Must not raise.
 
         :param image: the repository of the image, with registry, without tag and digest.
+        :param pod: the pod that uses the image; ``None`` for a pull by a command.
         """
         ...
 
@@ -104,7 +105,7 @@ class CredentialLookup:
     command: tuple[str, ...] = ()
     """The executable with its arguments; empty if the source has none."""
     request: str = ""
-    """The request as sent."""
+    """The request, with a masked token."""
     auth: Mapping[str, Credentials] = field(default_factory=dict)
     """The returned credentials, by registry or repository."""
     caching: str = ""
@@ -115,6 +116,8 @@ class CredentialLookup:
     """The source's own error output. May contain secrets: only for the node's administrator, never for events."""
     seconds: float = 0.0
     """Duration of the lookup; 0 for a cached result."""
+    skipped: str = ""
+    """Reason why the source was not queried although a pattern matches: the pod does not use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +134,11 @@ class CredentialLookupResult:
 class DiagnosableCredentialProvider(CredentialProvider, Protocol):
     """A credential provider that also reports its lookups, so that a pod's event can name a source that failed."""
 
-    async def lookup(self, image: str) -> CredentialLookupResult:
+    async def lookup(self, image: str, pod: Pod | None = None) -> CredentialLookupResult:
         """Return the same credentials as :meth:`credentials`, with every lookup. Must not raise.
 
         :param image: the repository of the image, with registry, without tag and digest.
+        :param pod: the pod that uses the image; ``None`` for a pull by a command.
         """
         ...
 

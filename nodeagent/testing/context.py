@@ -63,12 +63,13 @@ def make_context(
     settings = NodeSettings(node_name=node_name, root_dir=str(tmp_path), cert_dir=str(tmp_path / "pki"))
     images = components.get("images") or FakeImages()
     runtime = components.get("runtime") or FakeRuntime(clock)
+    gates = build_gates(config.feature_gates)
     fields: dict[str, Any] = {
         "config": config,
         "clock": clock,
-        "gates": build_gates(config.feature_gates),
+        "gates": gates,
         "settings": settings,
-        "effective": Effective(config, components.get("settings", settings)),
+        "effective": Effective(config, components.get("settings", settings), components.get("gates", gates)),
         "connect_api": _no_connection,
         "tasks": TaskOwner("test"),
         "api": api,

@@ -165,4 +165,5 @@ def test_type_matches_the_specification(row):
     ],
 )
 def test_types_of_other_files_cover_each_row(kind, prefix):
-    assert {member.row for one in kind for member in members(one)} == {row for row in ROWS if row.startswith(prefix)}
+    found = {member.row for one in kind for member in members(one)} - {""}  # Fields of later releases have no row.
+    assert found == {row for row in ROWS if row.startswith(prefix)}

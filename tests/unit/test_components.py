@@ -341,7 +341,7 @@ class CustomNode:
             return "/custom"
 
     class RegistryCredentials:
-        async def credentials(self, image):
+        async def credentials(self, image, pod=None):
             return [Credentials("user", "word", "custom")]
 
     class Evictor:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from nodeagent.contracts.images import CredentialProvider
+from nodeagent.testing.pods import make_pod
 
 
 class CredentialProviderContract:
@@ -32,6 +33,9 @@ class CredentialProviderContract:
         credentials = await provider.credentials(known)
         assert credentials
         assert list(await provider.credentials(known)) == list(credentials)
+
+    async def test_credentials_for_a_pod_are_returned(self, provider: CredentialProvider, known: str) -> None:
+        assert await provider.credentials(known, make_pod())
 
     async def test_repr_does_not_contain_secrets(self, provider: CredentialProvider, known: str) -> None:
         for credentials in await provider.credentials(known):

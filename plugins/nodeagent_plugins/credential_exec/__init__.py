@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nodeagent import hookimpl
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import ConfigContext
+    from nodeagent.contracts.context import ApiContext
     from nodeagent.contracts.images import CredentialProvider
 
 _BIN_DIR = "--image-credential-provider-bin-dir"
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 @hookimpl
-def nodeagent_provide_credential_providers(context: ConfigContext) -> Sequence[CredentialProvider]:
+def nodeagent_provide_credential_providers(context: ApiContext) -> Sequence[CredentialProvider]:
     """Read the provider configuration; every executable must exist and be usable.
 
     :raises ConfigError: the file, the directory or an executable is invalid; carries all problems.
@@ -33,7 +33,7 @@ def nodeagent_provide_credential_providers(context: ConfigContext) -> Sequence[C
     from nodeagent.errors import ConfigError, Problem
     from nodeagent_plugins.credential_exec.credentials import ExecCredentials
     from nodeagent_plugins.credential_exec.executables import find_directory, find_executable
-    from nodeagent_plugins.credential_exec.provider import ExecProvider
+    from nodeagent_plugins.credential_exec.provider import CONFIG_INFO, ExecProvider
 
     loaded = context.effective.credential_providers()
     for warning in loaded.warnings:
@@ -50,5 +50,9 @@ def nodeagent_provide_credential_providers(context: ConfigContext) -> Sequence[C
             problems.append(Problem(_BIN_DIR, "", str(directory / settings.name), str(error)))
     if problems:
         raise ConfigError(problems)
-    providers = [ExecProvider(entry, directory, context.clock, context.tasks) for entry in loaded.config.providers]
+    CONFIG_INFO.set(1, loaded.digest)
+    providers = [
+        ExecProvider(entry, directory, context.clock, context.tasks, api=context.api)
+        for entry in loaded.config.providers
+    ]
     return [ExecCredentials(providers)]

@@ -1,7 +1,8 @@
-"""Cache of provider responses by image, registry or globally."""
+"""Cache of provider responses by image, registry or globally, and by service account."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ from nodeagent_plugins.credential_exec.protocol import CacheKeyType, ProviderRes
 
 _ORDER: Final = (CacheKeyType.IMAGE, CacheKeyType.REGISTRY, CacheKeyType.GLOBAL)
 
-Key = tuple[CacheKeyType, str]
+Key = tuple[CacheKeyType, str, Hashable]
 
 MAX_RESPONSES = 4096
 
@@ -28,15 +29,18 @@ class Kept:
     """Monotonic time of expiry."""
 
 
-def cache_key(key_type: CacheKeyType, image: str) -> Key:
-    """Return the cache key of a response of *key_type* for *image*."""
+def cache_key(key_type: CacheKeyType, image: str, scope: Hashable = None) -> Key:
+    """Return the cache key of a response of *key_type* for *image*.
+
+    :param scope: key of the service account or token in the request; ``None`` if it had none.
+    """
     match key_type:
         case CacheKeyType.IMAGE:
-            return key_type, image
+            return key_type, image, scope
         case CacheKeyType.REGISTRY:
-            return key_type, registry_of(image)
+            return key_type, registry_of(image), scope
         case CacheKeyType.GLOBAL:
-            return key_type, ""
+            return key_type, "", scope
 
 
 class ResponseCache:
@@ -51,16 +55,18 @@ class ResponseCache:
             MAX_RESPONSES, lambda _key, kept, _now: kept.until, timer=clock.now
         )
 
-    def get(self, image: str) -> Kept | None:
-        """Return the cached response for *image*: by image, then by registry, then global."""
+    def get(self, image: str, scope: Hashable = None) -> Kept | None:
+        """Return the cached response for *image* and *scope*: by image, then by registry, then global."""
         for key_type in _ORDER:
-            if (kept := self._kept.get(cache_key(key_type, image))) is not None:
+            if (kept := self._kept.get(cache_key(key_type, image, scope))) is not None:
                 return kept
         return None
 
-    def put(self, image: str, response: ProviderResponse) -> Duration:
-        """Cache *response* for *image* and return the duration."""
+    def put(self, image: str, response: ProviderResponse, scope: Hashable = None) -> Duration:
+        """Cache *response* for *image* and *scope*, and return the duration."""
         duration = self._default if response.cache_duration is None else response.cache_duration
         if duration > Duration():
-            self._kept[cache_key(response.key_type, image)] = Kept(response, self._clock.now() + duration.seconds)
+            self._kept[cache_key(response.key_type, image, scope)] = Kept(
+                response, self._clock.now() + duration.seconds
+            )
         return duration

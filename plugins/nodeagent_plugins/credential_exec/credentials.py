@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from nodeagent.contracts.images import CredentialLookup, CredentialLookupResult
 from nodeagent.contracts.runtime import Credentials
+from nodeagent.model.pod import Pod
 from nodeagent.model.registry import Keyring, location_key
 from nodeagent_plugins.credential_exec.provider import ExecProvider
 
@@ -20,13 +21,13 @@ class ExecCredentials:
     def __init__(self, providers: Sequence[ExecProvider]) -> None:
         self._providers = tuple(providers)
 
-    async def credentials(self, image: str) -> Sequence[Credentials]:
+    async def credentials(self, image: str, pod: Pod | None = None) -> Sequence[Credentials]:
         """Return the credentials for *image*'s registry, most specific first."""
-        return (await self.lookup(image)).credentials
+        return (await self.lookup(image, pod)).credentials
 
-    async def lookup(self, image: str) -> CredentialLookupResult:
+    async def lookup(self, image: str, pod: Pod | None = None) -> CredentialLookupResult:
         """Return the credentials and the result of each provider."""
-        inquiries = tuple(await asyncio.gather(*(provider.lookup(image) for provider in self._providers)))
+        inquiries = tuple(await asyncio.gather(*(provider.lookup(image, pod) for provider in self._providers)))
         return CredentialLookupResult(combine(inquiries, image), inquiries)
 
 

@@ -1,6 +1,7 @@
 """Exec protocol: a JSON request on standard input, a JSON response on standard output. No I/O.
 
-Versions v1alpha1, v1beta1 and v1 have the same fields; the response must have the version of the request.
+Versions v1alpha1, v1beta1 and v1 have the same fields, except those of service accounts, which only v1 has; the
+response must have the version of the request.
 spec: credential.apiVersion, credential.defaultCacheDuration
 """
 
@@ -65,12 +66,22 @@ class _Response(msgspec.Struct, rename="camel"):
     auth: dict[str, _Auth | None] | None = None
 
 
-def encode_request(api_version: str, image: str) -> bytes:
+def encode_request(
+    api_version: str, image: str, *, token: str = "", annotations: Mapping[str, str] | None = None
+) -> bytes:
     """Return the request for *image*, a full repository name without tag and digest.
 
     The request is a single line with a line break, because some providers read a line.
+
+    :param token: the token of the pod's service account; empty if the request has none.
+    :param annotations: the annotations of the pod's service account that the configuration names.
     """
-    return msgspec.json.encode({"kind": _REQUEST, "apiVersion": api_version, "image": image}) + b"\n"
+    request: dict[str, object] = {"kind": _REQUEST, "apiVersion": api_version, "image": image}
+    if token:
+        request["serviceAccountToken"] = token
+    if annotations:
+        request["serviceAccountAnnotations"] = annotations
+    return msgspec.json.encode(request) + b"\n"
 
 
 def read_response(finished: CommandResult, provider: str, api_version: str, limit_bytes: int) -> ProviderResponse:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nodeagent.contracts.runtime import Credentials
+from nodeagent.model.pod import Pod
 from nodeagent.model.registry import Keyring
 from nodeagent_plugins.image_pull.keyring import read_registry_file
 
@@ -41,7 +42,7 @@ class RegistryFiles:
             [directory / ".dockercfg" for directory in (root, working, home, top)],
         )
 
-    async def credentials(self, image: str) -> Sequence[Credentials]:
+    async def credentials(self, image: str, pod: Pod | None = None) -> Sequence[Credentials]:
         """Return the credentials for *image*'s registry, most specific first."""
         return await asyncio.to_thread(self._lookup, image)
 

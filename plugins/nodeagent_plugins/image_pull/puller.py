@@ -291,11 +291,11 @@ class Puller:
         found = read_pull_secrets(secrets).lookup(name.repository)
         for provider in self._providers:
             if isinstance(provider, DiagnosableCredentialProvider):
-                result = await provider.lookup(name.repository)
+                result = await provider.lookup(name.repository, pod)
                 found.extend(result.credentials)
                 self._report_failures(pod, result)
             else:
-                found.extend(await provider.credentials(name.repository))
+                found.extend(await provider.credentials(name.repository, pod))
         return tuple(dict.fromkeys(found))
 
     def _report_failures(self, pod: Pod, result: CredentialLookupResult) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,12 @@ import pytest
 
 from nodeagent import hookimpl
 from nodeagent.cli import main
+from nodeagent.contracts.api import PODS
 from nodeagent.contracts.images import CredentialLookup, CredentialLookupResult
 from nodeagent.contracts.runtime import Credentials
+from nodeagent.model.pod import Pod
 from nodeagent.pluginmanager import PluginManager
+from nodeagent.testing import FakeApi
 
 CONFIG = """\
 apiVersion: nodeagent.config.k8s.io/v1beta1
@@ -39,17 +43,18 @@ IDLE = CredentialLookup("idle")
 class DiagnosableProvider:
     def __init__(self, *lookups: CredentialLookup) -> None:
         self.lookups, self.image = lookups, ""
+        self.pod: Pod | None = None
 
-    async def credentials(self, image: str) -> tuple[Credentials, ...]:
-        return (await self.lookup(image)).credentials
+    async def credentials(self, image: str, pod: Pod | None = None) -> tuple[Credentials, ...]:
+        return (await self.lookup(image, pod)).credentials
 
-    async def lookup(self, image: str) -> CredentialLookupResult:
-        self.image = image
+    async def lookup(self, image: str, pod: Pod | None = None) -> CredentialLookupResult:
+        self.image, self.pod = image, pod
         return CredentialLookupResult(tuple(c for i in self.lookups for c in i.auth.values()), self.lookups)
 
 
 class PlainProvider:
-    async def credentials(self, image: str) -> tuple[Credentials, ...]:
+    async def credentials(self, image: str, pod: Pod | None = None) -> tuple[Credentials, ...]:
         return (Credentials("token", "", "vault"),)
 
 
@@ -134,6 +139,7 @@ def test_json_report_includes_providers_without_diagnostics(run: Any) -> None:
     assert report["providers"][0] == {
         "name": "ok",
         "matches": ["reg.io"],
+        "skipped": "",
         "command": ["/bin/ok", "a b"],
         "request": {"image": "reg.io/app"},
         "auth": {"reg.io": {"username": "bob", "password": "***"}},
@@ -171,3 +177,44 @@ def test_unknown_field_is_a_warning(run: Any, tmp_path: Path) -> None:
     (tmp_path / "providers.yaml").write_text(CONFIG.replace("name: ok", "name: ok, later: 1"))
 
     assert "warning: " in run("reg.io/app", providers=(DiagnosableProvider(OK),))[2]
+
+
+def test_skipped_provider_is_reported_with_its_reason(run: Any) -> None:
+    skipped = CredentialLookup("tokens", skipped="there is no pod")
+
+    code, out, _ = run("reg.io/app", providers=(DiagnosableProvider(OK, skipped),))
+
+    assert code == 0
+    assert "\ntokens: skipped, because there is no pod\n" in out
+
+
+def test_pod_is_read_with_the_kubeconfig_and_passed_on(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = FakeApi()
+    api.put(PODS, {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"serviceAccountName": "buyer"}})
+    monkeypatch.setattr(api, "close", lambda: asyncio.sleep(0), raising=False)
+    monkeypatch.setattr("nodeagent.apiclient.connect", lambda *_: api)
+    provider = DiagnosableProvider(OK)
+
+    code, _, err = run("reg.io/app", "--pod", "shop/web", "--kubeconfig", "node.conf", providers=(provider,))
+
+    assert (code, err) == (0, "")
+    assert provider.pod is not None
+    assert (provider.pod.full_name, provider.pod.spec.service_account_name) == ("shop/web", "buyer")
+
+
+def test_unknown_pod_exits_with_1(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = FakeApi()
+    monkeypatch.setattr(api, "close", lambda: asyncio.sleep(0), raising=False)
+    monkeypatch.setattr("nodeagent.apiclient.connect", lambda *_: api)
+
+    code, _, err = run("reg.io/app", "--pod", "shop/web", "--kubeconfig", "node.conf")
+
+    assert code == 1
+    assert err.startswith("nodeagent: failed to get pod shop/web: ")
+
+
+@pytest.mark.parametrize("words", [("--pod", "shop/web"), ("--kubeconfig", "node.conf")])
+def test_pod_and_kubeconfig_require_each_other(run: Any, words: tuple[str, ...]) -> None:
+    code, _, err = run("reg.io/app", *words)
+
+    assert (code, err) == (2, "nodeagent: --pod and --kubeconfig require each other\n")

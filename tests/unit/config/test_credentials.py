@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from nodeagent.base.duration import Duration
+from nodeagent.base.release import Release
 from nodeagent.config.convert import convert
 from nodeagent.config.credentials import (
     decode_source,
@@ -13,6 +14,7 @@ from nodeagent.config.credentials import (
     is_image_pattern,
     load_credential_providers,
 )
+from nodeagent.config.features import build_gates
 from nodeagent.contracts.configuration import CredentialProvider, ExecEnvVar
 from nodeagent.errors import ConfigError
 
@@ -68,12 +70,12 @@ def test_other_kind_or_version_is_rejected(rejected):
 
 
 def test_unknown_fields_are_ignored_with_a_warning(native):
-    path = native(PROVIDER + "  tokenAttributes: {}\n", header=HEADER)
+    path = native(PROVIDER + "  later: {}\n", header=HEADER)
 
     loaded = load_credential_providers(path)
 
     assert len(loaded.config.providers) == 1
-    assert loaded.warnings[0].startswith(f"{path}:10: providers[0].tokenAttributes is not a known field")
+    assert loaded.warnings[0].startswith(f"{path}:10: providers[0].later is not a known field")
 
 
 @pytest.mark.parametrize(
@@ -224,3 +226,84 @@ def test_problems_of_all_files_are_reported(native, tmp_path):
         load_credential_providers(str(tmp_path / "providers"))
 
     assert len(caught.value.problems) == 2
+
+
+TOKEN_ATTRIBUTES = """\
+  tokenAttributes:
+    serviceAccountTokenAudience: registry
+    cacheType: Token
+    requireServiceAccount: true
+    requiredServiceAccountAnnotationKeys: [Example.com/role]
+    optionalServiceAccountAnnotationKeys: [region]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "rule"),
+    [
+        ("Audience: registry", "Audience: ''", "serviceAccountTokenAudience", "must be set"),
+        ("cacheType: Token", "cacheType: ''", "cacheType", "must be set to one of ServiceAccount, Token"),
+        ("cacheType: Token", "cacheType: Pod", "cacheType", "must be one of ServiceAccount, Token"),
+        ("    requireServiceAccount: true\n", "", "requireServiceAccount", "must be set"),
+        (
+            "ServiceAccount: true",
+            "ServiceAccount: false",
+            "requiredServiceAccountAnnotationKeys",
+            "must be empty if requireServiceAccount is false",
+        ),
+        ("[region]", "[a/b/c]", "optionalServiceAccountAnnotationKeys[0]", "a qualified name must consist of"),
+        ("[region]", "[region, region]", "optionalServiceAccountAnnotationKeys[1]", "is already listed"),
+        (
+            "[region]",
+            "[Example.com/role]",
+            "optionalServiceAccountAnnotationKeys[0]",
+            "must not be both required and optional",
+        ),
+    ],
+)
+def test_violated_rule_of_token_attributes_is_reported(rejected, old, new, path, rule):
+    (problem,) = rejected(PROVIDER + TOKEN_ATTRIBUTES.replace(old, new))
+
+    assert problem[0] == f"providers[0].tokenAttributes.{path}"
+    assert problem[1].startswith(rule)
+
+
+def test_token_attributes_require_version_v1(rejected):
+    assert rejected(PROVIDER.replace("io/v1\n", "io/v1beta1\n") + TOKEN_ATTRIBUTES) == [
+        (
+            "providers[0].tokenAttributes",
+            "requires the apiVersion credentialprovider.kubelet.k8s.io/v1 of the provider",
+        )
+    ]
+
+
+def test_token_attributes_without_gate_name_the_release(native):
+    path = native(PROVIDER + TOKEN_ATTRIBUTES, header=HEADER)
+
+    with pytest.raises(ConfigError) as caught:
+        load_credential_providers(path, build_gates({}, Release(1, 33)))
+
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.rule) == (
+        "providers[0].tokenAttributes",
+        "needs the feature gate NodeAgentServiceAccountTokenForCredentialProviders, enabled by default since release "
+        "1.34 (--compatibility-version)",
+    )
+    assert load_credential_providers(path, build_gates({}, Release(1, 34))).config.providers[0].token_attributes
+
+
+def test_provider_with_token_is_left_out_for_an_assumed_release(native):
+    path = native(PROVIDER + TOKEN_ATTRIBUTES, header=HEADER)
+
+    loaded = load_credential_providers(path, build_gates({}), assumed=True)
+
+    assert loaded.config.providers == ()
+    assert loaded.warnings[0].endswith("the provider is not used")
+
+
+def test_digest_changes_with_the_content(native):
+    first = load_credential_providers(native(PROVIDER, header=HEADER)).digest
+    second = load_credential_providers(native(PROVIDER + "  later: {}\n", header=HEADER)).digest
+
+    assert first.startswith("sha256:")
+    assert first != second

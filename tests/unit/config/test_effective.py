@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeagent.config.effective import Effective
+from nodeagent.config.features import build_gates
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ConfigError
 from nodeagent.testing import make_config
@@ -13,7 +14,7 @@ from nodeagent.testing import make_config
 def test_flag_values_contain_fields_settings_and_unset_fields() -> None:
     settings = NodeSettings(root_dir="/var/lib/shelf")
 
-    values = Effective(make_config(max_pods=42), settings).flag_values()
+    values = Effective(make_config(max_pods=42), settings, build_gates({})).flag_values()
 
     assert (values["max-pods"], values["root-dir"]) == (42, "/var/lib/shelf")
     assert values["max-parallel-image-pulls"] is None
@@ -22,7 +23,7 @@ def test_flag_values_contain_fields_settings_and_unset_fields() -> None:
 def test_header_values_are_masked() -> None:
     config = make_config(static_pod_url_header={"Authorization": ["Bearer do-not-show"]})
 
-    effective = Effective(config, NodeSettings())
+    effective = Effective(config, NodeSettings(), build_gates({}))
 
     assert "do-not-show" not in str(effective.masked())
     assert "do-not-show" not in str(effective.flag_values())
@@ -32,4 +33,4 @@ def test_missing_provider_file_is_a_configuration_error() -> None:
     settings = NodeSettings(image_credential_provider_config="/no/such/file.yaml")
 
     with pytest.raises(ConfigError, match=r"/no/such/file\.yaml"):
-        Effective(make_config(), settings).credential_providers()
+        Effective(make_config(), settings, build_gates({})).credential_providers()

@@ -14,7 +14,7 @@ from nodeagent.base.aio import TaskOwner
 from nodeagent.base.aio.command import Command, CommandResult, Limits
 from nodeagent.base.duration import Duration
 from nodeagent.contracts.configuration import CredentialProvider, ExecEnvVar
-from nodeagent.testing import FakeClock
+from nodeagent.testing import FakeApi, FakeClock
 from nodeagent_plugins.credential_exec.provider import ExecProvider
 
 V1 = "credentialprovider.kubelet.k8s.io/v1"
@@ -75,7 +75,9 @@ async def make_provider(
     directory.mkdir()
     async with TaskOwner("test") as tasks:
 
-        def make(response: Any = None, name: str = "keys", *, hold: str = "1m", **fields: Any) -> ExecProvider:
+        def make(
+            response: Any = None, name: str = "keys", *, hold: str = "1m", api: FakeApi | None = None, **fields: Any
+        ) -> ExecProvider:
             (directory / name).touch(0o755)
             executables.responses[name] = make_response({}) if response is None else response
             env = tuple(ExecEnvVar(name=key, value=value) for key, value in fields.pop("env", {}).items())
@@ -87,6 +89,6 @@ async def make_provider(
                 env=env,
                 **fields,
             )
-            return ExecProvider(settings, directory, clock, tasks, run=executables.run)
+            return ExecProvider(settings, directory, clock, tasks, api=api, run=executables.run)
 
         yield make

@@ -28,7 +28,7 @@ class Provider:
     def __init__(self, *results: Credentials) -> None:
         self.results, self.looked_up = results, ""
 
-    async def credentials(self, image: str) -> tuple[Credentials, ...]:
+    async def credentials(self, image: str, pod: Pod | None = None) -> tuple[Credentials, ...]:
         self.looked_up = image
         return self.results
 
@@ -177,7 +177,7 @@ async def test_pull_that_resolves_credentials_is_listed(
     make_puller: MakePuller, images: FakeImages, clock: FakeClock
 ) -> None:
     class Slow(Provider):
-        async def credentials(self, image: str) -> tuple[Credentials, ...]:
+        async def credentials(self, image: str, pod: Pod | None = None) -> tuple[Credentials, ...]:
             await clock.sleep(60)
             return ()
 
@@ -238,7 +238,7 @@ async def test_failed_credential_provider_is_reported_and_skipped(
     images.serve(APP, ("bob", "right"))
 
     class Inquired(Provider):
-        async def lookup(self, image: str) -> CredentialLookupResult:
+        async def lookup(self, image: str, pod: Pod | None = None) -> CredentialLookupResult:
             failed = CredentialLookup("slow", failure="did not answer within 60 s and was killed", detail="hunter2")
             return CredentialLookupResult(tuple(await self.credentials(image)), (failed, CredentialLookup("good")))
 
