@@ -31,6 +31,7 @@ GATES_IN_USE = frozenset(
         "LoggingBetaOptions",
         "MemoryManager",
         "MemoryQoS",
+        "NodeAgentEnsureSecretPulledImages",
         "NodeAgentFineGrainedAuthz",
         "NodeAgentInUserNamespace",
         "NodeAgentPSI",

@@ -468,12 +468,16 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     image_pull_credentials_verification_policy: Annotated[
         str,
         doc(
-            "Empty, NeverVerify or NeverVerifyPreloadedImages; the policies that verify more are not supported.",
+            "Images on the node that a pod may use only if its credentials permit a pull. NeverVerify: none. "
+            "NeverVerifyPreloadedImages: those that the agent pulled. NeverVerifyAllowlistedImages: those that are not "
+            "in preloadedImagesVerificationAllowlist. AlwaysVerify: all. Unset: NeverVerifyPreloadedImages with the "
+            "feature gate NodeAgentEnsureSecretPulledImages, else NeverVerify.",
             since="1.33",
         ),
     ] = ""
     preloaded_images_verification_allowlist: Annotated[
-        tuple[str, ...], doc("Must be empty: its policy is not supported.", since="1.33")
+        tuple[str, ...],
+        doc("Image names without tag and digest, as written in pods, or prefixes that end with /*.", since="1.33"),
     ] = ()
     fail_cgroup_v1: Annotated[
         bool | None,

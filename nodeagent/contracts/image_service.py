@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from nodeagent.contracts.runtime_config import SandboxConfig
@@ -30,6 +31,25 @@ class Image:
         return frozenset((self.id, self.id.removeprefix("sha256:"), *self.repo_tags, *self.repo_digests))
 
 
+class OwnerKind(StrEnum):
+    """Kind of an API object that credentials belong to."""
+
+    SECRET = "Secret"  # noqa: S105
+    SERVICE_ACCOUNT = "ServiceAccount"
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialOwner:
+    """API object that credentials belong to; only pods that use it may use images that were pulled with them."""
+
+    kind: OwnerKind
+    namespace: str
+    name: str
+    uid: str
+    digest: str = field(repr=False, default="")
+    """SHA-256 digest of the credentials, in hexadecimal digits; empty for service accounts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """Credentials of a registry; never displayed."""
@@ -38,6 +58,8 @@ class Credentials:
     password: str = field(repr=False, default="")
     source: str = ""
     """Origin: the name of a pull secret or plugin."""
+    owner: CredentialOwner | None = field(repr=False, compare=False, default=None)
+    """API object that they belong to; ``None`` for credentials of the node, which all its pods may use."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from nodeagent.contracts.image_service import (
+    CredentialOwner,
     Credentials,
     FilesystemUsage,
     Image,
     ImageService,
+    OwnerKind,
     ProgressReportingImageService,
     Transfer,
 )
@@ -91,6 +93,7 @@ __all__ = [
     "ContainerState",
     "ContainerStats",
     "ContainerUser",
+    "CredentialOwner",
     "Credentials",
     "Device",
     "DnsConfig",
@@ -105,6 +108,7 @@ __all__ = [
     "MountPropagation",
     "NamespaceMode",
     "Namespaces",
+    "OwnerKind",
     "PortMapping",
     "ProfileType",
     "ProgressReportingImageService",

@@ -14,6 +14,7 @@ from nodeagent.base.release import SWAP_REVISED
 from nodeagent.config.rules.check import Check
 from nodeagent.config.rules.sysctls import check_pattern
 from nodeagent.contracts.configuration import LoggingConfiguration
+from nodeagent.model.image_allowlist import pattern_problem
 
 _IDS_PER_POD = 65536
 _DEFAULT_PERIOD = Duration.of(milliseconds=100)
@@ -136,14 +137,26 @@ def _check_images(check: Check) -> None:
         check.fail("imageMaximumGCAge", f"must be greater than imageMinimumGCAge ({config.image_minimum_gc_age})")
     if age:
         check.needs_gate("imageMaximumGCAge", "ImageMaximumGCAge")
-    check.one_of("imagePullCredentialsVerificationPolicy", ("", "NeverVerify", "NeverVerifyPreloadedImages"))
-    if config.preloaded_images_verification_allowlist:
-        check.fail("preloadedImagesVerificationAllowlist", "must be empty: NeverVerifyAllowlistedImages is unsupported")
+    _check_pull_verification(check)
     if config.max_parallel_image_pulls is not None:
         if config.max_parallel_image_pulls < 1:
             check.fail("maxParallelImagePulls", "must be at least 1")
         if config.serialize_image_pulls:
             check.fail("maxParallelImagePulls", "cannot be set while serializeImagePulls is true")
+
+
+def _check_pull_verification(check: Check) -> None:
+    name, listed = "imagePullCredentialsVerificationPolicy", "NeverVerifyAllowlistedImages"
+    policies = ("", "NeverVerify", "NeverVerifyPreloadedImages", listed, "AlwaysVerify")
+    check.one_of(name, policies)
+    policy, patterns = check.value(name), check.config.preloaded_images_verification_allowlist
+    if policy in policies[2:]:  # Without the feature gate, no image is verified.
+        check.needs_gate(name, "NodeAgentEnsureSecretPulledImages")
+    if patterns and policy != listed:
+        check.fail("preloadedImagesVerificationAllowlist", f"must be empty unless {name} is {listed}")
+    for index, pattern in enumerate(patterns):
+        if problem := pattern_problem(pattern):
+            check.report(f"preloadedImagesVerificationAllowlist[{index}]", pattern, problem)
 
 
 def _check_kernel(check: Check) -> None:

@@ -20,6 +20,7 @@ from nodeagent.base.secret import MASK
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.configuration import CredentialProvider as ProviderSettings
 from nodeagent.contracts.images import CredentialLookup
+from nodeagent.contracts.runtime import CredentialOwner, OwnerKind
 from nodeagent.model.pod import Pod
 from nodeagent.model.registry import matches
 from nodeagent_plugins.credential_exec.accounts import PodAccount, PodAccounts, ProviderSkipped
@@ -140,6 +141,7 @@ class ExecProvider:
         try:
             response = await self._run_once(self._request(image, account))
             self._check_passwords(response, account)
+            response = _owned(response, account)
         except ProviderFailure as failure:
             FAILURES.inc(self.name)
             self._log_failure(image, failure)
@@ -198,3 +200,11 @@ class ExecProvider:
                 reason = "its interpreter or loader is missing on this node"
             raise ProviderFailure(f"failed to start: {reason}") from error
         return read_response(finished, self.name, settings.api_version, limits.output_bytes)
+
+
+def _owned(response: ProviderResponse, account: PodAccount | None) -> ProviderResponse:
+    """Return *response* with credentials that belong to *account*; without one, they belong to the node."""
+    if account is None:
+        return response
+    owner = CredentialOwner(OwnerKind.SERVICE_ACCOUNT, account.namespace, account.name, account.uid)
+    return replace(response, auth={where: replace(found, owner=owner) for where, found in response.auth.items()})

@@ -1,40 +1,24 @@
 """Image pull: bring a container's image onto the node, by its pull policy.
 
-spec: config.serializeImagePulls, config.maxParallelImagePulls, config.registryPullQPS, config.registryBurst
+spec: config.serializeImagePulls, config.maxParallelImagePulls, config.registryPullQPS, config.registryBurst,
+config.imagePullCredentialsVerificationPolicy, config.preloadedImagesVerificationAllowlist
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
+from nodeagent_plugins.image_pull.access import GATE, ImageAccess
 from nodeagent_plugins.image_pull.files import RegistryFiles
+from nodeagent_plugins.image_pull.prune_loop import PruneLoop
 from nodeagent_plugins.image_pull.puller import Puller
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import ConfigContext, VolumesContext
+    from nodeagent.contracts.background import BackgroundLoop
+    from nodeagent.contracts.context import AgentContext, ConfigContext, VolumesContext
     from nodeagent.contracts.images import CredentialProvider, ImagePuller
-
-
-NAME = "image_pull"
-
-
-@hookimpl
-def nodeagent_settings_schema() -> dict[str, Any]:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "verifyCached": {
-                "type": "boolean",
-                "default": False,
-                "description": "Verify credentials for cached images: a pod may use an image on the node only if it "
-                "was pulled without credentials, or with credentials of the pod; otherwise it is pulled with the pod's "
-                "credentials. Images that this agent did not pull, such as imported ones, are available to all pods.",
-            },
-        },
-    }
 
 
 @hookimpl(tryfirst=True)
@@ -47,5 +31,12 @@ def nodeagent_provide_credential_providers(context: ConfigContext) -> Sequence[C
 def nodeagent_provide_image_puller(
     context: VolumesContext, credential_providers: Sequence[CredentialProvider]
 ) -> ImagePuller:
-    settings = context.plugin_settings.get(NAME, {})
-    return Puller(context, credential_providers, verify_cached=bool(settings.get("verifyCached", False)))
+    return Puller(context, credential_providers, ImageAccess(context) if context.gates.enabled(GATE) else None)
+
+
+@hookimpl
+def nodeagent_provide_background_loops(context: AgentContext) -> Sequence[BackgroundLoop]:
+    puller = context.puller
+    if not isinstance(puller, Puller) or puller.access is None:
+        return ()
+    return [PruneLoop(puller.access, context.clock)]

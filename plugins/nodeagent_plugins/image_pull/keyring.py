@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from nodeagent.base import identity
-from nodeagent.contracts.runtime import Credentials
+from nodeagent.contracts.runtime import CredentialOwner, Credentials, OwnerKind
 from nodeagent.model.registry import Keyring
 
 
@@ -26,12 +29,14 @@ def read_pull_secrets(secrets: Iterable[Mapping[str, Any]]) -> Keyring[Credentia
     keyring = Keyring[Credentials]()
     names = identity.current()
     for secret in secrets:
-        name, data = secret.get("metadata", {}).get("name", ""), secret.get("data") or {}
+        metadata, data = secret.get("metadata", {}), secret.get("data") or {}
+        name = metadata.get("name", "")
+        owner = CredentialOwner(OwnerKind.SECRET, metadata.get("namespace", ""), name, metadata.get("uid", ""))
         what = f"pull secret {name!r}"
         if secret.get("type") == names.label("dockerconfigjson") and data.get(".dockerconfigjson"):
-            _add(keyring, what, name, _decoded(what, data[".dockerconfigjson"]), old=False)
+            _add(keyring, what, name, _decoded(what, data[".dockerconfigjson"]), owner, old=False)
         elif secret.get("type") == names.label("dockercfg") and data.get(".dockercfg"):
-            _add(keyring, what, name, _decoded(what, data[".dockercfg"]), old=True)
+            _add(keyring, what, name, _decoded(what, data[".dockercfg"]), owner, old=True)
     return keyring
 
 
@@ -41,7 +46,7 @@ def read_registry_file(path: str, content: bytes, *, old: bool) -> Keyring[Crede
     :raises ValueError: the content is invalid; the message quotes nothing of it.
     """
     keyring = Keyring[Credentials]()
-    _add(keyring, f"file {path!r}", path, content, old=old)
+    _add(keyring, f"file {path!r}", path, content, None, old=old)
     return keyring
 
 
@@ -50,6 +55,8 @@ class _Entry(msgspec.Struct):
     password: str = ""
     auth: str = ""
     """Base64 of ``user:password``; takes precedence over the plain fields."""
+    email: str = ""
+    """Unused by registries, but a part of the digest."""
 
 
 class _DockerConfig(msgspec.Struct):
@@ -63,7 +70,15 @@ def _decoded(what: str, encoded: str) -> bytes:
         raise _unreadable(what) from None
 
 
-def _add(keyring: Keyring[Credentials], what: str, source: str, content: bytes, *, old: bool) -> None:
+def _add(
+    keyring: Keyring[Credentials],
+    what: str,
+    source: str,
+    content: bytes,
+    owner: CredentialOwner | None,
+    *,
+    old: bool,
+) -> None:
     try:
         if old:
             entries = msgspec.json.decode(content, type=dict[str, _Entry])
@@ -73,7 +88,23 @@ def _add(keyring: Keyring[Credentials], what: str, source: str, content: bytes, 
         # Not chained: the cause would quote a piece of the secret.
         raise _unreadable(what) from None
     for location, entry in entries.items():
-        keyring.add(location, _credentials(what, source, entry))
+        credentials = _credentials(what, source, entry)
+        if owner is not None:
+            digest = credentials_digest(credentials.username, credentials.password, entry.email)
+            credentials = replace(credentials, owner=replace(owner, digest=digest))
+        keyring.add(location, credentials)
+
+
+def credentials_digest(username: str, password: str, email: str = "") -> str:
+    """Return the digest of credentials in pull records, which is that of the kubelet: SHA-256 of a JSON object.
+
+    The encoder of the kubelet escapes ``&``, ``<``, ``>`` and the Unicode line separators.
+    """
+    fields = {"username": username, "password": password, "email": email}
+    text = json.dumps({key: value for key, value in fields.items() if value}, ensure_ascii=False, separators=(",", ":"))
+    for letter in "&<>\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _unreadable(what: str) -> ValueError:

@@ -5,30 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from nodeagent.base.aio import BackoffTable, TokenBucket
 from nodeagent.base.duration import Duration
+from nodeagent.base.metrics import Counter
 from nodeagent.contracts.events import EventType
-from nodeagent.contracts.images import (
-    CredentialLookupResult,
-    CredentialProvider,
-    DiagnosableCredentialProvider,
-    PulledImage,
-    PullInProgress,
-)
+from nodeagent.contracts.images import CredentialProvider, PulledImage, PullInProgress
 from nodeagent.contracts.pull_progress import PullProgress
 from nodeagent.contracts.runtime import Credentials, Image, SandboxConfig
 from nodeagent.contracts.runtime_class import read_runtime_handler
-from nodeagent.errors import ApiError, ImageError, NodeAgentError
+from nodeagent.errors import ImageError, NodeAgentError
 from nodeagent.model.image_name import ImageName, default_pull_policy, parse_image_name, with_default_tag
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Container, ContainerKind, ImageVolume, Pod, container_field_path
-from nodeagent_plugins.image_pull.credential_records import ImageCredentialRecords
-from nodeagent_plugins.image_pull.keyring import read_pull_secrets
+from nodeagent_plugins.image_pull.access import ImageAccess
+from nodeagent_plugins.image_pull.credential_lookup import CredentialSources
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import VolumesContext
@@ -36,6 +31,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PROGRESS_SECONDS = 30.0
+REQUESTS = Counter(
+    "image_manager_ensure_image_requests_total",
+    "Number of ensure-image requests processed by the kubelet.",
+    ("pull_policy", "present_locally", "pull_required"),
+)
+_Credentials = Callable[[], Awaitable[tuple[Credentials, ...]]]
+"""Function that returns the credentials of a pod for an image."""
 _SPECIAL_REASONS = re.compile(r"(?:^|: )(RegistryUnavailable|SignatureValidationFailed)\b:?\s*(.*)", re.DOTALL)
 
 
@@ -69,16 +71,16 @@ class Puller:
     with the same image and credentials share a pull; it is cancelled when the last one is. A long pull is reported
     repeatedly with the elapsed time and the received amount.
 
-    :param verify_cached: a pod may use a cached image only if its credentials allow a pull.
+    :param access: verifies that a pod may use an image that is present; ``None`` permits all.
 
     spec: config.serializeImagePulls, config.maxParallelImagePulls, config.registryPullQPS, config.registryBurst
     """
 
     def __init__(
-        self, context: VolumesContext, providers: Sequence[CredentialProvider], *, verify_cached: bool = False
+        self, context: VolumesContext, providers: Sequence[CredentialProvider], access: ImageAccess | None = None
     ) -> None:
         config = context.config
-        self._context, self._providers = context, providers
+        self._context, self._sources, self.access = context, CredentialSources(context, providers), access
         self._backoff = BackoffTable(context.clock)
         self._last_errors: dict[str, str] = {}
         """Reason of the last failure by key, for errors during the back-off."""
@@ -87,7 +89,6 @@ class Puller:
         self._in_flight: dict[Hashable, _Shared] = {}
         self._resolving: dict[object, PullInProgress] = {}
         """Pulls whose credentials are being resolved."""
-        self._access = ImageCredentialRecords(context.root_dir) if verify_cached else None
 
     async def ensure(
         self, pod: Pod, kind: ContainerKind, container: Container, sandbox: SandboxConfig | None = None
@@ -119,17 +120,24 @@ class Puller:
         image = with_default_tag(shown, name)
         handler = await self._runtime_handler(pod, regarding, image)
         policy = policy or default_pull_policy(name)
+        credentials = self._lookup(pod, image, name)
+        present = None
         if policy != "Always":
             present = await self._inspect(regarding, image, handler)
-            if present is not None and await self._may_use(pod, present, name):
+            if present is not None and not await self._must_pull(pod, shown, present, credentials):
+                _count_request(policy, present=True, required=False)
                 note = f'Container image "{shown}" already present on machine'  # wording: ok
+                if self.access is not None:
+                    note += " and can be accessed by the pod"
                 self._context.recorder.record(regarding, EventType.NORMAL, "Pulled", note)
                 return PulledImage(present.id, present)
             if policy == "Never":
-                state = "is not present" if present is None else "requires other credentials"
-                text = f'Container image "{shown}" {state} with pull policy of Never'
+                _count_request(policy, present=present is not None, required=present is not None or None)
+                # The text is the same for an image of other pods, so that its presence is not disclosed.
+                text = f'Container image "{shown}" is not present with pull policy of Never'
                 self._fail(regarding, "ErrImageNeverPull", text, ImageError(text, reason="ErrImageNeverPull"))
-        return await self._pull(pod, regarding, shown, image, name, sandbox, handler)
+        _count_request(policy, present=None if policy == "Always" else present is not None, required=True)
+        return await self._pull(pod, regarding, shown, image, credentials, sandbox, handler)
 
     def pulls(self) -> Sequence[PullInProgress]:
         """Return the pulls in progress, oldest first."""
@@ -149,7 +157,7 @@ class Puller:
         regarding: ObjectReference,
         shown: str,
         image: str,
-        name: ImageName,
+        find_credentials: _Credentials,
         sandbox: SandboxConfig | None,
         handler: str,
     ) -> PulledImage:
@@ -163,11 +171,19 @@ class Puller:
         record(regarding, EventType.NORMAL, "Pulling", f'Pulling image "{shown}"')
         started = self._context.clock.now()
         progress = self._context.tasks.start(self._report_progress(regarding, pod, shown, image), f"pulling/{image}")
+        found = None
         try:
-            credentials = await self._resolve_credentials(pod, image, name)
-            pulled = await self._shared_pull(pod, image, credentials, sandbox, handler)
+            credentials = await find_credentials()
+            async with self.access.pulling(shown) if self.access is not None else nullcontext():
+                pulled = await self._shared_pull(pod, image, credentials, sandbox, handler)
+                if not pulled.error:
+                    found = await self._inspect_pulled(regarding, pulled.ref, image, handler)
+                    if found is not None and self.access is not None:
+                        await self.access.record_pull(shown, found.id, pulled.credential)
         except ValueError as error:  # An invalid pull secret.
             pulled = _Pulled(error=str(error))
+        except OSError as error:
+            pulled = _Pulled(error=f"failed to record image pull: {error}")
         finally:
             progress.cancel()
         if pulled.error:
@@ -180,17 +196,9 @@ class Puller:
         self._forget_old()
         waited = _seconds_text(self._context.clock.now() - started)
         took = _seconds_text(pulled.pulling_seconds)
-        found = await self._inspect(regarding, pulled.ref, handler) or await self._inspect(regarding, image, handler)
         if found is None:
             text = f'Failed to inspect image "{shown}": image missing after the pull'
             self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"))
-        if self._access is not None:
-            try:
-                present = {one.id for one in await self._context.images.list_images()}
-            except NodeAgentError as error:
-                text = f'Failed to inspect image "{shown}": {error}'
-                self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"), error)
-            await self._access.record_pull(found.id, pulled.credential, present)
         size = f" Image size: {found.size_bytes} bytes." if found.size_bytes else ""
         note = f'Successfully pulled image "{shown}" in {took} ({waited} including waiting).{size}'
         record(regarding, EventType.NORMAL, "Pulled", note)
@@ -201,14 +209,14 @@ class Puller:
         self._backoff.collect()
         self._last_errors = {key: error for key, error in self._last_errors.items() if self._backoff.pause(key)}
 
-    async def _may_use(self, pod: Pod, image: Image, name: ImageName) -> bool:
-        """Return whether *pod* may use a cached image without a pull."""
-        if self._access is None or await self._access.allows(image.id, ()):
-            return True
-        try:
-            return await self._access.allows(image.id, await self._credentials(pod, name))
-        except ValueError:  # An invalid pull secret; the pull reports it.
+    async def _must_pull(self, pod: Pod, shown: str, present: Image, credentials: _Credentials) -> bool:
+        """Return whether *pod* must pull an image that is present, because its credentials have to be verified."""
+        if self.access is None:
             return False
+        try:
+            return await self.access.must_pull(shown, present, credentials)
+        except ValueError:  # An invalid pull secret; the pull reports it.
+            return True
 
     async def _report_progress(self, regarding: ObjectReference, pod: Pod, shown: str, image: str) -> None:
         """Record events about a pull in progress, at increasing intervals."""
@@ -252,6 +260,21 @@ class Puller:
             text = f'Failed to inspect image "{image}": {error}'
             self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"), error)
 
+    async def _inspect_pulled(self, regarding: ObjectReference, ref: str, image: str, handler: str) -> Image | None:
+        return await self._inspect(regarding, ref, handler) or await self._inspect(regarding, image, handler)
+
+    def _lookup(self, pod: Pod, image: str, name: ImageName) -> _Credentials:
+        """Return a function that looks up the pod's credentials when it is called first."""
+        found: tuple[Credentials, ...] | None = None
+
+        async def look_up() -> tuple[Credentials, ...]:
+            nonlocal found
+            if found is None:
+                found = await self._resolve_credentials(pod, image, name)
+            return found
+
+        return look_up
+
     async def _resolve_credentials(self, pod: Pod, image: str, name: ImageName) -> tuple[Credentials, ...]:
         """Return the credentials to try; lists the pull as resolving credentials while providers run."""
         marker = object()
@@ -259,53 +282,9 @@ class Puller:
             image, self._context.clock.now(), False, (pod.full_name,), resolving_credentials=True
         )
         try:
-            return await self._credentials(pod, name)
+            return await self._sources.find(pod, name)
         finally:
             del self._resolving[marker]
-
-    async def _credentials(self, pod: Pod, name: ImageName) -> tuple[Credentials, ...]:
-        """Return the credentials to try: those of the pod's pull secrets, then those of the providers.
-
-        :raises ValueError: a pull secret is invalid.
-        """
-        secrets, missing = [], []
-        for reference in pod.spec.image_pull_secrets or ():
-            try:
-                secret = await self._context.objects.secret(pod.namespace, reference.name)
-            except ApiError as error:
-                _log.info(
-                    "Unable to retrieve pull secret, the image pull may not succeed.",
-                    extra={"pod": pod.full_name, "secret": reference.name, "err": str(error)},
-                )
-                secret = None
-            if secret is None:
-                missing.append(reference.name)
-            else:
-                secrets.append(secret)
-        if missing:
-            note = (
-                f"Unable to retrieve some image pull secrets ({', '.join(missing)}); "
-                "attempting to pull the image may not succeed."
-            )
-            self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedToRetrieveImagePullSecret", note)
-        found = read_pull_secrets(secrets).lookup(name.repository)
-        for provider in self._providers:
-            if isinstance(provider, DiagnosableCredentialProvider):
-                result = await provider.lookup(name.repository, pod)
-                found.extend(result.credentials)
-                self._report_failures(pod, result)
-            else:
-                found.extend(await provider.credentials(name.repository, pod))
-        return tuple(dict.fromkeys(found))
-
-    def _report_failures(self, pod: Pod, result: CredentialLookupResult) -> None:
-        for inquiry in result.lookups:
-            if inquiry.failure:
-                note = (
-                    f'Credential provider "{inquiry.source}" {inquiry.failure}; '
-                    "attempting to pull the image may not succeed."
-                )
-                self._context.recorder.record(pod.reference(), EventType.WARNING, "CredentialProviderFailed", note)
 
     async def _shared_pull(
         self, pod: Pod, image: str, credentials: tuple[Credentials, ...], sandbox: SandboxConfig | None, handler: str
@@ -394,6 +373,11 @@ def _pull_error(image: str, text: str) -> ImageError:
     reason, rest = special.groups()
     cause = "the registry is unavailable" if reason == "RegistryUnavailable" else "the signature validation failed"
     return ImageError(f"image pull failed for {image} because {cause}" + (f": {rest}" if rest else ""), reason=reason)
+
+
+def _count_request(policy: str, *, present: bool | None, required: bool | None) -> None:
+    texts = ("unknown" if value is None else str(value).lower() for value in (present, required))
+    REQUESTS.inc(policy.lower(), *texts)
 
 
 def _seconds_text(seconds: float) -> str:

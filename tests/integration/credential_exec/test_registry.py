@@ -184,8 +184,9 @@ def pull_secret(host: str, login: tuple[str, str]) -> dict[str, Any]:
 def test_private_image_on_the_node_requires_credentials(node: Node, registry: Registry) -> None:
     open_plain(node.runtime, registry)
     node.agent.stop()
-    node.agent.plugins = {"image_pull": {"verifyCached": True}}
-    node.agent.start()
+    flags = node.agent.arguments
+    node.agent.arguments = [*flags, "--compatibility-version=1.34"]
+    node.agent.start(featureGates={"NodeAgentEnsureSecretPulledImages": True})
     image = registry.push("private/app", "for those who know\n")
     secrets = "/api/v1/namespaces/default/secrets"
     node.api.request("POST", secrets, pull_secret(registry.host, next(iter(USERS.items()))))
@@ -196,9 +197,12 @@ def test_private_image_on_the_node_requires_credentials(node: Node, registry: Re
     node.api.create_pod(private_pod("stranger", image))
 
     node.until("stranger", lambda pod: waiting(pod) in ("ErrImagePull", "ImagePullBackOff"), "the registry refuses")
+    records = [json.loads(file.read_text()) for file in (node.agent.root / "image_manager" / "pulled").iterdir()]
+    (secret,) = next(iter(records[0]["credentialMapping"].values()))["kubernetesSecrets"]
+    assert (secret["namespace"], secret["name"]) == ("default", "opens")
     node.agent.kill()
-    node.agent.plugins = {}
-    node.agent.start()
+    node.agent.arguments = flags
+    node.agent.start(featureGates={})
     node.phase("stranger", "Running", 60)
     node.remove("opener", "stranger")
 

@@ -251,11 +251,26 @@ WRONG = [
         "needs the feature gate ImageMaximumGCAge, enabled by default since release 1.30",
     ),
     (
+        "imagePullCredentialsVerificationPolicy: Verify",
+        "imagePullCredentialsVerificationPolicy",
+        "must be one of '', NeverVerify, NeverVerifyPreloadedImages, NeverVerifyAllowlistedImages, AlwaysVerify",
+    ),
+    (
         "imagePullCredentialsVerificationPolicy: AlwaysVerify",
         "imagePullCredentialsVerificationPolicy",
-        "must be one of '', NeverVerify, NeverVerifyPreloadedImages",
+        "needs the feature gate NodeAgentEnsureSecretPulledImages, enabled by default since release 1.35",
     ),
-    ("preloadedImagesVerificationAllowlist: [a]", "preloadedImagesVerificationAllowlist", "must be empty"),
+    (
+        "preloadedImagesVerificationAllowlist: [a]",
+        "preloadedImagesVerificationAllowlist",
+        "must be empty unless imagePullCredentialsVerificationPolicy is NeverVerifyAllowlistedImages",
+    ),
+    (
+        "imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\n"
+        "preloadedImagesVerificationAllowlist: ['a:1']",
+        "preloadedImagesVerificationAllowlist[0]",
+        "must have neither tag nor digest",
+    ),
     ("memoryReservationPolicy: TieredReservation", "memoryReservationPolicy", "must be one of None"),
     ("userNamespaces: {idsPerPod: 131072}", "userNamespaces.idsPerPod", "must be 65536"),
     ("containerLogMaxWorkers: 0", "containerLogMaxWorkers", "must be 1 or greater"),
@@ -545,7 +560,7 @@ RIGHT = [
     "imageGCHighThresholdPercent: 100",
     "imageMaximumGCAge: 1h\nfeatureGates: {ImageMaximumGCAge: true}",
     "memorySwap: {swapBehavior: NoSwap}",
-    "imagePullCredentialsVerificationPolicy: NeverVerifyPreloadedImages",
+    "imagePullCredentialsVerificationPolicy: NeverVerify",
     "userNamespaces: {idsPerPod: 65536}",
     "crashLoopBackOff: {}",
     "podLogsDir: ''",

@@ -11,6 +11,7 @@ import pytest
 from nodeagent.base.aio.command import CommandResult
 from nodeagent.contracts.api import SERVICE_ACCOUNTS
 from nodeagent.contracts.configuration import ServiceAccountTokenAttributes
+from nodeagent.contracts.runtime import CredentialOwner, OwnerKind
 from nodeagent.errors import ApiUnavailable
 from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeApi, FakeClock, make_pod
@@ -46,6 +47,13 @@ def put_account(api: FakeApi, **annotations: str) -> str:
     return stored
 
 
+def created_uid(api: FakeApi) -> str:
+    account = api.find(SERVICE_ACCOUNTS, "robot")
+    assert account is not None
+    uid: str = account["metadata"]["uid"]
+    return uid
+
+
 def pod(name: str = "web") -> Pod:
     return make_pod(name, service_account_name="robot")
 
@@ -65,13 +73,14 @@ async def test_request_has_token_and_configured_annotations(
     token = request["serviceAccountToken"]
     assert request["serviceAccountAnnotations"] == {ROLE: "puller"}
     assert found.auth["reg.io"].username == "bob"
+    assert found.auth["reg.io"].owner == CredentialOwner(
+        OwnerKind.SERVICE_ACCOUNT, "default", "robot", created_uid(api)
+    )
     assert token
     assert token not in found.request
     (created,) = api.made("create")
     assert (created.namespace, created.name, created.subresource) == ("default", "robot", "token")
-    account = api.find(SERVICE_ACCOUNTS, "robot")
-    assert account is not None
-    assert created.body["metadata"]["uid"] == account["metadata"]["uid"]
+    assert created.body["metadata"]["uid"] == created_uid(api)
     assert created.body["spec"] == {
         "audiences": ["registry"],
         "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "web", "uid": "uid-web"},

@@ -12,6 +12,7 @@ from nodeagent.base.aio import TaskOwner
 from nodeagent.base.gates import FeatureGates
 from nodeagent.contracts.images import CredentialProvider
 from nodeagent.testing import FakeApi, FakeClock, FakeImages, FakeObjects, FakeRecorder, make_config, make_context
+from nodeagent_plugins.image_pull.access import ImageAccess
 from nodeagent_plugins.image_pull.puller import Puller
 
 
@@ -34,19 +35,22 @@ def recorder() -> FakeRecorder:
 async def make_puller(
     clock: FakeClock, images: FakeImages, objects: FakeObjects, recorder: FakeRecorder, tmp_path: Path
 ) -> AsyncIterator[Callable[..., Puller]]:
-    """Return a function that makes a puller; other keywords are fields of the configuration."""
+    """Return a function that makes a puller; other keywords are fields of the configuration.
+
+    With a policy, the puller verifies pull credentials.
+    """
     tasks = TaskOwner("test")
 
     def make(
         *providers: CredentialProvider,
-        verify_cached: bool = False,
+        policy: str = "",
         api: FakeApi | None = None,
         gates: FeatureGates | None = None,
         **config: Any,
     ) -> Puller:
         context = make_context(
             tmp_path,
-            config=make_config(**config),
+            config=make_config(image_pull_credentials_verification_policy=policy, **config),
             clock=clock,
             tasks=tasks,
             images=images,
@@ -55,7 +59,7 @@ async def make_puller(
             api=api,
             **({"gates": gates} if gates is not None else {}),
         )
-        return Puller(context, providers, verify_cached=verify_cached)
+        return Puller(context, providers, ImageAccess(context) if policy else None)
 
     yield make
     await tasks.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ from nodeagent.errors import ApiUnavailable, ImageError, RuntimeFailure, Runtime
 from nodeagent.model.pod import ContainerKind, ImageVolume, Pod
 from nodeagent.testing import FakeApi, FakeClock, FakeImages, FakeObjects, FakeRecorder, make_container, make_pod
 from nodeagent_plugins import image_pull
-from nodeagent_plugins.image_pull.puller import Puller
+from nodeagent_plugins.image_pull.puller import REQUESTS, Puller
 
 MakePuller = Callable[..., Puller]
 APP = "reg.test/app:1"
@@ -531,3 +532,26 @@ async def test_image_of_a_volume_is_not_pulled_with_policy_never(make_puller: Ma
         await make_puller().ensure_volume_image(make_pod(), volume)
 
     assert raised.value.reason == "ErrImageNeverPull"
+
+
+@pytest.mark.parametrize(
+    ("policy", "present", "labels"),
+    [
+        ("IfNotPresent", True, ("ifnotpresent", "true", "false")),
+        ("IfNotPresent", False, ("ifnotpresent", "false", "true")),
+        ("Always", True, ("always", "unknown", "true")),
+        ("Never", False, ("never", "false", "unknown")),
+    ],
+)
+async def test_requests_are_counted_by_policy_and_outcome(
+    make_puller: MakePuller, images: FakeImages, policy: str, present: bool, labels: tuple[str, ...]
+) -> None:
+    images.serve(APP)
+    if present:
+        images.add(APP)
+    before = REQUESTS.value(*labels)
+
+    with contextlib.suppress(ImageError):
+        await ensure(make_puller(), pod_of(policy=policy))
+
+    assert REQUESTS.value(*labels) == before + 1
