@@ -60,7 +60,8 @@ _PATCHES = {
 SWAP_REVISED = Release(1, 30)
 """First release in which containers have no swap by default, and no ``UnlimitedSwap``."""
 IMAGE_AGE_FROM_START = Release(1, 30)
-"""First release that removes no image for its age before the agent has run for ``imageMaximumGCAge``."""
+"""First release that removes no image for its age before the agent has run for ``imageMaximumGCAge``, and removes
+images for their age also if the collection by disk usage is disabled."""
 CGROUP_V1_DEPRECATED = Release(1, 31)
 """First release that warns about cgroup v1."""
 CGROUP_V1_REJECTED = Release(1, 35)

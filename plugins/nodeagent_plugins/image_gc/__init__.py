@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
+from nodeagent.base.duration import Duration
+from nodeagent.base.release import IMAGE_AGE_FROM_START
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext, ImageContext
 from nodeagent.contracts.eviction import Reclaimed
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "image_gc"
 OFF_PERCENT = 100
-"""A high threshold of this value disables the periodic collection, including the one by age."""
+"""A high threshold of this value disables the periodic collection by disk usage; before 1.30, also the one by age."""
 
 
 RECLAIM_SECONDS = 7.0
@@ -50,7 +52,7 @@ class ImageGc:
 
     @hookimpl
     def nodeagent_provide_background_loops(self) -> Sequence[BackgroundLoop]:
-        if self._context.config.image_gc_high_threshold_percent >= OFF_PERCENT:
+        if self._context.config.image_gc_high_threshold_percent >= OFF_PERCENT and not self._collects_by_age():
             return []
         return [ImageGcLoop(self._context, self._collector)]
 
@@ -65,6 +67,13 @@ class ImageGc:
         removed = [found for found in done.images if found.removal_reason and not found.error]
         names = [(found.image.repo_tags or found.image.repo_digests or (found.image.id,))[0] for found in removed]
         return Reclaimed(sum(found.image.size_bytes for found in removed), names)
+
+    def _collects_by_age(self) -> bool:
+        """Return whether images are removed for their age although the collection by disk usage is disabled."""
+        context = self._context
+        if context.release.release < IMAGE_AGE_FROM_START or not context.gates.enabled("ImageMaximumGCAge"):
+            return False
+        return context.config.image_maximum_gc_age > Duration()
 
     async def _shares_nodefs(self) -> bool:
         """Return whether images are on the file system of the agent's root directory."""

@@ -28,7 +28,9 @@ _log = logging.getLogger(__name__)
 REMOVED = Counter(
     "image_garbage_collected_total",
     "Total number of images garbage collected by the kubelet, whether through disk usage or image age.",
+    ("reason",),
 )
+_AGE, _SPACE = "age", "space"
 DEFAULT_SANDBOX_IMAGE = "registry.k8s.io/pause:3.9"
 
 
@@ -104,7 +106,7 @@ class Collector:
         left = await self._list_images(now)
         removed = []
         for one in too_old(left, self._policy, now) if not everything and self._ages_count(now) else ():
-            removed.append(await self._remove(one, dry_run))
+            removed.append(await self._remove(one, _AGE, dry_run))
         disk = await self._disk()
         if dry_run:
             disk = replace(disk, available=disk.available + sum(one.image.size_bytes for one in removed))
@@ -130,7 +132,7 @@ class Collector:
                 break
             if one.image.id in handled or one.retained_reason:
                 continue
-            done = await self._remove(replace(one, removal_reason=reason), dry_run)
+            done = await self._remove(replace(one, removal_reason=reason), _SPACE, dry_run)
             removed.append(done)
             freed += 0 if done.error else one.image.size_bytes
         fates = {one.image.id: one for one in removed}
@@ -189,7 +191,7 @@ class Collector:
             raise CollectionFailed("invalid capacity 0 on image filesystem", "InvalidDiskCapacity")
         return disk
 
-    async def _remove(self, one: CollectableImage, dry_run: bool) -> CollectableImage:
+    async def _remove(self, one: CollectableImage, cause: str, dry_run: bool) -> CollectableImage:
         if dry_run:
             return one
         try:
@@ -198,7 +200,7 @@ class Collector:
             return replace(one, error=str(error))
         if self._records is not None:
             self._records.pop(one.image.id, None)
-        REMOVED.inc()
+        REMOVED.inc(cause)
         shown = (one.image.repo_tags or one.image.repo_digests or (one.image.id,))[0]
         _log.info(
             "Removing image to free bytes",

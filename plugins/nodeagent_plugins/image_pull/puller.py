@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from nodeagent.base.aio import BackoffTable, TokenBucket
 from nodeagent.base.duration import Duration
-from nodeagent.base.metrics import Counter
+from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.images import CredentialProvider, PulledImage, PullInProgress
 from nodeagent.contracts.pull_progress import PullProgress
@@ -24,6 +24,7 @@ from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Container, ContainerKind, ImageVolume, Pod, container_field_path
 from nodeagent_plugins.image_pull.access import ImageAccess
 from nodeagent_plugins.image_pull.credential_lookup import CredentialSources
+from nodeagent_plugins.image_pull.size_class import size_class
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import VolumesContext
@@ -31,10 +32,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PROGRESS_SECONDS = 30.0
+_PULL_SECONDS = (1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
 REQUESTS = Counter(
     "image_manager_ensure_image_requests_total",
     "Number of ensure-image requests processed by the kubelet.",
     ("pull_policy", "present_locally", "pull_required"),
+)
+DURATIONS = Histogram(
+    "image_pull_duration_seconds",
+    "Duration in seconds to pull an image.",
+    ("image_size_in_bytes",),
+    bounds=_PULL_SECONDS,
 )
 _Credentials = Callable[[], Awaitable[tuple[Credentials, ...]]]
 """Function that returns the credentials of a pod for an image."""
@@ -199,6 +207,7 @@ class Puller:
         if found is None:
             text = f'Failed to inspect image "{shown}": image missing after the pull'
             self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"))
+        DURATIONS.observe(self._context.clock.now() - started, size_class(found.size_bytes))
         size = f" Image size: {found.size_bytes} bytes." if found.size_bytes else ""
         note = f'Successfully pulled image "{shown}" in {took} ({waited} including waiting).{size}'
         record(regarding, EventType.NORMAL, "Pulled", note)

@@ -125,12 +125,12 @@ async def test_images_are_removed_down_to_the_low_threshold(node):
     node.images.other = 390  # 69 % full
     async with node.collecting(image_gc_high_threshold_percent=70, image_gc_low_threshold_percent=55):
         await node.clock.advance(600)
-        below, counted = node.images.tags(), collector.REMOVED.value()
+        below, counted = node.images.tags(), collector.REMOVED.value("space")
         node.images.other = 400  # 70 %
         await node.clock.advance(300)
         above = node.images.tags()
 
-    assert collector.REMOVED.value() - counted == 2
+    assert collector.REMOVED.value("space") - counted == 2
     assert below == ["a", "b", "c"]
     assert len(above) == 1
     assert node.events == []
@@ -157,6 +157,21 @@ async def test_high_threshold_of_100_disables_the_collection(node):
         await node.clock.advance(3600)
 
     assert node.images.tags() == ["a"]
+
+
+async def test_high_threshold_of_100_collects_by_age_since_1_30(node):
+    fill(node, "a")
+    node.images.other = CAPACITY - 200
+    counted = collector.REMOVED.value("age")
+    async with node.collecting(
+        release=SelectedRelease(Release(1, 30)),
+        image_gc_high_threshold_percent=100,
+        image_maximum_gc_age=Duration.parse("3m"),
+    ):
+        await node.clock.advance(3600)
+
+    assert node.images.tags() == []
+    assert collector.REMOVED.value("age") - counted == 1
 
 
 async def test_least_recently_used_image_is_removed_first(node):

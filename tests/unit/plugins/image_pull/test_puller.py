@@ -19,7 +19,7 @@ from nodeagent.errors import ApiUnavailable, ImageError, RuntimeFailure, Runtime
 from nodeagent.model.pod import ContainerKind, ImageVolume, Pod
 from nodeagent.testing import FakeApi, FakeClock, FakeImages, FakeObjects, FakeRecorder, make_container, make_pod
 from nodeagent_plugins import image_pull
-from nodeagent_plugins.image_pull.puller import REQUESTS, Puller
+from nodeagent_plugins.image_pull.puller import DURATIONS, REQUESTS, Puller
 
 MakePuller = Callable[..., Puller]
 APP = "reg.test/app:1"
@@ -555,3 +555,12 @@ async def test_requests_are_counted_by_policy_and_outcome(
         await ensure(make_puller(), pod_of(policy=policy))
 
     assert REQUESTS.value(*labels) == before + 1
+
+
+async def test_duration_of_a_pull_is_counted_by_size(make_puller: MakePuller, images: FakeImages) -> None:
+    images.serve(APP, size_bytes=20 << 20)
+
+    await ensure(make_puller(), pod_of())
+
+    rows = [labels for suffix, labels, count, _ in DURATIONS.family().rows if suffix == "_count" and count]
+    assert 'image_size_in_bytes="10MB-100MB"' in rows
