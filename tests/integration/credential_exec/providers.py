@@ -99,8 +99,9 @@ class Providers:
         login: tuple[str, str] = ("", ""),
         version: str = V1,
         args: Sequence[str] = (),
+        **fields: Any,
     ) -> None:
-        """Append the executable to the configuration."""
+        """Append the executable to the configuration; *fields* are further ones of its entry."""
         environment = {"LOGIN": login[0], "PASSPHRASE": login[1], "REQUEST_FILE": str(self.request_file(name))}
         self._entries.append(
             {
@@ -110,6 +111,7 @@ class Providers:
                 "apiVersion": version,
                 "args": list(args),
                 "env": [{"name": key, "value": value} for key, value in environment.items()],
+                **fields,
             }
         )
         kind = {"apiVersion": "kubelet.config.k8s.io/v1", "kind": "CredentialProviderConfig"}

@@ -7,6 +7,7 @@ import base64
 import json
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -383,8 +384,7 @@ async def test_release_enables_the_verification(
     await gets(puller, pod_with("good"))
 
     assert await gets(puller, pod_with()) == result
-    context.puller = puller
-    loops = image_pull.nodeagent_provide_background_loops(context)
+    loops = image_pull.nodeagent_provide_background_loops(replace(context, puller=puller))
     assert [loop.name for loop in loops] == (["image_pull_records"] if result != "yes" else [])
     await context.tasks.close()
 
