@@ -276,13 +276,13 @@ class Puller:
         """Return a function that looks up the pod's credentials when it is called first."""
         found: tuple[Credentials, ...] | None = None
 
-        async def look_up() -> tuple[Credentials, ...]:
+        async def resolve() -> tuple[Credentials, ...]:
             nonlocal found
             if found is None:
                 found = await self._resolve_credentials(pod, image, name)
             return found
 
-        return look_up
+        return resolve
 
     async def _resolve_credentials(self, pod: Pod, image: str, name: ImageName) -> tuple[Credentials, ...]:
         """Return the credentials to try; lists the pull as resolving credentials while providers run."""

@@ -80,9 +80,9 @@ def test_credentials_without_owner_belong_to_everyone() -> None:
 
 def test_empty_digest_matches_nothing() -> None:
     recorded = PullCredentials({("a", "b", "c"): ""})
-    stranger = CredentialOwner(OwnerKind.SECRET, "a", "b", "other")
+    unrelated = CredentialOwner(OwnerKind.SECRET, "a", "b", "other")
 
-    assert matching_owner(recorded, [stranger]) is None
+    assert matching_owner(recorded, [unrelated]) is None
 
 
 @pytest.mark.parametrize(
