@@ -55,6 +55,7 @@ GATES_IN_USE = frozenset(
         "ProcMountType",
         "QOSReserved",
         "RelaxedEnvironmentVariableValidation",
+        "RestartAllContainersOnContainerExits",
         "RotateNodeAgentServerCertificate",
         "RuntimeClassInImageCriApi",
         "SidecarContainers",

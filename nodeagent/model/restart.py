@@ -5,10 +5,15 @@ They apply to regular and plain init containers; sidecars are always restarted.
 
 from __future__ import annotations
 
-from nodeagent.model.pod import Container, ContainerRestartRule, Pod, RestartPolicy
+from nodeagent.model.pod import Container, ContainerRestartRule, Pod, PodStatus, RestartPolicy
 
 RESTART = "Restart"
-"""Action of a rule."""
+RESTART_ALL = "RestartAllContainers"
+"""Actions of a rule."""
+ALL_CONTAINERS_RESTARTING = "AllContainersRestarting"
+"""Condition of a pod whose containers are removed so that it starts again in its sandbox."""
+RESTARTING_ALL_CONTAINERS = "RestartingAllContainers"
+"""Reason of the state of such containers."""
 
 
 def restarts_after_exit(pod: Pod, container: Container, exit_code: int) -> bool:
@@ -16,7 +21,7 @@ def restarts_after_exit(pod: Pod, container: Container, exit_code: int) -> bool:
 
     The first matching rule decides, then the container's policy, then the pod's.
     """
-    if any(rule.action == RESTART for rule in _matching(container, exit_code)[:1]):
+    if _action(container, exit_code) in (RESTART, RESTART_ALL):
         return True
     policy = container.restart_policy or pod.spec.restart_policy
     if policy == RestartPolicy.NEVER:
@@ -36,8 +41,28 @@ def may_restart(pod: Pod, container: Container) -> bool:
     )
 
 
-def _matching(container: Container, exit_code: int) -> list[ContainerRestartRule]:
-    return [rule for rule in container.restart_policy_rules or () if _matches(rule, exit_code)]
+def restarts_all(container: Container, exit_code: int) -> bool:
+    """Return whether all containers of the pod are restarted after *container* exited with *exit_code*."""
+    return _action(container, exit_code) == RESTART_ALL
+
+
+def may_restart_all(pod: Pod) -> bool:
+    """Return whether there is a container and an exit code after which all containers are restarted."""
+    return any(
+        rule.action == RESTART_ALL
+        for container in (*(pod.spec.init_containers or ()), *pod.spec.containers)
+        for rule in container.restart_policy_rules or ()
+    )
+
+
+def is_restarting_all(status: PodStatus) -> bool:
+    """Return whether *status* reports that all containers are being restarted."""
+    return any(c.type == ALL_CONTAINERS_RESTARTING and c.status == "True" for c in status.conditions or ())
+
+
+def _action(container: Container, exit_code: int) -> str:
+    """Return the action of the first matching rule, or the empty string."""
+    return next((rule.action for rule in container.restart_policy_rules or () if _matches(rule, exit_code)), "")
 
 
 def _matches(rule: ContainerRestartRule, exit_code: int) -> bool:

@@ -96,9 +96,10 @@ UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
     UnsupportedField(
         ContainerRestartRule,
         "action",
-        "feature RestartAllContainersOnContainerExits is not available",
+        "feature gate RestartAllContainersOnContainerExits is disabled",
         reason="PodFeatureUnsupported",
         accepted=("Restart",),
+        gate="RestartAllContainersOnContainerExits",
     ),
     UnsupportedField(Container, "volume_devices", "block devices cannot be passed to containers"),
     UnsupportedField(EnvVarSource, "file_key_ref", "feature gate EnvFiles is disabled", gate="EnvFiles"),

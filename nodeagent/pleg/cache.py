@@ -99,7 +99,9 @@ class PodCache:
         for container in (False, True):
             for object_id in container_ids if container else sandbox_ids:
                 before = old.get(object_id)
-                if before is not None and (_final(before) or (changed is not None and object_id not in changed)):
+                # A changed container that had exited may have been removed.
+                unchanged = changed is not None and object_id not in changed
+                if before is not None and (unchanged or (changed is None and _final(before))):
                     cached.append(before)
                 else:
                     requests.append(self._query_one(object_id, container=container))

@@ -19,6 +19,7 @@ from nodeagent.contracts.runtime import (
 from nodeagent.model import pod as api
 from nodeagent.model.pod import Container, ContainerKind, ContainerStatus
 from nodeagent.status.container_details import user_status, volume_mount_statuses
+from nodeagent.status.restarting import removed_container_status
 
 ProbeLookup = Callable[[str, ProbeKind], ProbeResult | None]
 
@@ -42,6 +43,8 @@ class ContainerStatusInputs:
     """True if all containers of the pod have exited."""
     due: Collection[str]
     """Names of the containers that were due to start; one of these that is missing in the runtime was lost."""
+    restarting_all: bool = False
+    """True if the containers of the pod are removed so that all are restarted."""
 
 
 def container_statuses(
@@ -55,6 +58,10 @@ def _status(kind: ContainerKind, container: Container, inputs: ContainerStatusIn
     known = inputs.runtime.containers if inputs.runtime else ()
     runs = [c for c in known if c.name == container.name and not c.start_interrupted]
     if not runs:
+        if inputs.restarting_all and kind is not ContainerKind.EPHEMERAL:
+            before = inputs.before.get(container.name)
+            if before is not None and before.state.waiting is None:
+                return removed_container_status(container, before)
         return _status_without_runtime(container, inputs)
     before, waiting = inputs.before.get(container.name), inputs.waiting.get(container.name)
     runtime_name = inputs.runtime_name

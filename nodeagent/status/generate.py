@@ -13,7 +13,9 @@ from nodeagent.base import identity
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.runtime import ContainerState, NamespaceMode, RuntimePod
 from nodeagent.model.pod import (
+    Container,
     ContainerKind,
+    ContainerStateTerminated,
     ContainerStatus,
     Pod,
     PodCondition,
@@ -24,7 +26,7 @@ from nodeagent.model.pod import (
 from nodeagent.model.qos import qos_class
 from nodeagent.model.resizing import ResizeCondition
 from nodeagent.model.resources import pod_requests
-from nodeagent.model.restart import restarts_after_exit
+from nodeagent.model.restart import RESTARTING_ALL_CONTAINERS, may_restart_all, restarts_after_exit
 from nodeagent.status.containers import (
     ContainerStatusInputs,
     ProbeLookup,
@@ -34,6 +36,7 @@ from nodeagent.status.containers import (
     share_messages,
 )
 from nodeagent.status.resources import with_resources
+from nodeagent.status.restarting import restart_in_progress, restarting_condition
 
 DISRUPTION_TARGET = "DisruptionTarget"
 
@@ -81,6 +84,7 @@ def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
     old = by_name([*(before.init_container_statuses or ()), *(before.container_statuses or ()),
                    *(before.ephemeral_container_statuses or ())])  # fmt: skip
     ended = inputs.ended or before.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+    restarting = not ended and inputs.failed is None and restart_in_progress(pod, inputs.runtime, before)
     container_inputs = ContainerStatusInputs(
         runtime=inputs.runtime,
         before=old,
@@ -90,6 +94,7 @@ def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
         has_init=bool(spec.init_containers),
         ended=ended,
         due=containers_due(pod, inputs.runtime, old) if ended else frozenset(),
+        restarting_all=restarting,
     )
     if inputs.failed is not None and inputs.runtime is None and not old:
         init, regular, ephemeral = [], [], []  # Rejected: no container was ever created.
@@ -128,7 +133,7 @@ def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
     generation = _observed_generation(pod, inputs)
     conditions = [
         msgspec.structs.replace(condition, observed_generation=generation)
-        for condition in _conditions(pod, status, inputs)
+        for condition in _conditions(pod, status, inputs, restarting=restarting)
     ]
     if phase not in (PodPhase.SUCCEEDED, PodPhase.FAILED):
         conditions.extend(inputs.resize_conditions)
@@ -182,7 +187,7 @@ def _phase(pod: Pod, init: Sequence[ContainerStatus], regular: Sequence[Containe
             continue
         done = status.state.terminated or (status.last_state.terminated if status.state.waiting else None)
         if done is not None and done.exit_code != 0:
-            if not restarts_after_exit(pod, containers[status.name], done.exit_code):
+            if not _restarts(pod, containers[status.name], done):
                 return PodPhase.FAILED
             initializing = True
         elif done is None:
@@ -199,11 +204,15 @@ def _phase(pod: Pod, init: Sequence[ContainerStatus], regular: Sequence[Containe
     if ended:
         return _terminated_phase(regular, stopped)
     if stopped or restarting:
-        codes = {name: state.exit_code for name, state in stopped.items()}
-        if restarting or any(restarts_after_exit(pod, containers[name], code) for name, code in codes.items()):
+        if restarting or any(_restarts(pod, containers[name], state) for name, state in stopped.items()):
             return PodPhase.RUNNING
-        return PodPhase.FAILED if any(codes.values()) else PodPhase.SUCCEEDED
+        return PodPhase.FAILED if any(state.exit_code for state in stopped.values()) else PodPhase.SUCCEEDED
     return PodPhase.PENDING
+
+
+def _restarts(pod: Pod, container: Container, end: ContainerStateTerminated) -> bool:
+    """Return whether *container* is restarted after *end*, by its policy or together with all others."""
+    return end.reason == RESTARTING_ALL_CONTAINERS or restarts_after_exit(pod, container, end.exit_code)
 
 
 def _terminated_phase(regular: Sequence[ContainerStatus], stopped: Collection[object]) -> PodPhase:
@@ -240,14 +249,17 @@ def _pod_ips(pod: Pod, inputs: PodStatusInputs) -> Sequence[str]:
 # --- conditions -----------------------------------------------------------------------------------------------
 
 
-def _conditions(pod: Pod, status: PodStatus, inputs: PodStatusInputs) -> list[PodCondition]:
+def _conditions(pod: Pod, status: PodStatus, inputs: PodStatusInputs, *, restarting: bool) -> list[PodCondition]:
     ready_containers = _containers_ready(pod, status, inputs.note)
     conditions = [
-        _initialized(pod, status),
+        _initialized(pod, status, inputs.before),
         _ready(pod, ready_containers, inputs.before),
         ready_containers,
         PodCondition(type="PodScheduled", status="True"),
     ]
+    all_restarting = restarting_condition(pod, inputs.runtime, status.phase, restarting=restarting)
+    if all_restarting is not None:
+        conditions.append(all_restarting)
     if inputs.sandbox_condition:
         conditions.insert(0, PodCondition(type="PodReadyToStartContainers", status=_bool(_sandbox_ready(pod, inputs))))
     if (
@@ -268,7 +280,7 @@ def _sandbox_ready(pod: Pod, inputs: PodStatusInputs) -> bool:
     return bool(newest.ips) or newest.network_mode is NamespaceMode.NODE or pod.spec.host_network
 
 
-def _initialized(pod: Pod, status: PodStatus) -> PodCondition:
+def _initialized(pod: Pod, status: PodStatus, before: PodStatus) -> PodCondition:
     if status.phase == PodPhase.SUCCEEDED:
         return PodCondition(type="Initialized", status="True", reason="PodCompleted")
     sidecars = {c.name for c in pod.spec.init_containers or () if c.restartable_init}
@@ -280,7 +292,8 @@ def _initialized(pod: Pod, status: PodStatus) -> PodCondition:
     )
     if pod.spec.init_containers and not status.init_container_statuses:
         return PodCondition(type="Initialized", status="False", reason="UnknownContainerStatuses")
-    if not incomplete or has_started:
+    was_initialized = any(c.type == "Initialized" and c.status == "True" for c in before.conditions or ())
+    if not incomplete or has_started or (was_initialized and may_restart_all(pod)):
         return PodCondition(type="Initialized", status="True")
     return PodCondition(
         type="Initialized",

@@ -22,6 +22,7 @@ from nodeagent.contracts.runtime import RuntimePod
 from nodeagent.errors import ApiError, ApiNotFound
 from nodeagent.model.pod import Pod, PodPhase, PodStatus
 from nodeagent.model.resizing import ResizeCondition
+from nodeagent.model.restart import ALL_CONTAINERS_RESTARTING
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.status.generate import DISRUPTION_TARGET, PodStatusInputs, generate_status, presentable, resumed
 from nodeagent.status.patch import status_patch
@@ -40,7 +41,15 @@ SYNC_DURATION = Histogram(
     bounds=(0.010, 0.050, 0.100, 0.500, 1, 5, 10, 20, 30, 45, 60),
 )
 OWNED_CONDITIONS = frozenset(
-    {"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled", *ResizeCondition}
+    {
+        "PodReadyToStartContainers",
+        "Initialized",
+        "Ready",
+        "ContainersReady",
+        "PodScheduled",
+        ALL_CONTAINERS_RESTARTING,
+        *ResizeCondition,
+    }
 )
 
 

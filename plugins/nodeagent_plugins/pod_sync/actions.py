@@ -16,6 +16,7 @@ from nodeagent.model.pod import Container, ContainerKind, Pod
 from nodeagent.model.restart import may_restart, restarts_after_exit, restarts_after_kill
 from nodeagent_plugins.pod_sync.definitions import definition_changed
 from nodeagent_plugins.pod_sync.labels import ANNOTATION_SANDBOX
+from nodeagent_plugins.pod_sync.restart_all import containers_to_reset
 
 ProbeReader = Callable[[str, ProbeKind], ProbeResult | None]
 """Returns the probe result of a container by container ID."""
@@ -75,15 +76,23 @@ class PodActions:
     discards: list[RuntimeContainerStatus] = field(default_factory=list)
     """Containers that were never started, to be removed so that the attempt can be repeated."""
     starts: list[Start] = field(default_factory=list)
+    resets: list[RuntimeContainerStatus] = field(default_factory=list)
+    """Containers to kill and remove, because all are restarted; there are no other steps then."""
 
 
-def compute_actions(pod: Pod, observed: RuntimePod, checks: ContainerChecks) -> PodActions:
+def compute_actions(
+    pod: Pod, observed: RuntimePod, checks: ContainerChecks, *, restart_all: bool = False
+) -> PodActions:
     """Return the next steps of *pod*.
 
     :param observed: the latest sandbox and the latest containers first.
     :param checks: reasons to restart a running container.
+    :param restart_all: a container exited with an exit code for which all containers are restarted.
     """
     actions = PodActions()
+    if restart_all and (resets := containers_to_reset(pod, observed)):
+        actions.resets = resets
+        return actions
     spec = pod.spec
     actions.discards = [c for c in observed.containers if c.start_interrupted]
     if actions.discards:

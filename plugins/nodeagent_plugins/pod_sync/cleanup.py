@@ -112,7 +112,9 @@ class PodCleaner:
             _log.error("Failed to remove orphaned cgroup", extra={"err": error})
         await asyncio.to_thread(self._remove_orphaned_logs, known)
 
-    async def remove_container(self, paths: PodPaths, status: RuntimeContainerStatus) -> None:
+    async def remove_container(
+        self, paths: PodPaths, status: RuntimeContainerStatus, *, keep_log: bool = False
+    ) -> None:
         """Remove a dead container with its log and termination message; idempotent.
 
         An interrupted start can leave a process that the runtime has lost and that blocks the removal: the process is
@@ -125,7 +127,14 @@ class PodCleaner:
         except RuntimeFailure:
             await self._context.cgroups.kill_container(paths.uid, status.id)
             raise
-        await asyncio.to_thread(_remove_files, paths, status)
+        await asyncio.to_thread(_remove_files, paths, status, keep_log=keep_log)
+
+    async def reset(self, paths: PodPaths, status: RuntimeContainerStatus) -> None:
+        """Remove a container that is restarted with all others; the log of a run is kept until the pod is removed."""
+        if status.start_interrupted:
+            await self.discard(paths, status)
+        else:
+            await self.remove_container(paths, status, keep_log=True)
 
     async def discard(self, paths: PodPaths, status: RuntimeContainerStatus) -> None:
         """Remove a container that was never started; its log first, because a remaining log counts as a run."""
@@ -185,6 +194,7 @@ def empty_sandboxes(observed: RuntimePod, removed: Collection[str] = ()) -> list
     return [s.id for s in observed.sandboxes[1:] if not s.ready and s.id not in used]
 
 
-def _remove_files(paths: PodPaths, status: RuntimeContainerStatus) -> None:
-    disk.remove_log(paths, status.name, status.attempt, status.id)
+def _remove_files(paths: PodPaths, status: RuntimeContainerStatus, *, keep_log: bool = False) -> None:
+    if not keep_log:
+        disk.remove_log(paths, status.name, status.attempt, status.id)
     disk.remove_messages(paths.messages(status.name), [mount.host_path for mount in status.mounts])

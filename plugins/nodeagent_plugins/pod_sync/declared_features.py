@@ -1,4 +1,4 @@
-"""Features of pods that this node declares, so that the API server accepts resizes that use them."""
+"""Features of pods that this node declares: for the API server's checks of resizes, and for the scheduler."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from nodeagent.base.gates import FeatureGates
 from nodeagent.contracts.node import NodeReport
 
 _RESIZES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
+_RESTART_ALL = "RestartAllContainersOnContainerExits"
 
 
 class DeclaredFeatures:
@@ -17,6 +18,10 @@ class DeclaredFeatures:
 
     @hookimpl
     async def nodeagent_report_node(self) -> NodeReport | None:
-        if not self._gates.enabled("NodeDeclaredFeatures") or not self._gates.enabled("InPlacePodVerticalScaling"):
+        gates = self._gates
+        if not gates.enabled("NodeDeclaredFeatures"):
             return None
-        return NodeReport(declared_features=[name for name in _RESIZES if self._gates.enabled(name)])
+        names = [name for name in _RESIZES if gates.enabled(name)] if gates.enabled("InPlacePodVerticalScaling") else []
+        if gates.enabled("ContainerRestartRules") and gates.enabled(_RESTART_ALL):
+            names.append(_RESTART_ALL)
+        return NodeReport(declared_features=names)

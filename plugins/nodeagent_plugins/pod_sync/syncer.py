@@ -16,6 +16,7 @@ from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, 
 from nodeagent.contracts.runtime_class import read_runtime_handler
 from nodeagent.errors import NodeAgentError, RuntimeFailure, RuntimeUnavailable, VolumeError
 from nodeagent.model.pod import Pod, PodStatus
+from nodeagent.model.restart import is_restarting_all
 from nodeagent_plugins.pod_sync.actions import Kill, PodActions, Start, compute_actions
 from nodeagent_plugins.pod_sync.cleanup import PodCleaner
 from nodeagent_plugins.pod_sync.disk import make_pod_directories
@@ -99,12 +100,12 @@ class BundledPodSyncer:
         step = self._step(pod, observed)
         self._context.objects.register_pod(pod)
         self._context.prober.add_pod(pod, observed)
-        actions = compute_actions(pod, observed, self._resizer.checks(step))
+        actions = compute_actions(pod, observed, self._resizer.checks(step), restart_all=is_restarting_all(status))
         try:
-            await self._execute(step, actions)
+            await (self._reset(step, actions.resets) if actions.resets else self._execute(step, actions))
         except NodeAgentError as error:
             step.fail(error)
-        if not actions.stop_pod:
+        if not actions.stop_pod and not actions.resets:
             await self._cleaner.prune(step)
         return step.outcome()
 
@@ -208,6 +209,25 @@ class BundledPodSyncer:
         step.touched.update(kill.status.id for kill in kills)
         for error in await self._stopper.stop_all(pod, stops, memory.stops, _first_ip(step.observed)):
             step.fail(error)
+
+    async def _reset(self, step: Step, resets: Sequence[RuntimeContainerStatus]) -> None:
+        """Kill and remove *resets*, so that the next sync starts the pod again from its first init container.
+
+        :raises NodeAgentError: a container cannot be removed now.
+        """
+        pod = step.pod
+        _log.log(v_level(3), "Pod marked for RestartAllContainers", extra={"pod": pod.full_name})
+        alive = [c for c in resets if c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
+        stops = [plan_stop(pod, status, override_seconds=0, message="killing") for status in alive]
+        step.touched.update(status.id for status in resets)
+        errors = await self._stopper.stop_all(pod, stops, step.memory.stops) if stops else []
+        for error in errors:
+            step.fail(error)
+        if errors:
+            return
+        for status in resets:
+            await self._cleaner.reset(step.paths, status)
+        step.retry_in(0)
 
     async def _stop_pod(self, step: Step, grace_seconds: int | None) -> None:
         """Stop all containers, then all sandboxes; failures are recorded in *step*."""

@@ -93,6 +93,30 @@ def test_container_restarts_by_a_rule_for_its_exit_code(node: Node) -> None:
     assert log("once") == "once"
 
 
+def test_all_containers_restart_by_a_rule_for_an_exit_code(node: Node) -> None:
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    mount = {"volumeMounts": [{"name": "state", "mountPath": "/state"}]}
+
+    log = static(
+        node,
+        "in-place",
+        shell(
+            "trigger",
+            "if [ -e /state/second ]; then cat /state/init; exit 0; fi; touch /state/second; exit 42",
+            restartPolicy="Never",
+            restartPolicyRules=[rule],
+            **mount,
+        ),
+        shell("other", "if [ -e /state/second ]; then echo again; fi; exec sleep 600", **mount),
+        initContainers=[shell("init", "echo run >> /state/init", **mount)],
+        volumes=[{"name": "state", "emptyDir": {}}],
+        restartPolicy="Never",
+    )
+
+    wait_until(lambda: log("trigger") == "run\nrun", "the init container runs again and the volume is kept")
+    wait_until(lambda: log("other") == "again", "the other container is restarted")
+
+
 def test_hostname_is_overridden(node: Node) -> None:
     override = {"hostnameOverride": "other.example.org", "restartPolicy": "Never", "nodeName": "node-1"}
     node.api.create_pod(simple_pod("override", "hostname; tail -n 1 /etc/hosts", **override))

@@ -23,6 +23,7 @@ def rule(action: str, operator: str, *values: int):
         ([{"action": "Restart"}], 5, False),
         ([rule("Other", "In", 5), rule("Restart", "In", 5)], 5, False),
         ([rule("Other", "In", 6), rule("Restart", "In", 5)], 5, True),
+        ([rule("RestartAllContainers", "In", 5)], 5, True),
     ],
 )
 def test_first_matching_rule_decides(rules, code, again):

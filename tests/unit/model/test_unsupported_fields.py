@@ -189,8 +189,10 @@ def test_action_of_an_enabled_rule_is_checked():
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
     pod = make_pod(containers=[make_container(restart_policy="Never", restart_policy_rules=[rule])])
 
-    uses = unsupported_uses(pod, build_gates({}, NEWEST))
+    disabled = build_gates({"RestartAllContainersOnContainerExits": False}, NEWEST)
+    uses = unsupported_uses(pod, disabled)
 
     assert [(use.path, use.field.reason) for use in uses] == [
         ("spec.containers[0].restartPolicyRules[0].action", "PodFeatureUnsupported")
     ]
+    assert unsupported_uses(pod, build_gates({}, NEWEST)) == []

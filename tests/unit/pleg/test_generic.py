@@ -46,6 +46,21 @@ async def test_change_already_refreshed_by_worker_triggers_no_sync(clock):
     assert triggered == []
 
 
+async def test_removed_container_is_dropped_by_a_refresh_that_names_it(clock):
+    runtime = FakeRuntime(clock)
+    pod = make_pod("web")
+    removed, kept = runtime.start("main", pod), runtime.start("other", pod)
+    for container in (removed, kept):
+        runtime.exit(container, 1)
+    pleg, cache, _, _ = build(runtime, clock)
+    await pleg.relist()
+    await runtime.remove_container(removed)
+
+    observed = await cache.refresh(pod.uid, frozenset({removed}))
+
+    assert [container.id for container in observed.containers] == [kept]
+
+
 async def test_unchanged_listing_causes_no_status_requests(clock):
     runtime = FakeRuntime(clock)
     runtime.start("main", make_pod("web"))

@@ -22,7 +22,7 @@ from nodeagent.status.manager import (
     SYNC_DURATION,
     StatusManager,
 )
-from nodeagent.testing import FakeApi, FakeRuntime, eventually, make_pod
+from nodeagent.testing import FakeApi, FakeRuntime, eventually, make_container, make_pod
 
 
 def total():
@@ -261,3 +261,24 @@ async def test_observed_generation_is_reported_since_release_34(clock, release, 
     assert {condition.get("observedGeneration") for condition in status["conditions"]} == {observed}
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_restart_of_all_containers_continues_before_the_api_reports_it(clock):
+    runtime, manager = FakeRuntime(clock), make_manager(clock)
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    trigger = make_container("trigger", restart_policy="Never", restart_policy_rules=[rule])
+    pod = make_pod("web", containers=[trigger, "other"])
+    cause = runtime.start("trigger", pod)
+    runtime.start("other", pod)
+
+    def restarting():
+        conditions = manager.update(pod, runtime.pod(pod.uid)).conditions
+        return next(c.status for c in conditions if c.type == "AllContainersRestarting")
+
+    states = [restarting()]
+    runtime.exit(cause, 42)
+    states.append(restarting())
+    await runtime.remove_container(cause)
+    states += [restarting(), restarting()]
+
+    assert states == ["False", "True", "True", "True"]
