@@ -58,7 +58,8 @@ _PATCHES = {
 """Patch version that the agent reports for each supported release, unless that of the API server is known."""
 
 SWAP_REVISED = Release(1, 30)
-"""First release in which containers have no swap by default, and no ``UnlimitedSwap``."""
+"""First release in which containers have no swap by default, no ``UnlimitedSwap``, and ``LimitedSwap`` is in addition
+to the memory limit; volumes in memory are not swapped."""
 IMAGE_AGE_FROM_START = Release(1, 30)
 """First release that removes no image for its age before the agent has run for ``imageMaximumGCAge``, and removes
 images for their age also if the collection by disk usage is disabled."""

@@ -140,9 +140,10 @@ class MemorySwapConfiguration(ConfigStruct, frozen=True):
     swap_behavior: Annotated[
         str,
         doc(
-            "LimitedSwap: memory and swap together stay within the pod's memory limit. UnlimitedSwap: swap up to the "
-            "allocatable limit; not part of releases since 1.30. Both need the gate NodeSwap. NoSwap: none. Empty is "
-            "NoSwap since 1.30, before LimitedSwap with the gate."
+            "LimitedSwap: containers of Burstable pods swap in proportion to their memory request; before 1.30 memory "
+            "and swap together stay within the memory limit. UnlimitedSwap: swap up to the allocatable limit; not part "
+            "of releases since 1.30. Both need the gate NodeSwap. NoSwap: none. Empty is NoSwap since 1.30, before "
+            "LimitedSwap with the gate."
         ),
     ] = ""
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from nodeagent import hookimpl
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.swap import SWAPS, swap_areas
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import ConfigContext
 from nodeagent.errors import ConfigError, Problem
-
-SWAPS = Path("/proc/swaps")
 
 
 @hookimpl
@@ -30,12 +29,3 @@ def check_swap(config: NodeAgentConfiguration, gates: FeatureGates, file: Path) 
     if areas:
         rule = "running with swap on is not supported: disable swap, or set failSwapOn to false"
         raise ConfigError([Problem("failSwapOn", area, None, rule) for area in areas])
-
-
-def swap_areas(file: Path) -> list[str]:
-    """Return the files and devices that are used as swap."""
-    try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
-        return []
-    return [line.split()[0] for line in lines[1:] if line.strip()]

@@ -104,6 +104,7 @@ def _policy(context: ConfigContext, machine: Machine, hierarchy: Hierarchy | Non
         pids_limit=config.pod_pids_limit,
         unified=hierarchy is not None and hierarchy.unified,
         swap=swap if hierarchy is not None and hierarchy.limits_swap() else None,
+        swap_with_limit=context.release.release >= SWAP_REVISED,
         memory_factor=config.memory_throttling_factor if gates.enabled("MemoryQoS") else None,
         pods_memory_bytes=without_reserved(machine.capacity, config)[MEMORY].value(),
         single_process_oom_kill=bool(config.single_process_oom_kill),

@@ -9,7 +9,7 @@ from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.cgroups import PodLimit
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.model.pod import Container, Pod
-from nodeagent.model.qos import QosClass, oom_score_adj, qos_class
+from nodeagent.model.qos import QosClass, is_critical, oom_score_adj, qos_class
 from nodeagent.model.resources import (
     CPU,
     HUGEPAGES_PREFIX,
@@ -54,6 +54,7 @@ class Policy:
     :ivar page_sizes: sizes of huge pages in bytes; a size that is not requested is limited to 0.
     :ivar unified: whether the host uses cgroup v2.
     :ivar swap: ``None`` if the kernel does not account swap per cgroup.
+    :ivar swap_with_limit: whether limited swap is in addition to the memory limit (cgroup v2 only).
     :ivar memory_factor: throttling point between request and limit; ``None`` disables MemoryQoS.
     :ivar pods_memory_bytes: memory available to all pods; replaces an unset memory limit.
     :ivar single_process_oom_kill: whether the OOM killer kills one process instead of the container.
@@ -67,6 +68,7 @@ class Policy:
     pids_limit: int = 0
     unified: bool = False
     swap: Swap | None = None
+    swap_with_limit: bool = False
     memory_factor: float | None = None
     pods_memory_bytes: int = 0
     single_process_oom_kill: bool = False
@@ -163,16 +165,20 @@ def _swap_limit(memory_limit: int, policy: Policy) -> int:
 def _swap_files(pod: Pod, requests: Amounts, memory_limit: int, policy: Policy) -> dict[str, str]:
     """Return the swap limit (cgroup v2).
 
-    With limited swap, a container with a memory limit has no swap, because both together must not exceed that limit;
-    one without has a share of the swap in proportion to its memory request.
+    With limited swap, a container of a Burstable pod has a share of the swap in proportion to its memory request. If
+    the memory limit includes swap, a container with a limit has none. Otherwise containers of critical pods, and those
+    with equal request and limit, have none.
     """
     if policy.swap is None:
         return {}
     if policy.swap is Swap.UNLIMITED:
         return {"memory.swap.max": "max"}
-    share = 0
-    if policy.swap is Swap.LIMITED and not memory_limit and qos_class(pod) is QosClass.BURSTABLE:
-        request = requests.get(MEMORY, _ZERO).value()
+    share, request = 0, requests.get(MEMORY, _ZERO).value()
+    if policy.swap_with_limit:
+        excluded = is_critical(pod) or request == memory_limit or request > policy.memory_capacity_bytes
+    else:
+        excluded = memory_limit > 0
+    if policy.swap is Swap.LIMITED and not excluded and qos_class(pod) is QosClass.BURSTABLE:
         share = swap_share(request, policy.memory_capacity_bytes, policy.swap_capacity_bytes)
     return {"memory.swap.max": str(share)}
 

@@ -24,15 +24,18 @@ _log = logging.getLogger(__name__)
 
 
 class _Content(ABC):
-    """Collects the files of a volume at each sync and writes them only if they changed since the last write."""
+    """Collects the files of a volume at each sync and writes them only if they changed since the last write.
+
+    :param tmpfs_option: additional mount option of volumes in memory.
+    """
 
     directory_name: str
     in_memory = True
     """True if the files are written to a tmpfs, so that secrets are not stored on disk."""
 
-    def __init__(self, context: CgroupsContext, mounter: Mounter) -> None:
+    def __init__(self, context: CgroupsContext, mounter: Mounter, tmpfs_option: str = "") -> None:
         self.name = f"{identity.current().label_domain}~{self.directory_name}"
-        self._context, self._mounter = context, mounter
+        self._context, self._mounter, self._tmpfs_option = context, mounter, tmpfs_option
         self._written: dict[Path, bytes] = {}
 
     @abstractmethod
@@ -64,7 +67,7 @@ class _Content(ABC):
         open_to_all(directory)
         if self.in_memory and not self._mounter.mounted(directory):
             try:
-                self._mounter.mount("tmpfs", directory, "")
+                self._mounter.mount("tmpfs", directory, self._tmpfs_option)
             except OSError as error:
                 if error.errno != errno.EPERM:
                     raise
@@ -124,9 +127,9 @@ class Projected(_Content):
         return await collector.projected(volume.projected, _mode(volume.projected.default_mode))
 
 
-def content_kinds(context: CgroupsContext, mounter: Mounter) -> list[VolumeKind]:
+def content_kinds(context: CgroupsContext, mounter: Mounter, tmpfs_option: str = "") -> list[VolumeKind]:
     """Return all volume kinds of this module."""
-    return [kind(context, mounter) for kind in (ConfigMap, Secret, DownwardApi, Projected)]
+    return [kind(context, mounter, tmpfs_option) for kind in (ConfigMap, Secret, DownwardApi, Projected)]
 
 
 def _mode(default: int | None) -> int:

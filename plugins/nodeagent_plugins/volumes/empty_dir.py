@@ -28,11 +28,14 @@ _HUGE = "hugepages-"
 
 
 class EmptyDir:
-    """Sets up the directory once; a marker file prevents another setup after a restart of the agent."""
+    """Sets up the directory once; a marker file prevents another setup after a restart of the agent.
 
-    def __init__(self, context: CgroupsContext, mounter: Mounter) -> None:
+    :param tmpfs_option: additional mount option of volumes in memory.
+    """
+
+    def __init__(self, context: CgroupsContext, mounter: Mounter, tmpfs_option: str = "") -> None:
         self.name = f"{identity.current().label_domain}~empty-dir"
-        self._context, self._mounter = context, mounter
+        self._context, self._mounter, self._tmpfs_option = context, mounter, tmpfs_option
         self._ready: set[Path] = set()
 
     def supports(self, volume: Volume) -> bool:
@@ -84,9 +87,9 @@ class EmptyDir:
         if not source.medium:
             return "", ""
         if source.medium == "Memory":
-            if not self._context.gates.enabled("SizeMemoryBackedVolumes"):
-                return "tmpfs", ""
-            return "tmpfs", f"size={self._memory_bytes(pod, source)}"
+            sized = self._context.gates.enabled("SizeMemoryBackedVolumes")
+            size = f"size={self._memory_bytes(pod, source)}" if sized else ""
+            return "tmpfs", ",".join(filter(None, (size, self._tmpfs_option)))
         if source.medium.startswith("HugePages"):
             return "hugetlbfs", f"pagesize={page_size(pod, source.medium).value()}"
         raise VolumeError(f"unknown storage medium {source.medium!r}")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.base.swap import swap_areas
 from nodeagent.errors import ConfigError
 from nodeagent.testing.context import make_config, make_context
 from nodeagent.testing.plugins import load_plugin
 from nodeagent_plugins import fail_swap_on
-from nodeagent_plugins.fail_swap_on import swap_areas
 
 HEADER = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 SWAPPING = HEADER + "/dev/sda2   partition\t8388604\t0\t-2\n/swap\\040file   file\t1024\t0\t-3\n"

@@ -139,6 +139,43 @@ def test_limited_swap_on_version_2(agent, behavior):
     assert swap_v2(agent, behavior, FULL, FULL) == "0"
 
 
+REVISED = SelectedRelease(Release(1, 30))
+
+
+@pytest.mark.usefixtures("swap_files")
+@pytest.mark.parametrize(
+    ("requests", "limits", "share"),
+    [
+        (HALF, None, 1024**3),
+        (HALF, {"memory": "4Gi"}, 1024**3),
+        (HALF, HALF, 0),
+        ({"memory": "1Ti"}, None, 0),
+        (None, {"memory": "4Gi"}, 0),
+        (None, None, 0),
+        (FULL, FULL, 0),
+    ],
+)
+def test_limited_swap_since_1_30_is_in_addition_to_the_limit(agent, requests, limits, share):
+    limited = MemorySwapConfiguration(swap_behavior="LimitedSwap")
+    found = of_container(agent, requests, limits, memory_swap=limited, release=REVISED)
+    assert found.unified["memory.swap.max"] == str(share)
+
+
+@pytest.mark.usefixtures("swap_files")
+def test_critical_pod_has_no_swap_since_1_30(agent):
+    _, manager = agent(memory_swap=MemorySwapConfiguration(swap_behavior="LimitedSwap"), release=REVISED)
+    one = container(requests=HALF)
+    pod = make_pod(containers=[one], priority=2_000_000_000)
+    assert manager.container_resources(pod, one).unified["memory.swap.max"] == "0"
+
+
+@pytest.mark.usefixtures("kernel_v1")
+def test_limited_swap_on_version_1_includes_the_memory_limit(agent):
+    limited = MemorySwapConfiguration(swap_behavior="LimitedSwap")
+    found = of_container(agent, HALF, {"memory": "4Gi"}, memory_swap=limited, release=REVISED)
+    assert (found.memory_swap_limit_bytes, found.unified) == (4 * 1024**3, {})
+
+
 @pytest.mark.row("config.memorySwap", "type.MemorySwapConfiguration.swapBehavior")
 @pytest.mark.usefixtures("swap_files")
 def test_unlimited_swap_on_version_2(agent):
