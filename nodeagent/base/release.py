@@ -63,12 +63,13 @@ to the memory limit; volumes in memory are not swapped."""
 IMAGE_AGE_FROM_START = Release(1, 30)
 """First release that removes no image for its age before the agent has run for ``imageMaximumGCAge``, and removes
 images for their age also if the collection by disk usage is disabled."""
+EVICTION_REVISED = Release(1, 32)
+"""First release in which ``evictionMaxPodGracePeriod`` limits the grace period of a pod instead of replacing it, and in
+which eviction messages include init containers and sidecars."""
 CGROUP_V1_DEPRECATED = Release(1, 31)
 """First release that warns about cgroup v1."""
 CGROUP_V1_REJECTED = Release(1, 35)
 """First release that does not start on cgroup v1 by default."""
-EVICTION_GRACE_CAPPED = Release(1, 36)
-"""First release in which ``evictionMaxPodGracePeriod`` limits the grace period of a pod instead of replacing it."""
 
 OLDEST = min(_PATCHES)
 NEWEST = max(_PATCHES)

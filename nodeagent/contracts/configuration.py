@@ -588,7 +588,7 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     eviction_max_pod_grace_period: Annotated[
         Int32,
         doc(
-            "Grace period in seconds of pods evicted by a soft threshold: since 1.36 limited to that of the pod, in "
+            "Grace period in seconds of pods evicted by a soft threshold: since 1.32 limited to that of the pod, in "
             "earlier releases instead of it; 0 selects that of the pod."
         ),
     ] = 0

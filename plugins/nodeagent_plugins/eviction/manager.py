@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent.base.aio.waker import Waker
-from nodeagent.base.release import EVICTION_GRACE_CAPPED
+from nodeagent.base.release import EVICTION_REVISED
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.eviction import EvictionCandidate, EvictionPlan, PlanRequest, ThresholdMaps
@@ -351,7 +351,8 @@ class EvictionManager:
         observed = measure.signals.get(threshold.signal)
         if observed is not None and observed.time:
             STATS_AGE.observe(max(0.0, self._clock.wall().timestamp() - observed.time / 1e9), threshold.signal)
-        message, annotations = eviction_message(threshold, observed, candidate)
+        revised = self._context.release.release >= EVICTION_REVISED
+        message, annotations = eviction_message(threshold, observed, candidate, init_containers=revised)
         grace = 0 if threshold.hard else self._soft_grace(candidate.pod)
         self._evict(candidate.pod, str(threshold.signal), message, annotations, grace)
 
@@ -362,7 +363,7 @@ class EvictionManager:
         """
         longest = self._context.config.eviction_max_pod_grace_period
         own = pod.spec.termination_grace_period_seconds
-        if longest and own is not None and self._context.release.release >= EVICTION_GRACE_CAPPED:
+        if longest and own is not None and self._context.release.release >= EVICTION_REVISED:
             return min(longest, own)
         return longest or None
 

@@ -13,9 +13,16 @@ REASON = "Evicted"
 
 
 def eviction_message(
-    threshold: Threshold, observed: Observation | None, candidate: EvictionCandidate
+    threshold: Threshold,
+    observed: Observation | None,
+    candidate: EvictionCandidate,
+    *,
+    init_containers: bool = False,
 ) -> tuple[str, dict[str, str]]:
-    """Return the message for status and event, and the annotations of the event."""
+    """Return the message for status and event, and the annotations of the event.
+
+    :param init_containers: include init containers and sidecars.
+    """
     resource = resource_of(threshold.signal)
     message = f"The node was low on resource: {resource}. "
     if observed is not None:
@@ -25,7 +32,7 @@ def eviction_message(
     if own is not None:
         used, requested = own
         message += f"Pod {pod.name} was using {used}, request is {requested}, has larger consumption of {resource}. "
-    offenders = _offenders(resource, candidate)
+    offenders = _offenders(resource, candidate, init_containers=init_containers)
     for name, used, requested in offenders:
         message += f"Container {name} was using {used}, request is {requested}, has larger consumption of {resource}. "
     annotations = {
@@ -47,16 +54,23 @@ def _own_usage(resource: str, candidate: EvictionCandidate) -> tuple[Quantity, Q
     return Quantity(memory.working_set_bytes or 0, format=Format.BINARY), requested
 
 
-def _offenders(resource: str, candidate: EvictionCandidate) -> list[tuple[str, Quantity, Quantity]]:
-    """Return the containers that exceed their request, with usage and request."""
-    specs = {container.name: container for container in candidate.pod.spec.containers}
+def _offenders(
+    resource: str, candidate: EvictionCandidate, *, init_containers: bool
+) -> list[tuple[str, Quantity, Quantity]]:
+    """Return the containers that exceed their request, with usage and request.
+
+    Ephemeral containers have no requests, so they would always be included.
+    """
+    spec = candidate.pod.spec
+    named = [*spec.containers, *(spec.init_containers or () if init_containers else ())]
+    specs = {container.name: container for container in named}
     found = []
     for container in candidate.usage.containers if candidate.usage is not None else ():
         used = container_use(resource, container)
-        spec = specs.get(container.name)
-        if used is None or spec is None:
+        container_spec = specs.get(container.name)
+        if used is None or container_spec is None:
             continue
-        requested = container_requests(spec).get(resource, Quantity())
+        requested = container_requests(container_spec).get(resource, Quantity())
         if used > requested.value():
             found.append((container.name, Quantity(used, format=Format.BINARY), requested))
     return found

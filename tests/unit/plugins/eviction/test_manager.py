@@ -751,7 +751,7 @@ async def test_plan_lists_pods_over_their_limits_first(make_node: MakeNode) -> N
 
 
 @pytest.mark.row("config.evictionMaxPodGracePeriod")
-@pytest.mark.parametrize(("minor", "longest", "grace"), [(35, 500, 500), (36, 500, 20), (36, 7, 7), (36, 0, None)])
+@pytest.mark.parametrize(("minor", "longest", "grace"), [(31, 500, 500), (32, 500, 20), (36, 7, 7), (36, 0, None)])
 async def test_maximum_grace_limits_that_of_the_pod_by_release(
     make_node: MakeNode, minor: int, longest: int, grace: int | None
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -126,6 +127,22 @@ def test_message_names_threshold_and_offending_containers():
         "offending_containers_usage": "200Mi",
         "starved_resource": "memory",
     }
+
+
+@pytest.mark.parametrize(("init_containers", "names"), [(False, "main"), (True, "main,side")])
+def test_message_names_init_containers_on_request(init_containers: bool, names: str):
+    threshold = Threshold(Signal.MEMORY, parse_amount("100Mi"))
+    debug = {"name": "debug", "image": "i"}
+    pod = make_pod("a", init_containers=[make_container("side", restart_policy="Always")], ephemeral_containers=[debug])
+    usage = pod_usage(pod, memory=200 * MI)
+    (main,) = (each for each in usage.containers if each.name == "main")
+    running = [main, replace(main, name="side"), replace(main, name="debug")]
+    each = EvictionCandidate(pod, replace(usage, containers=running))
+
+    message, annotations = eviction_message(threshold, None, each, init_containers=init_containers)
+
+    assert ("Container side was using 200Mi, request is 0" in message) is init_containers
+    assert annotations["offending_containers"] == names
 
 
 def test_disk_message_sums_layer_and_logs_and_resolves_percentages():
