@@ -13,7 +13,7 @@ from datetime import datetime
 from nodeagent.base import tracing
 from nodeagent.base.duration import Duration
 from nodeagent.base.metrics import Counter
-from nodeagent.base.release import IMAGE_AGE_FROM_START
+from nodeagent.base.release import IMAGE_AGE_FROM_START, Release
 from nodeagent.contracts.context import ImageContext
 from nodeagent.contracts.image_pins import read_pins
 from nodeagent.contracts.images import CollectableImage, ImageCollection
@@ -32,6 +32,11 @@ REMOVED = Counter(
 )
 _AGE, _SPACE = "age", "space"
 DEFAULT_SANDBOX_IMAGE = "registry.k8s.io/pause:3.9"
+
+
+_USAGE_NAMED = Release(1, 35)
+"""First release whose event of an insufficient collection contains the disk usage."""
+_SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
 class CollectionFailed(NodeAgentError):
@@ -144,7 +149,7 @@ class Collector:
             freed,
         )
         if not dry_run:
-            _check(result, everything=everything)
+            _check(result, everything=everything, release=self._context.release.release)
         return result
 
     def _ages_count(self, now: datetime) -> bool:
@@ -209,14 +214,33 @@ class Collector:
         return one
 
 
-def _check(done: ImageCollection, *, everything: bool) -> None:
+def _check(done: ImageCollection, *, everything: bool, release: Release) -> None:
     failed = [f"{one.image.id}: {one.error}" for one in done.images if one.error]
     if failed and not everything:
         target = f"wanted to free {done.bytes_to_free} bytes, but freed {done.freed_bytes} bytes"  # wording: ok
         raise CollectionFailed(f"{target} with errors in image deletion: {'; '.join(failed)}")
     if done.freed_bytes < done.bytes_to_free:
-        raise CollectionFailed(
+        raise CollectionFailed(_insufficient(done, release), "FreeDiskSpaceFailed")
+
+
+def _insufficient(done: ImageCollection, release: Release) -> str:
+    """Return the event text for too few unused images."""
+    if release < _USAGE_NAMED:
+        return (
             "Failed to garbage collect required amount of images. "
-            f"Attempted to free {done.bytes_to_free} bytes, but only found {done.freed_bytes} bytes eligible to free.",
-            "FreeDiskSpaceFailed",
+            f"Attempted to free {done.bytes_to_free} bytes, but only found {done.freed_bytes} bytes eligible to free."
         )
+    usage = 100 - done.available_bytes * 100 // done.capacity_bytes
+    return (
+        f"Insufficient free disk space on the node's image filesystem ({usage}% of {_size(done.capacity_bytes)} used). "
+        f"Failed to free sufficient space by deleting unused images (freed {done.freed_bytes} bytes). "
+        "Investigate disk usage, as it could be used by active images, logs, volumes, or other data."
+    )
+
+
+def _size(size_bytes: int) -> str:
+    """Return a size with one decimal in the largest binary unit up to TiB."""
+    exponent = min(max(size_bytes.bit_length() - 1, 0) // 10, len(_SIZE_UNITS))
+    if not exponent:
+        return f"{size_bytes} B"
+    return f"{size_bytes / 1024**exponent:.1f} {_SIZE_UNITS[exponent - 1]}"

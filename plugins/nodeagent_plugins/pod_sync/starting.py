@@ -31,6 +31,7 @@ from nodeagent_plugins.pod_sync.environment import (
     host_resources,
     make_environment,
 )
+from nodeagent_plugins.pod_sync.event_texts import created_text, started_text
 from nodeagent_plugins.pod_sync.hosts import host_names
 from nodeagent_plugins.pod_sync.image_volumes import count_created, image_mounts
 from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks
@@ -157,7 +158,9 @@ class ContainerStarter:
         pod_level = context.gates.enabled("InPlacePodLevelResourcesVerticalScaling")
         applied = with_effective_limits(pod, container) if pod_level else container
         await context.allocations.record_actuated(pod.uid, container.name, applied.resources)
-        context.recorder.record(reference, EventType.NORMAL, "Created", f"Created container {container.name}")
+        context.recorder.record(
+            reference, EventType.NORMAL, "Created", created_text(container.name, context.release.release)
+        )
         return container_id, config.attempt
 
     async def _configure(
@@ -234,7 +237,9 @@ class ContainerStarter:
             # Uses the name, which is equal for all attempts, so that events are aggregated.
             text = str(error).replace(container_id, container.name)
             raise ContainerError(text, reason="RunContainerError") from error
-        context.recorder.record(reference, EventType.NORMAL, "Started", f"Started container {container.name}")
+        context.recorder.record(
+            reference, EventType.NORMAL, "Started", started_text(container.name, context.release.release)
+        )
         try:
             await asyncio.to_thread(link_log, step.paths, container.name, attempt, container_id)
         except OSError as error:

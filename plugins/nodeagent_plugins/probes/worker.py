@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Counter, Histogram
+from nodeagent.base.release import Release
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _ATTEMPTS = 3
 _START_SECONDS = 1.0
 """Interval of the checks of a container that is being started."""
+_STATE_NAMED = Release(1, 33)
+"""First release whose event of a failed probe attempt names the resulting state."""
 _log = logging.getLogger(__name__)
 
 PROBES = Counter(
@@ -88,6 +91,7 @@ class ProbeWorker:
     ) -> None:
         self.probe, self.kind = probe, kind
         self._clock, self._actions, self._pod = context.clock, actions, pod
+        self._names_state = context.release.release >= _STATE_NAMED
         self._container = container[1]
         self._field_path = container_field_path(container[0], container[1].name)
         self._agent_started_at = agent_started_at
@@ -197,7 +201,8 @@ class ProbeWorker:
                 self._record("Unhealthy", f"{self.kind} probe failed: {outcome.output}")
             return None if outcome.kind is OutcomeKind.IGNORED else outcome
         self._log_result("Probe errored", err=problem)
-        self._record("Unhealthy", f"{self.kind} probe errored: {problem}")
+        state = " and resulted in unknown state" if self._names_state else ""
+        self._record("Unhealthy", f"{self.kind} probe errored{state}: {problem}")
         return None
 
     def _count(self, result: ProbeResult) -> None:

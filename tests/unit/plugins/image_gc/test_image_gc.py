@@ -312,6 +312,29 @@ async def test_insufficient_collection_is_reported(node):
     assert node.events == [("FreeDiskSpaceFailed", note), ("ImageGCFailed", note)]
 
 
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 30, "3.0 GiB"), (5 << 50, "5120.0 TiB")],
+)
+def test_size_is_in_the_largest_unit(size_bytes, text):
+    assert collector._size(size_bytes) == text
+
+
+async def test_insufficient_collection_names_the_usage_since_1_35(node):
+    fill(node, "a", size=10)
+    node.images.other = 890
+    async with node.collecting(release=SelectedRelease(Release(1, 35))):
+        node.context.recorder.events.clear()
+        await node.clock.advance(300)
+
+    note = (
+        "Insufficient free disk space on the node's image filesystem (90% of 1000 B used). "
+        "Failed to free sufficient space by deleting unused images (freed 10 bytes). "
+        "Investigate disk usage, as it could be used by active images, logs, volumes, or other data."
+    )
+    assert node.events == [("FreeDiskSpaceFailed", note), ("ImageGCFailed", note)]
+
+
 async def test_only_a_repeated_failure_is_an_event(node):
     node.images.fail("list_images", RuntimeUnavailable("gone"), 3)
     async with node.collecting():

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nodeagent.base.release import Release, SelectedRelease
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState, ExecResult
 from nodeagent.errors import RuntimeUnavailable
@@ -260,6 +261,19 @@ async def test_probe_error_does_not_count(node: Node, clock: FakeClock) -> None:
     assert node.prober.result(web, LIVENESS) is GOOD
     assert node.probed() == 3
     assert [event.note for event in node.recorder.of("Unhealthy")] == ["Liveness probe errored: rpc error: gone"]
+
+
+async def test_probe_error_names_the_state_since_1_33(node: Node, clock: FakeClock) -> None:
+    node.context.release = SelectedRelease(Release(1, 33))  # type: ignore[misc]
+    pod = probed_pod("liveness", failureThreshold=1)
+    node.runtime.start("main", pod)
+    node.runtime.fail("exec_sync", RuntimeUnavailable("gone"), times=None)
+    node.sync(pod)
+
+    await clock.settle()
+
+    (event,) = node.recorder.of("Unhealthy")
+    assert event.note == "Liveness probe errored and resulted in unknown state: rpc error: gone"
 
 
 async def test_bug_in_the_prober_does_not_stop_the_probe(
