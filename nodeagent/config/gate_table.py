@@ -22,6 +22,7 @@ AllowDNSOnlyNodeCSR                                before+ deprecated-1.31
 AllowInsecureNodeAgentCertificateSigningRequests   before+ deprecated-1.31
 AllowOverwriteTerminationGracePeriodSeconds        before+ deprecated-1.32 deprecated-!1.35
 AppArmor                                           beta+1.4 ga+!1.31 removed1.33
+AppArmorFields                                     beta+1.30 ga+!1.31 removed1.33
 AuthorizeNodeWithSelectors                         alpha-1.31 beta+1.32 ga+!1.34
 ChangeContainerStatusOnNodeAgentRestart            before+ deprecated-1.35
 CloudDualStackNodeIPs                              alpha-1.27 beta+1.29 ga+!1.30 removed1.32
@@ -29,7 +30,7 @@ ClusterTrustBundleProjection                       alpha-1.29 beta-1.33
 ComponentFlagz                                     alpha-1.32 beta+1.36
 ComponentSLIs                                      beta+1.27 ga+!1.32 removed1.35
 ComponentStatusz                                   alpha-1.32 beta+1.36
-ConsistentHTTPGetHandlers                          ga+1.25 removed1.31
+ConsistentHTTPGetHandlers                          ga+1.25 ga+!1.30 removed1.31
 ContainerCheckpoint                                alpha-1.25 beta+1.30
 ContainerRestartRules                              alpha-1.34 beta+1.35
 ContainerStopSignals                               alpha-1.33
@@ -41,7 +42,7 @@ CPUManagerPolicyOptions                            alpha-1.22 beta+1.23 ga+!1.33
 CRIListStreaming                                   alpha-1.36
 CSIVolumeHealth                                    alpha-1.21
 CustomCPUCFSQuotaPeriod                            alpha-1.12 ga+1.36
-DevicePluginCDIDevices                             beta+1.29 ga+!1.31 removed1.33
+DevicePluginCDIDevices                             beta+1.29 ga+!1.31 removed1.34
 DisableCloudProviders                              beta+1.29 ga+!1.31 removed1.33
 DisableCPUQuotaWithExclusiveCPUs                   beta+1.33 deprecated+1.36
 DisableNodeAgentCloudCredentialProviders           beta+1.29 ga+!1.31 removed1.33
@@ -63,9 +64,10 @@ GracefulNodeShutdownBasedOnPodPriority             alpha-1.23 beta+1.24
 HostnameOverride                                   alpha-1.34 beta+1.35
 ImageMaximumGCAge                                  alpha-1.29 beta+1.30 ga+!1.35
 ImageVolume                                        alpha-1.31 beta-1.33 beta+1.35 ga+!1.36
-ImageVolumeWithDigest                              alpha-1.35
+ImageVolumeWithDigest                              alpha-1.36
 InPlacePodLevelResourcesVerticalScaling            alpha-1.35 beta+1.36
 InPlacePodVerticalScaling                          alpha-1.27 beta+1.33 ga+!1.35
+InPlacePodVerticalScalingAllocatedStatus           alpha-1.32 deprecated-1.33 removed1.36
 InPlacePodVerticalScalingExclusiveCPUs             alpha-1.32
 InPlacePodVerticalScalingExclusiveMemory           alpha-1.34
 InPlacePodVerticalScalingInitContainers            beta+1.36
@@ -73,9 +75,10 @@ IPTablesOwnershipCleanup                           ga+!1.28 removed1.30
 LocalStorageCapacityIsolationFSQuotaMonitoring     alpha-1.15 beta-1.31
 LoggingAlphaOptions                                alpha-1.24
 LoggingBetaOptions                                 beta+1.24
-MemoryManager                                      beta+1.22 ga+!1.32 removed1.35
+MemoryManager                                      beta+1.22 ga+!1.32 removed1.36
 MemoryQoS                                          alpha-1.22
 MutableCSINodeAllocatableCount                     alpha-1.33 beta-1.34 beta+1.35 ga+!1.36
+NativeHistograms                                   alpha-1.36
 NewVolumeManagerReconstruction                     beta+1.28 ga+!1.30 removed1.32
 NodeAgentCgroupDriverFromCRI                       alpha-1.28 beta+1.31 ga+!1.34
 NodeAgentCrashLoopBackOffMax                       alpha-1.32 beta+1.35
@@ -97,7 +100,7 @@ NodeSwap                                           alpha-1.22 beta-1.28 beta+1.3
 PLEGOnDemandRelist                                 beta+1.36
 PodAndContainerStatsFromCRI                        alpha-1.23
 PodCertificateRequest                              alpha-1.34 beta-1.35
-PodDisruptionConditions                            beta+1.26 ga+!1.31 removed1.33
+PodDisruptionConditions                            beta+1.26 ga+!1.31 removed1.34
 PodHostIPs                                         alpha-1.28 beta+1.29 ga+!1.30 removed1.32
 PodLevelResourceManagers                           alpha-1.36
 PodLevelResources                                  alpha-1.32 beta+1.34
@@ -136,7 +139,7 @@ TaintTolerationComparisonOperators                 alpha-1.35
 TopologyManager                                    beta+1.18 removed1.30
 TopologyManagerPolicyAlphaOptions                  alpha-1.26
 TopologyManagerPolicyBetaOptions                   beta-1.26 beta+1.28
-TopologyManagerPolicyOptions                       alpha-1.26 beta+1.28 ga+!1.32
+TopologyManagerPolicyOptions                       alpha-1.26 beta+1.28 ga+1.32 ga+!1.36
 TranslateStreamCloseWebsocketRequests              alpha-1.29 beta+1.30
 UserNamespacesHostNetworkSupport                   alpha-1.35
 UserNamespacesSupport                              alpha-1.25 beta-1.30 beta+1.33 ga+!1.36
@@ -163,24 +166,23 @@ _OTHERS = {
         DetectCacheInconsistency DisableAllocatorDualWrite DRAResourceClaimGranularStatusAuthorization
         EfficientWatchResumption ElasticIndexedJob ExperimentalHostUserNamespaceDefaulting
         ExternalServiceAccountTokenSigner KMSv1 KMSv2 KMSv2KDF LegacyServiceAccountTokenTracking
-        ListFromCacheSnapshot LoadBalancerIPMode ManifestBasedAdmissionControlConfig
-        MatchLabelKeysInPodAffinity MatchLabelKeysInPodTopologySpreadSelectorMerge
-        MutablePodResourcesForSuspendedJobs MutablePVNodeAffinity MutatingAdmissionPolicy OpenAPIEnums
-        OpenAPIV3 PDBUnhealthyPodEvictionPolicy PersistentVolumeLastPhaseTransitionTime
-        PodTopologyLabelsAdmission RelaxedServiceNameValidation RemainingItemCount RemoteRequestHeaderUID
-        RemoveSelfLink ResilientWatchCacheInitialization RetryGenerateName SecurityContextDeny
-        SeparateCacheWatchRPC ServerSideApply ServerSideFieldValidation ServiceAccountTokenJTI
-        ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo
-        ServiceCIDRStatusFieldWiping ServiceNodePortStaticSubrange ShardedListAndWatch
-        SizeBasedListCostEstimate SkipReadOnlyValidationGCE StorageNamespaceIndex StorageVersionAPI
-        StorageVersionHash StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf
+        ListFromCacheSnapshot LoadBalancerIPMode ManifestBasedAdmissionControlConfig MatchLabelKeysInPodAffinity
+        MatchLabelKeysInPodTopologySpreadSelectorMerge MutablePodResourcesForSuspendedJobs MutablePVNodeAffinity
+        MutatingAdmissionPolicy OpenAPIEnums OpenAPIV3 PDBUnhealthyPodEvictionPolicy
+        PersistentVolumeLastPhaseTransitionTime PodTopologyLabelsAdmission ProbeHostPodSecurityStandards
+        RelaxedServiceNameValidation RemainingItemCount RemoteRequestHeaderUID RemoveSelfLink
+        ResilientWatchCacheInitialization RetryGenerateName SecurityContextDeny SeparateCacheWatchRPC
+        ServerSideApply ServerSideFieldValidation ServiceAccountTokenJTI ServiceAccountTokenNodeBinding
+        ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo ServiceCIDRStatusFieldWiping
+        ServiceNodePortStaticSubrange ShardedListAndWatch SizeBasedListCostEstimate SkipReadOnlyValidationGCE
+        StorageNamespaceIndex StorageVersionAPI StorageVersionHash StreamingCollectionEncodingToJSON
+        StreamingCollectionEncodingToProtobuf StrictCostEnforcementForVAP StrictCostEnforcementForWebhooks
         StrictIPCIDRValidation StructuredAuthenticationConfiguration
         StructuredAuthenticationConfigurationEgressSelector StructuredAuthenticationConfigurationJWKSMetrics
         StructuredAuthorizationConfiguration TokenRequestServiceAccountUIDValidation
-        UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy
-        UserNamespacesPodSecurityStandards ValidatingAdmissionPolicy WatchBookmark
-        WatchCacheInitializationPostStartHook WatchFromStorageWithoutResourceVersion WatchList
-        ZeroLimitedNominalConcurrencyShares
+        UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy UserNamespacesPodSecurityStandards
+        ValidatingAdmissionPolicy WatchBookmark WatchCacheInitializationPostStartHook
+        WatchFromStorageWithoutResourceVersion WatchList ZeroLimitedNominalConcurrencyShares
     """,
     "kube-controller-manager": """
         ControllerManagerReleaseLeaderElectionLockOnExit CoordinatedLeaderElection CronJobsScheduledAnnotation
@@ -197,12 +199,13 @@ _OTHERS = {
         WorkloadWithJob
     """,
     "kube-scheduler": """
-        DRAAdminAccess DRADeviceBindingConditions DRADeviceTaintRules DRADeviceTaints DRAListTypeAttributes
-        DRAPrioritizedList DRAResourceClaimDeviceStatus DRASchedulerFilterTimeout GangScheduling
-        MatchLabelKeysInPodTopologySpread MinDomainsInPodTopologySpread NodeInclusionPolicyInPodTopologySpread
-        NominatedNodeNameForExpectation OpportunisticBatching PodSchedulingReadiness SchedulerAsyncAPICalls
-        SchedulerAsyncPreemption SchedulerPopFromBackoffQ SchedulerQueueingHints StorageCapacityScoring
-        TopologyAwareWorkloadScheduling VolumeCapacityPriority VolumeLimitScaling WorkloadAwarePreemption
+        DRAAdminAccess DRAControlPlaneController DRADeviceBindingConditions DRADeviceTaintRules DRADeviceTaints
+        DRAListTypeAttributes DRAPrioritizedList DRAResourceClaimDeviceStatus DRASchedulerFilterTimeout
+        GangScheduling LegacySidecarContainers MatchLabelKeysInPodTopologySpread MinDomainsInPodTopologySpread
+        NodeInclusionPolicyInPodTopologySpread NominatedNodeNameForExpectation OpportunisticBatching
+        PodSchedulingReadiness SchedulerAsyncAPICalls SchedulerAsyncPreemption SchedulerPopFromBackoffQ
+        SchedulerQueueingHints StorageCapacityScoring TopologyAwareWorkloadScheduling VolumeCapacityPriority
+        VolumeLimitScaling WorkloadAwarePreemption
     """,
     "Windows nodes": """
         WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown WindowsHostNetwork WinDSR WinOverlay
@@ -214,13 +217,17 @@ _OTHERS = {
         InTreePluginPortworxUnregister InTreePluginRBDUnregister InTreePluginvSphereUnregister
         ReadWriteOncePod RetroactiveDefaultStorageClass
     """,
+    "the Go client library": """
+        AtomicFIFO ClientsAllowCARotation ClientsAllowCBOR ClientsAllowTLSCacheGC ClientsPreferCBOR InOrderInformers
+        InOrderInformersBatchProcess InformerResourceVersion UnlockWhileProcessingFIFO WatchListClient
+    """,
     "cloud-controller-manager": """
         CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
         StableLoadBalancerNodeSet
     """,
     "kube-proxy": """
         MinimizeIPTablesRestore NFTablesProxyMode PlatformProxyDrainingTerminatingNodes
-        ProxyTerminatingEndpoints
+        ProxyTerminatingEndpoints ServiceTrafficDistribution
     """,
 }
 """Gates of other components, and of features that a node does not have, by component."""

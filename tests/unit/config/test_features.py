@@ -91,6 +91,14 @@ def test_gates_without_a_specified_stage():
         ("CustomCPUCFSQuotaPeriod", "1.36", Stage.GA, True, False),
         ("DisableNodePlatformProxyVersion", "1.33", Stage.DEPRECATED, True, False),
         ("GitRepoVolumeDriver", "1.36", Stage.DEPRECATED, False, True),
+        ("TopologyManagerPolicyOptions", "1.35", Stage.GA, True, False),
+        ("TopologyManagerPolicyOptions", "1.36", Stage.GA, True, True),
+        ("MemoryManager", "1.35", Stage.GA, True, True),
+        ("DevicePluginCDIDevices", "1.33", Stage.GA, True, True),
+        ("PodDisruptionConditions", "1.33", Stage.GA, True, True),
+        ("ConsistentHTTPGetHandlers", "1.30", Stage.GA, True, True),
+        ("AppArmorFields", "1.30", Stage.BETA, True, False),
+        ("NativeHistograms", "1.36", Stage.ALPHA, False, False),
     ],
 )
 def test_stage_depends_on_the_release(name, release, stage, default, locked):
@@ -118,6 +126,11 @@ def test_gate_missing_from_the_release_can_be_queried(name, release, enabled):
     ("name", "release", "reason"),
     [
         ("JobReadyPods", "1.36", "is a feature gate for kube-controller-manager, not for the node agent"),
+        ("MemoryManager", "1.36", "no longer exists since release 1.36: the feature is always enabled"),
+        ("DevicePluginCDIDevices", "1.34", "no longer exists since release 1.34: the feature is always enabled"),
+        ("PodDisruptionConditions", "1.34", "no longer exists since release 1.34: the feature is always enabled"),
+        ("ImageVolumeWithDigest", "1.35", "does not exist before release 1.36; the node follows 1.35"),
+        ("WatchListClient", "1.36", "is a feature gate for the Go client library, not for the node agent"),
         ("EnvFiles", "1.29", "does not exist before release 1.34; the node follows 1.29"),
         ("AppArmor", "1.36", "no longer exists since release 1.33: the feature is always enabled"),
         ("SidecarContainers", "1.36", "is locked to true since release 1.33"),
