@@ -16,6 +16,7 @@ GATES_IN_USE = frozenset(
         "ContainerCheckpoint",
         "ContainerRestartRules",
         "CustomCPUCFSQuotaPeriod",
+        "DisableCPUQuotaWithExclusiveCPUs",
         "DisableNodePlatformProxyVersion",
         "EnvFiles",
         "EventedPLEG",
@@ -70,9 +71,10 @@ GATES_IN_USE = frozenset(
 
 _REASONS = {
     "the feature is always enabled": """
-        CPUManager ConsistentHTTPGetHandlers ContextualLogging ExpandedDNSConfig IPTablesOwnershipCleanup
-        NewVolumeManagerReconstruction ProbeTerminationGracePeriod ReloadNodeAgentClientCAFile
-        ReloadNodeAgentServerCertificateFile SystemdWatchdog
+        AppArmorFields CPUManager ConsistentHTTPGetHandlers ContextualLogging ExpandedDNSConfig
+        IPTablesOwnershipCleanup InPlacePodVerticalScalingAllocatedStatus NewVolumeManagerReconstruction
+        ProbeTerminationGracePeriod ReloadNodeAgentClientCAFile ReloadNodeAgentServerCertificateFile
+        SystemdWatchdog
     """,
     "cloud providers run outside the agent": """
         CloudDualStackNodeIPs DisableCloudProviders DisableNodeAgentCloudCredentialProviders

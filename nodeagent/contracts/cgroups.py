@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -87,6 +87,15 @@ class CgroupManager(Protocol):
         """Return the UIDs of pods that have a cgroup.
 
         :raises NodeAgentError: the cgroup hierarchy cannot be read.
+        """
+        ...
+
+    def exempt_from_quota(self, exclusive: Callable[[str, str], bool]) -> None:
+        """Leave containers with exclusive CPUs, and pods that have such containers, without a CPU quota.
+
+        Called: at most once, before the first pod is admitted.
+
+        :param exclusive: returns whether a container has exclusive CPUs, by pod UID and container name.
         """
         ...
 

@@ -375,8 +375,9 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     cpu_manager_policy_options: Annotated[
         dict[str, str],
         doc(
-            "full-pcpus-only, distribute-cpus-across-numa, align-by-socket: true or false. Needs policy static and the "
-            "gate CPUManagerPolicyOptions."
+            "full-pcpus-only, distribute-cpus-across-numa, align-by-socket, distribute-cpus-across-cores (1.31), "
+            "strict-cpu-reservation (1.32), prefer-align-cpus-by-uncorecache (1.32): true or false. Needs policy "
+            "static and the gate CPUManagerPolicyOptions."
         ),
     ] = {}
     cpu_manager_reconcile_period: Annotated[Duration, doc("Interval of reconciling CPU sets.")] = seconds(10)
@@ -387,7 +388,10 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     topology_manager_scope: Annotated[str, doc("container or pod.")] = "container"
     topology_manager_policy_options: Annotated[
         dict[str, str],
-        doc("prefer-closest-numa-nodes: true or false. Needs the gates TopologyManager and its …PolicyOptions."),
+        doc(
+            "prefer-closest-numa-nodes: true or false; max-allowable-numa-nodes (1.31): 8 or more. Needs the gates "
+            "TopologyManager and its …PolicyOptions."
+        ),
     ] = {}
     qos_reserved: Annotated[
         dict[str, str], doc("memory: percentage reserved for guaranteed pods; needs the gate QOSReserved.")

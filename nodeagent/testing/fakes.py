@@ -159,6 +159,8 @@ class FakeCgroups(Faults):
         """UIDs of pods whose containers run in other cgroups."""
         self.limited: list[tuple[str, PodLimit]] = []
         """Calls of :meth:`limit_pod`."""
+        self.exclusive: Callable[[str, str], bool] | None = None
+        """The argument of :meth:`exempt_from_quota`."""
         self.parent = "/pods/{uid}"
         self.resources: Callable[[Pod, Container | None], LinuxResources] = lambda _pod, _container: LinuxResources()
 
@@ -193,6 +195,9 @@ class FakeCgroups(Faults):
     async def pods(self) -> Sequence[str]:
         await self._pass("pods")
         return list(self.created)
+
+    def exempt_from_quota(self, exclusive: Callable[[str, str], bool]) -> None:
+        self.exclusive = exclusive
 
     def container_resources(self, pod: Pod, container: Container) -> LinuxResources:
         return self.resources(pod, container)

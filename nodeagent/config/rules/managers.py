@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
-from nodeagent.base.boolean import parse_bool
 from nodeagent.base.cpu_list import parse_cpu_list
 from nodeagent.base.quantity import Quantity
 from nodeagent.config.codec import child
 from nodeagent.config.rules.check import Check
+from nodeagent.config.rules.manager_options import check_cpu_options, check_topology_options
 
-_CPU_OPTIONS = {
-    "full-pcpus-only": "CPUManagerPolicyBetaOptions",
-    "distribute-cpus-across-numa": "CPUManagerPolicyAlphaOptions",
-    "align-by-socket": "CPUManagerPolicyAlphaOptions",
-}
-_TOPOLOGY_OPTIONS = {"prefer-closest-numa-nodes": "TopologyManagerPolicyBetaOptions"}
 _RESOURCES = ("cpu", "memory", "ephemeral-storage", "pid")
 _COMPRESSIBLE = "-compressible"
 _RESERVED = ("system-reserved", "platform-reserved")
@@ -50,10 +43,7 @@ def _check_cpu(check: Check) -> None:
     check.needs_gate("cpuManagerPolicyOptions", "CPUManagerPolicyOptions")
     if config.cpu_manager_policy.lower() == "none":
         check.fail("cpuManagerPolicyOptions", "cannot be set with cpuManagerPolicy none")
-    _check_options(check, "cpuManagerPolicyOptions", options, _CPU_OPTIONS)
-    if parse_bool(options.get("align-by-socket", "")) and config.topology_manager_policy == "single-numa-node":
-        path = "cpuManagerPolicyOptions.align-by-socket"
-        check.report(path, options["align-by-socket"], "cannot be combined with topologyManagerPolicy single-numa-node")
+    check_cpu_options(check)
 
 
 def _check_topology(check: Check) -> None:
@@ -67,19 +57,7 @@ def _check_topology(check: Check) -> None:
         path = "topologyManagerPolicyOptions"
         if check.needs_gate(path, "TopologyManager"):
             check.needs_gate(path, "TopologyManagerPolicyOptions")
-        _check_options(check, path, options, _TOPOLOGY_OPTIONS)
-
-
-def _check_options(check: Check, field: str, options: Mapping[str, str], known: Mapping[str, str]) -> None:
-    for name, text in options.items():
-        path = child(field, name)
-        if name not in known:
-            check.report(path, text, f"is not a known option; supported: {', '.join(known)}")
-            continue
-        if parse_bool(text) is None:
-            check.report(path, text, 'must be "true" or "false"')
-        if not check.gates.enabled(known[name]):
-            check.report(path, text, f"needs the feature gate {known[name]}")
+        check_topology_options(check)
 
 
 def _check_reserved(check: Check) -> None:

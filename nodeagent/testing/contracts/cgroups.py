@@ -47,3 +47,8 @@ class CgroupManagerContract:
     async def test_resources_are_available_without_a_cgroup(self, cgroups: CgroupManager, pod: Pod) -> None:
         cgroups.container_resources(pod, pod.spec.containers[0])
         cgroups.pod_resources(pod)
+
+    async def test_container_with_exclusive_cpus_has_no_quota(self, cgroups: CgroupManager, pod: Pod) -> None:
+        cgroups.exempt_from_quota(lambda uid, name: (uid, name) == (pod.uid, pod.spec.containers[0].name))
+        assert cgroups.container_resources(pod, pod.spec.containers[0]).cpu_quota == 0
+        assert cgroups.pod_resources(pod).cpu_quota == 0

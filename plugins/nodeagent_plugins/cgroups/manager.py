@@ -45,6 +45,7 @@ class NoopCgroupManager:
         self, policy: Policy, driver: Driver, root: CgroupName, query_driver: Callable[[], Awaitable[str]] | None = None
     ) -> None:
         self._policy, self._driver, self._root, self._query_driver = policy, driver, root, query_driver
+        self._exclusive: Callable[[str, str], bool] = lambda _uid, _container: False
 
     async def start(self) -> None:
         reported = await self._query_driver() if self._query_driver is not None else ""
@@ -73,11 +74,26 @@ class NoopCgroupManager:
     async def pods(self) -> Sequence[str]:
         return ()
 
+    def exempt_from_quota(self, exclusive: Callable[[str, str], bool]) -> None:
+        self._exclusive = exclusive
+
     def container_resources(self, pod: Pod, container: Container) -> LinuxResources:
-        return resources.container_resources(pod, container, self._policy)
+        return resources.container_resources(pod, container, self._policy_for(pod.uid, container))
 
     def pod_resources(self, pod: Pod) -> LinuxResources:
-        return resources.pod_resources(pod, self._policy)
+        return resources.pod_resources(
+            pod, self._policy_for(pod.uid, *(pod.spec.init_containers or ()), *pod.spec.containers)
+        )
+
+    def _policy_for(self, uid: str, *containers: Container) -> Policy:
+        """Return the policy without CPU quota if one of *containers* has exclusive CPUs."""
+        exempt = any(self._exclusive(uid, container.name) for container in containers)
+        return replace(self._policy, quota=False) if exempt else self._policy
+
+    def _pod_limits(self, pod: Pod) -> CgroupLimits:
+        return resources.pod_cgroup_limits(
+            pod, self._policy_for(pod.uid, *(pod.spec.init_containers or ()), *pod.spec.containers)
+        )
 
     def _spelled(self, name: CgroupName) -> str:
         return names.slice_name(name) if self._driver is Driver.SYSTEMD else names.cgroupfs_path(name)
@@ -160,7 +176,7 @@ class QosCgroupManager(NoopCgroupManager):
 
         :raises CgroupError: the kernel rejects an operation.
         """
-        desired = (qos_class(pod), resources.pod_cgroup_limits(pod, self._policy))
+        desired = (qos_class(pod), self._pod_limits(pod))
         if self._made.get(pod.uid) == desired:
             return
         async with self._turn:
@@ -176,7 +192,7 @@ class QosCgroupManager(NoopCgroupManager):
         :raises CgroupError: the kernel rejects the limit.
         """
         self._made.pop(pod.uid, None)
-        changes = resources.only(resources.pod_cgroup_limits(pod, self._policy), limit)
+        changes = resources.only(self._pod_limits(pod), limit)
         await self._cgroups().limit(names.pod_name(self._root, qos_class(pod), pod.uid), changes)
 
     async def remove_pod(self, pod_uid: str) -> None:

@@ -24,9 +24,22 @@ _SMT_REASON = "SMTAlignmentError"
 
 @dataclass(frozen=True, slots=True)
 class CpuOptions:
+    """Options of the static policy (spec: config.cpuManagerPolicyOptions).
+
+    :ivar full_cores: assign only full physical cores.
+    :ivar distribute: distribute CPUs evenly over NUMA nodes if one is not enough.
+    :ivar by_socket: align to sockets instead of NUMA nodes.
+    :ivar across_cores: prefer CPUs of different physical cores.
+    :ivar strict: containers without exclusive CPUs do not use reserved CPUs either.
+    :ivar by_cache: prefer CPUs that share a last-level cache.
+    """
+
     full_cores: bool = False
     distribute: bool = False
     by_socket: bool = False
+    across_cores: bool = False
+    strict: bool = False
+    by_cache: bool = False
 
 
 class CpuAssignments:
@@ -39,16 +52,44 @@ class CpuAssignments:
         self._topology, self._options = topology, options
         self.reserved = reserved
         self._reserved_cores = topology.within("core", topology.ids("core", reserved))
-        self.shared = topology.all
-        """CPUs that are not assigned exclusively."""
+        self._pool = topology.all - reserved if options.strict else topology.all
+        self.shared = self._pool
+        """CPUs that containers without exclusive CPUs use."""
         self.entries: dict[str, dict[str, frozenset[int]]] = {}
         """Exclusive CPUs by pod UID and container name."""
         self._reusable: tuple[str, frozenset[int]] = ("", frozenset())
         """UID of a pod and the CPUs of its init containers, which the pod's other containers reuse."""
 
+    @property
+    def full_cores(self) -> bool:
+        """True if only full physical cores are assigned."""
+        return self._options.full_cores
+
+    @property
+    def free(self) -> frozenset[int]:
+        """CPUs that can be assigned exclusively."""
+        return self.shared - self.reserved
+
+    def exclusive(self) -> frozenset[int]:
+        """Return the CPUs that are assigned exclusively."""
+        return frozenset().union(*(cpus for held in self.entries.values() for cpus in held.values()))
+
+    def per_node(self) -> dict[int, int]:
+        """Return the number of exclusively assigned CPUs of each NUMA node."""
+        held = self.exclusive()
+        return {node: len(held & self._topology.within("node", [node])) for node in self._topology.ids("node")}
+
+    def within_cache(self, cpus: frozenset[int]) -> bool:
+        """Return whether *cpus* share a last-level cache."""
+        return len(self._topology.ids("cache", cpus)) == 1
+
     def of(self, uid: str, container: str) -> frozenset[int] | None:
         """Return the exclusive CPUs of a container, or ``None``."""
         return self.entries.get(uid, {}).get(container)
+
+    def has_exclusive(self, uid: str, container: str) -> bool:
+        """Return whether a container has exclusive CPUs."""
+        return bool(self.of(uid, container))
 
     # --- hints ----------------------------------------------------------------------------------------------
 
@@ -60,7 +101,7 @@ class CpuAssignments:
         held = self.of(pod.uid, container.name)
         if held is not None:
             return {CPU: self._hints(held, frozenset(), requested) if len(held) == requested else []}
-        return {CPU: self._hints(self.shared - self.reserved, self._reusable_by(pod.uid), requested)}
+        return {CPU: self._hints(self.free, self._reusable_by(pod.uid), requested)}
 
     def pod_hints(self, pod: Pod) -> Hints:
         """Return the topology hints of a pod."""
@@ -75,7 +116,7 @@ class CpuAssignments:
             held |= own or frozenset()
         if len(held) == requested:
             return {CPU: self._hints(held, frozenset(), requested)}
-        return {CPU: self._hints(self.shared - self.reserved, self._reusable_by(pod.uid) | held, requested)}
+        return {CPU: self._hints(self.free, self._reusable_by(pod.uid) | held, requested)}
 
     def _hints(self, available: frozenset[int], reusable: frozenset[int], requested: int) -> list[Hint]:
         """Return the sets of NUMA nodes with enough CPUs; they must include the CPUs to reuse."""
@@ -147,7 +188,7 @@ class CpuAssignments:
             near = self._topology.within("node", hint.nodes)
             if self._options.by_socket:
                 near = self._topology.within("socket", self._topology.ids("socket", near))
-        available = (self.shared - self.reserved) | reusable
+        available = self.free | reusable
         check_room(available, requested)
         taken: frozenset[int] = frozenset()
         for preferred in (reusable & near, available & near):
@@ -156,9 +197,16 @@ class CpuAssignments:
         return taken | self._choose(available - taken, requested - len(taken))
 
     def _choose(self, available: frozenset[int], requested: int) -> frozenset[int]:
-        if not self._options.distribute:
-            return take_packed(self._topology, available, requested)
-        group = self._topology.cpus_per_core if self._options.full_cores else 1
+        options = self._options
+        if not options.distribute:
+            return take_packed(
+                self._topology,
+                available,
+                requested,
+                by_cache=options.by_cache,
+                across_cores=options.across_cores,
+            )
+        group = self._topology.cpus_per_core if options.full_cores else 1
         return take_distributed(self._topology, available, requested, group)
 
     def _reusable_by(self, uid: str) -> frozenset[int]:
@@ -195,7 +243,12 @@ class CpuAssignments:
             raise StaleState(f"invalid CPU lists: {error}") from error
         if not shared:
             raise StaleState("default cpuset cannot be empty")
-        if not self.reserved <= shared:
+        if self._options.strict and self.reserved & shared:
+            raise StaleState(
+                f'some of strictly reserved cpus: "{format_cpu_list(self.reserved & shared)}" are present in '
+                f'defaultCpuSet: "{format_cpu_list(shared)}"'
+            )
+        if not self._options.strict and not self.reserved <= shared:
             raise StaleState(
                 f'not all reserved cpus: "{format_cpu_list(self.reserved)}" are present in defaultCpuSet: '
                 f'"{format_cpu_list(shared)}"'
@@ -209,9 +262,9 @@ class CpuAssignments:
                         f'cpuset "{format_cpu_list(shared)}"'
                     )
                 known |= cpus
-        if known != self._topology.all:
+        if known != self._pool:
             raise StaleState(
-                f'current set of available CPUs "{format_cpu_list(self._topology.all)}" doesn\'t match with CPUs in '
+                f'current set of available CPUs "{format_cpu_list(self._pool)}" doesn\'t match with CPUs in '
                 f'state "{format_cpu_list(known)}"'
             )
         self.shared, self.entries = shared, entries

@@ -1,4 +1,4 @@
-"""Selection of CPUs: packed as closely as possible, or distributed evenly over NUMA nodes. No I/O.
+"""Selection of CPUs: packed as closely as possible, or distributed evenly over NUMA nodes or cores. No I/O.
 
 spec: config.cpuManagerPolicyOptions
 """
@@ -7,32 +7,75 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nodeagent_plugins.resource_managers.errors import AllocationFailed
 from nodeagent_plugins.resource_managers.topology import Level, Topology
 
 
-def take_packed(topology: Topology, available: frozenset[int], count: int) -> frozenset[int]:
+def take_packed(
+    topology: Topology, available: frozenset[int], count: int, *, by_cache: bool = False, across_cores: bool = False
+) -> frozenset[int]:
     """Return *count* CPUs: full sockets and NUMA nodes first, then full cores, then threads.
 
     The units with the fewest free CPUs come first.
 
+    :param by_cache: prefer full last-level caches, then one cache with enough free CPUs, to full cores.
+    :param across_cores: prefer CPUs of different cores to full cores.
     :raises AllocationFailed: not enough CPUs are available.
     """
     check_room(available, count)
-    free, taken = set(available), set[int]()
-    outer, inner = _levels(topology)
-    for level in (outer, inner, "core"):
-        for unit in _ordered(topology, free)[level]:
-            members = topology.within(level, [unit])
-            if members <= free and len(members) <= count - len(taken):
-                taken |= members
-                free -= members
-    for core in _ordered(topology, free)["core"]:
-        threads = sorted(topology.within("core", [core]) & free)
-        taken.update(threads[: count - len(taken)])
-    return frozenset(taken)
+    selection = _Selection(topology, available, count)
+    for level in _levels(topology):
+        selection.take_full(level)
+    if by_cache:
+        selection.take_full("cache")
+        selection.take_one_cache()
+    if across_cores:
+        selection.take_across_cores()
+    else:
+        selection.take_full("core")
+        selection.take_threads()
+    return frozenset(selection.taken)
+
+
+class _Selection:
+    """CPUs that are selected step by step until there are *count*."""
+
+    def __init__(self, topology: Topology, available: frozenset[int], count: int) -> None:
+        self._topology, self._free, self._missing = topology, set(available), count
+        self.taken: set[int] = set()
+
+    def take_full(self, level: Level) -> None:
+        """Take units of *level* of which all CPUs are free and required."""
+        for unit in _ordered(self._topology, self._free)[level]:
+            members = self._topology.within(level, [unit])
+            if members <= self._free and len(members) <= self._missing:
+                self._take(members)
+
+    def take_one_cache(self) -> None:
+        """Take the missing CPUs from the first cache that has enough of them."""
+        for cache in _ordered(self._topology, self._free)["cache"]:
+            free = self._topology.within("cache", [cache]) & self._free
+            if self._missing <= len(free):
+                self._take(take_packed(self._topology, free, self._missing))
+
+    def take_across_cores(self) -> None:
+        """Take the missing CPUs in the order of their numbers, which alternates between cores, socket by socket."""
+        for socket in _ordered(self._topology, self._free)["socket"]:
+            free = sorted(self._topology.within("socket", [socket]) & self._free)
+            self._take(free[: self._missing])
+
+    def take_threads(self) -> None:
+        """Take the missing CPUs core by core."""
+        for core in _ordered(self._topology, self._free)["core"]:
+            threads = sorted(self._topology.within("core", [core]) & self._free)
+            self._take(threads[: self._missing])
+
+    def _take(self, cpus: Collection[int]) -> None:
+        self.taken.update(cpus)
+        self._free.difference_update(cpus)
+        self._missing -= len(cpus)
 
 
 def take_distributed(topology: Topology, available: frozenset[int], count: int, group: int) -> frozenset[int]:
@@ -118,7 +161,9 @@ def _ordered(topology: Topology, free: Iterable[int]) -> dict[Level, list[int]]:
     inners = [unit for around in outers for unit in order(inner, left & topology.within(outer, [around]))]
     inners = list(dict.fromkeys(inners))
     cores = [unit for around in inners for unit in order("core", left & topology.within(inner, [around]))]
-    return {outer: outers, inner: inners, "core": list(dict.fromkeys(cores))}
+    nodes = outers if outer == "node" else inners
+    caches = [unit for node in nodes for unit in order("cache", left & topology.within("node", [node]))]
+    return {outer: outers, inner: inners, "cache": list(dict.fromkeys(caches)), "core": list(dict.fromkeys(cores))}
 
 
 def check_room(available: frozenset[int], count: int) -> None:

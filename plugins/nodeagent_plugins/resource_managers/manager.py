@@ -18,14 +18,16 @@ from nodeagent.contracts.runtime import (
     ContainerState,
     LinuxResources,
 )
-from nodeagent.errors import NodeAgentError, RuntimeFailure
+from nodeagent.errors import RuntimeFailure
 from nodeagent.model.pod import Container, Pod
 from nodeagent_plugins.resource_managers import checksum, metrics
-from nodeagent_plugins.resource_managers.alignment import NONE, Alignment, Hint, Hints
+from nodeagent_plugins.resource_managers.accounting import allocate_cpus, allocate_memory, expose_cpus
+from nodeagent_plugins.resource_managers.alignment import NONE, SINGLE, Alignment, Hint, Hints
 from nodeagent_plugins.resource_managers.checkpoint import Checkpoint
-from nodeagent_plugins.resource_managers.cpu import CpuAssignments, containers_in_order, exclusive_cpus
+from nodeagent_plugins.resource_managers.cpu import CpuAssignments, containers_in_order
 from nodeagent_plugins.resource_managers.errors import AdmissionRejected, AllocationFailed, StaleState
 from nodeagent_plugins.resource_managers.memory import MemoryAssignments
+from nodeagent_plugins.resource_managers.metrics import ALIGNED, CONTAINER_SCOPE, NOT_ALIGNED, NUMA_NODE, POD_SCOPE
 from nodeagent_plugins.resource_managers.start import make_alignment, make_cpus, make_memory
 from nodeagent_plugins.resource_managers.state_files import CPU_STATE, MEMORY_STATE
 from nodeagent_plugins.resource_managers.topology import format_cpu_list, read_topology
@@ -97,6 +99,10 @@ class ResourceManagers:
             except StaleState as error:
                 raise file.stale(str(error)) from error
         self._unsaved = True
+        if self._cpus is not None:
+            expose_cpus(self._cpus)
+            if self._context.gates.enabled("DisableCPUQuotaWithExclusiveCPUs"):
+                self._context.cgroups.exempt_from_quota(self._cpus.has_exclusive)
 
     # --- pod lifecycle --------------------------------------------------------------------------------------
 
@@ -170,25 +176,26 @@ class ResourceManagers:
         if alignment.policy == NONE:
             whole = Hint()
         elif self._context.config.topology_manager_scope == "pod":
-            whole = _merged(alignment, [part.pod_hints(pod) for _, part in self._parts])
+            whole = _merged(alignment, [part.pod_hints(pod) for _, part in self._parts], POD_SCOPE)
         changed = False
         for container in containers_in_order(pod):
-            hint = whole or _merged(alignment, [part.container_hints(pod, container) for _, part in self._parts])
+            hint = whole
+            if hint is None:
+                hints = [part.container_hints(pod, container) for _, part in self._parts]
+                hint = _merged(alignment, hints, CONTAINER_SCOPE)
             changed |= self._assign(pod, container, hint)
+            if whole is None and alignment.policy == SINGLE:
+                ALIGNED.inc(CONTAINER_SCOPE, NUMA_NODE)
+        if whole is not None and alignment.policy == SINGLE:
+            ALIGNED.inc(POD_SCOPE, NUMA_NODE)
         return changed
 
     def _assign(self, pod: Pod, container: Container, hint: Hint) -> bool:
         changed = False
         if self._cpus is not None:
-            pinned = exclusive_cpus(pod, container) > 0
-            metrics.PINNING_REQUESTS.inc(by=pinned)
-            try:
-                changed = self._cpus.allocate(pod, container, hint)
-            except NodeAgentError:
-                metrics.PINNING_ERRORS.inc()
-                raise
+            changed = allocate_cpus(self._cpus, pod, container, hint)
         if self._memory is not None:
-            changed |= self._memory.allocate(pod, container, hint)
+            changed |= allocate_memory(self._memory, pod, container, hint)
         return changed
 
     def _cpu_list(self, uid: str, container: str) -> str:
@@ -273,6 +280,9 @@ class ResourceManagers:
     async def _update_cpu_set(self, container_id: str, cpus: str) -> bool:
         if self._written.get(container_id) == cpus:
             return True
+        if not cpus:  # Strictly reserved CPUs are not shared, and all others may be exclusive.
+            _log.info("ReconcileState: skipping container; empty cpuset assigned", extra={"containerID": container_id})
+            return True
         try:
             await self._context.runtime.update_resources(container_id, LinuxResources(cpuset_cpus=cpus))
         except RuntimeFailure as error:
@@ -284,8 +294,9 @@ class ResourceManagers:
         return True
 
 
-def _merged(alignment: Alignment, hints: Sequence[Hints]) -> Hint:
+def _merged(alignment: Alignment, hints: Sequence[Hints], scope: str) -> Hint:
     hint, fits = alignment.merge(hints)
     if not fits:
+        NOT_ALIGNED.inc(scope, NUMA_NODE, by=alignment.policy == SINGLE)
         raise AdmissionRejected("Resources cannot be allocated with Topology locality", reason="TopologyAffinityError")
     return hint

@@ -103,7 +103,7 @@ class MemoryAssignments:
 
     def container_hints(self, pod: Pod, container: Container) -> Hints:
         """Return the topology hints of a container; empty if it is not pinned."""
-        if not _is_pinned(pod):
+        if not is_pinned(pod):
             return {}
         requested = _requests(container)
         held = self.entries.get(pod.uid, {}).get(container.name)
@@ -111,7 +111,7 @@ class MemoryAssignments:
 
     def pod_hints(self, pod: Pod) -> Hints:
         """Return the topology hints of a pod."""
-        if not _is_pinned(pod):
+        if not is_pinned(pod):
             return {}
         requested = _pod_requests(pod)
         for held in self.entries.get(pod.uid, {}).values():
@@ -151,7 +151,7 @@ class MemoryAssignments:
 
         :raises AllocationFailed: no set of nodes has enough memory.
         """
-        if not _is_pinned(pod):
+        if not is_pinned(pod):
             return False
         held = self.entries.get(pod.uid, {}).get(container.name)
         if held is not None:
@@ -333,7 +333,7 @@ def _hints_of(held: Sequence[Block], requested: Amounts) -> dict[str, list[Hint]
     return {block.resource: [Hint(frozenset(block.nodes), preferred=True)] for block in held}
 
 
-def _is_pinned(pod: Pod) -> bool:
+def is_pinned(pod: Pod) -> bool:
     """Return whether containers of *pod* are pinned; those of a pod with pod-level resources are not."""
     return qos_class(pod) is QosClass.GUARANTEED and not has_pod_level_resources(pod)
 

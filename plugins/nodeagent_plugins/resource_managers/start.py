@@ -19,7 +19,7 @@ from nodeagent_plugins.resource_managers.memory import MemoryAssignments
 from nodeagent_plugins.resource_managers.topology import Topology, format_cpu_list
 
 MAX_NUMA_NODES = 8
-"""Limits the number of combinations per admission."""
+"""Default of ``max-allowable-numa-nodes``; limits the number of combinations per admission."""
 
 _SOURCE = "resource managers"
 
@@ -30,10 +30,11 @@ def make_alignment(config: NodeAgentConfiguration, topology: Topology) -> Alignm
     :raises ConfigError: the host has too many NUMA nodes.
     """
     policy, nodes = config.topology_manager_policy, len(topology.nodes)
-    if policy != NONE and nodes > MAX_NUMA_NODES:
-        rule = f"is not supported on hosts with more than {MAX_NUMA_NODES} NUMA nodes; this host has {nodes}"
-        raise _wrong("topologyManagerPolicy", policy, rule)
     options = config.topology_manager_policy_options
+    limit = int(options.get("max-allowable-numa-nodes", MAX_NUMA_NODES))
+    if policy != NONE and nodes > limit:
+        rule = f"is not supported on hosts with more than {limit} NUMA nodes; this host has {nodes}"
+        raise _wrong("topologyManagerPolicy", policy, rule)
     closest = bool(parse_bool(options.get("prefer-closest-numa-nodes", "")))
     if policy != NONE and closest and not all(node.distances for node in topology.nodes.values()):
         field = "topologyManagerPolicyOptions.prefer-closest-numa-nodes"
@@ -46,11 +47,14 @@ def make_cpus(config: NodeAgentConfiguration, topology: Topology) -> CpuAssignme
 
     :raises ConfigError: no CPU is reserved, a reserved CPU is missing, or an option does not support the host.
     """
-    options = config.cpu_manager_policy_options
+    enabled = {name for name, text in config.cpu_manager_policy_options.items() if parse_bool(text)}
     chosen = CpuOptions(
-        full_cores=bool(parse_bool(options.get("full-pcpus-only", ""))),
-        distribute=bool(parse_bool(options.get("distribute-cpus-across-numa", ""))),
-        by_socket=bool(parse_bool(options.get("align-by-socket", ""))),
+        full_cores="full-pcpus-only" in enabled,
+        distribute="distribute-cpus-across-numa" in enabled,
+        by_socket="align-by-socket" in enabled,
+        across_cores="distribute-cpus-across-cores" in enabled,
+        strict="strict-cpu-reservation" in enabled,
+        by_cache="prefer-align-cpus-by-uncorecache" in enabled,
     )
     sockets, nodes = len(topology.ids("socket")), len(topology.ids("node"))
     if chosen.by_socket and sockets > nodes:

@@ -14,17 +14,24 @@ from nodeagent.base.quantity import Format, Quantity
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.resources import HUGEPAGES_PREFIX
 
-Level = Literal["core", "socket", "node"]
+Level = Literal["core", "cache", "socket", "node"]
 _KIBI = 1024
+_PRIVATE_CACHE_LEVEL = 2
+"""Caches up to this level belong to one core."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuLocation:
-    """Location of one CPU (hardware thread); a core is identified by its lowest CPU, which is unique."""
+    """Location of one CPU (hardware thread).
+
+    A core and a last-level cache are identified by their lowest CPU, which is unique. CPUs whose cache is shared with
+    their entire NUMA node have the lowest CPU of their socket instead.
+    """
 
     core: int
     socket: int
     node: int
+    cache: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +60,11 @@ class Topology:
         return len(self.cpus) // max(len(self.ids("core")), 1)
 
     def ids(self, level: Level, cpus: Iterable[int] | None = None) -> frozenset[int]:
-        """Return the cores, sockets or nodes of *cpus*; of all CPUs by default."""
+        """Return the cores, caches, sockets or nodes of *cpus*; of all CPUs by default."""
         return frozenset(getattr(self.cpus[cpu], level) for cpu in (self.cpus if cpus is None else cpus))
 
     def within(self, level: Level, ids: Iterable[int]) -> frozenset[int]:
-        """Return the CPUs of the given cores, sockets or nodes."""
+        """Return the CPUs of the given cores, caches, sockets or nodes."""
         requested = frozenset(ids)
         return frozenset(cpu for cpu, unit in self.cpus.items() if getattr(unit, level) in requested)
 
@@ -88,13 +95,25 @@ def read_topology(root: Path = Path("/")) -> Topology:
     if not nodes:
         nodes = {0: NumaNode(_meminfo(root / "proc/meminfo"), _huge_pages(root / HOST_HUGE_PAGES))}
     cores: dict[tuple[int, int], int] = {}
+    sockets: dict[int, int] = {}
     cpus: dict[int, CpuLocation] = {}
     for cpu in sorted(online):
         unit = system / f"cpu/cpu{cpu}/topology"
         socket = max(_number(unit / "physical_package_id"), 0)
         core = cores.setdefault((socket, _number(unit / "core_id", cpu)), cpu)
-        cpus[cpu] = CpuLocation(core, socket, home.get(cpu, 0))
+        node = home.get(cpu, 0)
+        shared = _last_level_cache(system / f"cpu/cpu{cpu}") & online
+        around = frozenset(each for each in online if home.get(each, 0) == node)
+        cache = min(shared) if shared and shared != around else sockets.setdefault(socket, cpu)
+        cpus[cpu] = CpuLocation(core, socket, node, cache)
     return Topology(cpus, nodes)
+
+
+def _last_level_cache(cpu: Path) -> frozenset[int]:
+    """Return the CPUs that share the cache of level 3 or higher; empty if there is none."""
+    levels = {_number(index / "level"): index for index in sorted(cpu.glob("cache/index*"))}
+    level = max(levels, default=0)
+    return _list(levels[level] / "shared_cpu_list") if level > _PRIVATE_CACHE_LEVEL else frozenset()
 
 
 def _read_node(unit: Path, nodes: frozenset[int]) -> NumaNode:

@@ -375,6 +375,16 @@ WRONG = [
         "cannot be combined with topologyManagerPolicy single-numa-node",
     ),
     (
+        "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {strict-cpu-reservation: 'true'}",
+        "cpuManagerPolicyOptions.strict-cpu-reservation",
+        "needs release 1.32 (--compatibility-version)",
+    ),
+    (
+        "topologyManagerPolicyOptions: {max-allowable-numa-nodes: '12'}",
+        "topologyManagerPolicyOptions.max-allowable-numa-nodes",
+        "needs release 1.31 (--compatibility-version)",
+    ),
+    (
         "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}\n"
         "featureGates: {CPUManagerPolicyOptions: false}",
         "cpuManagerPolicyOptions",

@@ -91,6 +91,22 @@ async def test_single_limit_of_a_pod_can_change(agent, kernel):
     assert (memory(kernel, path), weight(kernel, path), kernel.read(path, quota)) == (str(64 * MI), small, most)
 
 
+async def test_pod_with_exclusive_cpus_has_no_quota(agent, kernel):
+    _, manager = agent()
+    await manager.start()
+    manager.exempt_from_quota(lambda uid, container: (uid, container) == ("uid-a", "main"))
+    for pod in (guaranteed("a"), guaranteed("b")):
+        await manager.ensure_pod(pod)
+    quota = "cpu.cfs_quota_us" if kernel.version == 1 else "cpu.max"
+
+    assert kernel.read("/kubepods/poduid-a", quota).split()[0] in ("-1", "max")
+    assert kernel.read("/kubepods/poduid-b", quota).split()[0] == "50000"
+    for name, expected in (("a", 0), ("b", 50_000)):
+        pod = guaranteed(name)
+        assert manager.container_resources(pod, pod.spec.containers[0]).cpu_quota == expected
+        assert manager.pod_resources(pod).cpu_quota == expected
+
+
 @pytest.mark.row("config.cgroupsPerQOS")
 async def test_without_qos_classes_no_cgroup_is_created(agent, kernel):
     _, manager = agent(cgroups_per_qos=False, enforce_node_allocatable=())

@@ -10,8 +10,11 @@ from nodeagent_plugins.resource_managers.topology import format_cpu_list, read_t
 GI = 1 << 30
 
 
-def write_host(root, *, sockets=2, nodes=4, cores=8, threads=2, gibibytes=4, huge_2mi=0, numa=True):
-    """Write the files of a host; the threads of core N are the CPUs N, N + cores and so on."""
+def write_host(root, *, sockets=2, nodes=4, cores=8, threads=2, gibibytes=4, huge_2mi=0, numa=True, caches=0):
+    """Write the files of a host; the threads of core N are the CPUs N, N + cores and so on.
+
+    :param caches: the number of last-level caches; 0 for hosts that do not report any.
+    """
     system = root / "sys/devices/system"
     cpus = range(cores * threads)
     put(system / "cpu/online", format_cpu_list(cpus))
@@ -19,6 +22,11 @@ def write_host(root, *, sockets=2, nodes=4, cores=8, threads=2, gibibytes=4, hug
         core = cpu % cores
         put(system / f"cpu/cpu{cpu}/topology/physical_package_id", core * sockets // cores)
         put(system / f"cpu/cpu{cpu}/topology/core_id", core % (cores // sockets))
+        if caches:
+            sharing = format_cpu_list(each for each in cpus if each % cores * caches // cores == core * caches // cores)
+            for index, level, shared in ((0, 1, format_cpu_list([core])), (3, 3, sharing)):
+                put(system / f"cpu/cpu{cpu}/cache/index{index}/level", level)
+                put(system / f"cpu/cpu{cpu}/cache/index{index}/shared_cpu_list", shared)
     if not numa:
         put(root / "proc/meminfo", f"MemTotal:       {gibibytes << 20} kB\nMemFree: 1 kB\n")
         return root

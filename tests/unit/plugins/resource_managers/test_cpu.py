@@ -122,6 +122,31 @@ def test_alignment_by_socket_prefers_full_sockets(topology):
     assert give(by_socket, pod, Hint(frozenset({2})))["main"] < topology.within("socket", [1])
 
 
+@pytest.mark.row("config.cpuManagerPolicyOptions")
+def test_strictly_reserved_cpus_are_not_shared(topology):
+    strict = CpuAssignments(topology, frozenset({0}), CpuOptions(strict=True))
+    assert strict.shared == topology.all - {0}
+    pod = guaranteed(main={"cpu": "2"})
+    give(strict, pod)
+    again = CpuAssignments(topology, frozenset({0}), CpuOptions(strict=True))
+    again.restore(strict.to_state())
+    again.release(pod.uid)
+    assert again.shared == topology.all - {0}
+
+
+@pytest.mark.parametrize(
+    ("options", "shared", "error"),
+    [
+        (CpuOptions(strict=True), "0-15", 'some of strictly reserved cpus: "0" are present in defaultCpuSet: "0-15"'),
+        (CpuOptions(strict=True), "1-14", 'available CPUs "1-15" doesn\'t match with CPUs in state "1-14"'),
+        (CpuOptions(), "1-15", 'not all reserved cpus: "0" are present'),
+    ],
+)
+def test_state_of_other_strictness_is_rejected(topology, options, shared, error):
+    with pytest.raises(StaleState, match=error):
+        CpuAssignments(topology, frozenset({0}), options).restore({"defaultCpuSet": shared})
+
+
 # --- hints ----------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,9 @@ import pytest
 
 from nodeagent_plugins.resource_managers.cpu_assignment import take_distributed, take_packed
 from nodeagent_plugins.resource_managers.errors import AllocationFailed
+from nodeagent_plugins.resource_managers.topology import read_topology
+
+from .conftest import write_host
 
 
 @pytest.mark.parametrize(
@@ -25,6 +28,35 @@ from nodeagent_plugins.resource_managers.errors import AllocationFailed
 )
 def test_packed_takes_full_units_and_completes_partial_ones(topology, taken, count, expected):
     assert take_packed(topology, topology.all - taken, count) == expected
+
+
+@pytest.mark.parametrize(
+    ("taken", "count", "packed", "by_cache"),
+    [
+        (set(), 4, {0, 1, 8, 9}, {0, 1, 8, 9}),
+        ({0, 8}, 4, {1, 2, 9, 10}, {2, 3, 10, 11}),
+        ({0, 8}, 3, {1, 2, 9}, {2, 3, 10}),
+        ({0, 8}, 2, {1, 9}, {1, 9}),
+        ({0, 8}, 6, {1, 2, 3, 9, 10, 11}, {2, 3, 10, 11, 1, 9}),
+        ({0, 2, 4, 6}, 5, {8, 10, 1, 3, 9}, {8, 1, 9, 10, 3}),
+    ],
+)
+@pytest.mark.row("config.cpuManagerPolicyOptions")
+def test_selection_by_cache_prefers_one_cache(tmp_path, taken, count, packed, by_cache):
+    topology = read_topology(write_host(tmp_path, nodes=2, caches=4))
+    for expected, option in ((packed, False), (by_cache, True)):
+        selected = take_packed(topology, topology.all - taken, count, by_cache=option)
+        assert (len(selected), topology.ids("cache", selected)) == (count, topology.ids("cache", expected))
+
+
+@pytest.mark.parametrize(
+    ("taken", "count", "expected"),
+    [(set(), 2, {0, 1}), (set(), 4, {0, 1, 2, 3}), (set(), 8, {0, 1, 2, 3, 8, 9, 10, 11}), ({0, 1}, 2, {2, 3})],
+)
+@pytest.mark.row("config.cpuManagerPolicyOptions")
+def test_selection_across_cores_avoids_full_cores(tmp_path, taken, count, expected):
+    topology = read_topology(write_host(tmp_path, nodes=2))
+    assert take_packed(topology, topology.all - taken, count, across_cores=True) == expected
 
 
 def test_packed_returns_nothing_for_zero(topology):

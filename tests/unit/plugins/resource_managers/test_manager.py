@@ -8,6 +8,7 @@ import json
 import pytest
 
 from nodeagent.base.duration import Duration
+from nodeagent.base.gates import FeatureGate, FeatureGates, Stage
 from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.configuration import MemoryReservation
 from nodeagent.contracts.runtime import ContainerConfig, LinuxResources
@@ -23,6 +24,7 @@ from nodeagent.testing import (
     make_pod,
 )
 from nodeagent_plugins import resource_managers
+from nodeagent_plugins.resource_managers import metrics
 from nodeagent_plugins.resource_managers.errors import StaleState
 from nodeagent_plugins.resource_managers.manager import ResourceManagers
 
@@ -191,6 +193,61 @@ async def test_policy_options_are_applied(start):
         "SMTAlignmentError",
         "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2",
     )
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_quota_is_disabled_for_exclusive_cpus_by_gate(tmp_path, machine, enabled):
+    node = Node(tmp_path, machine, **CPU)
+    node.context.gates = FeatureGates([FeatureGate("DisableCPUQuotaWithExclusiveCPUs", Stage.BETA, enabled)])
+    node.restart()
+    await node.run(guaranteed(main={"cpu": "2"}))
+    exempt = node.context.cgroups.exclusive
+    if not enabled:
+        assert exempt is None
+        return
+    assert exempt("uid-fast", "main")
+    assert not exempt("uid-fast", "other")
+    assert not exempt("uid-other", "main")
+
+
+async def test_containers_keep_their_cpus_if_none_are_shared(start):
+    options = {"strict-cpu-reservation": "true"}
+    node = start(**CPU, cpu_manager_policy_options=options)
+    shared = await node.run(make_pod("shared"))
+    await node.run(guaranteed(main={"cpu": "15"}))
+    await node.managers.reconcile()
+    assert node.updates() == []
+    assert node.cpus(shared) == "1-15"
+
+
+async def test_cpu_metrics_show_pools_and_alignment(start):
+    before = {
+        name: metrics.ALIGNED.value(*name) for name in (("container", "physical_cpu"), ("container", "numa_node"))
+    }
+    node = start(
+        **CPU, cpu_manager_policy_options={"full-pcpus-only": "true"}, topology_manager_policy="single-numa-node"
+    )
+    await node.run(guaranteed(main={"cpu": "2"}))
+    assert metrics.SHARED_POOL_MILLICORES.sample() == {(): 13_000}
+    assert metrics.EXCLUSIVE_CPUS.sample() == {(): 2}
+    assert metrics.CPUS_PER_NODE.sample() == {("0",): 2, ("1",): 0, ("2",): 0, ("3",): 0}
+    assert {name: metrics.ALIGNED.value(*name) - count for name, count in before.items()} == dict.fromkeys(before, 1)
+    failures = (
+        metrics.NOT_ALIGNED.value("container", "physical_cpu"),
+        metrics.NOT_ALIGNED.value("container", "numa_node"),
+    )
+    assert await node.admit(guaranteed("odd", main={"cpu": "3"})) is not None
+    assert await node.admit(guaranteed("large", main={"cpu": "8"})) is not None
+    after = metrics.NOT_ALIGNED.value("container", "physical_cpu"), metrics.NOT_ALIGNED.value("container", "numa_node")
+    assert after == (failures[0] + 1, failures[1] + 1)
+
+
+async def test_memory_metrics_count_pinning_and_errors(start):
+    requests, errors = metrics.MEMORY_REQUESTS.value(), metrics.MEMORY_ERRORS.value()
+    node = start(**MEMORY)
+    await node.run(guaranteed(main={"memory": "1Gi"}))
+    assert await node.admit(guaranteed("large", main={"memory": "100Gi"})) is not None
+    assert (metrics.MEMORY_REQUESTS.value() - requests, metrics.MEMORY_ERRORS.value() - errors) == (2, 1)
 
 
 async def test_failed_state_write_is_retried(start):

@@ -8,10 +8,11 @@ from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.configuration import MemoryReservation
 from nodeagent.errors import ConfigError
 from nodeagent.testing import make_config
+from nodeagent_plugins.resource_managers.alignment import Hint
 from nodeagent_plugins.resource_managers.start import make_alignment, make_cpus, make_memory
 from nodeagent_plugins.resource_managers.topology import read_topology
 
-from .conftest import write_host
+from .conftest import guaranteed, write_host
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,27 @@ def test_topology_policy_supports_at_most_eight_numa_nodes(tmp_path):
     with pytest.raises(ConfigError, match="more than 8 NUMA nodes; this host has 9"):
         make_alignment(make_config(topology_manager_policy="restricted"), topology)
     assert make_alignment(make_config(), topology).policy == "none"
+    options = {"max-allowable-numa-nodes": "9"}
+    config = make_config(topology_manager_policy="restricted", topology_manager_policy_options=options)
+    assert make_alignment(config, topology).policy == "restricted"
+
+
+@pytest.mark.parametrize(
+    ("option", "pool", "given"),
+    [
+        ("strict-cpu-reservation", 15, {1, 9}),
+        ("distribute-cpus-across-cores", 16, {1, 2}),
+        ("prefer-align-cpus-by-uncorecache", 16, {1, 9}),
+    ],
+)
+@pytest.mark.row("config.cpuManagerPolicyOptions")
+def test_static_policy_has_the_options_of_later_releases(tmp_path, option, pool, given):
+    topology = read_topology(write_host(tmp_path, nodes=2, caches=4))
+    cpus = make_cpus(make_config(reserved_system_cpus="0", cpu_manager_policy_options={option: "true"}), topology)
+    pod = guaranteed(main={"cpu": "2"})
+    assert len(cpus.shared) == pool
+    cpus.allocate(pod, pod.spec.containers[0], Hint())
+    assert cpus.of(pod.uid, "main") == given
 
 
 def test_closest_numa_nodes_requires_distances(tmp_path):

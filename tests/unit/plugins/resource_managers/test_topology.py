@@ -11,7 +11,7 @@ from .conftest import GI, put, write_host
 
 
 def test_threads_cores_nodes_and_sockets_are_distinguished(topology):
-    assert topology.cpus[13] == CpuLocation(core=5, socket=1, node=2)
+    assert topology.cpus[13] == CpuLocation(core=5, socket=1, node=2, cache=4)
     assert topology.within("core", [5]) == {5, 13}
     assert topology.within("node", [2]) == {4, 5, 12, 13}
     assert topology.within("socket", [1]) == {4, 5, 6, 7, 12, 13, 14, 15}
@@ -43,3 +43,12 @@ def test_host_without_cpu_list_is_rejected(tmp_path):
 def test_lists_have_the_kernel_format():
     assert format_cpu_list([8, 2, 0, 1, 3]) == "0-3,8"
     assert format_cpu_list([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "caches", "expected"),
+    [(2, 4, {0, 2, 4, 6}), (2, 2, {0, 4}), (2, 0, {0, 4}), (4, 2, {0, 4})],
+)
+def test_caches_divide_the_cpus_of_a_socket(tmp_path, nodes, caches, expected):
+    topology = read_topology(write_host(tmp_path, nodes=nodes, caches=caches))
+    assert topology.ids("cache") == expected
