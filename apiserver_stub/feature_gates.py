@@ -1,184 +1,13 @@
-"""Feature gates of the API server, with their stages and defaults (spec: gate.*)."""
+"""Feature gates of the API server at a release, with their stages and defaults (spec: gate.*)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from apiserver_stub.gate_table import ALWAYS_ON_BEFORE, LIFE_CYCLES
+from nodeagent.base.gate_stages import existing_gates, last_gate_of, stage_of
 from nodeagent.base.gates import FeatureGate, FeatureGates, GateError, GateProblem, Stage
-
-_LATER = (
-    "InPlacePodLevelResourcesVerticalScaling",
-    "InPlacePodVerticalScalingInitContainers",
-)
-"""Gates of later releases."""
-_ALPHA = (
-    "CloudControllerManagerWebhook",
-    "ClusterTrustBundle",
-    "ClusterTrustBundleProjection",
-    "ConsistentListFromCache",
-    "ContainerCheckpoint",
-    "ContextualLogging",
-    "CPUManagerPolicyAlphaOptions",
-    "CRDValidationRatcheting",
-    "CrossNamespaceVolumeDataSource",
-    "CSIVolumeHealth",
-    "CustomCPUCFSQuotaPeriod",
-    "DisableNodePlatformProxyVersion",
-    "DynamicResourceAllocation",
-    "HonorPVReclaimPolicy",
-    "HPAScaleToZero",
-    "ImageMaximumGCAge",
-    "InPlacePodVerticalScaling",
-    "InTreePluginAWSUnregister",
-    "InTreePluginAzureDiskUnregister",
-    "InTreePluginAzureFileUnregister",
-    "InTreePluginGCEUnregister",
-    "InTreePluginOpenStackUnregister",
-    "InTreePluginPortworxUnregister",
-    "InTreePluginvSphereUnregister",
-    "LoadBalancerIPMode",
-    "LocalStorageCapacityIsolationFSQuotaMonitoring",
-    "LoggingAlphaOptions",
-    "MatchLabelKeysInPodAffinity",
-    "MaxUnavailableStatefulSet",
-    "MemoryQoS",
-    "MultiCIDRServiceAllocator",
-    "NFTablesProxyMode",
-    "NodeAgentCgroupDriverFromCRI",
-    "NodeAgentInUserNamespace",
-    "NodeAgentPodResourcesDynamicResources",
-    "NodeAgentPodResourcesGet",
-    "NodeAgentSeparateDiskGC",
-    "NodeLogQuery",
-    "PlatformProxyDrainingTerminatingNodes",
-    "PodAndContainerStatsFromCRI",
-    "PodLifecycleSleepAction",
-    "ProcMountType",
-    "QOSReserved",
-    "RecoverVolumeExpansionFailure",
-    "RuntimeClassInImageCriApi",
-    "SecurityContextDeny",
-    "ServiceAccountTokenJTI",
-    "ServiceAccountTokenNodeBinding",
-    "ServiceAccountTokenNodeBindingValidation",
-    "ServiceAccountTokenPodNodeInfo",
-    "StorageVersionAPI",
-    "StructuredAuthenticationConfiguration",
-    "StructuredAuthorizationConfiguration",
-    "TopologyManagerPolicyAlphaOptions",
-    "TranslateStreamCloseWebsocketRequests",
-    "UnknownVersionInteroperabilityProxy",
-    "UserNamespacesPodSecurityStandards",
-    "UserNamespacesSupport",
-    "VolumeAttributesClass",
-    "VolumeCapacityPriority",
-    "WatchList",
-    "WinDSR",
-)
-_ALPHA_ON = ("WindowsHostNetwork",)
-_BETA_ON = (
-    "AdmissionWebhookMatchConditions",
-    "AggregatedDiscoveryEndpoint",
-    "AnyVolumeDataSource",
-    "APIResponseCompression",
-    "APIServerIdentity",
-    "APIServerTracing",
-    "AppArmor",
-    "CloudDualStackNodeIPs",
-    "ComponentSLIs",
-    "CPUManagerPolicyBetaOptions",
-    "CPUManagerPolicyOptions",
-    "CronJobsScheduledAnnotation",
-    "DevicePluginCDIDevices",
-    "DisableCloudProviders",
-    "DisableNodeAgentCloudCredentialProviders",
-    "ElasticIndexedJob",
-    "GracefulNodeShutdown",
-    "GracefulNodeShutdownBasedOnPodPriority",
-    "HPAContainerMetrics",
-    "JobBackoffLimitPerIndex",
-    "JobPodFailurePolicy",
-    "JobPodReplacementPolicy",
-    "LegacyServiceAccountTokenCleanUp",
-    "LogarithmicScaleDown",
-    "LoggingBetaOptions",
-    "MatchLabelKeysInPodTopologySpread",
-    "MemoryManager",
-    "MinDomainsInPodTopologySpread",
-    "NewVolumeManagerReconstruction",
-    "NodeAgentTracing",
-    "NodeInclusionPolicyInPodTopologySpread",
-    "OpenAPIEnums",
-    "PDBUnhealthyPodEvictionPolicy",
-    "PersistentVolumeLastPhaseTransitionTime",
-    "PodDeletionCost",
-    "PodDisruptionConditions",
-    "PodHostIPs",
-    "PodIndexLabel",
-    "PodReadyToStartContainersCondition",
-    "PodSchedulingReadiness",
-    "RotateNodeAgentServerCertificate",
-    "SELinuxMountReadWriteOncePod",
-    "SeparateTaintEvictionController",
-    "SidecarContainers",
-    "SizeMemoryBackedVolumes",
-    "StableLoadBalancerNodeSet",
-    "StatefulSetAutoDeletePVC",
-    "StatefulSetStartOrdinal",
-    "StorageVersionHash",
-    "TopologyAwareHints",
-    "TopologyManagerPolicyBetaOptions",
-    "TopologyManagerPolicyOptions",
-    "UnauthenticatedHTTP2DOSMitigation",
-    "WinOverlay",
-)
-_BETA_OFF = (
-    "CSIMigrationPortworx",
-    "EventedPLEG",
-    "NodeSwap",
-    "SchedulerQueueingHints",
-    "ValidatingAdmissionPolicy",
-    "ZeroLimitedNominalConcurrencyShares",
-)
-_LOCKED = (
-    "APIListChunking",
-    "APIPriorityAndFairness",
-    "CPUManager",
-    "CSIMigrationAzureFile",
-    "CSIMigrationvSphere",
-    "CSINodeExpandSecret",
-    "CustomResourceValidationExpressions",
-    "EfficientWatchResumption",
-    "ExpandedDNSConfig",
-    "IPTablesOwnershipCleanup",
-    "JobReadyPods",
-    "KMSv2",
-    "KMSv2KDF",
-    "LegacyServiceAccountTokenTracking",
-    "MinimizeIPTablesRestore",
-    "NodeAgentPodResources",
-    "NodeOutOfServiceVolumeDetach",
-    "OpenAPIV3",
-    "ProbeTerminationGracePeriod",
-    "ProxyTerminatingEndpoints",
-    "ReadWriteOncePod",
-    "RemainingItemCount",
-    "RemoveSelfLink",
-    "RetroactiveDefaultStorageClass",
-    "ServerSideApply",
-    "ServerSideFieldValidation",
-    "ServiceNodePortStaticSubrange",
-    "TopologyManager",
-    "WatchBookmark",
-)
-_GA = ("ConsistentHTTPGetHandlers", "ExecProbeTimeout")
-_DEPRECATED = (
-    "CSIMigrationRBD",
-    "DefaultHostNetworkHostPortsInPodTemplates",
-    "InTreePluginRBDUnregister",
-    "KMSv1",
-    "SkipReadOnlyValidationGCE",
-)
+from nodeagent.base.release import OLDEST, Release
 
 GATES_IN_USE = frozenset(
     {
@@ -241,52 +70,81 @@ ALIASES = {
     "KubeletSeparateDiskGC": "NodeAgentSeparateDiskGC",
     "KubeletTracing": "NodeAgentTracing",
     "RotateKubeletServerCertificate": "RotateNodeAgentServerCertificate",
+    "AllowInsecureKubeletCertificateSigningRequests": "AllowInsecureNodeAgentCertificateSigningRequests",
+    "ChangeContainerStatusOnKubeletRestart": "ChangeContainerStatusOnNodeAgentRestart",
+    "ExtendWebSocketsToKubelet": "ExtendWebSocketsToNodeAgent",
+    "KubeletCrashLoopBackOffMax": "NodeAgentCrashLoopBackOffMax",
+    "KubeletEnsureSecretPulledImages": "NodeAgentEnsureSecretPulledImages",
+    "KubeletFineGrainedAuthz": "NodeAgentFineGrainedAuthz",
+    "KubeletPSI": "NodeAgentPSI",
+    "KubeletPodResourcesListUseActivePods": "NodeAgentPodResourcesListUseActivePods",
+    "KubeletRegistrationGetOnExistsOnly": "NodeAgentRegistrationGetOnExistsOnly",
+    "KubeletServiceAccountTokenForCredentialProviders": "NodeAgentServiceAccountTokenForCredentialProviders",
+    "ReloadKubeletClientCAFile": "ReloadNodeAgentClientCAFile",
+    "ReloadKubeletServerCertificateFile": "ReloadNodeAgentServerCertificateFile",
     "RuntimeClassInImageCriAPI": "RuntimeClassInImageCriApi",
 }
 """Canonical names of gates by alternative name."""
 
-KNOWN: tuple[FeatureGate, ...] = (
-    *(FeatureGate(name, Stage.ALPHA, False) for name in _LATER),
-    *(FeatureGate(name, Stage.ALPHA, False) for name in _ALPHA),
-    *(FeatureGate(name, Stage.ALPHA, True) for name in _ALPHA_ON),
-    *(FeatureGate(name, Stage.BETA, True) for name in _BETA_ON),
-    *(FeatureGate(name, Stage.BETA, False) for name in _BETA_OFF),
-    *(FeatureGate(name, Stage.GA, True, locked=True) for name in _LOCKED),
-    *(FeatureGate(name, Stage.GA, True) for name in _GA),
-    *(FeatureGate(name, Stage.DEPRECATED, name == "SkipReadOnlyValidationGCE") for name in _DEPRECATED),
-)
+
+_PEERS, _STORAGE_VERSIONS = "UnknownVersionInteroperabilityProxy", "StorageVersionAPI"
 
 
-def build_gates(settings: Mapping[str, bool]) -> FeatureGates:
+def gates_at(release: Release) -> tuple[FeatureGate, ...]:
+    """Return all feature gates of the API server at *release*, with stage and default."""
+    return existing_gates(LIFE_CYCLES, release)
+
+
+def build_gates(settings: Mapping[str, bool], release: Release = OLDEST) -> FeatureGates:
     """Return the state of all gates under *settings*.
+
+    Settings of gates that only other releases have are ignored; see :func:`idle`.
 
     :raises GateError: a gate is unknown, a locked gate would change, or a gate requires another one that is disabled.
     """
-    gates = FeatureGates(KNOWN, settings, ALIASES)
-    if gates.enabled("UnknownVersionInteroperabilityProxy") and not gates.enabled("StorageVersionAPI"):
-        rule = "requires StorageVersionAPI feature flag to be enabled"
-        raise GateError([GateProblem("UnknownVersionInteroperabilityProxy", True, rule)])
+    known = {gate.name: gate for gate in gates_at(release)}
+    named = {ALIASES.get(name, name): value for name, value in settings.items()}
+    effective = {name: value for name, value in named.items() if name in known or name not in LIFE_CYCLES}
+    absent = {name: _is_on_without_gate(name, release) for name in LIFE_CYCLES if name not in known}
+    gates = FeatureGates(known.values(), effective, absent=absent)
+    if known[_PEERS].stage is Stage.ALPHA and gates.enabled(_PEERS) and not gates.enabled(_STORAGE_VERSIONS):
+        raise GateError([GateProblem(_PEERS, True, f"requires {_STORAGE_VERSIONS} feature flag to be enabled")])
     return gates
 
 
-def validation_errors(settings: Mapping[str, bool]) -> list[str]:
+def validation_errors(settings: Mapping[str, bool], release: Release = OLDEST) -> list[str]:
     """Return the errors in *settings*, in the wording of command-line errors."""
     try:
-        build_gates(settings)
+        build_gates(settings, release)
     except GateError as error:
         return [_error_text(problem) for problem in error.problems]
     return []
 
 
-def idle(settings: Mapping[str, bool]) -> list[str]:
-    """Return a warning for each gate that *settings* change from its default without effect in this server."""
-    defaults = {gate.name: gate.default for gate in KNOWN}
-    named = {ALIASES.get(name, name): value for name, value in settings.items()}
-    return [
-        f"feature gate {name} has no effect in this server"
-        for name, value in named.items()
-        if name not in GATES_IN_USE and defaults.get(name, value) is not value
-    ]
+def idle(settings: Mapping[str, bool], release: Release = OLDEST) -> Iterator[str]:
+    """Yield a warning for each gate that *settings* change from its default without effect in this server."""
+    known = {gate.name: gate for gate in gates_at(release)}
+    for spelling, value in settings.items():
+        name = ALIASES.get(spelling, spelling)
+        if name in known:
+            if name not in GATES_IN_USE and known[name].default is not value:
+                yield f"feature gate {name} has no effect in this server"
+        elif name in LIFE_CYCLES:
+            yield f"feature gate {name} {_absence(name, release)}"
+
+
+def _is_on_without_gate(name: str, release: Release) -> bool:
+    gate = last_gate_of(LIFE_CYCLES[name], release)
+    return name in ALWAYS_ON_BEFORE if gate is None else gate.default
+
+
+def _absence(name: str, release: Release) -> str:
+    """Return the reason why *release* does not have a gate, a predicate."""
+    stage = stage_of(LIFE_CYCLES[name], release)
+    if stage is None:
+        return f"does not exist before release {LIFE_CYCLES[name][0].since}; the server serves {release}"
+    state = "enabled" if _is_on_without_gate(name, release) else "disabled"
+    return f"no longer exists since release {stage.since}: the feature is always {state}"
 
 
 def _error_text(problem: GateProblem) -> str:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import platform
 
 from apiserver_stub.apimachinery.objects import Object
+from nodeagent.base.release import OLDEST, Release, SelectedRelease
 
-GIT_VERSION = "v1.29.1"
-"""Release whose behavior the server has."""
-_MAJOR, _MINOR = "1", "29"
+_OLDEST_VERSION = "v1.29.1"
+"""Version whose responses are recorded in tests."""
 
 
-def version(reported: str = "") -> Object:
+def git_version(release: Release = OLDEST) -> str:
+    """Return the version with patch number that the server reports for *release*, such as ``v1.36.2``."""
+    return _OLDEST_VERSION if release == OLDEST else SelectedRelease(release).patch_version
+
+
+def version(reported: str = "", release: Release = OLDEST) -> Object:
     """Return the document at ``/version``, with the git version *reported* if there is one."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     return {
-        "major": _MAJOR,
-        "minor": _MINOR,
-        "gitVersion": reported or GIT_VERSION,
+        "major": str(release.major),
+        "minor": str(release.minor),
+        "gitVersion": reported or git_version(release),
         "gitCommit": "",
         "gitTreeState": "",
         "buildDate": "1970-01-01T00:00:00Z",

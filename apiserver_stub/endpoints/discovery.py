@@ -15,6 +15,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import no_such_resource
 from apiserver_stub.apimachinery.version import version
 from apiserver_stub.verbs.responses import Reply
+from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
@@ -28,6 +29,7 @@ _AGGREGATED_VERSION = "v2beta1"
 class DiscoverySettings:
     """Settings of discovery."""
 
+    release: Release = OLDEST
     reported_version: str = ""
     """Git version at ``/version``; empty for that of the release."""
     aggregated: bool = True
@@ -71,7 +73,7 @@ class Discovery:
             )
         if path in ("/version", "/version/"):
             media.require_json(request.headers.get("Accept", ""))
-            return _json(version(self._settings.reported_version), request)
+            return _json(version(self._settings.reported_version, self._settings.release), request)
         if path == "/":
             return _json({"paths": _paths(served, groups)}, request)
         parts = path.strip("/").split("/")

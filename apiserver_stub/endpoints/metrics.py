@@ -13,6 +13,7 @@ from apiserver_stub.apimachinery.version import version
 from apiserver_stub.storage.request_metrics import resource_name
 from apiserver_stub.telemetry.exposition import Choice, Labels, Page, counts_of
 from apiserver_stub.verbs.responses import Reply
+from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
     from apiserver_stub.aggregation.remotes import Remotes
@@ -83,9 +84,9 @@ def show_authentication(page: Page, successes: int, authenticator: Authenticator
         )
 
 
-def show_version(page: Page, reported: str, gates: FeatureGates) -> None:
+def show_version(page: Page, reported: str, gates: FeatureGates, release: Release = OLDEST) -> None:
     """Add the version and the feature gates."""
-    found = version(reported)
+    found = version(reported, release)
     names = ("major", "minor", "git_version", "platform")
     values = (found["major"], found["minor"], found["gitVersion"], found["platform"])
     page.gauge("kubernetes_build_info", _BUILD_INFO, names, [(values, 1)])

@@ -8,6 +8,7 @@ from ipaddress import IPv4Network, IPv6Network
 
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import OLDEST, Release
 
 Network = IPv4Network | IPv6Network
 
@@ -23,3 +24,5 @@ class KindSettings:
     service_node_ports: range
     identity: Identity
     """Names of the server, such as the domain of its API groups."""
+    release: Release = OLDEST
+    """Kubernetes release whose API the server has."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from apiserver_stub import feature_gates
 from apiserver_stub.options import (
     admission,
     aggregation,
@@ -153,7 +152,7 @@ def _check_combinations(options: Options) -> Iterator[str]:
 
 
 def _is_enabled(options: Options, gate: str) -> bool:
-    return not feature_gates.validation_errors(options.feature_gates) and options.gates.enabled(gate)
+    return not features.gate_errors(options) and options.gates.enabled(gate)
 
 
 def _check_address_family(options: Options) -> Iterator[str]:

@@ -8,11 +8,13 @@ from functools import cached_property
 from pathlib import Path
 
 from apiserver_stub import feature_gates
+from apiserver_stub.apimachinery.version import git_version
 from apiserver_stub.kinds import runtime_config
 from apiserver_stub.options import values
-from apiserver_stub.options.declare import Group, Merge
+from apiserver_stub.options.declare import BAD_VALUE, Group, Merge
 from apiserver_stub.options.names import NameOptions
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.release import OLDEST, Release
 
 TITLE = "Features"
 
@@ -25,6 +27,8 @@ class FeatureOptions(NameOptions):
     contention_profiling: bool = False
     debug_socket_path: Path | None = None
     tracing_config_file: Path | None = None
+    compatibility_version: Release = OLDEST
+    """Kubernetes release whose API the server has."""
     reported_version: str = ""
     """Version that ``/version`` reports instead of the default."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
@@ -36,7 +40,7 @@ class FeatureOptions(NameOptions):
 
         :raises GateError: the settings are invalid, which :func:`check` reports.
         """
-        return feature_gates.build_gates(self.feature_gates)
+        return feature_gates.build_gates(self.feature_gates, self.compatibility_version)
 
 
 def declare(group: Group) -> None:
@@ -48,6 +52,12 @@ def declare(group: Group) -> None:
         "debug-socket-path", Path, "Unix socket that serves unauthenticated profiling, independent of --profiling."
     )
     group.add("tracing-config-file", Path, "TracingConfiguration file: OTLP endpoint and sampling rate.")
+    group.add(
+        "compatibility-version",
+        values.release,
+        "Kubernetes release that determines feature gates, validation and the reported version, such as 1.36. "
+        f"Default {OLDEST}.",
+    )
     group.add("feature-gates", values.switches, "Feature gates: NAME=true|false, comma separated.", action=Merge)
     group.add(
         "runtime-config",
@@ -57,12 +67,21 @@ def declare(group: Group) -> None:
     )
 
 
+def gate_errors(options: FeatureOptions) -> list[str]:
+    """Return the errors in ``--feature-gates`` for the selected release."""
+    return feature_gates.validation_errors(options.feature_gates, options.compatibility_version)
+
+
 def check(options: FeatureOptions) -> Iterator[str]:
-    yield from feature_gates.validation_errors(options.feature_gates)
+    reported, default = options.reported_version, git_version(options.compatibility_version)
+    if reported and reported.partition("-")[0].partition("+")[0] != default:
+        text = f'version "{reported}" must match major/minor/patch of default version "{default}"'
+        yield f'{BAD_VALUE}"{reported}" for "--version" flag: {text}'
+    yield from gate_errors(options)
     yield from runtime_config.errors(options.runtime_config, options.identity)
 
 
 def warnings(options: FeatureOptions) -> Iterator[str]:
-    if not feature_gates.validation_errors(options.feature_gates):
+    if not gate_errors(options):
         yield from options.gates.warnings()
-        yield from feature_gates.idle(options.feature_gates)
+        yield from feature_gates.idle(options.feature_gates, options.compatibility_version)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from apiserver_stub.options.declare import BAD_VALUE, Group
 from apiserver_stub.options.flag_aliases import resolve_aliases
+from nodeagent.base.release import OLDEST
 
 _VERSION_HELP = "Print the version and exit; =raw prints only the version, =vX.Y.Z-TEXT sets the reported version."
 
@@ -78,14 +79,10 @@ class _Wide(argparse.HelpFormatter):
 
 class _Version(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        from apiserver_stub.apimachinery.version import GIT_VERSION
+        from apiserver_stub.apimachinery.version import git_version
 
         if values is not None and values.startswith("v"):
-            if values.partition("-")[0].partition("+")[0] == GIT_VERSION:
-                namespace.reported_version = values
-            else:
-                text = f'version "{values}" must match major/minor/patch of default version "{GIT_VERSION}"'
-                parser.problems.append(f'{BAD_VALUE}"{values}" for "--version" flag: {text}')
+            namespace.reported_version = values  # Compared with the release when all options are known.
             return
         if values == "false":
             return
@@ -93,7 +90,8 @@ class _Version(argparse.Action):
             text = f'strconv.ParseBool: parsing "{values}": invalid syntax'
             parser.problems.append(f'{BAD_VALUE}"{values}" for "--version" flag: {text}')
             return
-        sys.stdout.write(f"{GIT_VERSION}\n" if values == "raw" else f"nodeagent-apiserver {GIT_VERSION}\n")
+        version = git_version(getattr(namespace, "compatibility_version", OLDEST))
+        sys.stdout.write(f"{version}\n" if values == "raw" else f"nodeagent-apiserver {version}\n")
         raise SystemExit(0)
 
 

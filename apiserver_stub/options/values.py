@@ -6,6 +6,7 @@ import argparse
 
 from nodeagent.base.duration import parse_duration
 from nodeagent.base.names import is_ip
+from nodeagent.base.release import NEWEST, OLDEST, Release
 
 
 def boolean(text: str) -> bool:
@@ -34,6 +35,17 @@ def address(text: str) -> str:
     if not is_ip(text):
         raise argparse.ArgumentTypeError(f'failed to parse IP: "{text}"')
     return text
+
+
+def release(text: str) -> Release:
+    """Return a supported release, such as 1.36."""
+    try:
+        found = Release.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if found != found.bounded():
+        raise argparse.ArgumentTypeError(f"must be between {OLDEST} and {NEWEST}, inclusive")
+    return found
 
 
 def duration(text: str) -> float:

@@ -84,7 +84,7 @@ async def build_pipeline(
     :param address: return the ``host:port`` of this server; empty until it listens.
     :param fill_namespace: create the default objects of a namespace.
     """
-    gates = options.gates
+    gates, release = options.gates, options.compatibility_version
     requests, started = RequestMetrics(), time.time()
 
     def show_limits(page: exposition.Page) -> None:
@@ -100,11 +100,12 @@ async def build_pipeline(
     collectors += [
         partial(metrics.show_remotes, remotes=remotes),
         partial(metrics.show_storage, monitor=monitor, requests=store_requests),
-        partial(metrics.show_version, reported=options.reported_version, gates=gates),
+        partial(metrics.show_version, reported=options.reported_version, gates=gates, release=release),
         partial(metrics.show_process, started=started),
     ]
     health = Health(lifecycle, storage_checks)
     discovery = DiscoverySettings(
+        release=release,
         reported_version=options.reported_version,
         aggregated=gates.enabled("AggregatedDiscoveryEndpoint"),
         storage_hashes=gates.enabled("StorageVersionHash"),
@@ -118,7 +119,7 @@ async def build_pipeline(
             external_hostname=options.external_hostname,
         ),
         health,
-        OpenApi(registry, remotes, options.identity),
+        OpenApi(registry, remotes, options.identity, release),
         Metrics(options.metric_choice(), collectors, health.outcomes if gates.enabled("ComponentSLIs") else None),
     ]
     if options.profiling:

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-
-from nodeagent.base.gates import FeatureGate, Stage
+from nodeagent.base.gate_stages import GateStage, last_gate_of, parse_table, stage_of
+from nodeagent.base.gates import FeatureGate
 from nodeagent.base.release import Release
-
-
-@dataclass(frozen=True, slots=True)
-class GateStage:
-    """Stage of a gate from release *since* on; without *gate*, the release no longer has the gate."""
-
-    since: Release
-    gate: FeatureGate | None
-
 
 _TABLE = """
 AllowDNSOnlyNodeCSR                                before+ deprecated-1.31
@@ -232,32 +221,10 @@ _OTHERS = {
 }
 """Gates of other components, and of features that a node does not have, by component."""
 
-_STAGE = re.compile(r"(?P<stage>alpha|beta|ga|deprecated)(?P<default>[+-])(?P<locked>!?)(?P<since>[\d.]+)")
-_REMOVED, _BEFORE = "removed", "before"
-
-
-def _parse_table(table: str) -> dict[str, tuple[GateStage, ...]]:
-    lines = (line.split() for line in table.strip().splitlines())
-    return {
-        name: tuple(_parse_stage(name, text) for text in stages if not text.startswith(_BEFORE))
-        for name, *stages in lines
-    }
-
-
-def _parse_stage(name: str, text: str) -> GateStage:
-    if text.startswith(_REMOVED):
-        return GateStage(Release.parse(text.removeprefix(_REMOVED)), None)
-    match = _STAGE.fullmatch(text)
-    if match is None:
-        raise ValueError(f"feature gate {name}: invalid stage {text!r}")
-    stage, default, locked = Stage[match["stage"].upper()], match["default"] == "+", bool(match["locked"])
-    return GateStage(Release.parse(match["since"]), FeatureGate(name, stage, default, locked))
-
-
-LIFE_CYCLES = _parse_table(_TABLE)
+LIFE_CYCLES = parse_table(_TABLE)
 """Stages of each gate of the agent, oldest first."""
 
-ALWAYS_ON_BEFORE = frozenset(line.split()[0] for line in _TABLE.strip().splitlines() if f"{_BEFORE}+" in line)
+ALWAYS_ON_BEFORE = frozenset(line.split()[0] for line in _TABLE.strip().splitlines() if "before+" in line)
 """Gates whose feature was enabled before the gate existed."""
 
 COMPONENTS = {name: component for component, names in _OTHERS.items() for name in names.split()}
@@ -266,11 +233,9 @@ COMPONENTS = {name: component for component, names in _OTHERS.items() for name i
 
 def stage_at(name: str, release: Release) -> GateStage | None:
     """Return the stage of a gate of the agent at *release*, or ``None`` before its first release."""
-    reached = [stage for stage in LIFE_CYCLES[name] if stage.since <= release]
-    return reached[-1] if reached else None
+    return stage_of(LIFE_CYCLES[name], release)
 
 
 def last_gate(name: str, release: Release) -> FeatureGate | None:
     """Return the gate with its last stage up to *release*, even if it was removed since then."""
-    reached = [stage.gate for stage in LIFE_CYCLES[name] if stage.since <= release and stage.gate is not None]
-    return reached[-1] if reached else None
+    return last_gate_of(LIFE_CYCLES[name], release)

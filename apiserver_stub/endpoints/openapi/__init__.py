@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import media, objects
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.version import GIT_VERSION
+from apiserver_stub.apimachinery.version import git_version
 from apiserver_stub.endpoints.openapi.schemas import Schemas
 from apiserver_stub.verbs.responses import Reply
+from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
     from apiserver_stub.aggregation.remotes import Remotes
@@ -91,7 +92,8 @@ class OpenApi:
 
     read_only = False
 
-    def __init__(self, registry: Registry, remotes: Remotes, identity: Identity) -> None:
+    def __init__(self, registry: Registry, remotes: Remotes, identity: Identity, release: Release = OLDEST) -> None:
+        self._release = release
         self._registry, self._remotes, self._identity = registry, remotes, identity
         self._documents: dict[str, bytes] | None = None
         self._protobuf: bytes | None = None
@@ -102,7 +104,7 @@ class OpenApi:
         if path not in (V2, V3) and not path.startswith(V3 + "/"):
             return None
         if self._documents is None:
-            self._documents = await asyncio.to_thread(_build, registry, self._identity)
+            self._documents = await asyncio.to_thread(_build, registry, self._identity, self._release)
         known = self._documents
         if path == V3:
             index = {
@@ -152,7 +154,7 @@ def _hash(body: bytes) -> str:
     return hashlib.sha512(body).hexdigest().upper()
 
 
-def _build(registry: Registry, identity: Identity) -> dict[str, bytes]:
+def _build(registry: Registry, identity: Identity, release: Release) -> dict[str, bytes]:
     """Return every document: version 3 by path, version 2 under the empty name."""
     found = {}
     for group, version in registry.group_versions():
@@ -160,7 +162,7 @@ def _build(registry: Registry, identity: Identity) -> dict[str, bytes]:
         paths = _paths(registry.of(group, version), schemas, v3=True)
         document = {
             "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": GIT_VERSION},
+            "info": {"title": "Kubernetes", "version": git_version(release)},
             "paths": paths,
             "components": {"schemas": dict(sorted(schemas.found.items()))},
         }
@@ -168,7 +170,7 @@ def _build(registry: Registry, identity: Identity) -> dict[str, bytes]:
     schemas = Schemas("#/definitions/", identity)
     document = {
         "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": GIT_VERSION},
+        "info": {"title": "Kubernetes", "version": git_version(release)},
         "paths": _paths(list(registry), schemas, v3=False),
         "definitions": dict(sorted(schemas.found.items())),
     }

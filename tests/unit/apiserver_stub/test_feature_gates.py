@@ -8,8 +8,10 @@ import pytest
 
 from apiserver_stub import feature_gates
 from apiserver_stub.feature_gates import build_gates
+from apiserver_stub.gate_table import LIFE_CYCLES
 from apiserver_stub.options import Options, OptionsError, parse, warnings
 from nodeagent.base.gates import Stage
+from nodeagent.base.release import OLDEST, Release
 from tests.conftest import ROWS_FILE
 
 VENDORS = ("AWS", "AzureDisk", "AzureFile", "GCE", "OpenStack", "Portworx", "vSphere")
@@ -35,7 +37,7 @@ def documented() -> list[object]:
 
 @pytest.mark.parametrize(("names", "stage", "default"), documented())
 def test_gate_has_its_stage_and_default_and_can_be_set(names: tuple[str, ...], stage: str, default: bool) -> None:
-    known = {gate.name: gate for gate in feature_gates.KNOWN}
+    known = {gate.name: gate for gate in feature_gates.gates_at(OLDEST)}
     needed = ",StorageVersionAPI=true" if names == ("UnknownVersionInteroperabilityProxy",) else ""
 
     for name in names:
@@ -100,7 +102,9 @@ def test_used_gates_are_those_that_the_code_reads() -> None:
     root = Path(feature_gates.__file__).parent
     texts = [path.read_text() for path in root.rglob("*.py") if path.name != "feature_gates.py"]
 
-    movable = [gate.name for gate in feature_gates.KNOWN if not gate.locked]
+    movable = [
+        name for name, stages in LIFE_CYCLES.items() if any(stage.gate and not stage.gate.locked for stage in stages)
+    ]
     requested = {name for name in movable if any(f'"{name}"' in text for text in texts)}
 
     assert requested == feature_gates.GATES_IN_USE
@@ -108,10 +112,70 @@ def test_used_gates_are_those_that_the_code_reads() -> None:
 
 def test_alias_sets_the_same_gate() -> None:
     assert not parse(["--feature-gates=KubeletTracing=false"]).gates.enabled("NodeAgentTracing")
-    assert set(feature_gates.ALIASES.values()) <= {gate.name for gate in feature_gates.KNOWN}
+    assert set(feature_gates.ALIASES.values()) <= set(LIFE_CYCLES)
 
 
 def test_ga_and_deprecated_gates_cause_a_warning() -> None:
     assert any("KMSv2" in text for text in warnings(parse(["--feature-gates=KMSv2=true"])))
     assert any("KMSv1" in text for text in warnings(parse(["--feature-gates=KMSv1=true"])))
     assert build_gates({}).warnings() == []
+
+
+@pytest.mark.parametrize(
+    ("gate", "enabled"),
+    [
+        ("InPlacePodVerticalScaling", ["1.33", "1.34", "1.35", "1.36"]),
+        ("PodLifecycleSleepAction", ["1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36"]),
+        ("AppArmor", ["1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36"]),  # Removed in 1.33.
+        ("SecurityContextDeny", []),
+        ("ClusterTrustBundle", []),
+        ("UnknownVersionInteroperabilityProxy", ["1.36"]),
+    ],
+)
+def test_default_of_gate_follows_the_release(gate: str, enabled: list[str]) -> None:
+    releases = [f"1.{minor}" for minor in range(29, 37)]
+
+    assert [release for release in releases if build_gates({}, Release.parse(release)).enabled(gate)] == enabled
+
+
+def test_gate_is_locked_from_its_release_on() -> None:
+    setting = "--feature-gates=InPlacePodVerticalScaling=false"
+    assert not parse([setting, "--compatibility-version=1.34"]).gates.enabled("InPlacePodVerticalScaling")
+
+    with pytest.raises(OptionsError) as error:
+        parse([setting, "--compatibility-version=1.35"])
+
+    text = "cannot set feature gate InPlacePodVerticalScaling to false, feature is locked to true"
+    assert error.value.problems == [text]
+
+
+@pytest.mark.parametrize(
+    ("gate", "release", "reason"),
+    [
+        ("EnvFiles", "1.29", "does not exist before release 1.34; the server serves 1.29"),
+        ("AppArmor", "1.36", "no longer exists since release 1.33: the feature is always enabled"),
+        ("SecurityContextDeny", "1.30", "no longer exists since release 1.30: the feature is always disabled"),
+    ],
+)
+def test_gate_of_another_release_is_ignored_with_a_warning(gate: str, release: str, reason: str) -> None:
+    options = parse([f"--feature-gates={gate}=true", f"--compatibility-version={release}"])
+
+    assert f"feature gate {gate} {reason}" in warnings(options)
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [("latest", "must be a release such as 1.36"), ("1.28", "must be between 1.29 and 1.36, inclusive")],
+)
+def test_unsupported_release_is_rejected(value: str, rule: str) -> None:
+    with pytest.raises(OptionsError) as error:
+        parse([f"--compatibility-version={value}"])
+
+    assert error.value.problems == [f'invalid argument "{value}" for "--compatibility-version" flag: {rule}']
+
+
+@pytest.mark.parametrize("release", [f"1.{minor}" for minor in range(29, 37)])
+def test_gates_of_every_release_are_valid_by_default(release: str) -> None:
+    found = warnings(parse([f"--compatibility-version={release}"]))
+
+    assert [text for text in found if "gate" in text] == []
