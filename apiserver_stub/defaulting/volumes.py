@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.defaulting.images import image_pull_policy
 from apiserver_stub.defaulting.table import Defaults
 from apiserver_stub.defaulting.volume_sources import VOLUME_SOURCES
 
@@ -19,6 +20,11 @@ def _set_empty_dir(volume: Object) -> None:
     """Set the source of a volume without one."""
     if len(volume) == ("name" in volume):
         volume["emptyDir"] = {}
+
+
+def _default_pull_policy(source: Object) -> None:
+    if not source.get("pullPolicy"):
+        source["pullPolicy"] = image_pull_policy(source.get("reference") or "")
 
 
 VOLUME = Defaults(
@@ -39,6 +45,7 @@ VOLUME = Defaults(
                 )
             },
         ),
+        "image": Defaults(rule=_default_pull_policy),
         "ephemeral": Defaults(below={"volumeClaimTemplate": Defaults(below={"spec": CLAIM_SPEC})}),
     },
 )

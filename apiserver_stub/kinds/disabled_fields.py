@@ -7,12 +7,19 @@ from collections.abc import Callable, Iterable, Iterator
 from apiserver_stub.apimachinery.objects import Object, dig
 from nodeagent.base.gates import FeatureGates
 
+_CONTAINER_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+_OF_CONTAINER_STATUS = (
+    ("RecursiveReadOnlyMounts", "volumeMounts"),
+    ("SupplementalGroupsPolicy", "user"),
+    ("ResourceHealthStatus", "allocatedResourcesStatus"),
+)
+"""Feature gate, and its field in the status of containers."""
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
 _WEIGHTED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def drop_from_pod(gates: FeatureGates, apparmor_prefix: str, new: Object, old: Object | None = None) -> None:
-    """Drop fields of disabled features from the pod *new*, unless *old* uses them.
+    """Drop fields of disabled features from the pod *new*, unless *old* uses them; fields without a gate remain.
 
     :param apparmor_prefix: prefix of the annotations with AppArmor profiles.
 
@@ -24,11 +31,11 @@ def drop_from_pod(gates: FeatureGates, apparmor_prefix: str, new: Object, old: O
     """
     spec, before = new.get("spec") or {}, (old or {}).get("spec") or {}
     for gate, in_use, drop in _OF_SPEC:
-        if not gates.enabled(gate) and not in_use(before):
+        if gates.exists(gate) and not gates.enabled(gate) and not in_use(before):
             drop(spec)
     if not gates.enabled("AppArmor"):
         _drop_apparmor(apparmor_prefix, new, old or {})
-    _drop_from_status(gates, new, old or {})
+    drop_from_status(gates, new, old or {})
 
 
 def drop_from_budget(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
@@ -59,7 +66,7 @@ def _drop_apparmor(prefix: str, new: Object, old: Object) -> None:
         del annotations[name]
 
 
-def _drop_from_status(gates: FeatureGates, new: Object, old: Object) -> None:
+def drop_from_status(gates: FeatureGates, new: Object, old: Object) -> None:
     """Drop fields of disabled features from the status of *new*, without changing that of *old*, which it may share."""
     status = new.get("status")
     if not status:
@@ -76,8 +83,37 @@ def _drop_from_status(gates: FeatureGates, new: Object, old: Object) -> None:
         status.pop("resize", None)
     if not gates.enabled("DynamicResourceAllocation") and not before.get("resourceClaims"):
         status.pop("resourceClaimStatuses", None)
+    for gate, name in _OF_CONTAINER_STATUS:
+        if _is_disabled(gates, gate):
+            _drop_from_container_statuses(status, name, old.get("status") or {})
+    if _is_disabled(gates, "PodObservedGenerationTracking") and not _is_generation_observed(old.get("status") or {}):
+        status.pop("observedGeneration", None)
+        if status.get("conditions"):
+            status["conditions"] = [_without(item, "observedGeneration") for item in status["conditions"]]
+    if _is_disabled(gates, "InPlacePodLevelResourcesVerticalScaling"):
+        for name in ("resources", "allocatedResources"):
+            if not dig(old, ("status", name)):
+                status.pop(name, None)
     if not gates.enabled("PodHostIPs") and not dig(old, ("status", "hostIPs")):
         status.pop("hostIPs", None)
+
+
+def _is_disabled(gates: FeatureGates, gate: str) -> bool:
+    return gates.exists(gate) and not gates.enabled(gate)
+
+
+def _is_generation_observed(status: Object) -> bool:
+    return bool(status.get("observedGeneration")) or _any_has("observedGeneration", status.get("conditions"))
+
+
+def _drop_from_container_statuses(status: Object, name: str, old: Object) -> None:
+    for kind in _CONTAINER_STATUSES:
+        if any(name in item for item in status.get(kind) or ()) and not _any_has(name, old.get(kind)):
+            status[kind] = [_without(item, name) for item in status[kind]]
+
+
+def _without(item: Object, *names: str) -> Object:
+    return {name: value for name, value in item.items() if name not in names}
 
 
 def _containers(spec: Object) -> Iterator[Object]:
@@ -136,6 +172,48 @@ def _of_spread(gate: str, name: str) -> _Rule:
     )
 
 
+def _pod_security(spec: Object) -> list[Object]:
+    return [context] if (context := spec.get("securityContext")) else []
+
+
+def _contexts(spec: Object) -> list[Object]:
+    return _pod_security(spec) + _security(spec)
+
+
+def _mounts(spec: Object) -> list[Object]:
+    return [mount for item in _containers(spec) for mount in item.get("volumeMounts") or ()]
+
+
+def _variable_sources(spec: Object) -> list[Object]:
+    return [source for item in _containers(spec) for each in item.get("env") or () if (source := each.get("valueFrom"))]
+
+
+def _lifecycles(spec: Object) -> list[Object]:
+    return [lifecycle for item in _containers(spec) if (lifecycle := item.get("lifecycle"))]
+
+
+def _has_restart_rules(spec: Object) -> bool:
+    return (
+        any(item.get("restartPolicy") or item.get("restartPolicyRules") for item in spec.get("containers") or ())
+        or any(item.get("restartPolicy") not in (None, "Always") for item in spec.get("initContainers") or ())
+        or _any_has("restartPolicyRules", spec.get("initContainers"))
+    )
+
+
+def _drop_restart_rules(spec: Object) -> None:
+    _drop("restartPolicyRules", _containers(spec))
+    _drop("restartPolicy", spec.get("containers"))
+
+
+def _in_items(gate: str, name: str, items: Callable[[Object], list[Object]]) -> _Rule:
+    """Return the rule for field *name* of the objects that *items* finds in a spec."""
+    return (
+        gate,
+        lambda spec: any(item.get(name) is not None for item in items(spec)),
+        lambda spec: _drop(name, items(spec)),
+    )
+
+
 def _any_has(name: str, items: Iterable[Object] | None) -> bool:
     return any(item.get(name) for item in items or ())
 
@@ -188,6 +266,25 @@ _OF_SPEC: tuple[_Rule, ...] = (
         lambda spec: any(term.get("matchLabelKeys") or term.get("mismatchLabelKeys") for term in _affinity_terms(spec)),
         _drop_affinity_keys,
     ),
+    (
+        "PodLevelResources",
+        lambda spec: spec.get("resources") is not None,
+        lambda spec: spec.pop("resources", None),
+    ),
+    (
+        "HostnameOverride",
+        lambda spec: spec.get("hostnameOverride") is not None,
+        lambda spec: spec.pop("hostnameOverride", None),
+    ),
+    ("ContainerRestartRules", _has_restart_rules, _drop_restart_rules),
+    _in_items("AppArmorFields", "appArmorProfile", _contexts),
+    _in_items("SupplementalGroupsPolicy", "supplementalGroupsPolicy", _pod_security),
+    _in_items("SELinuxChangePolicy", "seLinuxChangePolicy", _pod_security),
+    _in_items("RecursiveReadOnlyMounts", "recursiveReadOnly", _mounts),
+    _in_items("EnvFiles", "fileKeyRef", _variable_sources),
+    _in_items("ImageVolume", "image", lambda spec: spec.get("volumes") or []),
+    _in_items("ContainerStopSignals", "stopSignal", _lifecycles),
+    _in_items("PodCertificateRequest", "podCertificate", _bundle_sources),
     _of_spread("MatchLabelKeysInPodTopologySpread", "matchLabelKeys"),
     _of_spread("MinDomainsInPodTopologySpread", "minDomains"),
     _of_spread("NodeInclusionPolicyInPodTopologySpread", "nodeTaintsPolicy"),

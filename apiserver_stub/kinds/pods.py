@@ -9,21 +9,24 @@ from apiserver_stub.apimachinery.objects import Object, decode, dig, encode
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.pod_spec import POD, POD_STATUS, drop_annotations, init_annotations
 from apiserver_stub.kinds.columns import AGE, NAME, at
-from apiserver_stub.kinds.disabled_fields import drop_from_pod
+from apiserver_stub.kinds.disabled_fields import drop_from_pod, drop_from_status
+from apiserver_stub.kinds.observed_generations import keep_observed_generations
 from apiserver_stub.kinds.pod_status import ready_containers, restarts, row_conditions, shown_status
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
 from apiserver_stub.schema import field_validation, shapes
 from apiserver_stub.validation.affinity import affinity_terms
+from apiserver_stub.validation.apparmor import copy_apparmor_profiles
 from apiserver_stub.validation.pod import validate_new_pod
 from apiserver_stub.validation.pod_annotations import keys
 from apiserver_stub.validation.pod_exemptions import options_for_update
-from apiserver_stub.validation.pod_options import PodOptions
+from apiserver_stub.validation.pod_options import FIELD_GATES, PodOptions
 from apiserver_stub.validation.pod_qos import qos_class
 from apiserver_stub.validation.pod_resize import resized, validate_pod_resize
 from apiserver_stub.validation.pod_status import validate_pod_status
 from apiserver_stub.validation.pod_update import validate_ephemeral_update, validate_pod_update
 from apiserver_stub.validation.pod_warnings import pod_warnings
 from nodeagent.base.names import label_problems
+from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
@@ -33,6 +36,12 @@ if TYPE_CHECKING:
 _IDENTITY = ("uid", "resourceVersion")
 _CHANGED_BY_RESIZE = (*_IDENTITY, "managedFields")
 _FINISHED = ("Succeeded", "Failed")
+_APPARMOR_FIELDS_ONLY = Release(1, 34)
+"""First release that does not copy AppArmor profiles from fields to annotations."""
+_RESIZED_BY_SUBRESOURCE = Release(1, 32)
+"""First release in which plain updates cannot change resources."""
+_GENERATION = Release(1, 33)
+"""First release that counts the generation of pods, and keeps observed generations."""
 _GATED = {
     "type": "PodScheduled",
     "status": "False",
@@ -44,7 +53,9 @@ _GATED = {
 """Condition of a pod whose scheduling gates block scheduling."""
 
 
-def pod_options(gates: FeatureGates, identity: Identity, *, allow_privileged: bool) -> PodOptions:
+def pod_options(
+    gates: FeatureGates, identity: Identity, *, allow_privileged: bool, release: Release = OLDEST
+) -> PodOptions:
     """Return the validation options of pod templates."""
     return PodOptions(
         identity,
@@ -52,6 +63,9 @@ def pod_options(gates: FeatureGates, identity: Identity, *, allow_privileged: bo
         allow_host_ips=gates.enabled("PodHostIPs"),
         allow_scheduling_changes=gates.enabled("PodSchedulingReadiness"),
         allow_resize=gates.enabled("InPlacePodVerticalScaling"),
+        resize_by_update=release < _RESIZED_BY_SUBRESOURCE,
+        release=release,
+        features=frozenset(gate for gate in FIELD_GATES if gates.enabled(gate)),
         any_deletion_cost=not gates.enabled("PodDeletionCost"),
     )
 
@@ -63,15 +77,19 @@ class PodStrategy(Strategy):
     # Kubelets of old releases corrupt owner references, which breaks garbage collection.
     status_keeps = ("deletionTimestamp", "ownerReferences")
 
-    def __init__(self, gates: FeatureGates, identity: Identity, *, allow_privileged: bool = True) -> None:
+    def __init__(
+        self, gates: FeatureGates, identity: Identity, *, allow_privileged: bool = True, release: Release = OLDEST
+    ) -> None:
         """Create the strategy; containers may be privileged only if *allow_privileged* (spec: opt.allow-privileged)."""
         self._gates, self._identity = gates, identity
         self._init_annotations = init_annotations(identity)
         self._apparmor_prefix = keys(identity).apparmor_prefix
-        self._options = replace(pod_options(gates, identity, allow_privileged=allow_privileged), is_pod=True)
+        self._options = replace(
+            pod_options(gates, identity, allow_privileged=allow_privileged, release=release), is_pod=True
+        )
         self._resizes = gates.enabled("InPlacePodVerticalScaling")
         self._resizes_pod_level = gates.enabled("InPlacePodLevelResourcesVerticalScaling")
-        self.counted = ("spec",) if self._resizes else ()
+        self.counted = ("spec",) if self._resizes or release >= _GENERATION else ()
         self._selects_by_keys = gates.enabled("MatchLabelKeysInPodAffinity")
 
     def default(self, new: Object) -> None:
@@ -85,6 +103,9 @@ class PodStrategy(Strategy):
         spec = new["spec"]
         new["status"] = {"phase": "Pending", "qosClass": dig(new, ("status", "qosClass")) or qos_class(spec)}
         drop_from_pod(self._gates, self._apparmor_prefix, new)
+        if "AppArmorFields" in self._options.features:
+            to_annotations = self._options.release < _APPARMOR_FIELDS_ONLY
+            copy_apparmor_profiles(new, self._apparmor_prefix, to_annotations=to_annotations)
         if spec.get("schedulingGates"):
             new["status"]["conditions"] = [dict(_GATED)]
         if self._selects_by_keys and (affinity := spec.get("affinity")):
@@ -119,6 +140,9 @@ class PodStrategy(Strategy):
         super().prepare_update(new, old, subresource)
         if subresource != "status":
             drop_from_pod(self._gates, self._apparmor_prefix, new, old)
+        elif self._options.release >= _GENERATION:
+            keep_observed_generations(new, old)
+            drop_from_status(self._gates, new, old)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         options = options_for_update(self._options, old["metadata"], old["spec"])
@@ -167,7 +191,12 @@ def resources(settings: KindSettings) -> list[Resource]:
             "pods",
             short_names=("po",),
             categories=("all",),
-            strategy=PodStrategy(settings.gates, settings.identity, allow_privileged=settings.allow_privileged),
+            strategy=PodStrategy(
+                settings.gates,
+                settings.identity,
+                allow_privileged=settings.allow_privileged,
+                release=settings.compatibility_version,
+            ),
             subresources=(
                 Subresource("attach", ("create", "get"), "PodAttachOptions"),
                 Subresource("binding", ("create",), "Binding"),

@@ -24,5 +24,5 @@ class KindSettings:
     service_node_ports: range
     identity: Identity
     """Names of the server, such as the domain of its API groups."""
-    release: Release = OLDEST
+    compatibility_version: Release = OLDEST
     """Kubernetes release whose API the server has."""

@@ -23,7 +23,7 @@ def kind_settings(options: Options) -> KindSettings:
         service_networks=options.service_networks,
         service_node_ports=options.service_node_port_range,
         identity=options.identity,
-        release=options.compatibility_version,
+        compatibility_version=options.compatibility_version,
     )
 
 

@@ -17,6 +17,7 @@ from apiserver_stub.apimachinery.status import (
     required,
 )
 from apiserver_stub.validation.container_ports import validate_container_ports, validate_host_ports
+from apiserver_stub.validation.container_restarts import validate_init_restart_policy, validate_restart_policy
 from apiserver_stub.validation.environment import validate_environment, validate_environment_sources
 from apiserver_stub.validation.handlers import PROBES, validate_lifecycle, validate_probes
 from apiserver_stub.validation.pod_options import PodOptions
@@ -24,12 +25,17 @@ from apiserver_stub.validation.requirements import validate_requirements
 from apiserver_stub.validation.security import validate_container_security
 from apiserver_stub.validation.volume_mounts import validate_volume_devices, validate_volume_mounts
 from nodeagent.base.names import label_problems
+from nodeagent.base.release import Release
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _RESIZE_RESOURCES, _RESIZE_POLICIES = ("cpu", "memory"), ("NotRequired", "RestartContainer")
-_NOT_IN_EPHEMERAL = ("ports", "resources", *PROBES, "lifecycle", "restartPolicy", "resizePolicy")
+_NOT_IN_EPHEMERAL = ("ports", "resources", *PROBES, "lifecycle", "restartPolicy", "restartPolicyRules", "resizePolicy")
+_WITHOUT_PRESENCE = ("resources", "restartPolicyRules")
 _NOT_IN_INIT = ("lifecycle", *PROBES)
+
+_INIT_RESIZE, _INIT_RESIZE_RESTART = Release(1, 32), Release(1, 36)
+"""First releases with resize policies of init containers, and with the rule for those that are not sidecars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,9 @@ class PodContext:
     claim_names: Collection[str]
     grace_seconds: int
     restart_policy: str
+    os: str | None
+    """Operating system; ``None`` if the pod does not state it."""
+    host_users: bool
     options: PodOptions
 
 
@@ -58,8 +67,7 @@ def validate_containers(containers: Sequence[Object], field: str, context: PodCo
             causes.append(duplicate(f"{path}.name", name))
         names.add(name)
         causes += _validate_life(container, path, context)
-        if container.get("restartPolicy") is not None:
-            causes.append(forbidden_value(f"{path}.restartPolicy", "may not be set for non-init containers"))
+        causes += validate_restart_policy(container, path, context.options)
     return causes + validate_host_ports(containers, field)
 
 
@@ -71,8 +79,7 @@ def validate_init_containers(spec: Object, field: str, context: PodContext) -> l
         path = f"{field}[{index}]"
         causes += _validate_container(container, path, context)
         policy = container.get("restartPolicy")
-        if policy not in (None, "Always"):
-            causes.append(not_supported(f"{path}.restartPolicy", policy, ("Always",)))
+        causes += validate_init_restart_policy(container, path, context.options)
         name = container.get("name") or ""
         if name in names:
             causes.append(duplicate(f"{path}.name", name))
@@ -89,8 +96,7 @@ def validate_init_containers(spec: Object, field: str, context: PodContext) -> l
                 for member in _NOT_IN_INIT
                 if container.get(member) is not None
             ]
-        if resize := container.get("resizePolicy"):
-            causes.append(invalid_value(f"{path}.resizePolicy", resize, "must not be set for init containers"))
+        causes += _validate_init_resize(container.get("resizePolicy") or [], f"{path}.resizePolicy", policy, context)
     return causes
 
 
@@ -113,7 +119,7 @@ def validate_ephemeral_containers(spec: Object, field: str, context: PodContext)
             causes.append(not_found_value(f"{path}.targetContainerName", target))
         for member in _NOT_IN_EPHEMERAL:
             value = container.get(member)
-            if value or (value is not None and member != "resources"):
+            if value or (value is not None and member not in _WITHOUT_PRESENCE):
                 causes.append(forbidden_value(f"{path}.{member}", detail))
         for number, mount in enumerate(container.get("volumeMounts") or ()):
             causes += [
@@ -122,6 +128,22 @@ def validate_ephemeral_containers(spec: Object, field: str, context: PodContext)
                 if mount.get(member)
             ]
     return causes
+
+
+def _validate_init_resize(
+    policies: Sequence[Object], field: str, restart_policy: str | None, context: PodContext
+) -> list[Cause]:
+    options = context.options
+    if policies and (options.release < _INIT_RESIZE or not options.allow_resize):
+        return [invalid_value(field, policies, "must not be set for init containers")]
+    if restart_policy == "Always" or options.release < _INIT_RESIZE_RESTART:
+        return []
+    detail = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+    return [
+        invalid_value(f"{field}[{index}].restartPolicy", "RestartContainer", detail)
+        for index, policy in enumerate(policies)
+        if policy.get("restartPolicy") == "RestartContainer"
+    ]
 
 
 def validate_image(container: Object, field: str) -> list[Cause]:
@@ -149,9 +171,9 @@ def _validate_container(container: Object, field: str, context: PodContext) -> l
     if variables := container.get("env"):
         causes += validate_environment(variables, f"{field}.env", options)
     if sources := container.get("envFrom"):
-        causes += validate_environment_sources(sources, f"{field}.envFrom")
+        causes += validate_environment_sources(sources, f"{field}.envFrom", options)
     if container.get("volumeMounts"):
-        causes += validate_volume_mounts(container, context.volumes, f"{field}.volumeMounts")
+        causes += validate_volume_mounts(container, context.volumes, f"{field}.volumeMounts", options)
     if container.get("volumeDevices"):
         causes += validate_volume_devices(container, context.volumes, f"{field}.volumeDevices")
     causes += _validate_choice(container.get("imagePullPolicy"), _PULL_POLICIES, f"{field}.imagePullPolicy")
@@ -160,7 +182,9 @@ def _validate_container(container: Object, field: str, context: PodContext) -> l
     if resize := container.get("resizePolicy"):
         causes += _validate_resize(resize, f"{field}.resizePolicy", context.restart_policy)
     if security := container.get("securityContext"):
-        causes += validate_container_security(security, f"{field}.securityContext", options)
+        causes += validate_container_security(
+            security, f"{field}.securityContext", options, host_users=context.host_users
+        )
     return causes
 
 
@@ -168,8 +192,10 @@ def _validate_life(container: Object, field: str, context: PodContext) -> list[C
     """Return the errors in hooks and probes."""
     causes: list[Cause] = []
     if lifecycle := container.get("lifecycle"):
-        causes += validate_lifecycle(lifecycle, f"{field}.lifecycle", context.grace_seconds)
-    return causes + validate_probes(container, field, context.grace_seconds)
+        causes += validate_lifecycle(
+            lifecycle, f"{field}.lifecycle", context.grace_seconds, context.os, context.options
+        )
+    return causes + validate_probes(container, field)
 
 
 def _validate_choice(value: str | None, choices: Sequence[str], field: str) -> list[Cause]:

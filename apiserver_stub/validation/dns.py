@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, not_supported, required
 from apiserver_stub.validation.addresses import parse_address
-from nodeagent.base.names import subdomain_problems
+from apiserver_stub.validation.pod_options import PodOptions
+from nodeagent.base.names import search_domain_problems, subdomain_problems
 
 _POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _SERVERS_LIMIT, _SEARCHES_LIMIT, _SEARCH_LIST_LIMIT = 3, 32, 2048
 _ADDRESS_RULE = "must be valid IP address"
 
 
-def validate_dns(spec: Object, field: str) -> list[Cause]:
+def validate_dns(spec: Object, field: str, options: PodOptions) -> list[Cause]:
     """Return the errors in the DNS policy and configuration of a pod spec."""
     policy = spec.get("dnsPolicy")
     path = f"{field}.dnsPolicy"
@@ -26,7 +27,12 @@ def validate_dns(spec: Object, field: str) -> list[Cause]:
     config = spec.get("dnsConfig")
     if config is None and policy != "None":
         return causes
-    return causes + _validate_config(config, f"{field}.dnsConfig", needs_server=policy == "None")
+    return causes + _validate_config(
+        config,
+        f"{field}.dnsConfig",
+        needs_server=policy == "None",
+        any_search="RelaxedDNSSearchValidation" in options.features,
+    )
 
 
 def validate_host_aliases(aliases: Sequence[Object], field: str) -> list[Cause]:
@@ -41,7 +47,7 @@ def validate_host_aliases(aliases: Sequence[Object], field: str) -> list[Cause]:
     return causes
 
 
-def _validate_config(config: Object | None, field: str, *, needs_server: bool) -> list[Cause]:
+def _validate_config(config: Object | None, field: str, *, needs_server: bool, any_search: bool) -> list[Cause]:
     if config is None:
         return [required(field, "must provide `dnsConfig` when `dnsPolicy` is None")]
     servers, searches = config.get("nameservers") or [], config.get("searches") or []
@@ -62,8 +68,11 @@ def _validate_config(config: Object | None, field: str, *, needs_server: bool) -
         detail = f"must not have more than {_SEARCH_LIST_LIMIT} characters (including spaces) in the search list"
         causes.append(invalid_value(f"{field}.searches", searches, detail))
     for index, search in enumerate(searches):
+        if any_search and search == ".":
+            continue
         name = search.removesuffix(".")
-        causes += invalid_each(f"{field}.searches[{index}]", name, subdomain_problems(name))
+        problems = search_domain_problems(name) if any_search else subdomain_problems(name)
+        causes += invalid_each(f"{field}.searches[{index}]", name, problems)
     for index, option in enumerate(config.get("options") or ()):
         if not option.get("name"):
             causes.append(required(f"{field}.options[{index}]", "must not be empty"))

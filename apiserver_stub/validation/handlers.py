@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import (
     Cause,
@@ -12,35 +15,60 @@ from apiserver_stub.apimachinery.status import (
     required,
 )
 from apiserver_stub.validation.container_ports import validate_port_number_or_name
+from apiserver_stub.validation.pod_options import PodOptions
 from nodeagent.base.names import header_name_problems
+from nodeagent.base.release import Release
 
 PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _PROBE_ACTIONS = ("exec", "httpGet", "tcpSocket", "grpc")
 _HOOK_ACTIONS = ("exec", "httpGet", "tcpSocket", "sleep")
 _NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 _SCHEMES = ("HTTP", "HTTPS")
+_ZERO_SLEEP = Release(1, 32)
+"""First release with a gate for a sleep of zero seconds."""
+_LINUX_SIGNALS = """
+    ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT RTMAX RTMIN SEGV STKFLT STOP SYS
+    TERM TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ
+"""
+_SIGNALS = {
+    "linux": sorted(
+        [f"SIG{name}" for name in _LINUX_SIGNALS.split()]
+        + [f"SIGRTMIN+{number}" for number in range(1, 16)]
+        + [f"SIGRTMAX-{number}" for number in range(1, 15)]
+    ),
+    "windows": ["SIGKILL", "SIGTERM"],
+}
+"""Stop signals by operating system."""
 
 
-def validate_probes(container: Object, field: str, grace_seconds: int) -> list[Cause]:
+def validate_probes(container: Object, field: str) -> list[Cause]:
     """Return the errors in the probes of the *container* at *field*."""
     causes = []
     for name in PROBES:
         if (probe := container.get(name)) is not None:
-            causes += _validate_probe(probe, name, f"{field}.{name}", grace_seconds)
+            causes += _validate_probe(probe, name, f"{field}.{name}")
     return causes
 
 
-def validate_lifecycle(lifecycle: Object, field: str, grace_seconds: int) -> list[Cause]:
-    """Return the errors in the lifecycle hooks of a container in a pod with *grace_seconds* to terminate."""
+def validate_lifecycle(
+    lifecycle: Object, field: str, grace_seconds: int, os: str | None, options: PodOptions
+) -> list[Cause]:
+    """Return the errors in the hooks and the stop signal of a container in a pod with *grace_seconds* to terminate.
+
+    :param os: operating system of the pod, ``None`` if it is not stated.
+    """
     causes = []
+    validate_sleep = partial(_validate_sleep, grace_seconds=grace_seconds, options=options)
     for name in ("postStart", "preStop"):
         if (hook := lifecycle.get(name)) is not None:
-            causes += _validate_action(hook, _HOOK_ACTIONS, f"{field}.{name}", grace_seconds)
+            causes += _validate_action(hook, _HOOK_ACTIONS, f"{field}.{name}", validate_sleep)
+    if "ContainerStopSignals" in options.features and (signal := lifecycle.get("stopSignal")) is not None:
+        causes += _validate_stop_signal(signal, f"{field}.stopSignal", os)
     return causes
 
 
-def _validate_probe(probe: Object, name: str, field: str, grace_seconds: int) -> list[Cause]:
-    causes = _validate_action(probe, _PROBE_ACTIONS, field, grace_seconds)
+def _validate_probe(probe: Object, name: str, field: str) -> list[Cause]:
+    causes = _validate_action(probe, _PROBE_ACTIONS, field)
     for number in _NUMBERS:
         if (value := probe.get(number) or 0) < 0:
             causes.append(invalid_value(f"{field}.{number}", value, "must be greater than or equal to 0"))
@@ -55,7 +83,12 @@ def _validate_probe(probe: Object, name: str, field: str, grace_seconds: int) ->
     return causes
 
 
-def _validate_action(handler: Object, kinds: tuple[str, ...], field: str, grace_seconds: int) -> list[Cause]:
+def _validate_action(
+    handler: Object,
+    kinds: tuple[str, ...],
+    field: str,
+    validate_sleep: Callable[[Object, str], list[Cause]] | None = None,
+) -> list[Cause]:
     found = [kind for kind in kinds if handler.get(kind) is not None]
     if not found:
         return [required(field, "must specify a handler type")]
@@ -68,15 +101,30 @@ def _validate_action(handler: Object, kinds: tuple[str, ...], field: str, grace_
     elif kind == "httpGet":
         causes += _validate_http(action, path)
     elif kind == "sleep":
-        seconds = action.get("seconds") or 0
-        if not 0 < seconds <= grace_seconds:
-            detail = f"must be greater than 0 and less than terminationGracePeriodSeconds ({grace_seconds})"
-            causes.append(invalid_value(path, seconds, detail))
+        causes += validate_sleep(action, path) if validate_sleep is not None else []
     else:
         causes += validate_port_number_or_name(action.get("port") or _no_port(action), f"{path}.port")
     return causes + [
         forbidden_value(f"{field}.{other}", "may not specify more than 1 handler type") for other in found[1:]
     ]
+
+
+def _validate_sleep(action: Object, field: str, grace_seconds: int, options: PodOptions) -> list[Cause]:
+    seconds = action.get("seconds") or 0
+    if "PodLifecycleSleepActionAllowZero" in options.features:
+        least, detail = 0, f"must be non-negative and less than terminationGracePeriodSeconds ({grace_seconds})"
+    else:
+        least, detail = 1, f"must be greater than 0 and less than terminationGracePeriodSeconds ({grace_seconds})"
+        if options.release >= _ZERO_SLEEP:
+            detail += ". Enable AllowPodLifecycleSleepActionZeroValue feature gate for zero sleep."
+    return [] if least <= seconds <= grace_seconds else [invalid_value(field, seconds, detail)]
+
+
+def _validate_stop_signal(signal: str, field: str, os: str | None) -> list[Cause]:
+    if os is None:
+        return [forbidden_value(field, "may not be set for containers with empty `spec.os.name`")]
+    signals = _SIGNALS.get(os)
+    return [] if signals is None or signal in signals else [not_supported(field, signal, signals)]
 
 
 def _validate_http(action: Object, field: str) -> list[Cause]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, forbidden_value
+from apiserver_stub.validation.apparmor import validate_apparmor_match
 from apiserver_stub.validation.containers import validate_image
-from apiserver_stub.validation.pod_annotations import validate_pod_annotations, validate_seccomp_match
+from apiserver_stub.validation.pod_annotations import keys, validate_pod_annotations, validate_seccomp_match
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.pod_spec import validate_pod_spec
 
@@ -20,6 +21,8 @@ def validate_new_pod(pod: Object, options: PodOptions) -> list[Cause]:
         causes.append(forbidden_value("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
     if annotations := pod["metadata"].get("annotations"):
         causes += validate_seccomp_match(annotations, spec, "spec", options.identity)
+        if "AppArmorFields" in options.features:
+            causes += validate_apparmor_match(annotations, spec, "spec", keys(options.identity).apparmor_prefix)
     return causes
 
 

@@ -11,6 +11,7 @@ from apiserver_stub.validation.affinity import affinity_terms, validate_affinity
 from apiserver_stub.validation.field_refs import HOST_IPS
 from apiserver_stub.validation.labels import validate_selector
 from apiserver_stub.validation.pod_annotations import is_deletion_cost, keys
+from apiserver_stub.validation.pod_features import features_in_use
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.quantities import is_huge_pages, is_whole_pages
 from apiserver_stub.validation.sysctls import validate_host_sysctl
@@ -31,6 +32,8 @@ def options_for_update(options: PodOptions, metadata: Object, spec: Object) -> P
         changes["any_spread_selectors"] = True
     if any(is_huge_pages(name) and not is_whole_pages(name, text) for name, text in _amounts(spec)):
         changes["any_huge_pages"] = True
+    if (features := features_in_use(spec, options.features)) != options.features:
+        changes["features"] = features
     network, ipc = bool(spec.get("hostNetwork")), bool(spec.get("hostIPC"))
     if network or ipc:
         sysctls = (spec.get("securityContext") or {}).get("sysctls") or ()

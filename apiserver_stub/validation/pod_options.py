@@ -5,6 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import OLDEST, Release
+
+FIELD_GATES = (
+    "AppArmorFields",
+    "ContainerRestartRules",
+    "ContainerStopSignals",
+    "EnvFiles",
+    "HostnameOverride",
+    "PodCertificateRequest",
+    "PodLifecycleSleepActionAllowZero",
+    "RecursiveReadOnlyMounts",
+    "RelaxedDNSSearchValidation",
+    "RelaxedEnvironmentVariableValidation",
+    "RestartAllContainersOnContainerExits",
+    "SELinuxChangePolicy",
+    "SELinuxMount",
+    "SupplementalGroupsPolicy",
+    "UserNamespacesHostNetworkSupport",
+)
+"""Feature gates of releases after 1.29 that add rules for fields of pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +32,10 @@ class PodOptions:
     """Settings of the validation of a pod or of a pod template."""
 
     identity: Identity
+    release: Release = OLDEST
+    """Kubernetes release whose rules apply."""
+    features: frozenset[str] = frozenset()
+    """Enabled gates of :data:`FIELD_GATES`; for updates also those whose fields the stored object uses."""
     is_pod: bool = False
     """The object is a pod, not a pod template."""
     allow_privileged: bool = True
@@ -22,6 +46,8 @@ class PodOptions:
     """Node selector and node affinity of pods with scheduling gates may change (spec: gate.PodSchedulingReadiness)."""
     allow_resize: bool = False
     """Resources of containers may change (spec: gate.InPlacePodVerticalScaling)."""
+    resize_by_update: bool = True
+    """Resizes need not use the subresource ``resize``."""
     any_deletion_cost: bool = False
     """The deletion cost may be invalid."""
     any_selector_values: bool = False

@@ -8,10 +8,12 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import (
     Cause,
     duplicate,
+    forbidden_value,
     invalid_each,
     invalid_value,
     not_supported,
     required,
+    too_long,
 )
 from apiserver_stub.validation.affinity import validate_affinity
 from apiserver_stub.validation.container_ports import validate_host_network_ports
@@ -22,6 +24,7 @@ from apiserver_stub.validation.containers import (
     validate_init_containers,
 )
 from apiserver_stub.validation.dns import validate_dns, validate_host_aliases
+from apiserver_stub.validation.environment import validate_file_volumes
 from apiserver_stub.validation.labels import validate_labels
 from apiserver_stub.validation.pod_level_resources import validate_pod_level_resources
 from apiserver_stub.validation.pod_options import PodOptions
@@ -34,6 +37,7 @@ from apiserver_stub.validation.windows import validate_host_processes, validate_
 from nodeagent.base.names import label_problems, qualified_name_problems, subdomain_problems
 
 DEADLINE_LIMIT_SECONDS = (1 << 31) - 1
+_HOST_NAME_LIMIT = 64
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
@@ -49,6 +53,8 @@ def validate_pod_spec(spec: Object, pod_name: str, field: str, options: PodOptio
         {item["name"] for item in claims if item.get("name")},
         spec.get("terminationGracePeriodSeconds") or 0,
         spec.get("restartPolicy") or "",
+        None if spec.get("os") is None else spec["os"].get("name") or "",
+        spec.get("hostUsers") is not False,
         options,
     )
     containers = spec.get("containers") or ()
@@ -61,7 +67,7 @@ def validate_pod_spec(spec: Object, pod_name: str, field: str, options: PodOptio
         causes += validate_host_network_ports(containers, f"{field}.containers", is_pod=options.is_pod)
     if context.restart_policy not in _RESTART_POLICIES:
         causes.append(_choice(context.restart_policy, _RESTART_POLICIES, f"{field}.restartPolicy"))
-    causes += validate_dns(spec, field)
+    causes += validate_dns(spec, field, options)
     causes += validate_labels(spec.get("nodeSelector"), f"{field}.nodeSelector")
     causes += validate_pod_security(spec, field, options)
     if affinity := spec.get("affinity"):
@@ -70,7 +76,7 @@ def validate_pod_spec(spec: Object, pod_name: str, field: str, options: PodOptio
     if constraints := spec.get("topologySpreadConstraints"):
         causes += validate_spread_constraints(constraints, f"{field}.topologySpreadConstraints", options)
     causes += validate_host_processes(spec, field, options)
-    causes += validate_host_users(spec, field)
+    causes += validate_host_users(spec, field, options)
     causes += _validate_names(spec, field)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= DEADLINE_LIMIT_SECONDS:
@@ -89,7 +95,23 @@ def validate_pod_spec(spec: Object, pod_name: str, field: str, options: PodOptio
         causes += validate_pod_level_resources(spec, f"{field}.resources", options)
     if spec.get("os") is not None:
         causes += validate_operating_system(spec, field)
+    if "EnvFiles" in options.features:
+        causes += validate_file_volumes(spec, field)
+    if "HostnameOverride" in options.features and spec.get("hostnameOverride") is not None:
+        causes += _validate_hostname_override(spec, f"{field}.hostnameOverride")
     return causes
+
+
+def _validate_hostname_override(spec: Object, field: str) -> list[Cause]:
+    name = spec["hostnameOverride"]
+    causes = [
+        forbidden_value(field, f"may not be specified when {other} is true")
+        for other in ("setHostnameAsFQDN", "hostNetwork")
+        if spec.get(other)
+    ]
+    if len(name.encode()) > _HOST_NAME_LIMIT:
+        causes.append(too_long(field, _HOST_NAME_LIMIT))
+    return causes + invalid_each(field, name, subdomain_problems(name))
 
 
 def _choice(value: str, choices: Sequence[str], field: str) -> Cause:

@@ -120,24 +120,25 @@ def _validate_changes(new: Object, old: Object, before: Object, options: PodOpti
     stored = (old.get("status") or {}).get("qosClass")
     if (stored or qos_class(before)) != qos_class(new["spec"]):
         causes.append(invalid_value("metadata", stored or "", "Pod QoS is immutable"))
-    spec = _with_allowed_changes_undone(new["spec"], before, options)
+    resize = options.allow_resize and options.resize_by_update
+    spec = _with_allowed_changes_undone(new["spec"], before, resize=resize)
     if before.get("schedulingGates") and options.allow_scheduling_changes:
         causes += _undo_scheduling_changes(spec, before)
     if spec != before:
         changed = sorted(name for name in {*spec, *before} if spec.get(name) != before.get(name))
-        rule = _RESIZE_RULE if options.allow_resize else _UPDATE_RULE
+        rule = _RESIZE_RULE if resize else _UPDATE_RULE
         causes.append(forbidden_value("spec", f"{rule}\nchanged: {', '.join(changed)}"))
     return causes
 
 
-def _with_allowed_changes_undone(spec: Object, before: Object, options: PodOptions) -> Object:
+def _with_allowed_changes_undone(spec: Object, before: Object, *, resize: bool) -> Object:
     """Return a copy of *spec* in which what an update may change is as *before*."""
     result = {**spec}
     for kind in ("containers", "initContainers"):
         if kind in spec:
             pairs = zip(spec[kind], before[kind], strict=True)
-            resize = options.allow_resize and kind == "containers"
-            result[kind] = [_with_old_image(container, old, resize=resize) for container, old in pairs]
+            resources = resize and kind == "containers"
+            result[kind] = [_with_old_image(container, old, resize=resources) for container, old in pairs]
     for name in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
         _restore(result, before, name)
     if (before.get("terminationGracePeriodSeconds") or 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:

@@ -7,9 +7,13 @@ from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_e
 from apiserver_stub.validation.field_refs import FILE_FIELDS, validate_field_ref, validate_resource_ref
 from apiserver_stub.validation.file_paths import validate_local_path, validate_mode
 from apiserver_stub.validation.labels import validate_selector
+from apiserver_stub.validation.pod_certificates import CERTIFICATE_PATHS, validate_pod_certificate
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.signers import trust_bundle_name_problems, validate_signer_name
+from nodeagent.base.release import Release
 
+_TRUST_BUNDLE_FIELD = Release(1, 31)
+"""First release whose errors name the field of trust bundles as the API does."""
 _SHORTEST_TOKEN_SECONDS, _LONGEST_TOKEN_SECONDS = 600, 1 << 32
 
 
@@ -70,11 +74,21 @@ def _validate_projection(projection: Object, field: str, paths: _Paths, options:
         causes += _validate_token(source, f"{field}.serviceAccountToken", paths.field)
     if (source := projection.get("clusterTrustBundle")) is not None:
         sources += 1
-        causes += _validate_trust_bundle(source, f"{field}.clusterTrustBundlePEM")
+        name = "clusterTrustBundlePEM" if options.release < _TRUST_BUNDLE_FIELD else "clusterTrustBundle"
+        causes += _validate_trust_bundle(source, f"{field}.{name}")
         path = source.get("path") or ""
         causes += paths.add(path, path)
+    if "PodCertificateRequest" in options.features and (source := projection.get("podCertificate")) is not None:
+        sources += 1
+        causes += validate_pod_certificate(source, f"{field}.podCertificate")
+        found = [path for name in CERTIFICATE_PATHS if (path := source.get(name))]
+        for path in found:
+            causes += paths.add(path, path)
     if sources > 1:
-        causes.append(forbidden_value(field, "may not specify more than 1 volume type"))
+        detail = "may not specify more than 1 volume type"
+        causes.append(
+            forbidden_value(field, detail if options.release < _TRUST_BUNDLE_FIELD else f"{detail} per source")
+        )
     return causes
 
 

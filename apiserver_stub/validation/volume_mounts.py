@@ -14,12 +14,16 @@ from apiserver_stub.apimachinery.status import (
     required,
 )
 from apiserver_stub.validation.file_paths import validate_descending_path, validate_no_backsteps
+from apiserver_stub.validation.pod_options import PodOptions
 
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
+_RECURSIVE_MODES = ("Disabled", "Enabled", "IfPossible")
 _CLAIMS = ("persistentVolumeClaim", "ephemeral")
 
 
-def validate_volume_mounts(container: Object, volumes: Mapping[str, Object], field: str) -> list[Cause]:
+def validate_volume_mounts(
+    container: Object, volumes: Mapping[str, Object], field: str, options: PodOptions
+) -> list[Cause]:
     """Return the errors in the mounts of a container; *volumes* are the valid ones of the pod, by name."""
     devices = _paths(container.get("volumeDevices"), "devicePath")
     paths: set[str] = set()
@@ -47,6 +51,8 @@ def validate_volume_mounts(container: Object, volumes: Mapping[str, Object], fie
             causes += validate_descending_path(expression, f"{field}.subPathExpr")
         if (propagation := mount.get("mountPropagation")) is not None:
             causes += _validate_propagation(propagation, container, f"{field}.mountPropagation")
+        if "RecursiveReadOnlyMounts" in options.features:
+            causes += _validate_recursive_read_only(mount, f"{field}.recursiveReadOnly")
     return causes
 
 
@@ -95,6 +101,20 @@ def _validate_overlap(
     if path in others.values():
         detail = f"must not already exist as a path in {list_name}"
         causes.append(invalid_value(f"{field}.{path_name}", path, detail))
+    return causes
+
+
+def _validate_recursive_read_only(mount: Object, field: str) -> list[Cause]:
+    mode = mount.get("recursiveReadOnly")
+    if mode in (None, "Disabled"):
+        return []
+    if mode not in _RECURSIVE_MODES:
+        return [not_supported(field, mode, _RECURSIVE_MODES)]
+    causes = []
+    if not mount.get("readOnly"):
+        causes.append(forbidden_value(field, "may only be specified when readOnly is true"))
+    if mount.get("mountPropagation") not in (None, "None"):
+        causes.append(forbidden_value(field, "may only be specified when mountPropagation is None or not specified"))
     return causes
 
 

@@ -85,6 +85,10 @@ class FeatureGates:
         """
         return self._state[name]
 
+    def exists(self, name: str) -> bool:
+        """Return whether there is such a gate; the state of others is constant."""
+        return name in self._known
+
     def switched_off(self, name: str) -> bool:
         """Return whether the settings explicitly disable this gate."""
         return self._named.get(name) is False

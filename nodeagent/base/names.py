@@ -10,6 +10,8 @@ from ipaddress import ip_address
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_SEARCH_LABEL = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SEARCH_DOMAIN = rf"{_SEARCH_LABEL}(\.{_SEARCH_LABEL})*"
 _SERVICE_NAME = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VARIABLE = r"[-._a-zA-Z][-._a-zA-Z0-9]*"
@@ -19,6 +21,7 @@ _WILDCARD = rf"\*\.{_SUBDOMAIN}"
 _label, _service_name, _subdomain, _wildcard, _name = (
     re.compile(pattern) for pattern in (_LABEL, _SERVICE_NAME, _SUBDOMAIN, _WILDCARD, _NAME)
 )
+_search_domain = re.compile(_SEARCH_DOMAIN)
 _any_variable = re.compile(r"[ -<>-~]+")
 _variable, _config_key, _header = (re.compile(pattern) for pattern in (_VARIABLE, _CONFIG_KEY, _HEADER))
 _port_characters, _letter = re.compile("[-a-z0-9]+"), re.compile("[a-z]")
@@ -26,6 +29,10 @@ _port_characters, _letter = re.compile("[-a-z0-9]+"), re.compile("[a-z]")
 SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
     f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+)
+SEARCH_DOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start "
+    f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SEARCH_DOMAIN}')"
 )
 LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
@@ -70,6 +77,12 @@ def subdomain_problems(value: str) -> list[str]:
     """Return why *value* is not a DNS subdomain."""
     problems = _length_problems(value, 253)
     return problems if _subdomain.fullmatch(value) else [*problems, SUBDOMAIN_RULE]
+
+
+def search_domain_problems(value: str) -> list[str]:
+    """Return why *value* is not a search domain since Kubernetes 1.32: a DNS subdomain that may have underscores."""
+    problems = _length_problems(value, 253)
+    return problems if _search_domain.fullmatch(value) else [*problems, SEARCH_DOMAIN_RULE]
 
 
 def label_problems(value: str) -> list[str]:

@@ -1,0 +1,120 @@
+"""Tests for the strategy of pods at releases after 1.29."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from apiserver_stub.feature_gates import build_gates
+from apiserver_stub.kinds.disabled_fields import drop_from_pod
+from apiserver_stub.kinds.pods import PodStrategy
+from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
+from tests.unit.apiserver_stub.validation.pods import pod
+
+APPARMOR = "container.apparmor.security.beta.kubernetes.io/web"
+
+
+def strategy_at(release: str, gates: dict[str, bool] | None = None) -> PodStrategy:
+    at = Release.parse(release)
+    return PodStrategy(build_gates(gates or {}, at), Identity(), release=at)
+
+
+@pytest.mark.parametrize(
+    ("release", "annotations", "profile", "expected"),
+    [
+        ("1.29", {APPARMOR: "unconfined"}, None, ({APPARMOR: "unconfined"}, None)),
+        ("1.31", {APPARMOR: "localhost/a"}, None, ({APPARMOR: "localhost/a"}, "a")),
+        ("1.36", {APPARMOR: "localhost/a"}, None, ({APPARMOR: "localhost/a"}, "a")),
+        ("1.31", {}, "b", ({APPARMOR: "localhost/b"}, "b")),
+        ("1.36", {}, "b", ({}, "b")),
+        ("1.36", {APPARMOR: "localhost/"}, None, ({APPARMOR: "localhost/"}, None)),
+    ],
+)
+def test_apparmor_annotation_is_copied_to_field_at_creation(
+    release: str, annotations: dict[str, str], profile: str | None, expected: tuple[dict[str, str], str | None]
+) -> None:
+    made = pod(metadata={"annotations": dict(annotations)})
+    container = made["spec"]["containers"][0]
+    if profile is not None:
+        container["securityContext"] = {"appArmorProfile": {"type": "Localhost", "localhostProfile": profile}}
+
+    strategy_at(release).prepare_create(made)
+
+    copied = container.get("securityContext", {}).get("appArmorProfile") or {}
+    assert (made["metadata"].get("annotations", {}), copied.get("localhostProfile")) == expected
+
+
+@pytest.mark.parametrize(("release", "counted"), [("1.29", ()), ("1.32", ()), ("1.33", ("spec",)), ("1.36", ("spec",))])
+def test_generation_of_pods_is_counted_since_1_33(release: str, counted: tuple[str, ...]) -> None:
+    assert strategy_at(release).counted == counted
+
+
+def test_status_update_keeps_observed_generations() -> None:
+    old = pod()
+    old["status"] = {
+        "observedGeneration": 2,
+        "conditions": [{"type": "Ready", "status": "False", "observedGeneration": 2}],
+    }
+    new = copy.deepcopy(old)
+    others = {"type": "Other", "status": "True", "observedGeneration": 1}
+    new["status"] = {"conditions": [{"type": "Ready", "status": "True"}, others]}
+
+    strategy_at("1.36").prepare_update(new, old, "status")
+
+    assert new["status"]["observedGeneration"] == 2
+    assert [item.get("observedGeneration") for item in new["status"]["conditions"]] == [2, 1]
+    assert old["status"]["conditions"][0]["status"] == "False"
+
+
+@pytest.mark.parametrize(("release", "allowed"), [("1.31", True), ("1.32", False), ("1.34", False)])
+def test_plain_update_resizes_only_before_1_32(release: str, allowed: bool) -> None:
+    containers = [{"name": "web", "image": "web:1", "resources": {"requests": {"cpu": "1"}}}]
+    old = pod(serviceAccountName="default", containers=containers)
+    new = copy.deepcopy(old)
+    new["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+
+    causes = strategy_at(release, {"InPlacePodVerticalScaling": True}).validate_update(new, old, "")
+
+    assert (causes == []) is allowed
+
+
+def made(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
+
+
+def contained(**fields: Any) -> dict[str, Any]:
+    return made(containers=[{"name": "c", "image": "i", **fields}])
+
+
+CERTIFICATE = made(volumes=[{"name": "v", "projected": {"sources": [{"podCertificate": {"keyPath": "a"}}]}}])
+NEWER_FIELDS = [
+    ("AppArmorFields", "1.30", made(securityContext={"appArmorProfile": {"type": "Unconfined"}}), "appArmorProfile"),
+    ("RecursiveReadOnlyMounts", "1.31", contained(volumeMounts=[{"recursiveReadOnly": "Enabled"}]), "recursive"),
+    ("SupplementalGroupsPolicy", "1.33", made(securityContext={"supplementalGroupsPolicy": "Strict"}), "Strict"),
+    ("SELinuxChangePolicy", "1.33", made(securityContext={"seLinuxChangePolicy": "Recursive"}), "Recursive"),
+    ("ImageVolume", "1.35", made(volumes=[{"name": "v", "image": {"reference": "a"}}]), "reference"),
+    ("PodLevelResources", "1.34", made(resources={"limits": {"cpu": "1"}}), "limits"),
+    ("HostnameOverride", "1.35", made(hostnameOverride="a"), "hostnameOverride"),
+    ("ContainerRestartRules", "1.35", contained(restartPolicy="Never", restartPolicyRules=[{}]), "restartPolicy"),
+    ("EnvFiles", "1.35", contained(env=[{"valueFrom": {"fileKeyRef": {"key": "a"}}}]), "fileKeyRef"),
+    ("ContainerStopSignals", "1.36", contained(lifecycle={"stopSignal": "SIGINT"}), "stopSignal"),
+    ("PodCertificateRequest", "1.36", CERTIFICATE, "podCertificate"),
+]
+
+
+@pytest.mark.parametrize(("gate", "release", "obj", "field"), NEWER_FIELDS)
+def test_newer_field_is_dropped_only_if_its_gate_exists_and_is_off(
+    gate: str, release: str, obj: dict[str, Any], field: str
+) -> None:
+    def stored(at: str, *, on: bool, old: dict[str, Any] | None = None) -> str:
+        new = copy.deepcopy(obj)
+        drop_from_pod(build_gates({gate: on}, Release.parse(at)), "container.apparmor", new, old)
+        return str(new)
+
+    assert field in stored("1.29", on=False)
+    assert field in stored(release, on=True)
+    assert field not in stored(release, on=False)
+    assert field in stored(release, on=False, old=obj)
