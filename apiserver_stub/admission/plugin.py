@@ -29,7 +29,7 @@ class AdmissionPlugin:
     enabled_by_default: ClassVar[bool]
     """Default state: enabled unless ``--disable-admission-plugins`` names the plugin."""
     feature_gate: ClassVar[str] = ""
-    """Feature gate that must be enabled if the plugin is; empty if there is none."""
+    """Feature gate that the plugin requires; a plugin that is enabled by default is not created without it."""
     deprecated: ClassVar[bool] = False
     """Deprecation: a warning is logged when the plugin is enabled explicitly."""
     resources: Collection[str] | None = None

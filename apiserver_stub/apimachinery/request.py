@@ -50,6 +50,8 @@ class RequestInfo:
     name: str = ""
     rest: str = ""
     """Path behind the subresource, for proxies."""
+    selected_node: str = ""
+    """Node that the field selector of a list or watch of pods requires."""
 
     @property
     def is_resource(self) -> bool:

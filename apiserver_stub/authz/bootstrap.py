@@ -17,6 +17,7 @@ from apiserver_stub.authz.bootstrap_roles import (
     BINDING_NAMES,
     BOUND,
     CLUSTER_ROLES,
+    GATED,
     GATHERED_BY,
     NAMESPACED,
     NAMESPACED_BOUND,
@@ -25,6 +26,7 @@ from apiserver_stub.authz.controller_roles import CONTROLLERS
 from apiserver_stub.authz.rbac import RbacNames
 from apiserver_stub.authz.rules import Rule, missing, read_rules
 from apiserver_stub.storage import Keep, Outcome, Put, Record
+from nodeagent.base.gates import FeatureGates
 from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
@@ -34,34 +36,35 @@ _PLAIN_GROUPS = frozenset(["*", "apps", "autoscaling", "batch", "extensions", "p
 _NODE = "system:node"
 
 
-async def ensure_bootstrap_policy(store: Store, identity: Identity) -> None:
+async def ensure_bootstrap_policy(store: Store, identity: Identity, gates: FeatureGates | None = None) -> None:
     """Create missing default roles and bindings and reconcile the existing ones.
 
     :raises StoreUnavailable: a write could not be made durable.
     """
     autoupdate = _autoupdate(identity)
-    objects_by_collection = _DefaultObjects(identity).all()
+    objects_by_collection = _DefaultObjects(identity, gates).all()
     await asyncio.gather(*(_ensure(store, collection, obj, autoupdate) for collection, obj in objects_by_collection))
 
 
-def node_rules(identity: Identity) -> tuple[Rule, ...]:
+def node_rules(identity: Identity, gates: FeatureGates | None = None) -> tuple[Rule, ...]:
     """Return the rules of nodes, before the node authorizer restricts them to objects of the requesting node."""
-    defaults = _DefaultObjects(identity)
-    return tuple(defaults.rule(line) for line in CLUSTER_ROLES[_NODE])
+    defaults = _DefaultObjects(identity, gates)
+    return tuple(defaults.rule(line) for line in defaults.lines(_NODE))
 
 
 class _DefaultObjects:
     """The default roles and bindings with the names of *identity*."""
 
-    def __init__(self, identity: Identity) -> None:
-        self._identity, self._rbac = identity, RbacNames.of(identity)
+    def __init__(self, identity: Identity, gates: FeatureGates | None = None) -> None:
+        """Create the objects; without *gates*, roles have no rules that depend on feature gates."""
+        self._identity, self._rbac, self._gates = identity, RbacNames.of(identity), gates
         self._aggregate = f"{self._rbac.group}/aggregate-to-"
         self._bootstrapping, self._autoupdate = identity.label("bootstrapping"), _autoupdate(identity)
 
     def all(self) -> Iterator[tuple[str, Object]]:
         """Yield each object with its collection."""
-        for name, lines in CLUSTER_ROLES.items():
-            yield self._rbac.cluster_roles, self._role("ClusterRole", self._named(name), lines)
+        for name in CLUSTER_ROLES:
+            yield self._rbac.cluster_roles, self._role("ClusterRole", self._named(name), self.lines(name))
         for name, lines in AGGREGATED.items():
             label = {self._aggregate + name: "true"}
             yield (
@@ -87,6 +90,12 @@ class _DefaultObjects:
         for path, subjects in NAMESPACED_BOUND.items():
             namespace, _, name = self._named(path).partition("/")
             yield self._rbac.bindings, self._binding("RoleBinding", "Role", name, subjects, namespace=namespace)
+
+    def lines(self, name: str) -> tuple[str, ...]:
+        """Return the rules of a cluster role, including those of enabled feature gates."""
+        gated = GATED.get(name, {}) if self._gates is not None else {}
+        more = (line for gate, lines in gated.items() if self._gates and self._gates.enabled(gate) for line in lines)
+        return (*CLUSTER_ROLES[name], *more)
 
     def _role(
         self, kind: str, name: str, lines: tuple[str, ...], *, namespace: str = "", labels: dict[str, str] | None = None

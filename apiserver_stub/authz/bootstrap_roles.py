@@ -252,3 +252,16 @@ NAMESPACED_BOUND: Mapping[str, tuple[str, ...]] = {
 
 BINDING_NAMES = {"extension-apiserver-authentication-reader": "system::extension-apiserver-authentication-reader"}
 """Names of bindings that differ from the name of the role."""
+
+GATED: dict[str, dict[str, Lines]] = {
+    "system:kubelet-api-admin": {
+        "NodeAgentFineGrainedAuthz": ("* core nodes/configz,nodes/healthz,nodes/pods",),
+    },
+    "system:node": {
+        "DynamicResourceAllocation": ("get resource resourceclaims", "deletecollection resource resourceslices"),
+        "ClusterTrustBundle": ("get,list,watch certificates clustertrustbundles",),
+        "NodeAgentServiceAccountTokenForCredentialProviders": ("get core serviceaccounts",),
+        "PodCertificateRequest": ("create,get,list,watch certificates podcertificaterequests",),
+    },
+}
+"""Additional rules of cluster roles by feature gate."""

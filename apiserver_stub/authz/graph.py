@@ -66,6 +66,8 @@ class NodeGraph:
         mirror = self._mirror in (pod["metadata"].get("annotations") or {})
         # A node must not gain access by the mirror pods that it creates.
         targets = tuple(dict.fromkeys(_targets_of_pod(pod))) if node and not mirror else ()
+        if node:
+            targets = (("pods", pod["metadata"]["namespace"], pod["metadata"]["name"]), *targets)
         if self._pods.get(key) == (node, targets):
             return
         self._remove_pod(key)

@@ -5,40 +5,50 @@ spec: opt.authorization-mode
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz import ALLOW, NO_OPINION, AuthorizationResult, Rules
 from apiserver_stub.authz.bootstrap import node_rules
 from apiserver_stub.authz.graph import NodeGraph
 from apiserver_stub.authz.store_index import IndexUpdater
 from apiserver_stub.storage import Store
+from nodeagent.base.gates import FeatureGates
 from nodeagent.base.identity import Identity
 
 _PREFIX = "system:node:"
 _GROUP = "system:nodes"
 _OWN = frozenset(["get", "create", "update", "patch", "delete"])
 _READ = frozenset(["get", "list", "watch"])
+_UNSELECTED = "can only list/watch pods with spec.nodeName field selector"
+_ACCOUNT_GATES = ("NodeAgentServiceAccountTokenForCredentialProviders", "PodCertificateRequest")
+"""Gates with which nodes may read the service accounts of their pods."""
 _NO_RULES = "node authorizer does not support user rule resolution"
 
 
 class NodeAuthorizer:
     """Authorizer of nodes, which are identified by group and name; it has no opinion on other users."""
 
-    def __init__(self, store: Store, identity: Identity) -> None:
-        self._graph, self._rules = NodeGraph(identity), node_rules(identity)
+    def __init__(self, store: Store, identity: Identity, gates: FeatureGates | None = None) -> None:
+        """Create the authorizer; without *gates*, all features after release 1.29 are disabled."""
+        self._gates = gates
+        self._graph, self._rules = NodeGraph(identity), node_rules(identity, gates)
         self.follower = IndexUpdater(store, self._graph.collections, self._graph)
         storage = identity.group("storage")
         self._lease_namespace = identity.node_lease_namespace
-        self._judges = {
+        self._judges: dict[tuple[str, str], Callable[[str, RequestInfo], AuthorizationResult]] = {
             ("", "secrets"): self._read_object,
             ("", "configmaps"): self._read_object,
             ("", "persistentvolumeclaims"): self._claim,
             ("", "persistentvolumes"): self._get_object,
             (identity.group("resource"), "resourceclaims"): self._get_object,
             (storage, "volumeattachments"): self._get_object,
-            ("", "serviceaccounts"): self._token,
+            ("", "serviceaccounts"): self._service_account,
             (identity.group("coordination"), "leases"): self._lease,
             (storage, "csinodes"): self._csi_node,
         }
+        if self._is_enabled("AuthorizeNodeWithSelectors"):
+            self._judges |= {("", "nodes"): self._node, ("", "pods"): self._pod}
 
     async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         if not _is_node(user):
@@ -77,6 +87,44 @@ class NodeAuthorizer:
         if info.verb not in ("update", "patch"):
             return _no("can only get/update/patch this type")
         return self._related(node, info)
+
+    def _node(self, node: str, info: RequestInfo) -> AuthorizationResult:
+        if info.subresource == "status":
+            return ALLOW if info.verb in ("update", "patch") else NO_OPINION
+        if info.subresource:
+            return NO_OPINION
+        if info.verb in _READ and info.name != node:
+            other = f"'{info.name}'" if info.name else "all nodes"
+            return _no(f"node '{node}' cannot read {other}, only its own Node object")
+        return ALLOW if info.verb in (*_READ, "create", "update", "patch") else NO_OPINION
+
+    def _pod(self, node: str, info: RequestInfo) -> AuthorizationResult:
+        if info.subresource:
+            verbs = {"status": ("update", "patch"), "eviction": ("create",)}.get(info.subresource, ())
+            return ALLOW if info.verb in verbs else NO_OPINION
+        if info.verb in ("create", "delete"):
+            return ALLOW
+        if info.verb == "get":
+            return self._get_object(node, info)
+        if info.verb not in ("list", "watch"):
+            return NO_OPINION
+        if info.selected_node == node:
+            return ALLOW
+        return self._related(node, info) if info.name else _no(_UNSELECTED)
+
+    def _service_account(self, node: str, info: RequestInfo) -> AuthorizationResult:
+        if info.verb != "get" or info.subresource or not self._has_account_gates:
+            return self._token(node, info)
+        if not any(map(self._is_enabled, _ACCOUNT_GATES)):
+            return _no("not allowed to get service accounts")
+        return self._read_object(node, info)
+
+    def _is_enabled(self, gate: str) -> bool:
+        return self._gates is not None and self._gates.enabled(gate)
+
+    @property
+    def _has_account_gates(self) -> bool:
+        return self._gates is not None and any(map(self._gates.exists, _ACCOUNT_GATES))
 
     def _token(self, node: str, info: RequestInfo) -> AuthorizationResult:
         if info.verb != "create" or not info.name:

@@ -14,6 +14,12 @@ _OF_CONTAINER_STATUS = (
     ("ResourceHealthStatus", "allocatedResourcesStatus"),
 )
 """Feature gate, and its field in the status of containers."""
+_OF_NODE_STATUS = (
+    ("runtimeHandlers", "RecursiveReadOnlyMounts", "UserNamespacesSupport"),
+    ("features", "SupplementalGroupsPolicy"),
+    ("declaredFeatures", "NodeDeclaredFeatures"),
+)
+"""Field in the status of nodes, and the feature gates that use it."""
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
 _WEIGHTED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -36,6 +42,15 @@ def drop_from_pod(gates: FeatureGates, apparmor_prefix: str, new: Object, old: O
     if not gates.enabled("AppArmor"):
         _drop_apparmor(apparmor_prefix, new, old or {})
     drop_from_status(gates, new, old or {})
+
+
+def drop_from_node(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
+    """Drop fields of disabled features from the status of the node *new*, unless *old* uses them."""
+    status = new.get("status") or {}
+    before = (old or {}).get("status") or {}
+    for name, *owners in _OF_NODE_STATUS:
+        if all(_is_disabled(gates, gate) for gate in owners) and not before.get(name):
+            status.pop(name, None)
 
 
 def drop_from_budget(gates: FeatureGates, new: Object, old: Object | None = None) -> None:

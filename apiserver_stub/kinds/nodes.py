@@ -9,19 +9,22 @@ from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting import nodes as defaulting
 from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.disabled_fields import drop_from_node
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
-from apiserver_stub.validation.nodes import validate_node, validate_node_update
+from apiserver_stub.validation.nodes import validate_declared_features, validate_node, validate_node_update
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
+    from nodeagent.base.gates import FeatureGates
     from nodeagent.base.identity import Identity
 
 
 class NodeStrategy(Strategy):
     """Nodes: identifying fields are immutable; only new nodes have a status without its subresource."""
 
-    def __init__(self, identity: Identity) -> None:
-        self._identity = identity
+    def __init__(self, identity: Identity, gates: FeatureGates | None = None) -> None:
+        """Create the strategy; without *gates*, fields of features are neither validated nor dropped."""
+        self._identity, self._gates = identity, gates
 
     def default(self, new: Object) -> None:
         defaulting.default_node(new)
@@ -31,17 +34,27 @@ class NodeStrategy(Strategy):
 
     def prepare_create(self, new: Object) -> None:
         _drop_configuration(new)
+        if self._gates is not None:
+            drop_from_node(self._gates, new)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
         _drop_configuration(new)
+        if self._gates is not None and subresource != "status":  # As upstream, which drops only from complete nodes.
+            drop_from_node(self._gates, new, old)
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_node(new, self._identity)
+        return validate_node(new, self._identity) + self._validate_features(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         causes = [] if subresource else validate_node(new, self._identity)
-        return causes + validate_node_update(new, old, self._identity)
+        return causes + validate_node_update(new, old, self._identity) + self._validate_features(new)
+
+    def _validate_features(self, node: Object) -> list[Cause]:
+        if self._gates is None or not self._gates.exists("NodeDeclaredFeatures"):
+            return []
+        features = dig(node, ("status", "declaredFeatures")) or ()
+        return validate_declared_features(features, "status.declaredFeatures")
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         if not new["spec"].get("externalID"):
@@ -65,7 +78,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "nodes",
             namespaced=False,
             short_names=("no",),
-            strategy=NodeStrategy(settings.identity),
+            strategy=NodeStrategy(settings.identity, settings.gates),
             subresources=(
                 Subresource("proxy", PROXY_VERBS, "NodeProxyOptions"),
                 Subresource("status"),

@@ -110,6 +110,8 @@ async def create_plugins(
     problems: list[str] = []
     for plugin in classes:
         if plugin.feature_gate and not gates.enabled(plugin.feature_gate):
+            if plugin.enabled_by_default:
+                continue
             stage = "an alpha feature, planned to be removed," if plugin.deprecated else "an alpha feature"
             problems.append(
                 f"{plugin.name} admission controller is {stage} and requires the {plugin.feature_gate} "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,12 @@ from apiserver_stub.validation.tolerations import validate_taint_effect
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_value_problems
 
+_FEATURE_LIMIT = 253
+_FEATURE_RULE = (
+    "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or "
+    "MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+)
+_feature = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 _BLOCKS = "spec.podCIDRs"
 
 
@@ -36,6 +43,23 @@ def validate_node(node: Object, identity: Identity) -> list[Cause]:
     return (
         causes + _validate_resources(node, identity.label_domain) + _validate_blocks(node["spec"].get("podCIDRs") or [])
     )
+
+
+def validate_declared_features(features: Sequence[str], field: str) -> list[Cause]:
+    """Return the errors in the features that a node declares: sorted, unique names."""
+    causes = []
+    for index, name in enumerate(features):
+        if len(name) > _FEATURE_LIMIT:
+            detail = f"must be no more than {_FEATURE_LIMIT} characters"
+            causes.append(invalid_value(f"{field}[{index}]", name, f"invalid feature name {quote(name)}: {detail}"))
+        elif not _feature.fullmatch(name):
+            detail = f"invalid feature name {quote(name)}: {_FEATURE_RULE}"
+            causes.append(invalid_value(f"{field}[{index}]", name, detail))
+        if index and name == features[index - 1]:
+            causes.append(duplicate(f"{field}[{index}]", name))
+        elif index and name < features[index - 1]:
+            causes.append(invalid_value(f"{field}[{index}]", name, "list must be sorted alphabetically"))
+    return causes
 
 
 def validate_node_update(node: Object, old: Object, identity: Identity) -> list[Cause]:

@@ -49,6 +49,7 @@ UPSTREAM_ORDER = [
     "DefaultIngressClass",
     "DenyServiceExternalIPs",
     "PodResizeValidator",
+    "NodeDeclaredFeatureValidator",
     "MutatingAdmissionWebhook",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",

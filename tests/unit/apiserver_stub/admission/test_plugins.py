@@ -35,7 +35,7 @@ ON = (
     "ValidatingAdmissionWebhook",
     "ResourceQuota",
 )
-LATER = ("PodResizeValidator",)
+LATER = ("PodResizeValidator", "NodeDeclaredFeatureValidator")
 """Plugins of later releases than that of the specification."""
 OFF = (
     "AlwaysAdmit",

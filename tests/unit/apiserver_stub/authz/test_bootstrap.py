@@ -11,7 +11,9 @@ from apiserver_stub.apimachinery.request import ANONYMOUS, RequestInfo, User
 from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy, node_rules
 from apiserver_stub.authz.rbac import Rbac, RbacNames
 from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles
+from apiserver_stub.feature_gates import build_gates
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 from tests.unit.apiserver_stub.authz.conftest import ALICE, group_subject, rule, to, user_subject
 
 RBAC = RbacNames.of(Identity())
@@ -112,3 +114,14 @@ def test_node_rules_are_formatted_on_one_level() -> None:
 
     assert '{APIGroups:["node.k8s.io"], Resources:["runtimeclasses"], Verbs:["get" "list" "watch"]}' in texts
     assert not any("{" in text[1:-1] for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("release", "granted"), [(Release(1, 29), False), (Release(1, 32), False), (Release(1, 33), True)]
+)
+async def test_fine_grained_subresources_are_granted_since_1_33(store: Any, release: Release, granted: bool) -> None:
+    await ensure_bootstrap_policy(store, Identity(), build_gates({}, release))
+
+    rules = store.read(RBAC.cluster_roles, "system:kubelet-api-admin")["rules"]
+
+    assert any("nodes/configz" in item["resources"] for item in rules) is granted

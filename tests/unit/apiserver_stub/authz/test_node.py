@@ -10,7 +10,9 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz.graph import PODS, VOLUMES
 from apiserver_stub.authz.node import NodeAuthorizer
+from apiserver_stub.feature_gates import build_gates
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 from tests.unit.apiserver_stub.authz.conftest import ALICE, to
 
 NODE, OTHER = User("system:node:n1", groups=("system:nodes",)), User("system:node:n2", groups=("system:nodes",))
@@ -189,3 +191,36 @@ async def test_other_users_get_no_opinion(store: Any, user: User, why: str) -> N
     assert await reason(store, to("list", "nodes"), user) == why
     assert NodeAuthorizer(store, Identity()).rules(ALICE, "a").incomplete is False
     assert NodeAuthorizer(store, Identity()).rules(NODE, "a").incomplete is True
+
+
+def read(verb: str, resource: str, name: str = "", *, namespace: str = "", node: str = "") -> RequestInfo:
+    return RequestInfo(verb, "/", version="v1", resource=resource, name=name, namespace=namespace, selected_node=node)
+
+
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        (read("get", "nodes", "n1"), None),
+        (read("list", "nodes", "n1"), None),
+        (read("get", "nodes", "n2"), "node 'n1' cannot read 'n2', only its own Node object"),
+        (read("list", "nodes"), "node 'n1' cannot read all nodes, only its own Node object"),
+        (read("create", "nodes"), None),
+        (read("list", "pods", node="n1"), None),
+        (read("watch", "pods", node="n2"), "can only list/watch pods with spec.nodeName field selector"),
+        (read("list", "pods"), "can only list/watch pods with spec.nodeName field selector"),
+        (read("get", "pods", "web", namespace="a"), None),
+        (read("get", "pods", "other", namespace="a"), STRANGE),
+        (read("get", "serviceaccounts", "default", namespace="a"), None),
+        (read("get", "serviceaccounts", "other", namespace="a"), STRANGE),
+    ],
+)
+async def test_node_of_newest_release_reads_only_its_own_objects(
+    store: Any, info: RequestInfo, expected: str | None
+) -> None:
+    store.put(PODS, pod(serviceAccountName="default"))
+    store.put(PODS, pod("other", "n2", serviceAccountName="other"))
+    authorizer = NodeAuthorizer(store, Identity(), build_gates({}, Release(1, 36)))
+
+    decision = await authorizer.authorize(NODE, info)
+
+    assert (None if decision.allowed else decision.reason) == expected

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.kinds.nodes import NodeStrategy, resources
 from apiserver_stub.options import Options
 from apiserver_stub.server.kinds import kind_settings
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 
 
 def node(**spec: Any) -> dict[str, Any]:
@@ -56,3 +58,38 @@ def test_pod_cidr_and_provider_id_are_immutable(old: dict[str, Any], new: dict[s
     assert (cause.field, cause.reason) == (field, "FieldValueForbidden")
 
     assert NodeStrategy(Identity()).validate_update(node(**old), node(), "") == []
+
+
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        (["A", "B/c"], []),
+        (["B", "A"], ["list must be sorted alphabetically"]),
+        (["A", "A"], ["Duplicate value"]),
+        (["a"], ["must start with an UpperCamelCase segment"]),
+    ],
+)
+def test_declared_features_are_sorted_names(features: list[str], expected: list[str]) -> None:
+    node = {"metadata": {"name": "n"}, "spec": {}, "status": {"declaredFeatures": features}}
+    causes = NodeStrategy(Identity(), build_gates({}, Release(1, 36))).validate(node)
+
+    assert len(causes) == len(expected)
+    assert all(text in cause.message for text, cause in zip(expected, causes, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("release", "kept"),
+    [
+        (Release(1, 29), ["declaredFeatures", "features", "runtimeHandlers"]),
+        (Release(1, 31), ["declaredFeatures", "runtimeHandlers"]),
+        (Release(1, 35), ["features", "runtimeHandlers"]),
+        (Release(1, 36), ["declaredFeatures", "features", "runtimeHandlers"]),
+    ],
+)
+def test_status_fields_of_disabled_gates_are_dropped_from_new_node(release: Release, kept: list[str]) -> None:
+    status = {"declaredFeatures": ["A"], "features": {"supplementalGroupsPolicy": True}, "runtimeHandlers": [{}]}
+    node = {"metadata": {"name": "n"}, "spec": {}, "status": status}
+
+    NodeStrategy(Identity(), build_gates({}, release)).prepare_create(node)
+
+    assert sorted(status) == kept
