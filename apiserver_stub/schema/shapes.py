@@ -83,6 +83,8 @@ class Shape:
     """``True`` if the quantities of a map are exact; others are rounded up to thousandths."""
     tracked: frozenset[str] = frozenset()
     """Scalar fields whose zero value differs from an absent one."""
+    releases: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """First minor release with a field and first one without it, 0 for neither; of fields that some lack."""
     always: Mapping[str, Any] = field(default_factory=dict)
     """Fields that are always present, with their zero values; objects have an empty one here."""
 
@@ -100,6 +102,16 @@ class Shape:
         if self.form is Form.OBJECT:
             return self.members.get(name) or UNKNOWN
         return self.item or UNKNOWN
+
+    def members_at(self, minor: int | None) -> Mapping[str, Shape]:
+        """Return the fields that minor release *minor* has, all fields for ``None``."""
+        if minor is None or not self.releases:
+            return self.members
+        return {name: member for name, member in self.members.items() if self._exists(name, minor)}
+
+    def _exists(self, name: str, minor: int) -> bool:
+        since, until = self.releases.get(name, (0, 0))
+        return since <= minor and (not until or minor < until)
 
     def blank(self) -> dict[str, Any]:
         """Return an object without set fields: those that are always present, with their zero values."""
@@ -142,8 +154,11 @@ def of(api_version: str, kind: str, api_domain: str) -> Shape | None:
     return replace(shape, members=members, tracked=tracked, always=always)
 
 
-def walk(shape: Shape) -> Iterator[Shape]:
-    """Yield *shape* and every object below it, each once."""
+def walk(shape: Shape, minor: int | None = None) -> Iterator[Shape]:
+    """Yield *shape* and every object below it, each once.
+
+    :param minor: minor release whose fields are followed; by default those of all releases.
+    """
     seen: set[int] = set()
     rest = [shape]
     while rest:
@@ -153,7 +168,7 @@ def walk(shape: Shape) -> Iterator[Shape]:
         seen.add(id(current))
         if current.form is Form.OBJECT:
             yield current
-        rest += current.members.values()
+        rest += current.members_at(minor).values()
         if current.item is not None:
             rest.append(current.item)
 
@@ -164,6 +179,11 @@ def _object(message: Descriptor) -> Shape:
     shape = Shape(Form.OBJECT, name, package, version, message.full_name, atomic=apiproto.is_atomic(message))
     fields = {label: (member, apiproto.field_properties(member)) for label, member in _fields(message)}
     shape.members.update((label, _member(member, properties)) for label, (member, properties) in fields.items())
+    shape.releases = {
+        label: (properties.since, properties.until)
+        for label, (_, properties) in fields.items()
+        if properties.since or properties.until
+    }
     shape.replaced = frozenset(
         label for label, (_, properties) in fields.items() if properties.patch_strategy == "replace"
     )

@@ -154,11 +154,11 @@ def _hash(body: bytes) -> str:
     return hashlib.sha512(body).hexdigest().upper()
 
 
-def _build(registry: Registry, identity: Identity, release: Release) -> dict[str, bytes]:
+def _build(registry: Registry, identity: Identity, release: Release = OLDEST) -> dict[str, bytes]:
     """Return every document: version 3 by path, version 2 under the empty name."""
     found = {}
     for group, version in registry.group_versions():
-        schemas = Schemas("#/components/schemas/", identity)
+        schemas = Schemas("#/components/schemas/", identity, release)
         paths = _paths(registry.of(group, version), schemas, v3=True)
         document = {
             "openapi": "3.0.0",
@@ -167,7 +167,7 @@ def _build(registry: Registry, identity: Identity, release: Release) -> dict[str
             "components": {"schemas": dict(sorted(schemas.found.items()))},
         }
         found[f"apis/{group}/{version}" if group else f"api/{version}"] = objects.encode(document)
-    schemas = Schemas("#/definitions/", identity)
+    schemas = Schemas("#/definitions/", identity, release)
     document = {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": git_version(release)},

@@ -13,6 +13,7 @@ from apiserver_stub.schema.shapes import Form, Shape
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Resource
     from nodeagent.base.identity import Identity
+    from nodeagent.base.release import Release
 
 _BUNDLED = "nodeagent.api."
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
@@ -71,10 +72,10 @@ _TEXTS: Mapping[str, str] = {
 
 
 class Schemas:
-    """Schemas of the requested kinds, by name; *reference* is the prefix of references."""
+    """Schemas of the requested kinds at a release, by name; *reference* is the prefix of references."""
 
-    def __init__(self, reference: str, identity: Identity) -> None:
-        self._reference, self._api_domain = reference, identity.api_domain
+    def __init__(self, reference: str, identity: Identity, release: Release) -> None:
+        self._reference, self._api_domain, self._minor = reference, identity.api_domain, release.minor
         self.media_types = object_types(identity)
         self.found: dict[str, Object] = {}
 
@@ -90,7 +91,7 @@ class Schemas:
             return None
         name = _name(shape)
         self.found[name] = self._object(shape) | _of_kind(group, version, kind)
-        for part in shapes.walk(shape):
+        for part in shapes.walk(shape, self._minor):
             if part is not shape and part.form is Form.OBJECT:
                 self.found.setdefault(_name(part), self._object(part))
         listed = shapes.of(api_version, f"{kind}List", self._api_domain) if lists else None
@@ -112,7 +113,7 @@ class Schemas:
             found["required"] = required
         found["properties"] = {
             name: {"description": _TEXTS.get(f"{path}.{name}", _TEXTS.get(name, "")), **self._value(member)}
-            for name, member in sorted(shape.members.items())
+            for name, member in sorted(shape.members_at(self._minor).items())
         }
         if shape.atomic:
             found["x-kubernetes-map-type"] = "atomic"

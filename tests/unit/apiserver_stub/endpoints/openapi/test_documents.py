@@ -17,6 +17,7 @@ from apiserver_stub.endpoints import openapi
 from apiserver_stub.options import Options
 from apiserver_stub.server.kinds import build_registry
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 
 DOCUMENTS = {
     name: msgspec.json.decode(body) for name, body in openapi._build(build_registry(Options()), Identity()).items()
@@ -103,3 +104,22 @@ async def test_document_requested_by_hash_is_cacheable() -> None:
     assert "Expires" not in first.headers
     moved = await send("hash=OLD")
     assert (moved.code, moved.headers["Location"].partition("=")[2]) == (301, first.headers["Etag"].strip('"'))
+
+
+@pytest.mark.parametrize(
+    ("minor", "present", "absent"),
+    [
+        (29, {"restartPolicy", "env"}, {"restartPolicyRules"}),
+        (33, {"restartPolicy", "env"}, {"restartPolicyRules"}),
+        (34, {"restartPolicy", "env", "restartPolicyRules"}, set()),
+    ],
+)
+def test_documents_have_only_fields_of_the_release(minor: int, present: set[str], absent: set[str]) -> None:
+    built = openapi._build(build_registry(Options()), Identity(), Release(1, minor))
+    document = msgspec.json.decode(built[""])
+    fields = document["definitions"]["io.k8s.api.core.v1.Container"]["properties"].keys()
+
+    assert present <= fields
+    assert not absent & fields
+    assert ("io.k8s.api.core.v1.ContainerRestartRule" in document["definitions"]) is (not absent)
+    assert set(references(document)) <= {f"#/definitions/{name}" for name in document["definitions"]}
