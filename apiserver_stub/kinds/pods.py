@@ -22,7 +22,7 @@ from apiserver_stub.validation.pod_exemptions import options_for_update
 from apiserver_stub.validation.pod_options import FIELD_GATES, PodOptions
 from apiserver_stub.validation.pod_qos import qos_class
 from apiserver_stub.validation.pod_resize import resized, validate_pod_resize
-from apiserver_stub.validation.pod_status import validate_pod_status
+from apiserver_stub.validation.pod_status import QOS_CLASS_KEPT, validate_pod_status
 from apiserver_stub.validation.pod_update import validate_ephemeral_update, validate_pod_update
 from apiserver_stub.validation.pod_warnings import pod_warnings
 from nodeagent.base.names import label_problems
@@ -140,7 +140,10 @@ class PodStrategy(Strategy):
         super().prepare_update(new, old, subresource)
         if subresource != "status":
             drop_from_pod(self._gates, self._apparmor_prefix, new, old)
-        elif self._options.release >= _GENERATION:
+            return
+        if self._options.release >= QOS_CLASS_KEPT:
+            _keep_qos_class(new, old)
+        if self._options.release >= _GENERATION:
             keep_observed_generations(new, old)
             drop_from_status(self._gates, new, old)
 
@@ -236,6 +239,12 @@ def resources(settings: KindSettings) -> list[Resource]:
         ),
         Resource("", "v1", "Binding", "bindings", verbs=("create",)),
     ]
+
+
+def _keep_qos_class(new: Object, old: Object) -> None:
+    known = dig(old, ("status", "qosClass"))
+    if known and not dig(new, ("status", "qosClass")):
+        new["status"] = {**(new.get("status") or {}), "qosClass": known}
 
 
 def _gates(pod: Object) -> Any:

@@ -32,6 +32,29 @@ def validate_init_restart_policy(container: Object, field: str, options: PodOpti
     return [forbidden_value(f"{field}.restartPolicyRules", detail)]
 
 
+def is_restarted(container: Object, pod_policy: str, exit_code: int) -> bool:
+    """Return whether *container* starts again after it has ended with *exit_code*, without regard to others."""
+    for rule in container.get("restartPolicyRules") or ():
+        if (codes := rule.get("exitCodes")) is not None:
+            contained = exit_code in (codes.get("values") or ())
+            if contained is (codes.get("operator") == "In"):
+                if rule.get("action") == "Restart":
+                    return True
+                break  # Only the first rule that matches counts.
+    policy = container.get("restartPolicy") or pod_policy
+    return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
+
+
+def restarts_all(spec: Object) -> bool:
+    """Return whether a rule of a container restarts all containers of the pod."""
+    return any(
+        rule.get("action") == "RestartAllContainers"
+        for kind in ("containers", "initContainers")
+        for item in spec.get(kind) or ()
+        for rule in item.get("restartPolicyRules") or ()
+    )
+
+
 def _validate_policy(container: Object, field: str, options: PodOptions) -> list[Cause]:
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
     causes = []

@@ -14,10 +14,15 @@ from apiserver_stub.apimachinery.status import (
     invalid_value,
 )
 from apiserver_stub.validation.addresses import parse_address, validate_address
+from apiserver_stub.validation.container_restarts import is_restarted, restarts_all
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.pod_update import validate_annotation_update
 from nodeagent.base.names import qualified_name_problems, subdomain_problems
+from nodeagent.base.release import Release
 
+QOS_CLASS_KEPT = Release(1, 32)
+"""First release that keeps the QoS class of a pod when its status is replaced."""
+_ENDED = "may not be transitioned to non-terminated state"
 _SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 
 
@@ -31,7 +36,15 @@ def validate_pod_status(new: Object, old: Object, options: PodOptions) -> list[C
     node = after.get("nominatedNodeName")
     if node and node != before.get("nominatedNodeName"):
         causes += invalid_each("status.nominatedNodeName", node, subdomain_problems(node))
-    causes += _validate_states(new["spec"], after, before)
+    if (after.get("observedGeneration") or 0) < 0:
+        detail = "must be a non-negative integer"
+        causes.append(invalid_value("status.observedGeneration", after["observedGeneration"], detail))
+    if options.release >= QOS_CLASS_KEPT and (after.get("qosClass") or "") != (before.get("qosClass") or ""):
+        causes.append(invalid_value("status.qosClass", after.get("qosClass") or "", "field is immutable"))
+    if "ContainerRestartRules" in options.features:
+        causes += _validate_states_by_rules(old["spec"], after, before, options)
+    else:
+        causes += _validate_states(new["spec"], after, before)
     if statuses := after.get("resourceClaimStatuses"):
         causes += _validate_claim_statuses(statuses, new["spec"].get("resourceClaims") or ())
     if addresses := after.get("podIPs"):
@@ -40,6 +53,28 @@ def validate_pod_status(new: Object, old: Object, options: PodOptions) -> list[C
         if (after.get("hostIP") or "") != (first := addresses[0].get("ip") or ""):
             causes.append(invalid_value("status.hostIPs[0].ip", first, "must be equal to `hostIP`"))
         causes += _validate_addresses(addresses, "status.hostIPs")
+    return causes
+
+
+def _validate_states_by_rules(spec: Object, new: Object, old: Object, options: PodOptions) -> list[Cause]:
+    """Return an error for every terminated container that runs again against the restart policies of the pod."""
+    any_restart = "RestartAllContainersOnContainerExits" in options.features and restarts_all(spec)
+    causes = []
+    for kind in ("containers", "initContainers", "ephemeralContainers"):
+        if any_restart and kind != "ephemeralContainers":
+            continue
+        field = f"{kind.removesuffix('s')}Statuses"
+        known = {item.get("name"): item for item in spec.get(kind) or () if kind != "ephemeralContainers"}
+        running = {
+            item.get("name") for item in new.get(field) or () if (item.get("state") or {}).get("terminated") is None
+        }
+        for index, status in enumerate(old.get(field) or ()):
+            terminated = (status.get("state") or {}).get("terminated")
+            if terminated is None or status.get("name") not in running:
+                continue
+            container, code = known.get(status.get("name")), terminated.get("exitCode") or 0
+            if container is None or not is_restarted(container, spec.get("restartPolicy") or "", code):
+                causes.append(forbidden_value(f"status.{field}[{index}].state", _ENDED))
     return causes
 
 
@@ -59,7 +94,7 @@ def _validate_states(spec: Object, new: Object, old: Object) -> list[Cause]:
             if name in restarted:
                 continue
             causes += [
-                forbidden_value(f"status.{kind}[{index}].state", "may not be transitioned to non-terminated state")
+                forbidden_value(f"status.{kind}[{index}].state", _ENDED)
                 for status in new.get(kind) or ()
                 if status.get("name") == name and (status.get("state") or {}).get("terminated") is None
             ]

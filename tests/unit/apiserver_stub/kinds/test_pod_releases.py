@@ -69,6 +69,30 @@ def test_status_update_keeps_observed_generations() -> None:
     assert old["status"]["conditions"][0]["status"] == "False"
 
 
+@pytest.mark.parametrize(
+    ("release", "sent", "stored", "valid"),
+    [
+        ("1.31", None, None, True),
+        ("1.32", None, "Burstable", True),
+        ("1.36", "Burstable", "Burstable", True),
+        ("1.36", "Guaranteed", "Guaranteed", False),
+    ],
+)
+def test_status_update_keeps_qos_class_since_1_32(
+    release: str, sent: str | None, stored: str | None, valid: bool
+) -> None:
+    old = pod()
+    old["status"] = {"qosClass": "Burstable"}
+    new = copy.deepcopy(old)
+    new["status"] = {"qosClass": sent} if sent else {}
+    strategy = strategy_at(release)
+
+    strategy.prepare_update(new, old, "status")
+
+    assert new["status"].get("qosClass") == stored
+    assert (strategy.validate_update(new, old, "status") == []) is valid
+
+
 @pytest.mark.parametrize(("release", "allowed"), [("1.31", True), ("1.32", False), ("1.34", False)])
 def test_plain_update_resizes_only_before_1_32(release: str, allowed: bool) -> None:
     containers = [{"name": "web", "image": "web:1", "resources": {"requests": {"cpu": "1"}}}]

@@ -50,3 +50,38 @@ def test_sidecar_runs_again() -> None:
     new = {**old, "status": {"initContainerStatuses": [{"name": "i", "state": {}}]}}
 
     assert validate_pod_status(new, old, PodOptions(Identity())) == []
+
+
+RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}
+BY_RULES = PodOptions(Identity(), features=frozenset(["ContainerRestartRules"]))
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "count"),
+    [
+        ({}, 1, 1),
+        ({"restartPolicy": "Always"}, 0, 0),
+        ({"restartPolicy": "OnFailure"}, 1, 0),
+        ({"restartPolicy": "OnFailure"}, 0, 1),
+        ({"restartPolicy": "Never", "restartPolicyRules": [RULE]}, 42, 0),
+        ({"restartPolicy": "Never", "restartPolicyRules": [RULE]}, 1, 1),
+    ],
+)
+def test_ended_container_runs_again_by_its_own_policy(fields: dict[str, Any], code: int, count: int) -> None:
+    old = pod(restartPolicy="Never", containers=[{"name": "web", "image": "web:1", **fields}])
+    old["status"]["containerStatuses"] = [{"name": "web", "state": {"terminated": {"exitCode": code}}}]
+    new = {**old, "status": {"containerStatuses": [{"name": "web", "state": {"running": {}}}]}}
+
+    assert found(validate_pod_status(new, old, BY_RULES)) == ["Forbidden status.containerStatuses[0].state"] * count
+
+
+def test_rule_that_restarts_all_containers_allows_every_restart() -> None:
+    rule = {**RULE, "action": "RestartAllContainers"}
+    watcher = {"name": "w", "image": "w", "restartPolicy": "Never", "restartPolicyRules": [rule]}
+    old = pod(restartPolicy="Never", containers=[{"name": "web", "image": "web:1"}, watcher])
+    old["status"]["containerStatuses"] = [{"name": "web", "state": {"terminated": {"exitCode": 0}}}]
+    new = {**old, "status": {"containerStatuses": [{"name": "web", "state": {}}]}}
+    features = BY_RULES.features | {"RestartAllContainersOnContainerExits"}
+
+    assert found(validate_pod_status(new, old, BY_RULES)) == ["Forbidden status.containerStatuses[0].state"]
+    assert validate_pod_status(new, old, PodOptions(Identity(), features=features)) == []
