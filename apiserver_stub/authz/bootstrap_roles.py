@@ -253,7 +253,7 @@ NAMESPACED_BOUND: Mapping[str, tuple[str, ...]] = {
 BINDING_NAMES = {"extension-apiserver-authentication-reader": "system::extension-apiserver-authentication-reader"}
 """Names of bindings that differ from the name of the role."""
 
-GATED: dict[str, dict[str, Lines]] = {
+GATED: dict[str, dict[str, tuple[str, ...]]] = {
     "system:kubelet-api-admin": {
         "NodeAgentFineGrainedAuthz": ("* core nodes/configz,nodes/healthz,nodes/pods",),
     },

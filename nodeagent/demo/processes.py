@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from nodeagent.base.release import NEWEST
 from nodeagent.errors import NodeAgentError
 
 START_SECONDS = 30.0
@@ -81,7 +82,7 @@ def start_api_server(directory: Path, port: int, node: str) -> tuple[DemoProcess
     ready = directory / "ready.json"
     ready.unlink(missing_ok=True)
     arguments = ["apiserver_stub", f"--data-dir={directory}", "--bind-address=127.0.0.1", f"--secure-port={port}"]
-    arguments += ["--authorization-mode=Node,RBAC", f"--node-name={node}"]
+    arguments += ["--authorization-mode=Node,RBAC", f"--node-name={node}", f"--compatibility-version={NEWEST}"]
     process = DemoProcess.start("API server", arguments, directory / "apiserver.log")
     try:
         _wait(process, ready.exists)
