@@ -7,6 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nodeagent.base.release import OLDEST, Release
+
+_NEWER_LENGTH_RULE = Release(1, 32)
+"""First release with the newer wording for texts that are too long."""
 _ESCAPES = {
     '"': '\\"',
     "\\": "\\\\",
@@ -206,8 +210,9 @@ def duplicate(field: str, value: object) -> Cause:
     return Cause("FieldValueDuplicate", f"Duplicate value: {quote(value)}", field)
 
 
-def too_long(field: str, limit_bytes: int) -> Cause:
-    return Cause("FieldValueTooLong", f"Too long: must have at most {limit_bytes} bytes", field)
+def too_long(field: str, limit_bytes: int, release: Release = OLDEST) -> Cause:
+    rule = "must have at most" if release < _NEWER_LENGTH_RULE else "may not be more than"
+    return Cause("FieldValueTooLong", f"Too long: {rule} {limit_bytes} bytes", field)
 
 
 def too_many(field: str, count: int, limit: int) -> Cause:

@@ -16,6 +16,7 @@ _INIT_ANNOTATIONS = tuple(
 )
 _HTTP_GET = Defaults({"path": "/", "scheme": "HTTP"})
 _HOOK = Defaults(below={"httpGet": _HTTP_GET})
+_FILE_REF = Defaults({"optional": False})
 _PROBE = Defaults(
     {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
     below={"httpGet": _HTTP_GET, "grpc": Defaults({"service": ""})},
@@ -80,7 +81,7 @@ _CONTAINER = Defaults(
     _default_container,
     {
         "ports": Defaults({"protocol": "TCP"}),
-        "env": Defaults(below={"valueFrom": Defaults(below={"fieldRef": FIELD_REF})}),
+        "env": Defaults(below={"valueFrom": Defaults(below={"fieldRef": FIELD_REF, "fileKeyRef": _FILE_REF})}),
         "livenessProbe": _PROBE,
         "readinessProbe": _PROBE,
         "startupProbe": _PROBE,

@@ -220,6 +220,13 @@ def _drop_restart_rules(spec: Object) -> None:
     _drop("restartPolicy", spec.get("containers"))
 
 
+def _drop_stop_signals(spec: Object) -> None:
+    for item in _containers(spec):
+        lifecycle = item.get("lifecycle") or {}
+        if lifecycle.pop("stopSignal", None) is not None and not lifecycle:
+            del item["lifecycle"]
+
+
 def _in_items(gate: str, name: str, items: Callable[[Object], list[Object]]) -> _Rule:
     """Return the rule for field *name* of the objects that *items* finds in a spec."""
     return (
@@ -298,7 +305,16 @@ _OF_SPEC: tuple[_Rule, ...] = (
     _in_items("RecursiveReadOnlyMounts", "recursiveReadOnly", _mounts),
     _in_items("EnvFiles", "fileKeyRef", _variable_sources),
     _in_items("ImageVolume", "image", lambda spec: spec.get("volumes") or []),
-    _in_items("ContainerStopSignals", "stopSignal", _lifecycles),
+    (
+        "ContainerStopSignals",
+        lambda spec: _any_has("stopSignal", _lifecycles(spec)),
+        _drop_stop_signals,
+    ),
+    (
+        "GenericWorkload",
+        lambda spec: spec.get("schedulingGroup") is not None,
+        lambda spec: spec.pop("schedulingGroup", None),
+    ),
     _in_items("PodCertificateRequest", "podCertificate", _bundle_sources),
     _of_spread("MatchLabelKeysInPodTopologySpread", "matchLabelKeys"),
     _of_spread("MinDomainsInPodTopologySpread", "minDomains"),

@@ -90,6 +90,7 @@ class PodStrategy(Strategy):
         self._resizes = gates.enabled("InPlacePodVerticalScaling")
         self._resizes_pod_level = gates.enabled("InPlacePodLevelResourcesVerticalScaling")
         self.counted = ("spec",) if self._resizes or release >= _GENERATION else ()
+        self._merges_spread_keys = gates.enabled("MatchLabelKeysInPodTopologySpreadSelectorMerge")
         self._selects_by_keys = gates.enabled("MatchLabelKeysInPodAffinity")
 
     def default(self, new: Object) -> None:
@@ -112,6 +113,9 @@ class PodStrategy(Strategy):
             labels = new["metadata"].get("labels") or {}
             for term in affinity_terms(affinity):
                 _select_by_keys(term, labels)
+        if self._merges_spread_keys:
+            for constraint in spec.get("topologySpreadConstraints") or ():
+                _select_by_keys(constraint, new["metadata"].get("labels") or {})
 
     def validate(self, new: Object) -> list[Cause]:
         return validate_new_pod(new, self._options)

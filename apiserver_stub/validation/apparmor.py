@@ -14,6 +14,7 @@ from apiserver_stub.apimachinery.status import (
     too_long,
 )
 from apiserver_stub.validation.pod_containers import containers
+from nodeagent.base.release import OLDEST, Release
 
 _TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
 _ANNOTATIONS = {"Unconfined": "unconfined", "RuntimeDefault": "runtime/default"}
@@ -21,13 +22,13 @@ _LOCAL = "localhost/"
 _PATH_LIMIT = 4095
 
 
-def validate_apparmor_profile(profile: Object | None, field: str) -> list[Cause]:
+def validate_apparmor_profile(profile: Object | None, field: str, release: Release = OLDEST) -> list[Cause]:
     """Return the errors in the AppArmor profile at *field*."""
     if profile is None:
         return []
     kind, name, at = profile.get("type") or "", profile.get("localhostProfile"), f"{field}.localhostProfile"
     if kind == "Localhost":
-        return _validate_name(name, at)
+        return _validate_name(name, at, release)
     if not kind:
         return [required(f"{field}.type", "type is required when appArmorProfile is set")]
     if kind not in _TYPES:
@@ -100,12 +101,12 @@ def _parse_annotation(text: str) -> Object | None:
     return None if validate_apparmor_profile(found, "") else found
 
 
-def _validate_name(name: str | None, field: str) -> list[Cause]:
+def _validate_name(name: str | None, field: str, release: Release) -> list[Cause]:
     if not name:
         return [required(field, "must be set when AppArmor type is Localhost")]
     causes = []
     if name != name.strip():
         causes.append(invalid_value(field, name, "must not be padded with whitespace"))
     if len(name.encode()) > _PATH_LIMIT:
-        causes.append(too_long(field, _PATH_LIMIT))
+        causes.append(too_long(field, _PATH_LIMIT, release))
     return causes

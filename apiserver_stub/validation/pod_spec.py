@@ -47,7 +47,7 @@ def validate_pod_spec(spec: Object, pod_name: str, field: str, options: PodOptio
     volumes, causes = validate_volumes(spec.get("volumes") or (), pod_name, f"{field}.volumes", options)
     claims = spec.get("resourceClaims") or ()
     if claims:
-        causes += validate_resource_claims(claims, pod_name, f"{field}.resourceClaims")
+        causes += validate_resource_claims(claims, pod_name, f"{field}.resourceClaims", options.release)
     context = PodContext(
         volumes,
         {item["name"] for item in claims if item.get("name")},
@@ -98,11 +98,11 @@ def validate_pod_spec(spec: Object, pod_name: str, field: str, options: PodOptio
     if "EnvFiles" in options.features:
         causes += validate_file_volumes(spec, field)
     if "HostnameOverride" in options.features and spec.get("hostnameOverride") is not None:
-        causes += _validate_hostname_override(spec, f"{field}.hostnameOverride")
+        causes += _validate_hostname_override(spec, f"{field}.hostnameOverride", options)
     return causes
 
 
-def _validate_hostname_override(spec: Object, field: str) -> list[Cause]:
+def _validate_hostname_override(spec: Object, field: str, options: PodOptions) -> list[Cause]:
     name = spec["hostnameOverride"]
     causes = [
         forbidden_value(field, f"may not be specified when {other} is true")
@@ -110,7 +110,7 @@ def _validate_hostname_override(spec: Object, field: str) -> list[Cause]:
         if spec.get(other)
     ]
     if len(name.encode()) > _HOST_NAME_LIMIT:
-        causes.append(too_long(field, _HOST_NAME_LIMIT))
+        causes.append(too_long(field, _HOST_NAME_LIMIT, options.release))
     return causes + invalid_each(field, name, subdomain_problems(name))
 
 

@@ -24,7 +24,10 @@ from apiserver_stub.validation.quantities import (
     validate_container_resource_name,
 )
 from nodeagent.base.names import label_problems, subdomain_problems
+from nodeagent.base.release import OLDEST, Release
 
+_DIRECT_CLAIMS = Release(1, 31)
+"""First release in which claims of pods refer to objects directly."""
 _CLAIM_REFERENCES = ("resourceClaimName", "resourceClaimTemplateName")
 
 
@@ -62,7 +65,9 @@ def validate_requirements(
     return causes
 
 
-def validate_resource_claims(claims: Sequence[Object], pod_name: str | None, field: str) -> list[Cause]:
+def validate_resource_claims(
+    claims: Sequence[Object], pod_name: str | None, field: str, release: Release = OLDEST
+) -> list[Cause]:
     """Return the errors in the resource claims of a pod; a pod template has no *pod_name*."""
     causes = []
     names: set[str] = set()
@@ -70,7 +75,7 @@ def validate_resource_claims(claims: Sequence[Object], pod_name: str | None, fie
         path = f"{field}[{index}]"
         name, at = claim.get("name") or "", path
         source = {member: claim[member] for member in _CLAIM_REFERENCES if member in claim}
-        if not source:  # Releases before 1.31 nest the reference in "source".
+        if not source and release < _DIRECT_CLAIMS:  # Releases before 1.31 nest the reference in "source".
             source, at = claim.get("source") or {}, f"{path}.source"
         claim_name, template = source.get("resourceClaimName"), source.get("resourceClaimTemplateName")
         if not name:
@@ -80,7 +85,7 @@ def validate_resource_claims(claims: Sequence[Object], pod_name: str | None, fie
         else:
             if problems := label_problems(name):
                 causes += invalid_each(f"{path}.name", name, problems)
-            elif pod_name is not None and template is not None:
+            elif pod_name is not None and template is not None and release < _DIRECT_CLAIMS:
                 full = f"{pod_name}-{name}"
                 details = [f"final ResourceClaim name: {problem}" for problem in subdomain_problems(full)]
                 causes += invalid_each(f"{path}.name", full, details)
@@ -88,7 +93,10 @@ def validate_resource_claims(claims: Sequence[Object], pod_name: str | None, fie
         if (claim_name is None) == (template is None):
             both = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
             none = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            causes.append(invalid_value(at, source, none if claim_name is None else both))
+            shown = source
+            if release >= _DIRECT_CLAIMS:
+                shown = {"Name": name, "ResourceClaimName": claim_name, "ResourceClaimTemplateName": template}
+            causes.append(invalid_value(at, shown, none if claim_name is None else both))
         for member, value in source.items():
             if value is not None:
                 causes += invalid_each(f"{at}.{member}", value, subdomain_problems(value))

@@ -73,7 +73,7 @@ def validate_container_security(
     if (windows := context.get("windowsOptions")) is not None:
         causes += validate_windows_options(windows, f"{field}.windowsOptions")
     if "AppArmorFields" in options.features:
-        causes += validate_apparmor_profile(context.get("appArmorProfile"), f"{field}.appArmorProfile")
+        causes += validate_apparmor_profile(context.get("appArmorProfile"), f"{field}.appArmorProfile", options.release)
     return causes
 
 
@@ -96,7 +96,7 @@ def _validate_newer_fields(context: Object, field: str, options: PodOptions) -> 
     """Return the errors in the fields of a pod's security context that releases after 1.29 have."""
     causes = []
     if "AppArmorFields" in options.features:
-        causes += validate_apparmor_profile(context.get("appArmorProfile"), f"{field}.appArmorProfile")
+        causes += validate_apparmor_profile(context.get("appArmorProfile"), f"{field}.appArmorProfile", options.release)
     policy = context.get("supplementalGroupsPolicy")
     if policy is not None and "SupplementalGroupsPolicy" in options.features and policy not in _SUPPLEMENTAL_POLICIES:
         causes.append(not_supported(f"{field}.supplementalGroupsPolicy", policy, _SUPPLEMENTAL_POLICIES))

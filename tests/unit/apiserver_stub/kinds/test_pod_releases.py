@@ -125,6 +125,7 @@ NEWER_FIELDS = [
     ("ContainerRestartRules", "1.35", contained(restartPolicy="Never", restartPolicyRules=[{}]), "restartPolicy"),
     ("EnvFiles", "1.35", contained(env=[{"valueFrom": {"fileKeyRef": {"key": "a"}}}]), "fileKeyRef"),
     ("ContainerStopSignals", "1.36", contained(lifecycle={"stopSignal": "SIGINT"}), "stopSignal"),
+    ("GenericWorkload", "1.36", made(schedulingGroup={"podGroupName": "a"}), "podGroupName"),
     ("PodCertificateRequest", "1.36", CERTIFICATE, "podCertificate"),
 ]
 
@@ -142,3 +143,23 @@ def test_newer_field_is_dropped_only_if_its_gate_exists_and_is_off(
     assert field in stored(release, on=True)
     assert field not in stored(release, on=False)
     assert field in stored(release, on=False, old=obj)
+
+
+@pytest.mark.parametrize(("release", "merged"), [("1.33", False), ("1.34", True)])
+def test_label_keys_of_spread_constraints_are_merged_since_1_34(release: str, merged: bool) -> None:
+    spread = {"maxSkew": 1, "topologyKey": "zone", "labelSelector": {}, "matchLabelKeys": ["app"]}
+    made = pod(metadata={"labels": {"app": "web"}}, topologySpreadConstraints=[spread])
+
+    strategy_at(release).prepare_create(made)
+
+    selector = made["spec"]["topologySpreadConstraints"][0]["labelSelector"]
+    expressions = [{"key": "app", "operator": "In", "values": ["web"]}] if merged else None
+    assert selector.get("matchExpressions") == expressions
+
+
+def test_lifecycle_without_stop_signal_is_dropped_when_empty() -> None:
+    made = pod(containers=[{"name": "web", "image": "web:1", "lifecycle": {"stopSignal": "SIGINT"}}])
+
+    strategy_at("1.36").prepare_create(made)
+
+    assert "lifecycle" not in made["spec"]["containers"][0]

@@ -111,7 +111,7 @@ def test_oldest_release_has_its_own_rules(spec: dict[str, Any], expected: list[s
         ),
         (with_container(restartPolicy="Never", restartPolicyRules=[{"action": "Restart"}]), "must be specified"),
         ({"hostnameOverride": "a", "hostNetwork": True}, "may not be specified when hostNetwork is true"),
-        ({"hostnameOverride": "a" * 65}, "must have at most 64 bytes"),
+        ({"hostnameOverride": "a" * 65}, "may not be more than 64 bytes"),
         (
             with_container(lifecycle={"preStop": {"sleep": {"seconds": 31}}}),
             "must be non-negative and less than terminationGracePeriodSeconds (30)",
@@ -186,3 +186,12 @@ def test_update_keeps_stored_field_of_disabled_feature() -> None:
 
     assert found(validate_new_pod(stored, options)) == ["Forbidden spec.containers[0].restartPolicy"]
     assert validate_new_pod(stored, options_for_update(options, stored["metadata"], stored["spec"])) == []
+
+
+@pytest.mark.parametrize(
+    ("release", "field"), [("1.29", "spec.resourceClaims[0].source"), ("1.31", "spec.resourceClaims[0]")]
+)
+def test_resource_claim_without_reference_is_rejected(release: str, field: str) -> None:
+    gates = {"DynamicResourceAllocation": True}
+
+    assert found(causes_of(release, {"resourceClaims": [{"name": "gpu"}]}, gates)) == [f"Invalid {field}"]
