@@ -131,14 +131,15 @@ def _validate_pod_affinity_term(term: Object, field: str, *, any_values: bool) -
     causes = validate_affinity_term_selectors(term, field, any_values=any_values)
     for name in term.get("namespaces") or ():
         causes += invalid_each(f"{field}.namespace", name, label_problems(name))
-    causes += _validate_label_keys(term, field)
+    causes += validate_label_keys(term, field)
     key = term.get("topologyKey") or ""
     if not key:
         causes.append(required(f"{field}.topologyKey", "can not be empty"))
     return causes + validate_label_name(key, f"{field}.topologyKey")
 
 
-def _validate_label_keys(term: Object, field: str) -> list[Cause]:
+def validate_label_keys(term: Object, field: str) -> list[Cause]:
+    """Return the errors in the label keys of a term or constraint, which creation adds to its selector."""
     match_keys, mismatch_keys = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
     if not match_keys and not mismatch_keys:
         return []

@@ -13,6 +13,7 @@ FIELD_GATES = (
     "ContainerStopSignals",
     "EnvFiles",
     "HostnameOverride",
+    "MatchLabelKeysInPodTopologySpreadSelectorMerge",
     "PodCertificateRequest",
     "PodLifecycleSleepActionAllowZero",
     "RecursiveReadOnlyMounts",

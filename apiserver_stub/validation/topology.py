@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
+from apiserver_stub.validation.affinity import validate_label_keys
 from apiserver_stub.validation.labels import validate_label_name, validate_selector
 from apiserver_stub.validation.pod_options import PodOptions
 
@@ -33,7 +34,9 @@ def validate_spread_constraints(constraints: Sequence[Object], field: str, optio
             if (policy := constraint.get(name)) is not None and policy not in _POLICIES:
                 causes.append(not_supported(f"{path}.{name}", policy, _POLICIES))
         selector = constraint.get("labelSelector")
-        if keys := constraint.get("matchLabelKeys"):
+        if "MatchLabelKeysInPodTopologySpreadSelectorMerge" in options.features:
+            causes += validate_label_keys(constraint, path)
+        elif keys := constraint.get("matchLabelKeys"):
             causes += _validate_label_keys(keys, selector, f"{path}.matchLabelKeys")
         if not options.any_spread_selectors:
             causes += validate_selector(selector, f"{path}.labelSelector")

@@ -14,6 +14,7 @@ from nodeagent.base.identity import Identity
 from nodeagent.base.release import Release
 from tests.unit.apiserver_stub.validation.pods import pod
 
+ACTION = "DoNotSchedule"
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/web"
 
 
@@ -148,13 +149,16 @@ def test_newer_field_is_dropped_only_if_its_gate_exists_and_is_off(
 @pytest.mark.parametrize(("release", "merged"), [("1.33", False), ("1.34", True)])
 def test_label_keys_of_spread_constraints_are_merged_since_1_34(release: str, merged: bool) -> None:
     spread = {"maxSkew": 1, "topologyKey": "zone", "labelSelector": {}, "matchLabelKeys": ["app"]}
-    made = pod(metadata={"labels": {"app": "web"}}, topologySpreadConstraints=[spread])
+    spec = {"serviceAccountName": "default", "topologySpreadConstraints": [{**spread, "whenUnsatisfiable": ACTION}]}
+    made = pod(metadata={"labels": {"app": "web"}}, **spec)
+    strategy = strategy_at(release)
 
-    strategy_at(release).prepare_create(made)
+    strategy.prepare_create(made)
 
     selector = made["spec"]["topologySpreadConstraints"][0]["labelSelector"]
     expressions = [{"key": "app", "operator": "In", "values": ["web"]}] if merged else None
     assert selector.get("matchExpressions") == expressions
+    assert strategy.validate(made) == []
 
 
 def test_lifecycle_without_stop_signal_is_dropped_when_empty() -> None:
