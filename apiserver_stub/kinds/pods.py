@@ -102,8 +102,8 @@ class PodStrategy(Strategy):
 
     def prepare_create(self, new: Object) -> None:
         spec = new["spec"]
-        new["status"] = {"phase": "Pending", "qosClass": dig(new, ("status", "qosClass")) or qos_class(spec)}
         drop_from_pod(self._gates, self._apparmor_prefix, new)
+        new["status"] = {"phase": "Pending", "qosClass": dig(new, ("status", "qosClass")) or qos_class(spec)}
         if "AppArmorFields" in self._options.features:
             to_annotations = self._options.release < _APPARMOR_FIELDS_ONLY
             copy_apparmor_profiles(new, self._apparmor_prefix, to_annotations=to_annotations)

@@ -167,3 +167,12 @@ def test_lifecycle_without_stop_signal_is_dropped_when_empty() -> None:
     strategy_at("1.36").prepare_create(made)
 
     assert "lifecycle" not in made["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize(("release", "expected"), [("1.32", "BestEffort"), ("1.34", "Burstable")])
+def test_dropped_pod_level_resources_do_not_determine_qos_class(release: str, expected: str) -> None:
+    made = pod(resources={"requests": {"cpu": "1"}})
+
+    strategy_at(release).prepare_create(made)
+
+    assert made["status"]["qosClass"] == expected
