@@ -220,6 +220,16 @@ def _drop_restart_rules(spec: Object) -> None:
     _drop("restartPolicy", spec.get("containers"))
 
 
+def _drop_image_volumes(spec: Object) -> None:
+    """Drop the volumes themselves, and their mounts."""
+    dropped = {item.get("name") for item in spec.get("volumes") or () if item.get("image") is not None}
+    for owner, member in ((spec, "volumes"), *((item, "volumeMounts") for item in _containers(spec))):
+        if items := owner.get(member):
+            owner[member] = [item for item in items if item.get("name") not in dropped]
+            if not owner[member]:
+                del owner[member]
+
+
 def _drop_stop_signals(spec: Object) -> None:
     for item in _containers(spec):
         lifecycle = item.get("lifecycle") or {}
@@ -304,7 +314,7 @@ _OF_SPEC: tuple[_Rule, ...] = (
     _in_items("SELinuxChangePolicy", "seLinuxChangePolicy", _pod_security),
     _in_items("RecursiveReadOnlyMounts", "recursiveReadOnly", _mounts),
     _in_items("EnvFiles", "fileKeyRef", _variable_sources),
-    _in_items("ImageVolume", "image", lambda spec: spec.get("volumes") or []),
+    ("ImageVolume", lambda spec: _any_has("image", spec.get("volumes")), _drop_image_volumes),
     (
         "ContainerStopSignals",
         lambda spec: _any_has("stopSignal", _lifecycles(spec)),
