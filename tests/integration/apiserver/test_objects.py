@@ -482,14 +482,3 @@ def test_pod_fields_of_later_releases_are_persisted(api: Api, namespace: str) ->
     assert {name: spec[name] for name in added} == added
     stored = spec["containers"][0]
     assert {name: stored[name] for name in container} == container
-
-
-def test_openapi_describes_fields_of_later_releases(api: Api) -> None:
-    document = api.ok("GET", "/openapi/v3/api/v1")["components"]["schemas"]
-    rules = document["io.k8s.api.core.v1.Container"]["properties"]["restartPolicyRules"]
-    mounts = document["io.k8s.api.core.v1.ContainerStatus"]["properties"]["volumeMounts"]
-
-    assert rules["items"]["allOf"][0]["$ref"].endswith("ContainerRestartRule")
-    assert "x-kubernetes-list-map-keys" not in rules
-    assert mounts["x-kubernetes-list-map-keys"] == ["mountPath"]
-    assert mounts["x-kubernetes-patch-merge-key"] == "mountPath"

@@ -123,3 +123,15 @@ def test_documents_have_only_fields_of_the_release(minor: int, present: set[str]
     assert not absent & fields
     assert ("io.k8s.api.core.v1.ContainerRestartRule" in document["definitions"]) is (not absent)
     assert set(references(document)) <= {f"#/definitions/{name}" for name in document["definitions"]}
+
+
+def test_fields_of_later_releases_are_described() -> None:
+    built = openapi._build(build_registry(Options()), Identity(), Release(1, 36))
+    schemas = msgspec.json.decode(built["api/v1"])["components"]["schemas"]
+    rules = schemas["io.k8s.api.core.v1.Container"]["properties"]["restartPolicyRules"]
+    mounts = schemas["io.k8s.api.core.v1.ContainerStatus"]["properties"]["volumeMounts"]
+
+    assert rules["items"]["allOf"][0]["$ref"].endswith("ContainerRestartRule")
+    assert "x-kubernetes-list-map-keys" not in rules
+    assert mounts["x-kubernetes-list-map-keys"] == ["mountPath"]
+    assert mounts["x-kubernetes-patch-merge-key"] == "mountPath"
