@@ -63,6 +63,8 @@ to the memory limit; volumes in memory are not swapped."""
 IMAGE_AGE_FROM_START = Release(1, 30)
 """First release that removes no image for its age before the agent has run for ``imageMaximumGCAge``, and removes
 images for their age also if the collection by disk usage is disabled."""
+MEMORY_RESERVATION_CONFIGURABLE = Release(1, 36)
+"""First release in which MemoryQoS protects requested memory from reclaim only with ``memoryReservationPolicy``."""
 EVICTION_REVISED = Release(1, 32)
 """First release in which ``evictionMaxPodGracePeriod`` limits the grace period of a pod instead of replacing it, and in
 which eviction messages include init containers and sidecars."""

@@ -500,7 +500,15 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
             since="1.32",
         ),
     ] = None
-    memory_reservation_policy: Annotated[str, doc("Only None is supported.", since="1.36")] = "None"
+    memory_reservation_policy: Annotated[
+        str,
+        doc(
+            "None or TieredReservation: protect requested memory from reclaim, with memory.min for Guaranteed and "
+            "memory.low for Burstable pods; needs the gate MemoryQoS. Before release 1.36, None means memory.min for "
+            "both.",
+            since="1.36",
+        ),
+    ] = "None"
     config_map_and_secret_change_detection_strategy: Annotated[str, doc("Get, Cache or Watch.")] = "Watch"  # noqa: S105
     system_reserved: Annotated[
         dict[str, str], doc("Resources reserved for the system: cpu, memory, ephemeral-storage and pid.")

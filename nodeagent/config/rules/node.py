@@ -160,7 +160,9 @@ def _check_pull_verification(check: Check) -> None:
 
 
 def _check_kernel(check: Check) -> None:
-    check.one_of("memoryReservationPolicy", ("None",))
+    check.one_of("memoryReservationPolicy", ("None", "TieredReservation"))
+    if check.config.memory_reservation_policy == "TieredReservation":
+        check.needs_gate("memoryReservationPolicy", "MemoryQoS")
     if check.config.user_namespaces.ids_per_pod not in (None, _IDS_PER_POD):
         check.fail("userNamespaces.idsPerPod", f"must be {_IDS_PER_POD}: other sizes are not supported")
     check.at_least(0, "maxOpenFiles")

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from nodeagent import hookimpl
-from nodeagent.base.release import SWAP_REVISED
+from nodeagent.base.release import MEMORY_RESERVATION_CONFIGURABLE, SWAP_REVISED
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.context import AgentContext, ConfigContext, ObjectsContext
@@ -26,7 +26,7 @@ from nodeagent_plugins.cgroups.hierarchy import Hierarchy, find_hierarchy
 from nodeagent_plugins.cgroups.machine import Machine, read_machine
 from nodeagent_plugins.cgroups.manager import NoopCgroupManager, QosCgroupManager, QosCgroupReconciler
 from nodeagent_plugins.cgroups.names import POD_ROOT, CgroupName, Driver, parse_name, parse_slice
-from nodeagent_plugins.cgroups.resources import Policy, Swap
+from nodeagent_plugins.cgroups.resources import MemoryReservation, Policy, Swap
 from nodeagent_plugins.cgroups.system_cgroups import SystemCgroups
 from nodeagent_plugins.cgroups.systemd_bus import SystemdBus
 from nodeagent_plugins.cgroups.systemd_driver import SystemdDriver
@@ -106,9 +106,17 @@ def _policy(context: ConfigContext, machine: Machine, hierarchy: Hierarchy | Non
         swap=swap if hierarchy is not None and hierarchy.limits_swap() else None,
         swap_with_limit=context.release.release >= SWAP_REVISED,
         memory_factor=config.memory_throttling_factor if gates.enabled("MemoryQoS") else None,
+        memory_reservation=_reservation(context),
         pods_memory_bytes=without_reserved(machine.capacity, config)[MEMORY].value(),
         single_process_oom_kill=bool(config.single_process_oom_kill),
     )
+
+
+def _reservation(context: ConfigContext) -> MemoryReservation:
+    """Return the protection of requested memory; before release 1.36 it does not depend on the configuration."""
+    chosen = MemoryReservation(context.config.memory_reservation_policy)
+    earlier = chosen is MemoryReservation.NONE and context.release.release < MEMORY_RESERVATION_CONFIGURABLE
+    return MemoryReservation.MIN if earlier else chosen
 
 
 def _swap(context: ConfigContext) -> Swap:

@@ -20,6 +20,7 @@ from nodeagent_plugins.cgroups.enforcement import Enforcement
 from nodeagent_plugins.cgroups.files import CgroupBusy
 from nodeagent_plugins.cgroups.hierarchy import REQUIRED_CONTROLLERS
 from nodeagent_plugins.cgroups.limits import CgroupLimits
+from nodeagent_plugins.cgroups.memory_metrics import expose_reservation
 from nodeagent_plugins.cgroups.names import CgroupName, Driver
 from nodeagent_plugins.cgroups.qos import ClassSums, class_limits
 from nodeagent_plugins.cgroups.resources import Policy
@@ -225,7 +226,10 @@ class QosCgroupManager(NoopCgroupManager):
     async def _limit_classes(self, *more: Pod) -> None:
         """Apply the limits of the classes that changed since the last call."""
         pods = {pod.uid: pod for pod in (*self._active(), *more)}
-        desired = class_limits(self._sums.of(pods.values()), self._policy, self._memory_percent)
+        sums = self._sums.of(pods.values())
+        desired = class_limits(sums, self._policy, self._memory_percent)
+        if self._policy.memory_factor is not None:
+            expose_reservation(sums, self._policy.memory_reservation)
         for qos, limits in desired.items():
             if self._classes.get(qos) != limits:
                 await self._limit_class(names.class_name(self._root, qos), limits, new=qos not in self._classes)

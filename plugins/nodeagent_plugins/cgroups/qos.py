@@ -11,7 +11,7 @@ from nodeagent.model.qos import QosClass, qos_class
 from nodeagent.model.resources import CPU, MEMORY, pod_requests
 from nodeagent_plugins.cgroups.formulas import MIN_SHARES, cpu_shares
 from nodeagent_plugins.cgroups.limits import HUGEPAGES_UNLIMITED, UNLIMITED, CgroupLimits
-from nodeagent_plugins.cgroups.resources import Policy, page_size_name
+from nodeagent_plugins.cgroups.resources import Policy, page_size_name, reserved_memory
 
 _ZERO = Quantity()
 
@@ -65,8 +65,10 @@ def class_limits(
         best_effort_memory = max(burstable_memory - burstable.memory_bytes * memory_percent // 100, 0)
     keeps: dict[QosClass, dict[str, str]] = {QosClass.GUARANTEED: {}, QosClass.BURSTABLE: {}}
     if policy.unified and policy.memory_factor is not None:
-        keeps[QosClass.GUARANTEED] = {"memory.min": str(guaranteed.memory_bytes + burstable.memory_bytes)}
-        keeps[QosClass.BURSTABLE] = {"memory.min": str(burstable.memory_bytes)}
+        # The protection of a cgroup is limited by that of the cgroups above it.
+        total = guaranteed.memory_bytes + burstable.memory_bytes
+        keeps[QosClass.GUARANTEED] = reserved_memory(policy.memory_reservation, total, soft=False)
+        keeps[QosClass.BURSTABLE] = reserved_memory(policy.memory_reservation, burstable.memory_bytes, soft=True)
     return {
         QosClass.GUARANTEED: CgroupLimits(unified=keeps[QosClass.GUARANTEED]),
         QosClass.BURSTABLE: CgroupLimits(

@@ -44,6 +44,16 @@ class Swap(StrEnum):
     UNLIMITED = "UnlimitedSwap"
 
 
+class MemoryReservation(StrEnum):
+    """Protection of the requested memory of pods from reclaim, with MemoryQoS."""
+
+    MIN = "memory.min"
+    """The kernel reclaims no requested memory; the behavior before release 1.36."""
+    NONE = "None"
+    TIERED = "TieredReservation"
+    """As ``MIN`` for guaranteed pods; for burstable pods only if there is no other memory to reclaim."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Settings of the configuration and the host that limits depend on.
@@ -56,6 +66,7 @@ class Policy:
     :ivar swap: ``None`` if the kernel does not account swap per cgroup.
     :ivar swap_with_limit: whether limited swap is in addition to the memory limit (cgroup v2 only).
     :ivar memory_factor: throttling point between request and limit; ``None`` disables MemoryQoS.
+    :ivar memory_reservation: protection of requested memory with MemoryQoS.
     :ivar pods_memory_bytes: memory available to all pods; replaces an unset memory limit.
     :ivar single_process_oom_kill: whether the OOM killer kills one process instead of the container.
     """
@@ -70,6 +81,7 @@ class Policy:
     swap: Swap | None = None
     swap_with_limit: bool = False
     memory_factor: float | None = None
+    memory_reservation: MemoryReservation = MemoryReservation.MIN
     pods_memory_bytes: int = 0
     single_process_oom_kill: bool = False
 
@@ -85,7 +97,7 @@ def container_resources(pod: Pod, container: Container, policy: Policy) -> Linux
         if not policy.single_process_oom_kill:
             unified["memory.oom.group"] = "1"  # The OOM killer kills all processes of the container.
         unified |= _swap_files(pod, requests, own_memory_limit, policy)
-        unified |= _memory_files(requests, own_memory_limit, policy)
+        unified |= _memory_files(qos_class(pod), requests, own_memory_limit, policy)
     return LinuxResources(
         cpu_shares=cpu_shares(_milli(requests if CPU in requests else limits)),
         cpu_period=policy.period_us if quota else 0,
@@ -123,7 +135,8 @@ def pod_cgroup_limits(pod: Pod, policy: Policy) -> CgroupLimits:
     resources = pod_resources(pod, policy)
     unified = {}
     if policy.unified and policy.memory_factor is not None:
-        unified["memory.min"] = str(pod_requests(pod).get(MEMORY, _ZERO).value())
+        requested = pod_requests(pod).get(MEMORY, _ZERO).value()
+        unified = reserved_memory(policy.memory_reservation, requested, soft=qos_class(pod) is not QosClass.GUARANTEED)
     return CgroupLimits(
         cpu_shares=resources.cpu_shares,
         cpu_quota=resources.cpu_quota or UNLIMITED,
@@ -183,12 +196,25 @@ def _swap_files(pod: Pod, requests: Amounts, memory_limit: int, policy: Policy) 
     return {"memory.swap.max": str(share)}
 
 
-def _memory_files(requests: Amounts, memory_limit: int, policy: Policy) -> dict[str, str]:
+def reserved_memory(reservation: MemoryReservation, size_bytes: int, *, soft: bool) -> dict[str, str]:
+    """Return the files that protect *size_bytes* of memory from reclaim.
+
+    :param soft: protect memory of burstable pods.
+    """
+    if reservation is MemoryReservation.MIN:
+        return {"memory.min": str(size_bytes)}
+    reserved = size_bytes if reservation is MemoryReservation.TIERED else 0
+    return {"memory.min": str(0 if soft else reserved), "memory.low": str(reserved if soft else 0)}
+
+
+def _memory_files(qos: QosClass, requests: Amounts, memory_limit: int, policy: Policy) -> dict[str, str]:
     """Return the memory protection and throttling limits (cgroup v2 with MemoryQoS)."""
     if policy.memory_factor is None:
         return {}
     request = requests.get(MEMORY, _ZERO).value()
-    files = {"memory.min": str(request)} if request else {}
+    files = {}
+    if request or policy.memory_reservation is not MemoryReservation.MIN:
+        files = reserved_memory(policy.memory_reservation, request, soft=qos is not QosClass.GUARANTEED)
     if request != memory_limit:
         high = memory_high(request, memory_limit or policy.pods_memory_bytes, policy.memory_factor)
         if high > request:

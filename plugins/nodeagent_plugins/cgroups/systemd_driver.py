@@ -17,7 +17,7 @@ Property = tuple[str, str, object]
 _INFINITY = 2**64 - 1
 _QUOTA_STEP_US = 10_000
 """systemd rounds the quota to hundredths of a CPU."""
-_UNIFIED_PROPERTIES = {"memory.min": "MemoryMin", "memory.high": "MemoryHigh"}
+_UNIFIED_PROPERTIES = {"memory.min": "MemoryMin", "memory.low": "MemoryLow", "memory.high": "MemoryHigh"}
 
 
 class Units(Protocol):

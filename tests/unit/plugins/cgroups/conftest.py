@@ -36,6 +36,7 @@ _V2_FILES = {
     "memory": {
         "memory.max": "max",
         "memory.min": "0",
+        "memory.low": "0",
         "memory.high": "max",
         "memory.current": "0",
         "memory.swap.max": "max",

@@ -216,6 +216,27 @@ def test_memory_is_throttled_between_request_and_limit(agent):
     assert half["memory.high"] == str(150 * MI)
 
 
+@pytest.mark.parametrize(
+    ("policy", "release", "burstable", "guaranteed"),
+    [
+        ("None", "1.35", {"memory.min": 32}, {"memory.min": 64}),
+        ("None", "1.36", {"memory.min": 0, "memory.low": 0}, {"memory.min": 0, "memory.low": 0}),
+        ("TieredReservation", "1.36", {"memory.min": 0, "memory.low": 32}, {"memory.min": 64, "memory.low": 0}),
+        ("TieredReservation", "1.29", {"memory.min": 0, "memory.low": 32}, {"memory.min": 64, "memory.low": 0}),
+    ],
+)
+@pytest.mark.usefixtures("kernel_v2")
+def test_memory_reservation_depends_on_policy_and_release(agent, policy, release, burstable, guaranteed):
+    def protection(requests, limits):
+        selected = SelectedRelease(Release.parse(release))
+        config = {"feature_gates": QOS_GATE, "memory_reservation_policy": policy, "release": selected}
+        found = of_container(agent, requests, limits, **config).unified
+        return {file: int(value) // MI for file, value in found.items() if file in ("memory.min", "memory.low")}
+
+    assert protection({"memory": "32Mi"}, FULL) == burstable
+    assert protection(FULL, FULL) == guaranteed
+
+
 @pytest.mark.row("config.memoryThrottlingFactor")
 @pytest.mark.usefixtures("kernel_v2")
 def test_allocatable_memory_replaces_a_missing_limit_for_throttling(agent):

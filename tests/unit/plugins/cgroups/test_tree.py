@@ -12,6 +12,7 @@ from nodeagent.base.release import Release, SelectedRelease
 from nodeagent.contracts.cgroups import PodLimit
 from nodeagent.errors import ConfigError, RuntimeUnavailable
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.cgroups import memory_metrics
 from nodeagent_plugins.cgroups.files import CgroupFiles
 from nodeagent_plugins.cgroups.manager import _DURATIONS, NoopCgroupManager, QosCgroupReconciler
 from tests.unit.plugins.cgroups.conftest import GI, MI
@@ -327,6 +328,24 @@ async def test_memory_qos_protects_the_requests_of_classes_and_pods(agent, kerne
 
     read = [kernel_v2.read(f"/kubepods{below}", "memory.min") for below in ("", "/burstable", "/poduid-a")]
     assert read == [str(96 * MI), str(32 * MI), str(64 * MI)]
+
+
+@pytest.mark.parametrize(("policy", "share"), [("TieredReservation", 1), ("None", 0)])
+async def test_tiered_reservation_protects_classes_and_pods(agent, kernel_v2, policy, share):
+    release = SelectedRelease(Release(1, 36))
+    context, manager = agent(feature_gates={"MemoryQoS": True}, memory_reservation_policy=policy, release=release)
+    for pod in (guaranteed("a", "64Mi"), burstable("b", memory="32Mi")):
+        context.pods.add(pod)
+        await manager.ensure_pod(pod)
+
+    names = ("", "/burstable", "/poduid-a", "/burstable/poduid-b")
+    hard, soft = (
+        [int(kernel_v2.read(f"/kubepods{name}", file)) // MI for name in names] for file in ("memory.min", "memory.low")
+    )
+    assert hard == [96 * share, 0, 64 * share, 0]
+    assert soft == [0, 32 * share, 0, 32 * share]
+    sampled = [gauge.sample()[()] // MI for gauge in (memory_metrics._HARD_BYTES, memory_metrics._SOFT_BYTES)]
+    assert sampled == [64 * share, 32 * share]
 
 
 async def test_changed_limits_are_reapplied_every_minute(agent, kernel, clock):
