@@ -75,9 +75,19 @@ def provide_components(node: NodeContext, plugins: PluginManager) -> StatsContex
     objects = node.stage(ObjectsContext, objects=plugins.provide("nodeagent_provide_object_reader", context=node))
     cgroups = objects.stage(CgroupsContext, cgroups=plugins.provide("nodeagent_provide_cgroups", context=objects))
     kinds = _flat(plugins.provide_all("nodeagent_provide_volume_kinds", context=cgroups))
-    kinds.reverse()  # the plugin registered last takes precedence
+    persistent_kinds = _flat(plugins.provide_all("nodeagent_provide_persistent_volume_kinds", context=cgroups))
+    for each in (kinds, persistent_kinds):
+        each.reverse()  # the plugin registered last takes precedence
+    claims = plugins.provide_optional("nodeagent_provide_claim_resolver", context=cgroups)
     volumes = cgroups.stage(
-        VolumesContext, volumes=plugins.provide("nodeagent_provide_volume_manager", context=cgroups, kinds=kinds)
+        VolumesContext,
+        volumes=plugins.provide(
+            "nodeagent_provide_volume_manager",
+            context=cgroups,
+            kinds=kinds,
+            persistent_kinds=persistent_kinds,
+            claims=claims,
+        ),
     )
     providers = _flat(plugins.provide_all("nodeagent_provide_credential_providers", context=volumes))
     puller = volumes.stage(

@@ -11,6 +11,9 @@
     ├── ImageError                 an image is unavailable; ``reason`` is the waiting reason in the pod status
     ├── ContainerError             a container cannot be created; ``reason`` is the waiting reason in the pod status
     ├── VolumeError                a volume cannot be set up (transient)
+    │   ├── TransientVolumeError   an operation was not started
+    │   └── UncertainVolumeError   an operation may have taken effect
+    ├── PluginRegistrationError    a plugin that registered with a socket is rejected (transient)
     └── ApiError                   the API server returned an error status
         ├── ApiUnavailable         the API server cannot be reached (transient)
         ├── ApiNotFound            404
@@ -115,6 +118,21 @@ class VolumeError(NodeAgentError):
     """A volume cannot be set up or removed."""
 
     reason = "FailedMount"
+    transient = True
+
+
+class TransientVolumeError(VolumeError):
+    """An operation on a volume was not started: the state of the volume did not change."""
+
+
+class UncertainVolumeError(VolumeError):
+    """An operation on a volume may have taken effect, or may still be running in a driver."""
+
+
+class PluginRegistrationError(NodeAgentError):
+    """A plugin that registered with a socket is rejected."""
+
+    reason = "PluginRegistrationFailed"
     transient = True
 
 

@@ -48,6 +48,7 @@ from nodeagent.contracts.images import CredentialProvider, ImageCollector, Image
 from nodeagent.contracts.local import LocalQuery
 from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.objects import ObjectReader
+from nodeagent.contracts.persistent_volumes import ClaimResolver, PersistentVolumeKind
 from nodeagent.contracts.pods import PodSource, PodSyncer, Rejection
 from nodeagent.contracts.probes import Prober
 from nodeagent.contracts.runtime import ContainerConfig, ContainerRuntime, ImageService, SandboxConfig
@@ -169,8 +170,38 @@ def nodeagent_provide_volume_kinds(context: CgroupsContext) -> Sequence[VolumeKi
     raise NotImplementedError
 
 
+@hookspec
+def nodeagent_provide_persistent_volume_kinds(context: CgroupsContext) -> Sequence[PersistentVolumeKind]:
+    """Provide kinds of volumes whose source may be a PersistentVolume.
+
+    Called: once, before the volume manager is created.
+    On error: the agent logs the plugin's name and exits with code 2.
+
+    :param context: the stage with the cgroup manager.
+    :returns: the kinds; if several support a volume, the plugin registered last takes precedence.
+    """
+    raise NotImplementedError
+
+
 @hookspec(firstresult=True)
-def nodeagent_provide_volume_manager(context: CgroupsContext, kinds: Sequence[VolumeKind]) -> VolumeManager | None:
+def nodeagent_provide_claim_resolver(context: CgroupsContext) -> ClaimResolver | None:
+    """Provide the resolver of claims, which finds the PersistentVolumes of pods.
+
+    Called: once, before the volume manager is created.
+    On error: the agent logs the plugin's name and exits with code 2.
+
+    :param context: the stage with the cgroup manager.
+    :returns: the resolver, or ``None`` to leave it to another plugin.
+    """
+
+
+@hookspec(firstresult=True)
+def nodeagent_provide_volume_manager(
+    context: CgroupsContext,
+    kinds: Sequence[VolumeKind],
+    persistent_kinds: Sequence[PersistentVolumeKind],
+    claims: ClaimResolver | None,
+) -> VolumeManager | None:
     """Provide the volume manager, which sets up and tears down the volumes of pods.
 
     Called: once, after the volume kinds.
@@ -178,6 +209,8 @@ def nodeagent_provide_volume_manager(context: CgroupsContext, kinds: Sequence[Vo
 
     :param context: the stage with the cgroup manager.
     :param kinds: all provided kinds, in order of precedence.
+    :param persistent_kinds: all provided kinds with PersistentVolumes, in order of precedence.
+    :param claims: the resolver of claims, or ``None`` if no plugin provides one.
     :returns: the manager, or ``None`` to leave it to another plugin.
     """
 

@@ -183,12 +183,22 @@ class PluginManager:
 
         :raises PluginError: no plugin returned an object, or an implementation failed.
         """
+        result = self.provide_optional(hook, **arguments)
+        if result is None:
+            raise PluginError("-", f"no plugin provides {hook.removeprefix('nodeagent_provide_')}")
+        return result
+
+    def provide_optional(self, hook: str, **arguments: Any) -> Any:
+        """Call a provider hook as :meth:`provide` does; return ``None`` if no plugin returns an object.
+
+        :raises PluginError: an implementation failed.
+        """
         for implementation in self._implementations(hook, third_party_first=True):
             result = self._call(hook, implementation, arguments)
             if result is not None:
                 self.record_decision(implementation.plugin_name, hook, "agent", type(result).__name__)
                 return result
-        raise PluginError("-", f"no plugin provides {hook.removeprefix('nodeagent_provide_')}")
+        return None
 
     def _call(self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:
         name = implementation.plugin_name

@@ -39,6 +39,11 @@ SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 CORE_EVENTS = Resource("", "v1", "events", "Event")
 EVENTS = Resource("events", "v1", "events", "Event")
 LEASES = Resource("coordination", "v1", "leases", "Lease")
+PERSISTENT_VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+PERSISTENT_VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+CSI_DRIVERS = Resource("storage", "v1", "csidrivers", "CSIDriver", namespaced=False)
+CSI_NODES = Resource("storage", "v1", "csinodes", "CSINode", namespaced=False)
+VOLUME_ATTACHMENTS = Resource("storage", "v1", "volumeattachments", "VolumeAttachment", namespaced=False)
 RUNTIME_CLASSES = Resource("node", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 
 

@@ -25,5 +25,11 @@ class NodeReport:
     conditions: Sequence[NodeConditionReport] = ()
     not_ready: Sequence[str] = ()
     """Reasons why the node is not Ready, as messages."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the node; a label that another component has set to a different value is not changed."""
+    annotations: Mapping[str, str | None] = field(default_factory=dict)
+    """Annotations of the node; ``None`` removes one."""
+    volumes_in_use: Sequence[str] | None = None
+    """Unique names of attachable volumes that are mounted or about to be; ``None`` keeps the list on the server."""
     declared_features: Sequence[str] = ()
     """Names of Kubernetes features that the node implements, for the scheduler and admission."""

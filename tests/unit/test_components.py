@@ -171,6 +171,30 @@ def test_hook_provide_volume_kinds(tmp_path):
     )  # the plugin registered last takes precedence
 
 
+class VolumePlugin:
+    """Plugin that provides what a volume manager receives."""
+
+    @hookimpl
+    def nodeagent_provide_claim_resolver(self):
+        return "claims"
+
+    @hookimpl
+    def nodeagent_provide_persistent_volume_kinds(self):
+        return ["first", "second"]
+
+    @hookimpl
+    def nodeagent_provide_volume_manager(self, persistent_kinds, claims):
+        return (claims, *persistent_kinds)
+
+
+def test_hook_provide_claim_resolver(tmp_path):
+    assert assemble(tmp_path, VolumePlugin())[0].volumes[0] == "claims"
+
+
+def test_hook_provide_persistent_volume_kinds(tmp_path):
+    assert assemble(tmp_path, VolumePlugin())[0].volumes[1:] == ("second", "first")
+
+
 def test_hook_provide_volume_manager(tmp_path):
     assert assemble(tmp_path, providing("nodeagent_provide_volume_manager", "third party"))[0].volumes == "third party"
 

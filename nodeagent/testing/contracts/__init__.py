@@ -47,6 +47,7 @@ from nodeagent.testing.contracts.credentials import CredentialProviderContract
 from nodeagent.testing.contracts.events import EventRecorderContract
 from nodeagent.testing.contracts.images import ImageServiceContract
 from nodeagent.testing.contracts.objects import ObjectReaderContract
+from nodeagent.testing.contracts.persistent_volumes import ClaimResolverContract, PersistentVolumeKindContract
 from nodeagent.testing.contracts.probes import ProberContract
 from nodeagent.testing.contracts.pullers import ImagePullerContract
 from nodeagent.testing.contracts.runtime import RuntimeContract
@@ -68,6 +69,8 @@ SUITES: Mapping[str, type] = {
     "nodeagent_provide_object_reader": ObjectReaderContract,
     "nodeagent_provide_cgroups": CgroupManagerContract,
     "nodeagent_provide_volume_kinds": VolumeKindContract,
+    "nodeagent_provide_persistent_volume_kinds": PersistentVolumeKindContract,
+    "nodeagent_provide_claim_resolver": ClaimResolverContract,
     "nodeagent_provide_volume_manager": VolumeManagerContract,
     "nodeagent_provide_credential_providers": CredentialProviderContract,
     "nodeagent_provide_image_puller": ImagePullerContract,
@@ -91,6 +94,7 @@ __all__ = [
     "AuthorizerContract",
     "BackgroundLoopContract",
     "CgroupManagerContract",
+    "ClaimResolverContract",
     "CredentialProviderContract",
     "EventRecorderContract",
     "FalliblePodSourceContract",
@@ -100,6 +104,7 @@ __all__ = [
     "LocalQueryContract",
     "NodeCheckContract",
     "ObjectReaderContract",
+    "PersistentVolumeKindContract",
     "PodSourceContract",
     "PodSyncerContract",
     "ProberContract",
