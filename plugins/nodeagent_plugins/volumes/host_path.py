@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import stat
-from collections.abc import Callable
 from pathlib import Path
 
-from nodeagent.base import identity
+from nodeagent.base import host_path, identity
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import VolumeError
 from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.volumes.mounts import in_thread
-
-_CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
-    "DirectoryOrCreate": (stat.S_ISDIR, "directory"),
-    "Directory": (stat.S_ISDIR, "directory"),
-    "FileOrCreate": (stat.S_ISREG, "file"),
-    "File": (stat.S_ISREG, "file"),
-    "Socket": (stat.S_ISSOCK, "socket file"),
-    "CharDevice": (stat.S_ISCHR, "character device"),
-    "BlockDevice": (stat.S_ISBLK, "block device"),
-}
 
 
 class HostPath:
@@ -50,18 +38,7 @@ def check_host_path(path: Path, kind: str) -> None:
 
     :raises VolumeError: the check failed.
     """
-    if kind not in _CHECKS:
-        raise VolumeError(f"hostPath type check failed: invalid hostPath type {kind!r}")
-    fits, noun = _CHECKS[kind]
     try:
-        if kind == "DirectoryOrCreate":
-            path.mkdir(mode=0o755, parents=True, exist_ok=True)
-        elif kind == "FileOrCreate" and not path.exists():
-            path.touch(mode=0o644)
-        if fits(path.stat().st_mode):
-            return
-    except FileExistsError:
-        pass  # The path exists; its type is checked below.
-    except OSError as error:
-        raise VolumeError(f"hostPath type check failed: {path}: {error.strerror}") from error
-    raise VolumeError(f"hostPath type check failed: {path} is not a {noun}")
+        host_path.check_host_path(path, kind)
+    except host_path.HostPathError as error:
+        raise VolumeError(str(error)) from error
