@@ -21,6 +21,7 @@ GATES_IN_USE = frozenset(
         "EnvFiles",
         "EventedPLEG",
         "ExecProbeTimeout",
+        "ExtendWebSocketsToNodeAgent",
         "GracefulNodeShutdown",
         "GracefulNodeShutdownBasedOnPodPriority",
         "HostnameOverride",

@@ -9,9 +9,9 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from nodeagent.base.spdy import Frame, Kind, Reader, SpdyError, Writer
 from nodeagent_plugins.embedded_runtime.channels import CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT, Feed, Session
 from nodeagent_plugins.embedded_runtime.errors import CallError
-from nodeagent_plugins.embedded_runtime.spdy import Frame, Kind, Reader, SpdyError, Writer
 
 _log = logging.getLogger(__name__)
 CHANNELS = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}

@@ -13,8 +13,12 @@ from nodeagent.contracts.pods import find_pod
 from nodeagent.contracts.runtime import ContainerState
 from nodeagent.errors import NotFound, RuntimeFailure
 from nodeagent.model.pod import Pod
-from nodeagent_plugins.routes_exec.streams import read_ports, read_streams
-from nodeagent_plugins.routes_exec.tunnel import is_websocket, join
+from nodeagent_plugins.routes_exec.port_tunnel import tunnel_ports
+from nodeagent_plugins.routes_exec.spdy_client import UpgradeFailed
+from nodeagent_plugins.routes_exec.streams import Streams, read_ports, read_streams
+from nodeagent_plugins.routes_exec.translation import translate
+from nodeagent_plugins.routes_exec.tunnel import error_response, is_websocket, join
+from nodeagent_plugins.routes_exec.websockets import GATE, REQUESTS, requests_stream_close, tunneled_protocols
 
 RETRY_AFTER_SECONDS = 10
 T = TypeVar("T")
@@ -25,6 +29,8 @@ class Handlers:
 
     def __init__(self, context: AgentContext) -> None:
         self._context = context
+        self._ends_websockets = context.gates.enabled(GATE)
+        self._idle_seconds = context.config.streaming_connection_idle_timeout.seconds
 
     async def exec(self, request: web.Request) -> web.StreamResponse:
         streams = _checked(lambda: read_streams(request.query))
@@ -33,8 +39,10 @@ class Handlers:
         if not command:
             raise web.HTTPBadRequest(text="you must specify a command\n")
         _need_upgrade(request)
-        return await self._through(
+        return await self._run(
+            "exec",
             request,
+            streams,
             self._context.runtime.exec_url(
                 container_id,
                 command,
@@ -49,19 +57,29 @@ class Handlers:
         streams = _checked(lambda: read_streams(request.query))
         container_id = await self._container(request)
         _need_upgrade(request)
-        return await self._through(
+        return await self._run(
+            "attach",
             request,
+            streams,
             self._context.runtime.attach_url(
                 container_id, stdin=streams.stdin, stdout=streams.stdout, stderr=streams.stderr, tty=streams.tty
             ),
         )
 
     async def port_forward(self, request: web.Request) -> web.StreamResponse:
-        ports = _checked(lambda: read_ports(request.query, websocket=is_websocket(request)))
+        protocols = tunneled_protocols(request) if self._ends_websockets else ()
+        ports = _checked(lambda: read_ports(request.query, websocket=is_websocket(request) and not protocols))
         pod = self._pod(request)
         sandbox_id = await self._sandbox(pod)
         _need_upgrade(request)
-        return await self._through(request, self._context.runtime.port_forward_url(sandbox_id, ports))
+        url = await _checked_url(self._context.runtime.port_forward_url(sandbox_id, ports))
+        if not protocols:
+            return await join(request, url, self._context.clock, self._idle_seconds)
+        REQUESTS.inc("portforward")
+        try:
+            return await tunnel_ports(request, url, protocols, self._context.clock, self._idle_seconds)
+        except UpgradeFailed as error:
+            raise error_response(error.status, str(error)) from error
 
     async def run(self, request: web.Request) -> web.StreamResponse:
         """Run a command without streams and respond with its output; the status is 500 unless the exit code is 0."""
@@ -69,9 +87,8 @@ class Handlers:
         if not command:
             raise web.HTTPBadRequest(text="you must specify a command\n")
         container_id = await self._container(request)
-        limit = self._context.config.streaming_connection_idle_timeout.seconds
         try:
-            result = await self._context.runtime.exec_sync(container_id, command, limit)
+            result = await self._context.runtime.exec_sync(container_id, command, self._idle_seconds)
         except TimeoutError as error:
             raise web.HTTPGatewayTimeout(text=f"{error}\n") from error
         except RuntimeFailure as error:
@@ -120,14 +137,22 @@ class Handlers:
             raise web.HTTPNotFound(text=f'pod "{pod.name}" is not running\n')
         return max(ready, key=lambda sandbox: sandbox.attempt).id
 
-    async def _through(self, request: web.Request, pending_url: Awaitable[str]) -> web.StreamResponse:
+    async def _run(
+        self, subresource: str, request: web.Request, streams: Streams, pending_url: Awaitable[str]
+    ) -> web.StreamResponse:
         """Request the runtime's streaming endpoint and connect the client to it."""
-        try:
-            url = await pending_url
-        except RuntimeFailure as error:
-            raise _as_response(error) from error
-        idle_seconds = self._context.config.streaming_connection_idle_timeout.seconds
-        return await join(request, url, self._context.clock, idle_seconds)
+        url = await _checked_url(pending_url)
+        if not (self._ends_websockets and requests_stream_close(request)):
+            return await join(request, url, self._context.clock, self._idle_seconds)
+        REQUESTS.inc(subresource)
+        return await translate(request, url, streams, self._context.clock, self._idle_seconds)
+
+
+async def _checked_url(pending_url: Awaitable[str]) -> str:
+    try:
+        return await pending_url
+    except RuntimeFailure as error:
+        raise _as_response(error) from error
 
 
 def _need_upgrade(request: web.Request) -> None:

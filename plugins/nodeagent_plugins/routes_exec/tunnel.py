@@ -32,7 +32,8 @@ async def join(request: web.Request, url: str, clock: Clock, idle_seconds: float
         await _connect(runtime, request, url)
         status, head, rest = await _head(runtime)
         if status != 101:
-            raise _error_response(status, rest)
+            text = rest[:4096].decode(errors="replace").strip()
+            raise error_response(status, f"the runtime responded with status {status}: {text}")
         try:
             client = hijack(request, tunnel)
         except ConnectionResetError as error:
@@ -88,8 +89,12 @@ def _headers(request: web.Request) -> list[bytes]:
     return lines
 
 
-def _error_response(status: int, rest: bytes) -> web.HTTPException:
-    """Return the response for a runtime that rejected the upgrade, with the start of its message."""
-    text = rest[:4096].decode(errors="replace").strip()
-    known: dict[int, type[web.HTTPException]] = {400: web.HTTPBadRequest, 403: web.HTTPForbidden, 404: web.HTTPNotFound}
-    return known.get(status, web.HTTPBadGateway)(text=f"the runtime responded with status {status}: {text}\n")
+def error_response(status: int, text: str) -> web.HTTPException:
+    """Return the response for a runtime that rejected the upgrade with *status*."""
+    known: dict[int, type[web.HTTPException]] = {
+        400: web.HTTPBadRequest,
+        403: web.HTTPForbidden,
+        404: web.HTTPNotFound,
+        504: web.HTTPGatewayTimeout,
+    }
+    return known.get(status, web.HTTPBadGateway)(text=f"{text}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import websocket
 
 from nodeagent_plugins.cgroups.hierarchy import find_hierarchy
 from nodeagent_plugins.pod_admission.apparmor import is_enabled
@@ -115,6 +117,34 @@ def test_all_containers_restart_by_a_rule_for_an_exit_code(node: Node) -> None:
 
     wait_until(lambda: log("trigger") == "run\nrun", "the init container runs again and the volume is kept")
     wait_until(lambda: log("other") == "again", "the other container is restarted")
+
+
+def test_websocket_of_a_current_client_ends_at_the_node(node: Node) -> None:
+    node.api.create_pod(simple_pod("web", nodeName="node-1", terminationGracePeriodSeconds=1))
+    node.phase("web", "Running")
+    stream = websocket.create_connection(
+        f"wss://127.0.0.1:{node.agent.port}/exec/default/web/main?command=sh&command=-c"
+        "&command=cat;echo%20bad%20%3E%262;exit%203&input=1&output=1&error=1",
+        subprotocols=["v5.channel.k8s.io"],
+        header={"Authorization": f"Bearer {node.api.facts['token']}"},
+        sslopt={"cert_reqs": ssl.CERT_NONE},
+        timeout=30,
+    )
+    received: dict[int, bytes] = {}
+    try:
+        for message in (b"\0hello", b"\xff\0"):
+            stream.send_binary(message)
+        while data := stream.recv():
+            received[data[0]] = received.get(data[0], b"") + data[1:]
+    finally:
+        stream.shutdown()
+
+    assert received[1] == b"hello"
+    assert received[2] == b"bad\n"
+    assert json.loads(received[3])["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
+    declared = node.api.get("/api/v1/nodes/node-1")["status"].get("declaredFeatures") or []
+    assert "ExtendWebSocketsToKubelet" in declared
+    node.remove("web")
 
 
 def test_hostname_is_overridden(node: Node) -> None:

@@ -74,7 +74,7 @@ class Reader:
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Take *data* and return the frames that are complete.
+        """Add *data* and yield the frames that are complete.
 
         :raises SpdyError: the connection is unusable.
         """
@@ -125,7 +125,7 @@ class Reader:
 
 
 class Writer:
-    """Makes bytes of frames; they must be sent in the order in which they are made."""
+    """Encodes frames; they must be sent in the order in which they are encoded."""
 
     def __init__(self) -> None:
         self._deflate = zlib.compressobj(zdict=DICTIONARY)

@@ -7,8 +7,8 @@ import zlib
 
 import pytest
 
-from nodeagent_plugins.embedded_runtime import spdy
-from nodeagent_plugins.embedded_runtime.spdy import Frame, Kind, Reader, SpdyError, Writer
+from nodeagent.base import spdy
+from nodeagent.base.spdy import Frame, Kind, Reader, SpdyError, Writer
 
 
 def test_compression_dictionary_is_that_of_spdy_3_1() -> None:
