@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.run-ready
 DEV_READY := $(VENV)/.dev-ready
 export DESTDIR PREFIX UNITDIR RUNTIME KUBELET PYTHON
+# Number of processes that run tests; those of the integration tests start others.
+PROCESSES := 2
 SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 
 .PHONY: help run test vm-test unit check fmt docs changelog bench install uninstall clean
@@ -20,7 +22,7 @@ run: $(RUN_READY) ## Run a demo: API server, runtime, agent and a pod; ONCE=1 st
 
 test: $(DEV_READY) ## Run all tests, as CI does; as root, installs the required Debian packages
 	tools/test-parts
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(PROCESSES) $(ARGS)
 
 vm-test: $(DEV_READY) ## Run the tests in an emulated virtual machine, Debian with systemd and cgroup v2; as root, takes minutes
 	tools/vm-parts
@@ -28,7 +30,7 @@ vm-test: $(DEV_READY) ## Run the tests in an emulated virtual machine, Debian wi
 	NODEAGENT_VM=build/vm $(BIN)/python -m pytest tests/vm --junit-xml=build/vm/results.xml $(ARGS)
 
 unit: $(DEV_READY) ## Run the unit tests; without root, takes seconds
-	$(BIN)/python -m pytest tests/unit $(ARGS)
+	$(BIN)/python -m pytest -n $(PROCESSES) tests/unit $(ARGS)
 
 check: $(DEV_READY) ## Check lint, formatting, types, imports, wording, generated files and commit messages
 	$(BIN)/ruff check $(SOURCES)

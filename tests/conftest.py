@@ -6,19 +6,25 @@ import asyncio
 import inspect
 import json
 import os
+import signal
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from nodeagent.testing.clock import FakeClock
+from tests.host_lock import HostLock
 
 ROOT = Path(__file__).parent.parent
+BUILD = ROOT / "build"
 ROWS_FILE = ROOT / "docs" / "spec" / "rows.tsv"
 SERVING = "(process_request_thread)"
 """Suffix of the names of the standard library's connection threads."""
+ROW_MARKERS = ("row", "listed_row")
 # Tests must not depend on the speed of the host.
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-speed")
@@ -60,14 +66,16 @@ def _is_shared(thread: threading.Thread) -> bool:
     return thread.name.startswith("asyncio") or thread.name.endswith(SERVING)
 
 
+def _rows_of(item: pytest.Item, marker: str) -> list[str]:
+    return [row for mark in item.iter_markers(marker) for row in mark.args]
+
+
 class Rows:
     """Rows of the specification that are covered by at least one passed test and no failed one."""
 
     def __init__(self) -> None:
         lines = ROWS_FILE.read_text(encoding="utf-8").splitlines()[1:]
         self.known = [line.split("\t", 1)[0] for line in lines if line]
-        self._of_test: dict[str, tuple[str, ...]] = {}
-        self._listed_by: dict[str, tuple[str, ...]] = {}
         self._passed: dict[str, set[str]] = {}
         self._listed: set[str] = set()
         self._failed: set[str] = set()
@@ -85,36 +93,55 @@ class Rows:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         known = set(self.known)
         for item in items:
-            for marker, of_test in (("row", self._of_test), ("listed_row", self._listed_by)):
-                rows = tuple(row for mark in item.iter_markers(marker) for row in mark.args)
-                if unknown := [row for row in rows if row not in known]:
-                    raise pytest.UsageError(f"{item.nodeid}: unknown row: {', '.join(unknown)}")
-                if rows:
-                    of_test[item.nodeid] = rows
+            if unknown := [row for marker in ROW_MARKERS for row in _rows_of(item, marker) if row not in known]:
+                raise pytest.UsageError(f"{item.nodeid}: unknown row: {', '.join(unknown)}")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
+        """Add the rows to the report, which reaches this plugin in the process that summarizes the run."""
+        report = yield
+        for marker in ROW_MARKERS:
+            setattr(report, marker, _rows_of(item, marker))
+        return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        for row in self._of_test.get(report.nodeid, ()):
-            if report.failed:
-                self._failed.add(row)
-            elif report.when == "call" and report.passed:
+        # The report of a crashed process has no rows.
+        rows, listed = (getattr(report, marker, ()) for marker in ROW_MARKERS)
+        if report.failed:
+            self._failed.update(rows, listed)
+        elif report.when == "call" and report.passed:
+            for row in rows:
                 self._passed.setdefault(row, set()).add(report.nodeid)
-        for row in self._listed_by.get(report.nodeid, ()):
-            if report.failed:
-                self._failed.add(row)
-            elif report.when == "call" and report.passed:
-                self._listed.add(row)
+            self._listed.update(listed)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        build = ROOT / "build"
-        build.mkdir(exist_ok=True)
+        BUILD.mkdir(exist_ok=True)
         text = json.dumps(self.covered, indent=1, ensure_ascii=False) + "\n"
-        (build / "rows.json").write_text(text, encoding="utf-8")
+        (BUILD / "rows.json").write_text(text, encoding="utf-8")
         listed = f", {len(self.listed)} listed as not applicable" if self.listed else ""
         terminalreporter.write_line(f"rows proven: {len(self.covered)} of {len(self.known)}{listed}")
 
 
+# Tests start hundreds of Python processes; container images often disable the cache of compiled modules.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Shells start background processes like this; the processes of tests would inherit it and ignore Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(Rows(), "rows")
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(HostLock(BUILD), "host_lock")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.scheduling import ModuleScheduling
+
+    config.option.loadscopereorder = False
+    return ModuleScheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
+import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -22,21 +24,31 @@ PACKAGES = (("nodeagent", ROOT), ("nodeagent_plugins", ROOT / "plugins"), ("apis
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
 LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 
-# Imports each module in a separate process, forked from one that has already imported the third-party libraries.
+# Imports each module in a separate process, forked from one that has already imported the third-party libraries and
+# the lower layers. Those import no other module of the repository, so that their order has no effect on the module.
 IMPORTER = """
-import os, sys, traceback, warnings
+import gc, importlib, json, os, sys, traceback, warnings
 import aiohttp.web, asyncio, cryptography.x509, grpc.aio, msgspec, pluggy, rich.console, uvloop, yaml
 import google.protobuf.message, watchdog.observers
 warnings.simplefilter("error")
-for name in sys.stdin.read().split():
-    child = os.fork()
-    if not child:
-        try:
-            __import__(name)
-        except BaseException:
-            print(f"{name}: {traceback.format_exc(limit=-2)}", flush=True)
-        os._exit(0)
-    os.waitpid(child, 0)
+layers, packages, lower = json.load(sys.stdin), sys.argv[1:], set()
+for names in layers:
+    gc.freeze()
+    for name in names:
+        child = os.fork()
+        if not child:
+            try:
+                importlib.import_module(name)
+            except BaseException:
+                print(f"{name}: {traceback.format_exc(limit=-2)}", flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+    lower.update(names)
+    for name in names:
+        importlib.import_module(name)
+    for name in sys.modules.keys() - lower:
+        if name.partition(".")[0] in packages and getattr(sys.modules[name], "__file__", None):
+            print(f"{name}: imported by a lower layer", flush=True)
 """
 
 
@@ -58,26 +70,32 @@ def load_tool(name):
     return module
 
 
+def layers():
+    """Return the names of all modules by layer, the lowest one first, from the import rules."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    remaining = list(sources())
+    found = []
+    for contract in (contract for contract in contracts if contract["type"] == "layers"):
+        (package,) = contract["containers"]
+        found.append([package])
+        for layer in reversed(contract["layers"]):
+            prefixes = tuple(f"{package}.{name}." for name in re.split(r" [|:] ", layer))
+            found.append([name for name in remaining if f"{name}.".startswith(prefixes)])
+    found.append([name for name in remaining if name.startswith("nodeagent_plugins.")])
+    return found
+
+
 @pytest.mark.timeout(600)  # hundreds of modules, one process each
 def test_each_module_can_be_imported_first_without_warnings():
-    names = list(sources())
-    halves = [names[::2], names[1::2]]
-    importers = [
-        subprocess.Popen(
-            [sys.executable, "-c", IMPORTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        for _ in halves
-    ]
-    outputs = []
-    for importer, half in zip(importers, halves, strict=True):
-        importer.stdin.write(" ".join(half).encode())
-        importer.stdin.close()
-    for importer in importers:
-        with importer:
-            outputs.append(importer.stdout.read().decode())
+    names = layers()
+    importer = [sys.executable, "-c", IMPORTER, *(package for package, _ in PACKAGES)]
 
-    assert outputs == ["", ""]
-    assert [importer.returncode for importer in importers] == [0, 0]
+    result = subprocess.run(
+        importer, input=json.dumps(names), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+
+    assert (result.returncode, result.stdout) == (0, "")
+    assert sorted(name for layer in names for name in layer) == sorted(sources())
 
 
 def test_generated_pages_are_current():

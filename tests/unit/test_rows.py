@@ -15,8 +15,16 @@ def item(test, *rows, marker="row"):
     )
 
 
-def report(test, *, passed=True, when="call", skipped=False):
-    return SimpleNamespace(nodeid=test, when=when, passed=passed and not skipped, failed=not passed, skipped=skipped)
+def report(test, *rows, listed=(), passed=True, when="call", skipped=False):
+    return SimpleNamespace(
+        nodeid=test,
+        row=rows,
+        listed_row=listed,
+        when=when,
+        passed=passed and not skipped,
+        failed=not passed,
+        skipped=skipped,
+    )
 
 
 @pytest.fixture
@@ -24,27 +32,35 @@ def rows():
     return Rows()
 
 
+def test_report_has_the_rows_of_the_test(rows):
+    made = SimpleNamespace()
+    steps = rows.pytest_runtest_makereport(item("a", "config.maxPods", "card.cri"))
+    next(steps)
+
+    with pytest.raises(StopIteration):
+        steps.send(made)
+
+    assert (made.row, made.listed_row) == (["config.maxPods", "card.cri"], [])
+
+
 def test_row_is_covered_by_its_passed_tests(rows):
-    rows.pytest_collection_modifyitems([item("a", "config.maxPods"), item("b", "config.maxPods", "card.cri")])
-    rows.pytest_runtest_logreport(report("a"))
-    rows.pytest_runtest_logreport(report("b"))
+    rows.pytest_runtest_logreport(report("a", "config.maxPods"))
+    rows.pytest_runtest_logreport(report("b", "config.maxPods", "card.cri"))
 
     assert rows.covered == {"card.cri": ["b"], "config.maxPods": ["a", "b"]}
 
 
 def test_row_with_a_failed_test_is_not_covered(rows):
-    rows.pytest_collection_modifyitems([item("a", "config.maxPods"), item("b", "config.maxPods")])
-    rows.pytest_runtest_logreport(report("a"))
-    rows.pytest_runtest_logreport(report("b"))
-    rows.pytest_runtest_logreport(report("b", passed=False, when="teardown"))
+    rows.pytest_runtest_logreport(report("a", "config.maxPods"))
+    rows.pytest_runtest_logreport(report("b", "config.maxPods"))
+    rows.pytest_runtest_logreport(report("b", "config.maxPods", passed=False, when="teardown"))
 
     assert rows.covered == {}
 
 
 def test_row_with_only_skipped_tests_is_not_covered(rows):
-    rows.pytest_collection_modifyitems([item("a", "config.maxPods")])
-    rows.pytest_runtest_logreport(report("a", when="setup"))
-    rows.pytest_runtest_logreport(report("a", skipped=True))
+    rows.pytest_runtest_logreport(report("a", "config.maxPods", when="setup"))
+    rows.pytest_runtest_logreport(report("a", "config.maxPods", skipped=True))
 
     assert rows.covered == {}
 
@@ -59,10 +75,8 @@ def test_all_rows_of_the_specification_are_loaded(rows):
 
 
 def test_row_that_does_not_apply_is_listed_unless_it_is_covered(rows):
-    listed = item("a", "gate.WinDSR", "gate.NodeSwap", marker="listed_row")
-    rows.pytest_collection_modifyitems([listed, item("b", "gate.NodeSwap")])
-    rows.pytest_runtest_logreport(report("a"))
-    rows.pytest_runtest_logreport(report("b"))
+    rows.pytest_runtest_logreport(report("a", listed=("gate.WinDSR", "gate.NodeSwap")))
+    rows.pytest_runtest_logreport(report("b", "gate.NodeSwap"))
 
     assert rows.covered == {"gate.NodeSwap": ["b"]}
     assert rows.listed == ["gate.WinDSR"]

@@ -17,6 +17,9 @@ from nodeagent_plugins.eviction.memory import NodeMemory
 from tests.integration.containerd import Containerd
 from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
 
+# The threshold is relative to the memory available on the host.
+pytestmark = pytest.mark.exclusive
+
 MI = 1024 * 1024
 EATEN_MI = min(1024, NodeMemory().read().available // MI // 4)
 """Memory of the greedy pod; the threshold is half of it below the memory available at the start of the test."""
