@@ -49,6 +49,7 @@ from nodeagent.contracts.local import LocalQuery
 from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.objects import ObjectReader
 from nodeagent.contracts.persistent_volumes import ClaimResolver, PersistentVolumeKind
+from nodeagent.contracts.plugin_registry import PluginHandler
 from nodeagent.contracts.pods import PodSource, PodSyncer, Rejection
 from nodeagent.contracts.probes import Prober
 from nodeagent.contracts.runtime import ContainerConfig, ContainerRuntime, ImageService, SandboxConfig
@@ -330,6 +331,19 @@ def nodeagent_provide_background_loops(context: AgentContext, plugins: PluginHos
     :param context: the stage with all components.
     :param plugins: the plugin manager, to call hooks.
     :returns: the loops; may be empty.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def nodeagent_provide_plugin_handlers(context: AgentContext) -> Sequence[PluginHandler]:
+    """Provide handlers of node plugins that register with a socket: CSI drivers, device plugins and DRA drivers.
+
+    Called: once, with the background loops, by the plugin that watches the directory of the sockets.
+    On error: the agent logs the plugin's name and exits with code 2.
+
+    :param context: the stage with all components.
+    :returns: the handlers; if several have one type, the plugin registered last takes precedence.
     """
     raise NotImplementedError
 

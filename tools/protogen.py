@@ -47,6 +47,7 @@ KINDS = Source(ROOT, "nodeagent/base/apiproto/_proto")
 SOURCES = (
     KINDS,
     Source(ROOT, "nodeagent/base/criproto", stubs=True),
+    Source(ROOT, "nodeagent/base/pluginproto", stubs=True),
     Source(ROOT, "apiserver_stub/storage/etcd/proto", stubs=True),
     Source(ROOT, "apiserver_stub/endpoints/openapi/proto", stubs=True),
 )

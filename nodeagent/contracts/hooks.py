@@ -32,6 +32,15 @@ class PluginHost(Protocol):
         """
         ...
 
+    def provide_all(self, hook: str, **arguments: Any) -> Sequence[HookResult[Any]]:
+        """Call a provider hook on every plugin, in the order of plugin names; return results that are not ``None``.
+
+        :param hook: name of a provider hook that the core does not call.
+        :param arguments: all arguments of the hook, by name.
+        :raises PluginError: an implementation failed.
+        """
+        ...
+
     async def call_first(
         self, hook: str, *, subject: str = "", tolerant: bool = False, **arguments: Any
     ) -> HookResult[Any] | None:

@@ -48,6 +48,7 @@ from nodeagent.testing.contracts.events import EventRecorderContract
 from nodeagent.testing.contracts.images import ImageServiceContract
 from nodeagent.testing.contracts.objects import ObjectReaderContract
 from nodeagent.testing.contracts.persistent_volumes import ClaimResolverContract, PersistentVolumeKindContract
+from nodeagent.testing.contracts.plugin_handlers import PluginHandlerContract
 from nodeagent.testing.contracts.probes import ProberContract
 from nodeagent.testing.contracts.pullers import ImagePullerContract
 from nodeagent.testing.contracts.runtime import RuntimeContract
@@ -80,6 +81,7 @@ SUITES: Mapping[str, type] = {
     "nodeagent_provide_pod_syncer": PodSyncerContract,
     "nodeagent_provide_pod_sources": PodSourceContract,
     "nodeagent_provide_background_loops": BackgroundLoopContract,
+    "nodeagent_provide_plugin_handlers": PluginHandlerContract,
     "nodeagent_provide_authenticators": AuthenticatorContract,
     "nodeagent_provide_authorizer": AuthorizerContract,
     "nodeagent_provide_routes": RouteContract,
@@ -105,6 +107,7 @@ __all__ = [
     "NodeCheckContract",
     "ObjectReaderContract",
     "PersistentVolumeKindContract",
+    "PluginHandlerContract",
     "PodSourceContract",
     "PodSyncerContract",
     "ProberContract",
