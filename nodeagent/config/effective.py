@@ -7,6 +7,7 @@ from typing import Any
 
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.release import SelectedRelease
+from nodeagent.config import names
 from nodeagent.config.credentials import load_credential_providers
 from nodeagent.config.flags import field_flags
 from nodeagent.config.load import masked
@@ -30,7 +31,7 @@ class Effective:
         self._release = release or SelectedRelease()
 
     def masked(self) -> dict[str, Any]:
-        return masked(self._config)
+        return {"kind": names.NATIVE_KIND, "apiVersion": names.native_version(), **masked(self._config)}
 
     def flag_values(self) -> Mapping[str, object]:
         plain = masked(self._config)

@@ -16,9 +16,9 @@ AuthorizeNodeWithSelectors                         alpha-1.31 beta+1.32 ga+!1.34
 ChangeContainerStatusOnNodeAgentRestart            before+ deprecated-1.35
 CloudDualStackNodeIPs                              alpha-1.27 beta+1.29 ga+!1.30 removed1.32
 ClusterTrustBundleProjection                       alpha-1.29 beta-1.33
-ComponentFlagz                                     alpha-1.32 beta+1.36
+ComponentFlagz                                     before+ alpha-1.32 beta+1.36
 ComponentSLIs                                      beta+1.27 ga+!1.32 removed1.35
-ComponentStatusz                                   alpha-1.32 beta+1.36
+ComponentStatusz                                   before+ alpha-1.32 beta+1.36
 ConsistentHTTPGetHandlers                          ga+1.25 ga+!1.30 removed1.31
 ContainerCheckpoint                                alpha-1.25 beta+1.30
 ContainerRestartRules                              alpha-1.34 beta+1.35

@@ -13,6 +13,8 @@ GATES_IN_USE = frozenset(
         "CPUManagerPolicyAlphaOptions",
         "CPUManagerPolicyBetaOptions",
         "CPUManagerPolicyOptions",
+        "ComponentFlagz",
+        "ComponentStatusz",
         "ContainerCheckpoint",
         "ContainerRestartRules",
         "CustomCPUCFSQuotaPeriod",

@@ -24,6 +24,11 @@ class CgroupManager(Protocol):
     spec: config.cgroupsPerQOS, config.cgroupDriver, config.cgroupRoot, config.enforceNodeAllocatable
     """
 
+    @property
+    def driver(self) -> str:
+        """The cgroup driver in effect: from the start on that of the runtime, if the runtime reports one."""
+        ...
+
     async def start(self) -> None:
         """Prepare for the first pod; called once, after the runtime has responded.
 

@@ -24,7 +24,7 @@ class EffectiveConfig(Protocol):
     """The effective configuration; ``context.effective``."""
 
     def masked(self) -> dict[str, Any]:
-        """Return the configuration in JSON form for display, without values that may be credentials."""
+        """Return the configuration file in JSON form for display, without values that may be credentials."""
         ...
 
     def flag_values(self) -> Mapping[str, object]:

@@ -162,6 +162,7 @@ class FakeCgroups(Faults):
         self.exclusive: Callable[[str, str], bool] | None = None
         """The argument of :meth:`exempt_from_quota`."""
         self.parent = "/pods/{uid}"
+        self.driver = "cgroupfs"
         self.resources: Callable[[Pod, Container | None], LinuxResources] = lambda _pod, _container: LinuxResources()
 
     async def start(self) -> None:

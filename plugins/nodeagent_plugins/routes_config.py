@@ -1,4 +1,4 @@
-"""``/configz``: the effective configuration with all defaults; secret values are masked."""
+"""``/configz``: the effective configuration with all defaults and the runtime's cgroup driver; secrets are masked."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from nodeagent.contracts.server import Exposure, Route
 def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     async def configz(request: web.Request) -> web.Response:
         name = f"{identity.current().component}config"
-        return web.Response(
-            body=msgspec.json.encode({name: context.effective.masked()}), content_type="application/json"
-        )
+        shown = {**context.effective.masked(), "cgroupDriver": context.cgroups.driver}
+        return web.Response(body=msgspec.json.encode({name: shown}), content_type="application/json")
 
     return (Route("GET", "/configz", configz, Exposure.DEBUG_HIDDEN, fine_grained=("configz", "proxy")),)

@@ -48,6 +48,10 @@ class NoopCgroupManager:
         self._policy, self._driver, self._root, self._query_driver = policy, driver, root, query_driver
         self._exclusive: Callable[[str, str], bool] = lambda _uid, _container: False
 
+    @property
+    def driver(self) -> str:
+        return self._driver
+
     async def start(self) -> None:
         reported = await self._query_driver() if self._query_driver is not None else ""
         if reported and reported != self._driver:

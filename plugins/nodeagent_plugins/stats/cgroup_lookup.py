@@ -55,7 +55,7 @@ class CgroupLocator:
         parts = [part for part in config.cgroup_root.split("/") if part]
         if config.cgroups_per_qos:
             parts.append(_POD_ROOT)
-        if config.cgroup_driver == "systemd" and parts:
+        if self._context.cgroups.driver == "systemd" and parts:
             unit = "-".join(part.removesuffix(".slice").replace("-", "_") for part in parts)
             return path_of(f"{unit}.slice")
         return "/" + "/".join(parts) if parts else ""

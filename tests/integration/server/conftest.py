@@ -35,7 +35,11 @@ TOKENS: dict[str, dict[str, Any]] = {
     "scraper-token": {"username": "scraper"},
 }
 RIGHTS: dict[str, set[tuple[str, str]]] = {
-    "admin": {(verb, part) for verb in ("get", "create", "update") for part in ("proxy", "log", "metrics", "stats")},
+    "admin": {
+        *((verb, part) for verb in ("get", "create", "update") for part in ("proxy", "log", "metrics", "stats")),
+        ("get", "configz"),
+        ("get", "statusz"),
+    },
     "viewer": {("get", "proxy"), ("get", "log")},
     "scraper": {("get", "metrics"), ("get", "stats")},
 }

@@ -249,7 +249,7 @@ async def test_fine_grained_authorization_is_enabled_from_release_1_33(pki, tmp_
     allowed, old = {}, {}
     try:
         for release, results in (("1.33", allowed), ("1.32", old)):
-            gates = build_gates({}, Release.parse(release))
+            gates = build_gates({"ComponentFlagz": True, "ComponentStatusz": True}, Release.parse(release))
             async with serving(pki, tmp_path / release, parts={"gates": gates}) as node:
                 for path, subresource in paths.items():
                     RIGHTS["reader"] = {("get", subresource)}
@@ -265,7 +265,7 @@ async def test_fine_grained_authorization_is_enabled_from_release_1_33(pki, tmp_
 
 
 async def test_fine_grained_authorization_still_permits_proxy(pki, tmp_path):
-    gates = build_gates({"KubeletFineGrainedAuthz": True}, Release.parse("1.32"))
+    gates = build_gates({"KubeletFineGrainedAuthz": True, "ComponentStatusz": True}, Release.parse("1.32"))
     async with serving(pki, tmp_path, parts={"gates": gates}) as node:
         statuses = {
             path: (await node.fetch(path, token="viewer-token"))[0] for path in ("/pods", "/healthz", "/statusz")

@@ -7,7 +7,10 @@ import stat
 from pathlib import Path
 
 import pytest
+import yaml
 
+from nodeagent.base.release import Release, SelectedRelease
+from nodeagent.config.features import build_gates
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod
 from nodeagent.errors import RuntimeFailure
 from nodeagent.testing import FakePodDirectory, FakeRuntime, make_pod
@@ -138,6 +141,57 @@ async def test_flagz_and_statusz(pki, tmp_path):
     assert "max-pods=42" in lines and f"root-dir={tmp_path}" in lines and "port=0" in lines
     assert "do-not-show" not in text
     assert "Up: 1 hr 02 min 05 sec" in page.splitlines()
+
+
+def at_release(text, **gates):
+    release = Release.parse(text)
+    return {"release": SelectedRelease(release), "gates": build_gates(gates, release)}
+
+
+async def test_pages_are_api_objects_on_request(pki, tmp_path):
+    async with serving(pki, tmp_path, max_pods=42, parts=at_release("1.36")) as node:
+
+        async def fetch(path, kind, version="v1beta1", media_type="application/json"):
+            accept = f"{media_type};g=config.k8s.io;v={version};as={kind}"
+            return await node.fetch(path, token="admin-token", headers={"Accept": accept})
+
+        await node.clock.advance(60)
+        flags, text, _ = await fetch("/flagz", "Flagz")
+        state, page, headers = await fetch("/statusz", "Statusz")
+        _, _, deprecated = await fetch("/statusz", "Statusz", "v1alpha1")
+        _, document, yaml_headers = await fetch("/statusz", "Statusz", media_type="application/yaml")
+        rejected, reason, _ = await node.fetch("/statusz", token="admin-token", headers={"Accept": "application/json"})
+
+    flagz, statusz = json.loads(text), json.loads(page)
+    assert (flags, state, rejected) == (200, 200, 406)
+    assert (flagz["kind"], flagz["apiVersion"]) == ("Flagz", "config.k8s.io/v1beta1")
+    assert (flagz["metadata"], flagz["flags"]["max-pods"]) == ({"name": "kubelet"}, "42")
+    assert (statusz["kind"], statusz["uptimeSeconds"], statusz["emulationVersion"]) == ("Statusz", 60, "1.36")
+    assert statusz["binaryVersion"].startswith("1.36.2+nodeagent-")
+    assert {"/configz", "/healthz", "/metrics", "/statusz"} <= set(statusz["paths"])
+    assert "Warning" not in headers
+    assert deprecated["Warning"].startswith('299 - "This version of the statusz endpoint is deprecated.')
+    assert yaml_headers["Content-Type"] == "application/yaml"
+    assert yaml.safe_load(document)["kind"] == "Statusz"
+    assert json.loads(reason)["message"] == (
+        "only the following media types are accepted: application/json, application/yaml, text/plain"
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "statuses"),
+    [
+        (at_release("1.31"), (200, 200)),
+        (at_release("1.35"), (404, 404)),
+        (at_release("1.35", ComponentFlagz=True), (200, 404)),
+        (at_release("1.36", ComponentStatusz=False), (200, 404)),
+    ],
+)
+async def test_pages_depend_on_their_feature_gates(pki, tmp_path, parts, statuses):
+    async with serving(pki, tmp_path, parts=parts) as node:
+        found = [(await node.fetch(path, token="admin-token"))[0] for path in ("/flagz", "/statusz")]
+
+    assert tuple(found) == statuses
 
 
 async def test_pages_require_the_debugging_handlers(pki, tmp_path):

@@ -318,12 +318,14 @@ async def test_without_debugging_handlers_profiles_and_configz_are_off(pki, tmp_
     }
 
 
-async def test_configz_masks_header_values(pki, tmp_path):
+async def test_configz_shows_the_driver_in_effect_and_no_secrets(pki, tmp_path):
     async with serving(pki, tmp_path, static_pod_url_header={"Authorization": ("Bearer secret",)}, max_pods=7) as node:
+        node.context.cgroups.driver = "systemd"
         _, text, _ = await node.fetch("/configz", tls=pki.client("admin"))
 
     shown = json.loads(text)["kubeletconfig"]
-    assert shown["maxPods"] == 7
+    assert (shown["kind"], shown["apiVersion"]) == ("NodeAgentConfiguration", "nodeagent.config.k8s.io/v1beta1")
+    assert (shown["maxPods"], shown["cgroupDriver"]) == (7, "systemd")
     assert shown["authentication"]["x509"]["clientCAFile"] == str(pki.directory / "ca.crt")
     assert "secret" not in text
 

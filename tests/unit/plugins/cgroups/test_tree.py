@@ -70,6 +70,14 @@ async def test_pods_get_cgroups_by_class(agent, kernel):
     assert memory(kernel, "/kubepods/poduid-a") == str(64 * MI)
 
 
+async def test_driver_in_effect_is_that_of_the_runtime(agent, kernel):
+    context, manager = agent(cgroup_driver="systemd", feature_gates={"NodeAgentCgroupDriverFromCRI": True})
+    context.runtime.driver = "cgroupfs"
+    assert manager.driver == "systemd"
+    await manager.start()
+    assert manager.driver == "cgroupfs"
+
+
 async def test_single_limit_of_a_pod_can_change(agent, kernel):
     _, manager = agent()
     await manager.start()

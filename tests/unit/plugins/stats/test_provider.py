@@ -197,6 +197,14 @@ async def test_system_cgroups_come_from_the_configuration(tmp_path, clock, fake)
     assert found == {"kubelet": 1, "misc": 2, "runtime": 3, "pods": 4}
 
 
+async def test_cgroup_of_pods_has_the_name_of_the_driver_in_effect(tmp_path, clock, fake):
+    fake.v1()
+    bench = Bench(tmp_path, clock, fake, config=make_config(cgroup_driver="cgroupfs", cgroup_root="/top.slice"))
+    assert bench.stats.locator.all_pods() == "/top.slice/kubepods"
+    bench.context.cgroups.driver = "systemd"
+    assert bench.stats.locator.all_pods() == "/top.slice/top-kubepods.slice"
+
+
 async def test_runtime_cgroup_is_that_of_the_socket_listener(tmp_path, clock, fake):
     fake.v1()
     path = tmp_path / "r.sock"
