@@ -8,9 +8,12 @@ BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.run-ready
 DEV_READY := $(VENV)/.dev-ready
 export DESTDIR PREFIX UNITDIR RUNTIME KUBELET PYTHON
-# Number of processes that run tests; those of the integration tests start others.
+# Number of tests or checks that run in parallel; integration tests start further processes.
 PROCESSES := 2
 SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
+
+# The longest one starts first.
+CHECKS := check-types check-wording check-code check-generated check-commits check-spelling
 
 .PHONY: help run test vm-test unit check fmt docs changelog bench install uninstall clean
 
@@ -33,15 +36,28 @@ unit: $(DEV_READY) ## Run the unit tests; without root, takes seconds
 	$(BIN)/python -m pytest -n $(PROCESSES) tests/unit $(ARGS)
 
 check: $(DEV_READY) ## Check lint, formatting, types, imports, wording, generated files and commit messages
+	@$(MAKE) --no-print-directory --jobs=$(PROCESSES) --output-sync=target --keep-going $(CHECKS)
+
+check-types:
+	$(BIN)/mypy
+
+check-wording:
+	$(BIN)/python tools/check_wording.py
+
+check-spelling:
+	$(BIN)/codespell $$($(BIN)/python tools/check_wording.py --list) docs/*.md
+
+check-code:
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
-	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python tools/check_wording.py
-	$(BIN)/codespell $$($(BIN)/python tools/check_wording.py --list) docs/*.md
+
+check-generated:
 	$(BIN)/python tools/gen_docs.py --check
-	$(BIN)/python tools/check_commits.py
 	$(BIN)/python tools/protogen.py --check
+
+check-commits:
+	$(BIN)/python tools/check_commits.py
 
 fmt: $(DEV_READY) ## Format the code and apply automatic fixes
 	$(BIN)/ruff check --fix $(SOURCES)
