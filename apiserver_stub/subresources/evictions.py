@@ -58,11 +58,11 @@ class Evictions:
         check_options(request, "CreateOptions")
         eviction = _read(request)
         settle_namespace(request, resource, eviction["metadata"])
+        call = AdmissionRequest("CREATE", request, resource, eviction, name=info.name, dry_run=request.dry_run)
+        await self._context.admission.admit(call)
         if (eviction["metadata"].get("name") or "") != info.name:
             raise bad_request("name in URL does not match name in Eviction object")
-        await self._context.admission.check(
-            AdmissionRequest("CREATE", request, resource, eviction, name=info.name, dry_run=request.dry_run)
-        )
+        await self._context.admission.validate(call)
         removal = _Removal(
             self._context, request, resource, eviction.get("deleteOptions") or {}, marks=self._settings.marks_pods
         )

@@ -49,6 +49,11 @@ class AdmissionRequest:
         """The new object; empty for a deletion."""
         return self.new if self.new is not None else {}
 
+    @property
+    def target(self) -> str:
+        """Name of the object, which a create request states only in its body."""
+        return self.name or str((self.obj.get("metadata") or {}).get("name") or "")
+
     def forbidden(self, message: str) -> ApiError:
         """Return the 403 error with *message*."""
         name = self.name

@@ -188,10 +188,6 @@ async def prepare_new(
     if not metadata.get("resourceVersion"):
         metadata.pop("resourceVersion", None)
     _omit_empty(metadata)
-    if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = generate_name(metadata)
-    metadata["uid"] = objects.new_uid()
-    metadata["creationTimestamp"] = objects.now()
     strategy = resource.strategy
     strategy.default(obj)
     if entries is None:  # Fields that admission and the server set later have no owner.
@@ -203,6 +199,9 @@ async def prepare_new(
     settle(obj, shapes.of(resource.api_version, resource.kind, request.identity.api_domain))
     metadata = obj["metadata"]
     _drop_duplicate_owners(request, metadata, " after mutating admission happens")
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = generate_name(metadata)
+    metadata |= {"uid": objects.new_uid(), "creationTimestamp": objects.now()}
     strategy.prepare_create(obj)
     if strategy.counted:
         metadata["generation"] = 1

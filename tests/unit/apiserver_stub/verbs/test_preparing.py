@@ -27,9 +27,11 @@ class Limits(AdmissionPlugin):
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
+        self.names: list[str] = []
 
     async def admit(self, call: AdmissionRequest) -> None:
         self.seen.append({**call.obj, "status": dict(call.obj.get("status") or {})})
+        self.names.append(call.target)
         amounts = {"cpu": "1", "memory": "1Gi"}
         for container in call.obj["spec"]["containers"]:
             container["resources"] = {"limits": dict(amounts), "requests": dict(amounts)}
@@ -65,6 +67,17 @@ async def test_qos_class_follows_requests_set_by_admission(limits: Limits) -> No
 
     assert found["status"] == {"phase": "Pending", "qosClass": "Guaranteed"}
     assert limits.seen[0]["status"] == {"phase": "Running"}
+
+
+async def test_mutating_admission_precedes_the_generated_name(limits: Limits) -> None:
+    made = server(limits)
+    new = pod(serviceAccountName="default")
+    new["metadata"] = {"generateName": "web-", "namespace": "default"}
+
+    found = await prepare_new(made.context, request("create"), pods(made), new)
+
+    assert found["metadata"]["name"].startswith("web-")
+    assert limits.names == [""]
 
 
 async def test_status_update_drops_spec_changes_of_admission(limits: Limits) -> None:
