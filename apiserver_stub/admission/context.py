@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Registry
     from apiserver_stub.storage import Store
     from nodeagent.base.aio import Clock
+    from nodeagent.base.gates import FeatureGates
     from nodeagent.base.identity import Identity
+    from nodeagent.base.release import Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,10 @@ class AdmissionContext:
     """The resources that the server serves, with their strategies and storage."""
     identity: Identity
     """The names of the server, such as the domains of API groups and labels."""
+    gates: FeatureGates
+    """The state of the feature gates."""
+    release: Release
+    """The Kubernetes release whose API the server has."""
     authorize: Decide
     """Return whether a user is allowed to make a request, and the reason: ``await authorize(user, info)``."""
     clock: Clock

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.objects import Object, dig
 from nodeagent.base.identity import Identity
 
+_WITH_SECRET_REFERENCE = ("cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos")
 ALL_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 
 
@@ -32,6 +33,21 @@ def secret_names(spec: Object) -> Iterator[tuple[str, Object, str]]:
 def config_map_names(spec: Object) -> Iterator[tuple[str, Object, str]]:
     """Yield list name, container and name for every config map, as :func:`secret_names`."""
     yield from _environment(spec, "configMapKeyRef", "configMapRef")
+
+
+def has_secrets(spec: Object) -> bool:
+    """Return whether containers, image pulls or volumes of a pod refer to a secret."""
+    secrets = any(True for _ in volume_references(spec, "secret", "secret"))
+    return bool(secrets or spec.get("imagePullSecrets") or any(secret_names(spec))) or any(
+        _has_secret_reference(volume) for volume in spec.get("volumes") or ()
+    )
+
+
+def _has_secret_reference(volume: Object) -> bool:
+    """Return whether a volume of a type other than secrets refers to one."""
+    if dig(volume, ("azureFile", "secretName")) or dig(volume, ("csi", "nodePublishSecretRef", "name")):
+        return True
+    return any(dig(volume, (name, "secretRef", "name")) for name in _WITH_SECRET_REFERENCE)
 
 
 def volume_references(spec: Object, member: str, source: str) -> Iterator[Any]:

@@ -51,7 +51,7 @@ class RequestInfo:
     rest: str = ""
     """Path behind the subresource, for proxies."""
     selected_node: str = ""
-    """Node that the field selector of a list or watch of pods requires."""
+    """Node that the field selector of a request for several objects requires as ``spec.nodeName``."""
 
     @property
     def is_resource(self) -> bool:

@@ -16,6 +16,7 @@ from apiserver_stub.authz.bootstrap_roles import (
     AGGREGATED,
     BINDING_NAMES,
     BOUND,
+    BY_RELEASE,
     CLUSTER_ROLES,
     GATED,
     GATHERED_BY,
@@ -28,6 +29,7 @@ from apiserver_stub.authz.rules import Rule, missing, read_rules
 from apiserver_stub.storage import Keep, Outcome, Put, Record
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
@@ -36,28 +38,31 @@ _PLAIN_GROUPS = frozenset(["*", "apps", "autoscaling", "batch", "extensions", "p
 _NODE = "system:node"
 
 
-async def ensure_bootstrap_policy(store: Store, identity: Identity, gates: FeatureGates | None = None) -> None:
+async def ensure_bootstrap_policy(
+    store: Store, identity: Identity, gates: FeatureGates | None = None, release: Release = OLDEST
+) -> None:
     """Create missing default roles and bindings and reconcile the existing ones.
 
     :raises StoreUnavailable: a write could not be made durable.
     """
     autoupdate = _autoupdate(identity)
-    objects_by_collection = _DefaultObjects(identity, gates).all()
+    objects_by_collection = _DefaultObjects(identity, gates, release).all()
     await asyncio.gather(*(_ensure(store, collection, obj, autoupdate) for collection, obj in objects_by_collection))
 
 
-def node_rules(identity: Identity, gates: FeatureGates | None = None) -> tuple[Rule, ...]:
+def node_rules(identity: Identity, gates: FeatureGates | None = None, release: Release = OLDEST) -> tuple[Rule, ...]:
     """Return the rules of nodes, before the node authorizer restricts them to objects of the requesting node."""
-    defaults = _DefaultObjects(identity, gates)
+    defaults = _DefaultObjects(identity, gates, release)
     return tuple(defaults.rule(line) for line in defaults.lines(_NODE))
 
 
 class _DefaultObjects:
     """The default roles and bindings with the names of *identity*."""
 
-    def __init__(self, identity: Identity, gates: FeatureGates | None = None) -> None:
+    def __init__(self, identity: Identity, gates: FeatureGates | None, release: Release) -> None:
         """Create the objects; without *gates*, roles have no rules that depend on feature gates."""
-        self._identity, self._rbac, self._gates = identity, RbacNames.of(identity), gates
+        self._identity, self._rbac = identity, RbacNames.of(identity)
+        self._gates, self._release = gates, release
         self._aggregate = f"{self._rbac.group}/aggregate-to-"
         self._bootstrapping, self._autoupdate = identity.label("bootstrapping"), _autoupdate(identity)
 
@@ -92,9 +97,11 @@ class _DefaultObjects:
             yield self._rbac.bindings, self._binding("RoleBinding", "Role", name, subjects, namespace=namespace)
 
     def lines(self, name: str) -> tuple[str, ...]:
-        """Return the rules of a cluster role, including those of enabled feature gates."""
+        """Return the rules of a cluster role, including those of later releases and of enabled feature gates."""
+        later = BY_RELEASE.get(name, {})
+        more = [line for release, lines in later.items() if self._release >= release for line in lines]
         gated = GATED.get(name, {}) if self._gates is not None else {}
-        more = (line for gate, lines in gated.items() if self._gates and self._gates.enabled(gate) for line in lines)
+        more += (line for gate, lines in gated.items() if self._gates and self._gates.enabled(gate) for line in lines)
         return (*CLUSTER_ROLES[name], *more)
 
     def _role(

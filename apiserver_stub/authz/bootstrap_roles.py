@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nodeagent.base.release import Release
+
 Lines = Mapping[str, tuple[str, ...]]
 
 CLUSTER_ROLES: Lines = {
@@ -252,6 +254,15 @@ NAMESPACED_BOUND: Mapping[str, tuple[str, ...]] = {
 
 BINDING_NAMES = {"extension-apiserver-authentication-reader": "system::extension-apiserver-authentication-reader"}
 """Names of bindings that differ from the name of the role."""
+
+BY_RELEASE: Mapping[str, Mapping[Release, tuple[str, ...]]] = {
+    "system:monitoring": {
+        Release(1, 34): ("get core nodes/metrics",),
+        Release(1, 36): ("get /flagz,/statusz",),
+    },
+    "system:node": {Release(1, 34): ("create,patch,update events events",)},
+}
+"""Additional rules of cluster roles from a release on."""
 
 GATED: dict[str, dict[str, tuple[str, ...]]] = {
     "system:kubelet-api-admin": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.objects import Object, dig, key_of
 from nodeagent.base.identity import Identity
 
 PODS, VOLUMES = "core/pods", "core/persistentvolumes"
@@ -15,31 +15,35 @@ Target = tuple[str, str, str]
 
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _REFERRING_VOLUMES = ("cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos")
+_OWNED = {"volumeattachments": "storage", "resourceslices": "resource", "podcertificaterequests": "certificates"}
+"""Objects whose ``spec.nodeName`` is the only node that may read them, with their API group."""
 _CSI_SECRETS = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
 
 
 class NodeGraph:
-    """Index of pods, volumes and volume attachments; implements :class:`.store_index.Index`."""
+    """Index of pods, volumes and objects that name their node; implements :class:`.store_index.Index`."""
 
     def __init__(self, identity: Identity) -> None:
-        self.collections = (PODS, VOLUMES, identity.group("storage") + "/volumeattachments")
+        self._owned = {f"{identity.group(group)}/{plural}": plural for plural, group in _OWNED.items()}
+        self.collections = (PODS, VOLUMES, *self._owned)
         self._mirror = identity.label("config.mirror")
         self._pods: dict[str, tuple[str, tuple[Target, ...]]] = {}
         self._nodes: dict[Target, Counter[str]] = {}
         self._volumes: dict[str, tuple[Target, tuple[Target, ...]]] = {}
         self._volumes_of_secret: dict[Target, set[str]] = {}
-        self._attachments: dict[str, str] = {}
+        self._node_of: dict[tuple[str, str], str] = {}
+        """Node of an object that names it, by plural and key."""
 
     def belongs(self, node: str, target: Target) -> bool:
         """Return whether *target* is needed on *node*."""
         if node in self._nodes.get(target, ()):
             return True
-        plural, _, name = target
+        plural, namespace, name = target
         if plural == "secrets":
             return any(self._volume_belongs(node, volume) for volume in self._volumes_of_secret.get(target, ()))
         if plural == "persistentvolumes":
             return self._volume_belongs(node, name)
-        return plural == "volumeattachments" and self._attachments.get(name) == node
+        return plural in _OWNED and self._node_of.get((plural, key_of(namespace, name))) == node
 
     def put(self, collection: str, key: str, obj: Object) -> None:
         if collection == PODS:
@@ -47,7 +51,7 @@ class NodeGraph:
         elif collection == VOLUMES:
             self._put_volume(key, obj)
         else:
-            self._attachments[key] = dig(obj, ("spec", "nodeName")) or ""
+            self._node_of[self._owned[collection], key] = dig(obj, ("spec", "nodeName")) or ""
 
     def remove(self, collection: str, key: str) -> None:
         if collection == PODS:
@@ -55,7 +59,7 @@ class NodeGraph:
         elif collection == VOLUMES:
             self._remove_volume(key)
         else:
-            self._attachments.pop(key, None)
+            self._node_of.pop((self._owned[collection], key), None)
 
     def _volume_belongs(self, node: str, volume: str) -> bool:
         found = self._volumes.get(volume)
@@ -117,6 +121,8 @@ def _targets_of_pod(pod: Object) -> Iterator[Target]:
         name = source.get("resourceClaimName") or made.get(claim.get("name"))
         if name:
             yield "resourceclaims", namespace, name
+    if name := dig(pod, ("status", "extendedResourceClaimStatus", "resourceClaimName")):
+        yield "resourceclaims", namespace, name
 
 
 def _references(pod: str, spec: Object) -> Iterator[tuple[str, str | None]]:

@@ -15,6 +15,7 @@ from apiserver_stub.authz.store_index import IndexUpdater
 from apiserver_stub.storage import Store
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import OLDEST, Release
 
 _PREFIX = "system:node:"
 _GROUP = "system:nodes"
@@ -23,16 +24,24 @@ _READ = frozenset(["get", "list", "watch"])
 _UNSELECTED = "can only list/watch pods with spec.nodeName field selector"
 _ACCOUNT_GATES = ("NodeAgentServiceAccountTokenForCredentialProviders", "PodCertificateRequest")
 """Gates with which nodes may read the service accounts of their pods."""
+_RESOURCE_SLICES = Release(1, 30)
+"""First release with resource slices."""
+_SLICE_VERBS = (
+    "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, "
+    "deletecollection"
+)
 _NO_RULES = "node authorizer does not support user rule resolution"
 
 
 class NodeAuthorizer:
     """Authorizer of nodes, which are identified by group and name; it has no opinion on other users."""
 
-    def __init__(self, store: Store, identity: Identity, gates: FeatureGates | None = None) -> None:
+    def __init__(
+        self, store: Store, identity: Identity, gates: FeatureGates | None = None, release: Release = OLDEST
+    ) -> None:
         """Create the authorizer; without *gates*, all features after release 1.29 are disabled."""
         self._gates = gates
-        self._graph, self._rules = NodeGraph(identity), node_rules(identity, gates)
+        self._graph, self._rules = NodeGraph(identity), node_rules(identity, gates, release)
         self.follower = IndexUpdater(store, self._graph.collections, self._graph)
         storage = identity.group("storage")
         self._lease_namespace = identity.node_lease_namespace
@@ -47,8 +56,14 @@ class NodeAuthorizer:
             (identity.group("coordination"), "leases"): self._lease,
             (storage, "csinodes"): self._csi_node,
         }
-        if self._is_enabled("AuthorizeNodeWithSelectors"):
+        self._has_selectors = self._is_enabled("AuthorizeNodeWithSelectors")
+        if self._has_selectors:
             self._judges |= {("", "nodes"): self._node, ("", "pods"): self._pod}
+        if release >= _RESOURCE_SLICES:
+            self._judges[identity.group("resource"), "resourceslices"] = self._resource_slice
+        if self._is_enabled("PodCertificateRequest"):
+            judge = self._pod_certificate_request if self._has_selectors else _no_opinion
+            self._judges[identity.group("certificates"), "podcertificaterequests"] = judge
 
     async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         if not _is_node(user):
@@ -112,6 +127,34 @@ class NodeAuthorizer:
             return ALLOW
         return self._related(node, info) if info.name else _no(_UNSELECTED)
 
+    def _resource_slice(self, node: str, info: RequestInfo) -> AuthorizationResult:
+        if info.subresource:
+            return _no("cannot authorize ResourceSlice subresources")
+        match info.verb:
+            case "create":
+                return ALLOW
+            case "get" | "update" | "patch" | "delete":
+                return self._related(node, info)
+            case "watch" | "list" | "deletecollection":
+                if not self._has_selectors or info.selected_node == node:
+                    return ALLOW
+                return _no("can only list/watch/deletecollection resourceslices with nodeName field selector")
+        return _no(_SLICE_VERBS)
+
+    def _pod_certificate_request(self, node: str, info: RequestInfo) -> AuthorizationResult:
+        if info.subresource:
+            return _no("nodes may not access the status subresource of PodCertificateRequests")
+        match info.verb:
+            case "create":
+                return ALLOW
+            case "get":
+                return self._related(node, info)
+            case "list" | "watch":
+                if info.selected_node == node:
+                    return ALLOW
+                return _no("can only list/watch podcertificaterequests with nodeName field selector")
+        return _no(f"nodes may not {info.verb} podcertificaterequests")
+
     def _service_account(self, node: str, info: RequestInfo) -> AuthorizationResult:
         if info.verb != "get" or info.subresource or not self._has_account_gates:
             return self._token(node, info)
@@ -162,6 +205,10 @@ class NodeAuthorizer:
 
 def _is_node(user: User) -> bool:
     return user.name.startswith(_PREFIX) and _GROUP in user.groups
+
+
+def _no_opinion(node: str, info: RequestInfo) -> AuthorizationResult:
+    return NO_OPINION
 
 
 def _no(reason: str) -> AuthorizationResult:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object, dig
@@ -9,15 +11,19 @@ from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.admission_registration import BINDING, MUTATING, POLICY, VALIDATING
 from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.disabled_fields import drop_from_webhooks
-from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.kinds.registry import Column, Deprecation, Resource, Strategy, Subresource
+from apiserver_stub.kinds.versions import effective, with_version
 from apiserver_stub.validation.admission_policies import validate_binding, validate_policy, validate_policy_status
 from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.webhook_configurations import validate_webhooks
+from nodeagent.base.release import Release
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.gates import FeatureGates
 
+_POLICIES_STABLE, _POLICIES_STORED_STABLE, _POLICIES_ONLY_STABLE = Release(1, 30), Release(1, 31), Release(1, 34)
+"""First releases with version ``v1`` of admission policies, that store it, and without earlier versions."""
 _METADATA_RULES = MetadataRules(changes=0, standard_finalizers=False)
 
 
@@ -96,42 +102,67 @@ def resources(settings: KindSettings) -> list[Resource]:
         for word in ("Mutating", "Validating")
     ]
     if settings.gates.enabled("ValidatingAdmissionPolicy"):
-        validations = Column("Validations", lambda obj: len(dig(obj, ("spec", "validations")) or ()), type="integer")
-        found += [
-            Resource(
-                group,
-                "v1beta1",
-                "ValidatingAdmissionPolicy",
-                "validatingadmissionpolicies",
-                namespaced=False,
-                unconditional_update=False,
-                categories=("api-extensions",),
-                metadata_rules=_METADATA_RULES,
-                subresource_rules=MetadataRules(whole=0, changes=0),
-                reset_fields={"status": ("spec", "metadata")},
-                strategy=PolicyStrategy(),
-                subresources=(Subresource("status"),),
-                columns=(NAME, validations, Column("ParamKind", _param_kind), AGE),
-            ),
-            Resource(
-                group,
-                "v1beta1",
-                "ValidatingAdmissionPolicyBinding",
-                "validatingadmissionpolicybindings",
-                namespaced=False,
-                unconditional_update=False,
-                categories=("api-extensions",),
-                metadata_rules=_METADATA_RULES,
-                strategy=BindingStrategy(),
-                columns=(
-                    NAME,
-                    at("PolicyName", "spec.policyName", default=""),
-                    Column("ParamRef", _param_ref),
-                    AGE,
-                ),
-            ),
-        ]
+        versions = policy_versions(settings.compatibility_version)
+        found += [item for version in versions for item in _policies(group, version, versions, settings)]
     return found
+
+
+def policy_versions(release: Release) -> tuple[str, ...]:
+    """Return the API versions of admission policies in *release*, the preferred one first."""
+    if release < _POLICIES_STABLE:
+        return ("v1beta1",)
+    return ("v1", "v1beta1") if release < _POLICIES_ONLY_STABLE else ("v1",)
+
+
+def _policies(group: str, version: str, versions: Sequence[str], settings: KindSettings) -> list[Resource]:
+    validations = Column("Validations", lambda obj: len(dig(obj, ("spec", "validations")) or ()), type="integer")
+    convert = partial(with_version, group, version) if len(versions) > 1 else None
+    others: dict[str, dict[str, str]] = {f"{group}/{other}": {} for other in versions if other != version}
+    deprecation = Deprecation("1.31", "1.34") if version == "v1beta1" else None
+    deprecation = effective(deprecation, settings.compatibility_version)
+    hashed = "v1beta1" if settings.compatibility_version < _POLICIES_STORED_STABLE else versions[0]
+    return [
+        Resource(
+            group,
+            version,
+            "ValidatingAdmissionPolicy",
+            "validatingadmissionpolicies",
+            namespaced=False,
+            unconditional_update=False,
+            categories=("api-extensions",),
+            metadata_rules=_METADATA_RULES,
+            subresource_rules=MetadataRules(whole=0, changes=0),
+            reset_fields={"status": ("spec", "metadata")},
+            strategy=PolicyStrategy(),
+            subresources=(Subresource("status"),),
+            columns=(NAME, validations, Column("ParamKind", _param_kind), AGE),
+            convert=convert,
+            renamed_fields=others,
+            hashed_version=hashed,
+            deprecation=deprecation,
+        ),
+        Resource(
+            group,
+            version,
+            "ValidatingAdmissionPolicyBinding",
+            "validatingadmissionpolicybindings",
+            namespaced=False,
+            unconditional_update=False,
+            categories=("api-extensions",),
+            metadata_rules=_METADATA_RULES,
+            strategy=BindingStrategy(),
+            columns=(
+                NAME,
+                at("PolicyName", "spec.policyName", default=""),
+                Column("ParamRef", _param_ref),
+                AGE,
+            ),
+            convert=convert,
+            renamed_fields=others,
+            hashed_version=hashed,
+            deprecation=deprecation,
+        ),
+    ]
 
 
 def _param_kind(policy: Object) -> str:

@@ -147,10 +147,13 @@ def any_name_problems(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Deprecation:
-    """The releases that deprecate and remove an API version."""
+    """The releases that deprecate and remove an API version, and its replacement."""
 
     release: str
-    removal: str
+    removal: str = ""
+    """Empty if the removal is not planned."""
+    replacement: str = ""
+    """API version and kind to use instead."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,8 +225,10 @@ class Resource:
         """Warning of a deprecated API version; empty for others."""
         if self.deprecation is None:
             return ""
-        release, removal = self.deprecation.release, self.deprecation.removal
-        return f"{self.api_version} {self.kind} is deprecated in v{release}+, unavailable in v{removal}+"
+        text = f"{self.api_version} {self.kind} is deprecated in v{self.deprecation.release}+"
+        if self.deprecation.removal:
+            text += f", unavailable in v{self.deprecation.removal}+"
+        return f"{text}; use {self.deprecation.replacement}" if self.deprecation.replacement else text
 
     def name_rule(self, obj: Object) -> NameProblems:
         """Return the rule for the name of *obj*."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import OLDEST, Release
 
 _STAGES = {"api/ga": r"v\d+", "api/beta": r"v\d+beta\d+", "api/alpha": r"v\d+alpha\d+"}
 _TRUE = frozenset(["", "1", "t", "T", "TRUE", "true", "True"])
@@ -25,9 +26,9 @@ def parse_runtime_config(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() if equals else "true" for key, equals, value in pairs}
 
 
-def errors(settings: Mapping[str, str], identity: Identity) -> list[str]:
+def errors(settings: Mapping[str, str], identity: Identity, release: Release = OLDEST) -> list[str]:
     """Return the command-line errors of *settings*."""
-    problems, built_in = [], _built_in(identity)
+    problems, built_in = [], _built_in(identity, release)
     for key, value in settings.items():
         if _value(value) is None:
             problems.append(
@@ -88,29 +89,47 @@ def _value(text: str) -> bool | None:
 
 
 @cache
-def _built_in(identity: Identity) -> dict[str, tuple[str, ...]]:
-    """Return the groups and versions of Kubernetes 1.29, which are valid in keys even if they are not served."""
-    group = identity.group
-    return {
-        group("admissionregistration"): ("v1", "v1beta1", "v1alpha1"),
-        group("apiextensions"): ("v1",),
-        group("apiregistration"): ("v1",),
-        "apps": ("v1",),
-        group("authentication"): ("v1", "v1beta1", "v1alpha1"),
-        group("authorization"): ("v1",),
-        "autoscaling": ("v1", "v2"),
-        "batch": ("v1",),
-        group("certificates"): ("v1", "v1alpha1"),
-        group("coordination"): ("v1",),
-        group("discovery"): ("v1",),
-        group("events"): ("v1",),
-        group("flowcontrol.apiserver"): ("v1", "v1beta3"),
-        group("internal.apiserver"): ("v1alpha1",),
-        group("networking"): ("v1", "v1alpha1"),
-        group("node"): ("v1",),
-        "policy": ("v1",),
-        group("rbac.authorization"): ("v1",),
-        group("resource"): ("v1alpha2",),
-        group("scheduling"): ("v1",),
-        group("storage"): ("v1", "v1beta1", "v1alpha1"),
-    }
+def _built_in(identity: Identity, release: Release) -> dict[str, tuple[str, ...]]:
+    """Return the groups and versions of *release*, which are valid in keys even if they are not served."""
+    found: dict[str, tuple[str, ...]] = {}
+    for line in _BUILT_IN.strip().splitlines():
+        short, *entries = line.split()
+        group = short if short in _PLAIN_GROUPS else identity.group(short)
+        versions = tuple(version for version in map(partial(_version_at, release), entries) if version)
+        if versions:
+            found[group] = versions
+    return found
+
+
+def _version_at(release: Release, entry: str) -> str:
+    """Return the version of *entry* (``VERSION[@FIRST-LAST]``, minor releases) if *release* has it, else empty."""
+    version, _, minors = entry.partition("@")
+    first, _, last = minors.partition("-")
+    return version if int(first or 0) <= release.minor <= int(last or 999) else ""
+
+
+_PLAIN_GROUPS = frozenset(["apps", "autoscaling", "batch", "policy"])
+_BUILT_IN = """
+admissionregistration v1 v1beta1 v1alpha1
+apiextensions v1
+apiregistration v1
+apps v1
+authentication v1 v1beta1@0-34 v1alpha1@0-31
+authorization v1
+autoscaling v1 v2
+batch v1
+certificates v1 v1beta1@33 v1alpha1
+coordination v1 v1beta1@33 v1alpha1@31-31 v1alpha2@32
+discovery v1
+events v1
+flowcontrol.apiserver v1 v1beta3@0-31
+internal.apiserver v1alpha1
+networking v1 v1beta1@31 v1alpha1@0-33
+node v1
+policy v1
+rbac.authorization v1
+resource v1@34 v1beta2@33 v1beta1@32 v1alpha3@31 v1alpha2@0-30
+scheduling v1 v1alpha1@35-35 v1alpha2@36
+storage v1 v1beta1 v1alpha1@0-35
+storagemigration v1beta1@35 v1alpha1@30-34
+"""

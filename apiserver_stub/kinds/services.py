@@ -8,9 +8,10 @@ from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting import services as defaulting
 from apiserver_stub.kinds.columns import AGE, NAME, at, first_three, load_balancer_addresses
-from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
+from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Deprecation, Resource, Strategy, Subresource
 from apiserver_stub.kinds.service_allocation import allocate
 from apiserver_stub.kinds.service_allocators import ServiceAllocations, ServiceAllocators, ServiceReservation, used_by
+from apiserver_stub.kinds.versions import effective
 from apiserver_stub.validation.endpoints import validate_subsets
 from apiserver_stub.validation.services import (
     service_warnings,
@@ -130,6 +131,10 @@ def resources(settings: KindSettings) -> list[Resource]:
             columns=(NAME, Column("Endpoints", _endpoints), AGE),
             storage_key="services/endpoints",
             create_on_update=True,
+            deprecation=effective(
+                Deprecation("1.33", replacement=f"{settings.identity.group('discovery')}/v1 EndpointSlice"),
+                settings.compatibility_version,
+            ),
         ),
     ]
 

@@ -78,7 +78,7 @@ def check(options: FeatureOptions) -> Iterator[str]:
         text = f'version "{reported}" must match major/minor/patch of default version "{default}"'
         yield f'{BAD_VALUE}"{reported}" for "--version" flag: {text}'
     yield from gate_errors(options)
-    yield from runtime_config.errors(options.runtime_config, options.identity)
+    yield from runtime_config.errors(options.runtime_config, options.identity, options.compatibility_version)
 
 
 def warnings(options: FeatureOptions) -> Iterator[str]:

@@ -84,17 +84,17 @@ class Authorization:
 
 
 def pinned(info: RequestInfo, query: Query) -> RequestInfo:
-    """Return *info* with the name and node that a field selector of a list or watch requires.
+    """Return *info* with the name and node that the field selector of a request for several objects requires.
 
     The name is authorized and audited.
     """
-    if info.verb not in ("list", "watch") or info.name or "fieldSelector" not in query:
+    if info.verb not in ("list", "watch", "deletecollection") or info.name or "fieldSelector" not in query:
         return info
     try:
         selector = parse_field_selector(query.get("fieldSelector"))
     except SelectorError:
         return info  # Rejected by the verb.
-    name = selector.pinned("metadata.name")
-    if info.resource == "pods" and not info.group and (node := selector.pinned("spec.nodeName")):
+    if node := selector.pinned("spec.nodeName"):
         info = replace(info, selected_node=node)
+    name = selector.pinned("metadata.name") if info.verb != "deletecollection" else ""
     return replace(info, name=name) if name and not path_problems(name) else info

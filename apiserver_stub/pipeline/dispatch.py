@@ -148,4 +148,6 @@ def note_deprecation(request: Request, resource: Resource, deprecation: Deprecat
     """Warn the client that *request* is for a deprecated API version, and annotate the audit event."""
     request.warnings.append(resource.deprecation_warning)
     prefix = request.identity.api_domain
-    request.annotations |= {f"{prefix}/deprecated": "true", f"{prefix}/removed-release": deprecation.removal}
+    request.annotations[f"{prefix}/deprecated"] = "true"
+    if deprecation.removal:
+        request.annotations[f"{prefix}/removed-release"] = deprecation.removal

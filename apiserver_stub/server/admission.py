@@ -18,6 +18,7 @@ from apiserver_stub.admission.listers import Lister
 from apiserver_stub.admission.plugins.resource_quota import ResourceQuota
 from apiserver_stub.admission.plugins.storage_object_in_use_protection import StorageObjectInUseProtection
 from apiserver_stub.admission.plugins.taint_nodes_by_condition import TaintNodesByCondition
+from apiserver_stub.admission.pod_certificate_signing import PodCertificateSigning
 from apiserver_stub.admission.policy_parameter_permission import PolicyParameterPermission
 from apiserver_stub.admission.signing_request_identity import SigningRequestIdentity
 from apiserver_stub.admission.webhooks.client import WebhookClient
@@ -73,6 +74,8 @@ async def build_admission(
         lister=lister,
         registry=registry,
         identity=options.identity,
+        gates=options.gates,
+        release=options.compatibility_version,
         authorize=authorize,
         clock=SystemClock(),
         webhooks=webhooks,
@@ -87,6 +90,7 @@ async def build_admission(
     classes = [available[name] for name in options.admission_plugins]
     plugins = [
         SigningRequestIdentity(options.identity),
+        PodCertificateSigning(authorize, options.identity),
         PolicyParameterPermission(lister, registry, authorize, options.identity),
         *more,
         *await create_plugins(classes, context, configs, options.gates),

@@ -85,7 +85,8 @@ class _Builder:
                 self._tasks.start(self._rbac.follower.keep_current(), "follow-roles")
                 return self._rbac
             case "Node":
-                nodes = NodeAuthorizer(self._store, self._options.identity, self._options.gates)
+                options = self._options
+                nodes = NodeAuthorizer(self._store, options.identity, options.gates, options.compatibility_version)
                 self._tasks.start(nodes.follower.keep_current(), "follow-nodes")
                 return nodes
             case "Webhook":

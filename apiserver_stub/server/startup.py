@@ -164,7 +164,7 @@ async def start(options: Options) -> RunningServer:
         await create_system_objects(store, identity, ca_certificate)
         registration = Registration(store, registry, identity, shares_store=bool(options.store_servers))
         await registration.register()
-        await ensure_bootstrap_policy(store, identity, options.gates)
+        await ensure_bootstrap_policy(store, identity, options.gates, options.compatibility_version)
         await aggregate_roles(store, identity)
         authentication_config_map = AuthenticationConfigMap(
             store,

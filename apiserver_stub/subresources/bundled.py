@@ -49,7 +49,7 @@ def bundled_handlers(
         marks_pods=gates.enabled("PodDisruptionConditions"),
         reads_unhealthy_policy=gates.enabled("PDBUnhealthyPodEvictionPolicy"),
     )
-    token_requests = TokenRequests(context, tokens, binds_to_nodes=gates.enabled("ServiceAccountTokenNodeBinding"))
+    token_requests = TokenRequests(context, tokens, gates)
     authentication, authorization = (identity.group(name) for name in ("authentication", "authorization"))
     actions: dict[Key, Action] = {
         ("", "bindings", ""): bindings.create,

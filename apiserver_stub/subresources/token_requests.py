@@ -19,20 +19,24 @@ if TYPE_CHECKING:
     from apiserver_stub.authn.service_account import ServiceAccountTokens
     from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.verbs.context import VerbContext
+    from nodeagent.base.gates import FeatureGates
 
 _DEFAULT_SECONDS = 3600
 _BOUND = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
-_NODE_GATE = "ServiceAccountTokenNodeBinding"
+_NODE_GATE, _UID_GATE = "ServiceAccountTokenNodeBinding", "TokenRequestServiceAccountUIDValidation"
 
 
 class TokenRequests:
     """The subresource ``token`` of service accounts.
 
-    :param binds_to_nodes: whether tokens may be bound to nodes (feature gate ``ServiceAccountTokenNodeBinding``).
+    :param gates: ``ServiceAccountTokenNodeBinding`` allows tokens that are bound to nodes;
+        ``TokenRequestServiceAccountUIDValidation`` makes a UID in the metadata a precondition on the account.
     """
 
-    def __init__(self, context: VerbContext, tokens: ServiceAccountTokens, *, binds_to_nodes: bool) -> None:
-        self._context, self._tokens, self._binds_to_nodes = context, tokens, binds_to_nodes
+    def __init__(self, context: VerbContext, tokens: ServiceAccountTokens, gates: FeatureGates) -> None:
+        self._context, self._tokens = context, tokens
+        self._binds_to_nodes = gates.enabled(_NODE_GATE)
+        self._has_uid, self._requires_uid = gates.exists(_UID_GATE), gates.enabled(_UID_GATE)
 
     async def create(self, request: Request, resource: Resource) -> Reply:
         """Return a token of the account, bound to the object that the request refers to."""
@@ -40,6 +44,7 @@ class TokenRequests:
         check_options(request, "CreateOptions")
         token_request = read_object(request, "TokenRequest", f"{group}/v1")
         metadata = token_request["metadata"]
+        uid = metadata.get("uid") or ""
         clean_metadata(request, metadata)
         settle_namespace(request, resource, metadata)
         spec = token_request.setdefault("spec", {})
@@ -54,6 +59,8 @@ class TokenRequests:
         if record is None:
             raise not_found("", "serviceaccounts", info.name)
         account: Object = objects.decode(record.data)
+        if self._has_uid:
+            metadata["uid"] = self._checked_uid(request, uid, account)
         if causes := validate_token_request(spec):
             raise invalid(group, "TokenRequest", "", causes)
         await self._context.admission.validate(call)
@@ -74,6 +81,21 @@ class TokenRequests:
             },
         }
         return Reply(201, obj=response)
+
+    def _checked_uid(self, request: Request, uid: str, account: Object) -> str:
+        """Return *uid*, by default that of the account.
+
+        :raises ApiError: 409, the account has another UID.
+        """
+        stored: str = account["metadata"]["uid"]
+        if uid and uid != stored:
+            text = f"the UID in the token request ({uid}) does not match the UID of the service account ({stored})"
+            if self._requires_uid:
+                group = request.identity.group("authentication")
+                raise conflict(group, "TokenRequest", account["metadata"]["name"], text)
+            future = f"{_UID_GATE} is not enabled. In the future, this will return a conflict error"
+            request.warnings.append(f"{text} but {future}")
+        return uid or stored
 
     def _bound_object(self, namespace: str, account: str, reference: Object) -> tuple[str, Object]:
         """Return the kind and the object that the token is bound to.

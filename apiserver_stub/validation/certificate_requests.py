@@ -164,6 +164,20 @@ def _certificate(obj: Object) -> bytes:
     return base64.b64decode(dig(obj, ("status", "certificate")) or "")
 
 
+def common_name(request: bytes) -> str:
+    """Return the common name in the subject of *request*, in PEM; empty without one.
+
+    :raises ValueError: *request* is malformed.
+    """
+    from cryptography import x509
+
+    block = next(pem.blocks(request), None)
+    if block is None or block.type != _SIGNING_REQUEST:
+        raise ValueError("PEM block type must be CERTIFICATE REQUEST")
+    names = x509.load_der_x509_csr(block.content).subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    return str(names[-1].value) if names else ""
+
+
 def _request_problem(text: bytes) -> str:
     """Return the reason why *text* is not a signed request in PEM; empty if it is one."""
     from cryptography import x509

@@ -6,21 +6,22 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_value, too_long
 from apiserver_stub.validation import pem
 from apiserver_stub.validation.signers import validate_signer_name
+from nodeagent.base.release import OLDEST, Release
 
 _SIZE_LIMIT_BYTES = 1 << 20
 _FIELD, _OMITTED = "spec.trustBundle", "<value omitted>"
 
 
-def validate_bundle(spec: Object) -> list[Cause]:
+def validate_bundle(spec: Object, release: Release = OLDEST) -> list[Cause]:
     """Return the errors in a new bundle."""
-    return _validate_signer(spec) + _validate_anchors(spec.get("trustBundle") or "")
+    return _validate_signer(spec) + _validate_anchors(spec.get("trustBundle") or "", release)
 
 
-def validate_bundle_update(spec: Object, old: Object) -> list[Cause]:
+def validate_bundle_update(spec: Object, old: Object, release: Release = OLDEST) -> list[Cause]:
     """Return the errors in the change of a bundle; unchanged certificates are not parsed again."""
     causes, signer = _validate_signer(spec), spec.get("signerName") or ""
     if spec.get("trustBundle") != old.get("trustBundle"):
-        causes += _validate_anchors(spec.get("trustBundle") or "")
+        causes += _validate_anchors(spec.get("trustBundle") or "", release)
     if signer != (old.get("signerName") or ""):
         causes.append(invalid_value("spec.signerName", signer, "field is immutable"))
     return causes
@@ -31,10 +32,10 @@ def _validate_signer(spec: Object) -> list[Cause]:
     return validate_signer_name(signer, "spec.signerName") if signer else []
 
 
-def _validate_anchors(text: str) -> list[Cause]:
+def _validate_anchors(text: str, release: Release) -> list[Cause]:
     content = text.encode()
     if len(content) > _SIZE_LIMIT_BYTES:
-        return [too_long(_FIELD, _SIZE_LIMIT_BYTES)]
+        return [too_long(_FIELD, _SIZE_LIMIT_BYTES, release)]
     causes: list[Cause] = []
     anchors: dict[bytes, list[int]] = {}
     for index, block in enumerate(pem.blocks(content)):

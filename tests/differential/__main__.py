@@ -1,7 +1,7 @@
 """Record the responses of kube-apiserver, or compare the bundled server with the recordings.
 
 ``python -m tests.differential record [--server PROGRAM | --facts FILE] [--cases N] [RESOURCE…]`` needs the executable
-of kube-apiserver 1.29; ``python -m tests.differential compare [RESOURCE…]`` needs nothing.
+of kube-apiserver 1.29 (1.36 for ``nodes-1.36``); ``python -m tests.differential compare [RESOURCE…]`` needs nothing.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ from pathlib import Path
 from typing import Any
 
 from tests.differential import cases, catalog, generate, replay, runner, scenarios, schema, sequences
-from tests.differential.cases import SCENARIOS, TABLES, Recording, Response
+from tests.differential.cases import NODES, SCENARIOS, TABLES, Recording, Response
 from tests.differential.catalog import Resource
 from tests.differential.edits import difference
 from tests.differential.runner import Runner, Target
 from tests.differential.scenarios import Scenario
-from tests.differential.sequences import tables
+from tests.differential.sequences import nodes, tables
 
 _SEED = 1
-_SCENARIOS: dict[str, Callable[[], Iterable[Scenario]]] = {SCENARIOS: sequences.generate, TABLES: tables.generate}
+_SCENARIOS: dict[str, Callable[[], Iterable[Scenario]]] = {
+    SCENARIOS: sequences.generate,
+    TABLES: tables.generate,
+    NODES: nodes.generate,
+}
 
 
 def main() -> int:
@@ -55,7 +59,7 @@ def main() -> int:
 
 
 def _record(arguments: argparse.Namespace) -> int:
-    chosen = [item for item in catalog.resources() if not arguments.resources or item.name in arguments.resources]
+    chosen = [item for item in catalog.resources() if _is_chosen(arguments, item.name)]
     total = sum(item.share for item in catalog.resources())
     with _upstream(arguments) as target:
         document = _get(target, "/openapi/v2")
@@ -69,9 +73,14 @@ def _record(arguments: argparse.Namespace) -> int:
             codes = Counter(response.outcome.code for _, response in recording.cases)
             print(f"{resource.name}: {len(recording.cases)} cases {dict(codes)} {path.stat().st_size >> 10} KiB")
         for name, generate_scenarios in _SCENARIOS.items():
-            if not arguments.resources or name in arguments.resources:
+            if _is_chosen(arguments, name):
                 _record_scenarios(target, release, name, list(generate_scenarios()))
     return 0
+
+
+def _is_chosen(arguments: argparse.Namespace, name: str) -> bool:
+    """Return whether *name* is requested; recordings of release 1.36 need servers with other options."""
+    return name in arguments.resources if arguments.resources else name != NODES
 
 
 def _record_scenarios(target: Target, release: str, name: str, found: list[Scenario]) -> None:
@@ -109,7 +118,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     with _ours(arguments) as target:
         results = asyncio.run(replay.replay(target, paths))
         for name in _SCENARIOS:
-            if not arguments.resources or name in arguments.resources:
+            if _is_chosen(arguments, name):
                 results.append(asyncio.run(replay.replay_scenarios(target, name)))
     total = failed = 0
     kinds: Counter[str] = Counter()
@@ -148,7 +157,8 @@ def _upstream(arguments: argparse.Namespace) -> Iterator[Target]:
     with tempfile.TemporaryDirectory(prefix="differential-") as directory:
         server = ReferenceApiServer(Path(directory), arguments.server)
         try:
-            server.extra_options = catalog.SERVER_OPTIONS
+            is_newest = arguments.resources == [NODES]
+            server.extra_options = catalog.NEWEST_SERVER_OPTIONS if is_newest else catalog.SERVER_OPTIONS
             server.start()
             yield _target(server.facts)
         finally:
@@ -162,7 +172,8 @@ def _ours(arguments: argparse.Namespace) -> Iterator[Target]:
         return
     from nodeagent.testing.apiserver import started_apiserver
 
-    with started_apiserver(*replay.OPTIONS) as server:
+    options = replay.NEWEST_OPTIONS if arguments.resources == [NODES] else replay.OPTIONS
+    with started_apiserver(*options) as server:
         yield Target(server.url, str(server.ca_file), server.token)
 
 

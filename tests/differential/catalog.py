@@ -16,6 +16,11 @@ SERVER_OPTIONS = (
     "--enable-garbage-collector=false",
 )
 """Options of both servers, so that they serve the same group versions."""
+NEWEST_SERVER_OPTIONS = (
+    "--runtime-config=certificates.k8s.io/v1alpha1=true,certificates.k8s.io/v1beta1=true",
+    "--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
+)
+"""Options of both servers for recordings of release 1.36."""
 
 _CLUSTER_SCOPED = frozenset(
     (

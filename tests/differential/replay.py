@@ -8,18 +8,19 @@ from pathlib import Path
 
 from tests.differential import scenarios
 from tests.differential.cases import SCENARIOS, Case, Outcome, Recording
-from tests.differential.catalog import SERVER_OPTIONS, Resource, resources
+from tests.differential.catalog import NEWEST_SERVER_OPTIONS, SERVER_OPTIONS, Resource, resources
 from tests.differential.compare import Accepted, Difference, accepted, compare, covering
 from tests.differential.runner import Runner, Target, set_up
 
-OPTIONS = (
-    *SERVER_OPTIONS,
+_COMMON = (
     "--service-cluster-ip-range=10.96.0.0/24",
     "--allow-privileged=true",
     "--enable-admission-plugins=NodeRestriction",
     "--disable-admission-plugins=ResourceQuota",  # its controller writes the status of quotas
     "--bind-pods-to-single-node=false",  # the recorded servers have no scheduler
 )
+OPTIONS = (*SERVER_OPTIONS, *_COMMON)
+NEWEST_OPTIONS = ("--compatibility-version=1.36", *NEWEST_SERVER_OPTIONS, *_COMMON)
 
 
 @dataclass

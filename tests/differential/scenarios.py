@@ -12,7 +12,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +24,7 @@ from tests.differential.edits import Json
 from tests.differential.runner import CONNECTIONS, Target, normalize, outcome
 
 NAMESPACE = "<ns>"
+NODE_GROUP = "system:nodes"
 _REFERENCE = re.compile(r"<(\d+)\.([\w.]+)([+-]\d+)?>")
 _TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
 _UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -43,6 +44,8 @@ class Step:
     accept: str = "application/json"
     until: str = ""
     """Text that the JSON of the response has once a controller of the server has run; the request is repeated."""
+    user: str = ""
+    """User that the administrator impersonates, in the group of nodes; messages of 403 responses are then recorded."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that differ from the defaults."""
@@ -55,13 +58,16 @@ class Step:
             found["accept"] = self.accept
         if self.until:
             found["until"] = self.until
+        if self.user:
+            found["user"] = self.user
         return found
 
     @classmethod
     def from_json(cls, line: dict[str, Any]) -> Step:
         """Return the step of a recorded line."""
         content_type, accept = (line.get(name, "application/json") for name in ("contentType", "accept"))
-        return cls(line["method"], line["path"], line.get("body"), content_type, accept, line.get("until", ""))
+        until, user = line.get("until", ""), line.get("user", "")
+        return cls(line["method"], line["path"], line.get("body"), content_type, accept, until, user)
 
 
 @dataclass
@@ -151,6 +157,8 @@ class _Run:
             body = self._resolved(text).encode()
         path = self._resolved(step.path, is_path=True)
         headers = {"Content-Type": step.content_type, "Accept": step.accept}
+        if step.user:
+            headers |= {"Impersonate-User": self._resolved(step.user), "Impersonate-Group": NODE_GROUP}
         for _ in range(_ATTEMPTS if step.until else 1):
             try:
                 response = await self._connection.request(step.method, path, body, headers)
@@ -160,7 +168,11 @@ class _Run:
                 break
             await asyncio.sleep(_PAUSE_SECONDS)
         self._bodies.append(response.body)
-        return self._observed(response)
+        found = self._observed(response)
+        if step.user and response.code == 403:
+            text = response.body["message"].replace(self._namespace, NAMESPACE)
+            found = replace(found, obj={"message": _UID.sub("<uid>", text)})
+        return found
 
     def _resolved(self, text: str, *, is_path: bool = False) -> str:
         def value(match: re.Match[str]) -> str:

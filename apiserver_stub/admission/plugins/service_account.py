@@ -8,7 +8,7 @@ from typing import Self
 from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.listers import Lister, annotations_of
-from apiserver_stub.admission.pod_fields import mirror_annotation, secret_names, volume_references
+from apiserver_stub.admission.pod_fields import has_secrets, mirror_annotation, secret_names, volume_references
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.verbs.admission import AdmissionRequest
@@ -82,7 +82,7 @@ class ServiceAccount(AdmissionPlugin):
     def _check_mirror(self, call: AdmissionRequest, spec: Object) -> None:
         if spec.get("serviceAccountName"):
             raise call.forbidden("a mirror pod may not reference service accounts")
-        if any(secret_names(spec)) or any(volume_references(spec, "secret", "secret")) or spec.get("imagePullSecrets"):
+        if has_secrets(spec):
             raise call.forbidden("a mirror pod may not reference secrets")
         if any(True for _ in volume_references(spec, "serviceAccountToken", "serviceAccountToken")):
             raise call.forbidden("a mirror pod may not use ServiceAccountToken volume projections")

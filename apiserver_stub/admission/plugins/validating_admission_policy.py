@@ -38,7 +38,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
     def __init__(self, lister: Lister, registry: Registry, decide: Decide, identity: Identity) -> None:
         self._lister, self._registry, self._decide = lister, registry, decide
         self._group = identity.group("admissionregistration")
-        self._served = registry.find(self._group, "v1beta1", _POLICIES) is not None
+        self._served = any((item.group, item.plural) == (self._group, _POLICIES) for item in registry)
         self._audit_failure = identity.group("validation.policy.admission") + "/validation_failure"
         self._policies: tuple[list[Object], dict[str, Policy]] = ([], {})
 

@@ -75,6 +75,8 @@ class Script:
     """Collects the steps of one scenario; every method returns the number of its step."""
 
     steps: list[Step] = field(default_factory=list)
+    user: str = ""
+    """User of the following steps; empty for the administrator."""
 
     def send(
         self,
@@ -87,7 +89,8 @@ class Script:
         accept: str = "",
         until: str = "",
     ) -> int:
-        self.steps.append(Step(method, f"{path}?{query}" if query else path, body, content_type, accept or JSON, until))
+        target = f"{path}?{query}" if query else path
+        self.steps.append(Step(method, target, body, content_type, accept or JSON, until, self.user))
         return len(self.steps) - 1
 
     def get(self, path: str, query: str = "", accept: str = "", until: str = "") -> int:

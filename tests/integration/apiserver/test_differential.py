@@ -1,4 +1,4 @@
-"""Tests that recorded requests get the responses of kube-apiserver 1.29."""
+"""Tests that recorded requests get the responses of kube-apiserver, of 1.29 and for nodes also of 1.36."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from nodeagent.testing.apiserver import started_apiserver
-from tests.differential.cases import SCENARIOS, TABLES, recordings
+from tests.differential.cases import NODES, SCENARIOS, TABLES, recordings
 from tests.differential.compare import Accepted, accepted
-from tests.differential.replay import OPTIONS, Result, replay, replay_scenarios
+from tests.differential.replay import NEWEST_OPTIONS, OPTIONS, Result, replay, replay_scenarios
 from tests.differential.runner import Target
 
 _SHOWN = 10
@@ -41,6 +41,15 @@ async def test_recorded_requests_get_upstream_responses(target: Target, used: se
 @pytest.mark.parametrize("recording", [SCENARIOS, TABLES])
 async def test_recorded_scenarios_get_upstream_responses(target: Target, used: set[Accepted], recording: str) -> None:
     result = await replay_scenarios(target, recording)
+
+    used.update(result.rules)
+    _require_no_differences(result)
+
+
+@pytest.mark.timeout(300)
+async def test_recorded_requests_of_nodes_get_responses_of_newest_release(used: set[Accepted]) -> None:
+    with started_apiserver(*NEWEST_OPTIONS) as server:
+        result = await replay_scenarios(Target(server.url, str(server.ca_file), server.token), NODES)
 
     used.update(result.rules)
     _require_no_differences(result)

@@ -16,7 +16,7 @@ from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot
 from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n:nodeagent/base/apiproto/_proto/certificates_v1alpha1.proto\x12#nodeagent.api.certificates.v1alpha1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xa6\x01\n\x12\x43lusterTrustBundle\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12O\n\x04spec\x18\x02 \x01(\x0b\x32;.nodeagent.api.certificates.v1alpha1.ClusterTrustBundleSpecB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xa5\x01\n\x16\x43lusterTrustBundleList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12L\n\x05items\x18\x02 \x03(\x0b\x32\x37.nodeagent.api.certificates.v1alpha1.ClusterTrustBundleB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\\\n\x16\x43lusterTrustBundleSpec\x12\x12\n\nsignerName\x18\x01 \x01(\t\x12\x1e\n\x0btrustBundle\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x42\x0e\n\x0c_trustBundleb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n:nodeagent/base/apiproto/_proto/certificates_v1alpha1.proto\x12#nodeagent.api.certificates.v1alpha1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\xa6\x01\n\x12\x43lusterTrustBundle\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12O\n\x04spec\x18\x02 \x01(\x0b\x32;.nodeagent.api.certificates.v1alpha1.ClusterTrustBundleSpecB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xa5\x01\n\x16\x43lusterTrustBundleList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12L\n\x05items\x18\x02 \x03(\x0b\x32\x37.nodeagent.api.certificates.v1alpha1.ClusterTrustBundleB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\\\n\x16\x43lusterTrustBundleSpec\x12\x12\n\nsignerName\x18\x01 \x01(\t\x12\x1e\n\x0btrustBundle\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x42\x0e\n\x0c_trustBundle\"\x84\x02\n\x15PodCertificateRequest\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12R\n\x04spec\x18\x02 \x01(\x0b\x32>.nodeagent.api.certificates.v1alpha1.PodCertificateRequestSpecB\x04\x88\xb5\x18\x01\x12V\n\x06status\x18\x03 \x01(\x0b\x32@.nodeagent.api.certificates.v1alpha1.PodCertificateRequestStatusB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xab\x01\n\x19PodCertificateRequestList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12O\n\x05items\x18\x02 \x03(\x0b\x32:.nodeagent.api.certificates.v1alpha1.PodCertificateRequestB\x04\x88\xb5\x18\x01:\x04\x88\xb5\x18\x01\"\xdd\x03\n\x19PodCertificateRequestSpec\x12\x1d\n\nsignerName\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x1a\n\x07podName\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12\x19\n\x06podUID\x18\x03 \x01(\tB\x04\x88\xb5\x18\x01H\x02\x88\x01\x01\x12%\n\x12serviceAccountName\x18\x04 \x01(\tB\x04\x88\xb5\x18\x01H\x03\x88\x01\x01\x12$\n\x11serviceAccountUID\x18\x05 \x01(\tB\x04\x88\xb5\x18\x01H\x04\x88\x01\x01\x12\x1b\n\x08nodeName\x18\x06 \x01(\tB\x04\x88\xb5\x18\x01H\x05\x88\x01\x01\x12\x1a\n\x07nodeUID\x18\x07 \x01(\tB\x04\x88\xb5\x18\x01H\x06\x88\x01\x01\x12!\n\x14maxExpirationSeconds\x18\x08 \x01(\x05H\x07\x88\x01\x01\x12\x1b\n\rpkixPublicKey\x18\t \x01(\x0c\x42\x04\x88\xb5\x18\x01\x12\x1f\n\x11proofOfPossession\x18\n \x01(\x0c\x42\x04\x88\xb5\x18\x01\x42\r\n\x0b_signerNameB\n\n\x08_podNameB\t\n\x07_podUIDB\x15\n\x13_serviceAccountNameB\x14\n\x12_serviceAccountUIDB\x0b\n\t_nodeNameB\n\n\x08_nodeUIDB\x17\n\x15_maxExpirationSeconds\"\xa3\x02\n\x1bPodCertificateRequestStatus\x12V\n\nconditions\x18\x01 \x03(\x0b\x32 .nodeagent.api.meta.v1.ConditionB \x9a\xb5\x18\x03map\xa2\xb5\x18\x04type\xb2\xb5\x18\x05merge\xba\xb5\x18\x04type\x12\x18\n\x10\x63\x65rtificateChain\x18\x02 \x01(\t\x12.\n\tnotBefore\x18\x04 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.Time\x12\x33\n\x0e\x62\x65ginRefreshAt\x18\x05 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.Time\x12-\n\x08notAfter\x18\x06 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.Timeb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,10 +37,52 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLUSTERTRUSTBUNDLELIST']._serialized_options = b'\210\265\030\001'
   _globals['_CLUSTERTRUSTBUNDLESPEC'].fields_by_name['trustBundle']._loaded_options = None
   _globals['_CLUSTERTRUSTBUNDLESPEC'].fields_by_name['trustBundle']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUEST'].fields_by_name['metadata']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUEST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUEST'].fields_by_name['spec']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUEST'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUEST'].fields_by_name['status']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUEST'].fields_by_name['status']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUEST']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUEST']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUESTLIST'].fields_by_name['metadata']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUESTLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUESTLIST'].fields_by_name['items']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUESTLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUESTLIST']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUESTLIST']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['signerName']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['signerName']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['podName']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['podName']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['podUID']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['podUID']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['serviceAccountName']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['serviceAccountName']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['serviceAccountUID']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['serviceAccountUID']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['nodeName']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['nodeName']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['nodeUID']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['nodeUID']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['pkixPublicKey']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['pkixPublicKey']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['proofOfPossession']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUESTSPEC'].fields_by_name['proofOfPossession']._serialized_options = b'\210\265\030\001'
+  _globals['_PODCERTIFICATEREQUESTSTATUS'].fields_by_name['conditions']._loaded_options = None
+  _globals['_PODCERTIFICATEREQUESTSTATUS'].fields_by_name['conditions']._serialized_options = b'\232\265\030\003map\242\265\030\004type\262\265\030\005merge\272\265\030\004type'
   _globals['_CLUSTERTRUSTBUNDLE']._serialized_start=192
   _globals['_CLUSTERTRUSTBUNDLE']._serialized_end=358
   _globals['_CLUSTERTRUSTBUNDLELIST']._serialized_start=361
   _globals['_CLUSTERTRUSTBUNDLELIST']._serialized_end=526
   _globals['_CLUSTERTRUSTBUNDLESPEC']._serialized_start=528
   _globals['_CLUSTERTRUSTBUNDLESPEC']._serialized_end=620
+  _globals['_PODCERTIFICATEREQUEST']._serialized_start=623
+  _globals['_PODCERTIFICATEREQUEST']._serialized_end=883
+  _globals['_PODCERTIFICATEREQUESTLIST']._serialized_start=886
+  _globals['_PODCERTIFICATEREQUESTLIST']._serialized_end=1057
+  _globals['_PODCERTIFICATEREQUESTSPEC']._serialized_start=1060
+  _globals['_PODCERTIFICATEREQUESTSPEC']._serialized_end=1537
+  _globals['_PODCERTIFICATEREQUESTSTATUS']._serialized_start=1540
+  _globals['_PODCERTIFICATEREQUESTSTATUS']._serialized_end=1831
 # @@protoc_insertion_point(module_scope)

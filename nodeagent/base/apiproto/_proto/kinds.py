@@ -4,6 +4,10 @@ KINDS = {
     "admissionregistration_v1": (
         "MutatingWebhookConfiguration",
         "MutatingWebhookConfigurationList",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingAdmissionPolicyBindingList",
+        "ValidatingAdmissionPolicyList",
         "ValidatingWebhookConfiguration",
         "ValidatingWebhookConfigurationList",
     ),
@@ -36,6 +40,14 @@ KINDS = {
     "certificates_v1alpha1": (
         "ClusterTrustBundle",
         "ClusterTrustBundleList",
+        "PodCertificateRequest",
+        "PodCertificateRequestList",
+    ),
+    "certificates_v1beta1": (
+        "ClusterTrustBundle",
+        "ClusterTrustBundleList",
+        "PodCertificateRequest",
+        "PodCertificateRequestList",
     ),
     "coordination_v1": (
         "Lease",

@@ -125,3 +125,18 @@ async def test_fine_grained_subresources_are_granted_since_1_33(store: Any, rele
     rules = store.read(RBAC.cluster_roles, "system:kubelet-api-admin")["rules"]
 
     assert any("nodes/configz" in item["resources"] for item in rules) is granted
+
+
+@pytest.mark.parametrize(
+    ("release", "granted"),
+    [(Release(1, 29), (False, False)), (Release(1, 34), (True, False)), (Release(1, 36), (True, True))],
+)
+async def test_rules_of_later_releases_are_granted_from_there_on(
+    store: Any, release: Release, granted: tuple[bool, bool]
+) -> None:
+    await ensure_bootstrap_policy(store, Identity(), build_gates({}, release), release)
+
+    node, monitoring = (store.read(RBAC.cluster_roles, name)["rules"] for name in ("system:node", "system:monitoring"))
+
+    assert any("events.k8s.io" in item.get("apiGroups", ()) for item in node) is granted[0]
+    assert any("/statusz" in item.get("nonResourceURLs", ()) for item in monitoring) is granted[1]

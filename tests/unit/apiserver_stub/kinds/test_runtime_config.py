@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_stub.kinds.runtime_config import enabled
+from apiserver_stub.kinds.runtime_config import enabled, errors
 from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.server.kinds import build_registry
+from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 
 EVENTS, LEASES = ("events.k8s.io", "v1", "events"), ("coordination.k8s.io", "v1", "leases")
 
@@ -96,6 +98,22 @@ def test_unknown_key_is_rejected(argument: str, message: str) -> None:
         parse([f"--runtime-config={argument}"])
 
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "first", "last"),
+    [
+        ("certificates.k8s.io/v1beta1", 33, 36),
+        ("resource.k8s.io/v1alpha2", 29, 30),
+        ("resource.k8s.io/v1", 34, 36),
+        ("storagemigration.k8s.io/v1beta1", 35, 36),
+        ("storage.k8s.io/v1alpha1", 29, 35),
+    ],
+)
+def test_keys_of_other_releases_are_rejected(key: str, first: int, last: int) -> None:
+    valid = [minor for minor in range(29, 37) if not errors({key: "true"}, Identity(), Release(1, minor))]
+
+    assert valid == list(range(first, last + 1))
 
 
 def test_groups_have_the_order_of_client_preference() -> None:

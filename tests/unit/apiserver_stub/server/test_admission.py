@@ -19,6 +19,7 @@ from apiserver_stub.admission.plugins.security_context_deny import SecurityConte
 from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.server.admission import create_plugins
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import OLDEST
 
 
 class Configured(AdmissionPlugin):
@@ -52,6 +53,8 @@ async def context(tmp_path: Path, clock):
             registry=absent,
             authorize=absent,
             identity=Identity(),
+            gates=build_gates({}),
+            release=OLDEST,
             clock=clock,
             webhooks=absent,
             default_tolerations=DefaultTolerations(7, -1),

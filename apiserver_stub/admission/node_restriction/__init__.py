@@ -1,0 +1,1 @@
+"""Checks of the NodeRestriction admission plugin, one module per kind that node agents write."""
