@@ -62,8 +62,14 @@ class FilePodSource:
         try:
             while True:
                 changed.clear()
-                watching, scan = await asyncio.to_thread(lambda: (watch.renew(), self._files.scan()))
+                watching, scan = await asyncio.to_thread(
+                    lambda: (watch.renew(), self._files.scan(watch.take_deleted()))
+                )
                 early = published is None and scan.unsettled and self._clock.now() - started < _FIRST_SET_SECONDS
+                if scan.recreated and published is not None:
+                    # The kubelet restarts a static pod whose file is deleted and created again.
+                    publish([pod for pod in published if pod not in scan.recreated])
+                    published = None
                 if scan.pods is not None and scan.pods != published and not early:
                     published = scan.pods
                     publish(published)

@@ -10,7 +10,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -44,6 +44,8 @@ class Scan:
     pods: Sequence[Pod] | None
     unsettled: bool = False
     """A file is being written: read again soon."""
+    recreated: Sequence[Pod] = ()
+    """Pods whose file was deleted and created again with the same content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,15 @@ class ManifestFiles:
         self._path, self._node_name, self._wall = path, node_name, wall
         self._references_allowed = references_allowed
         self._known: dict[str, _File] = {}
+        self._deleted: set[str] = set()
         self._path_problem = ""
 
-    def scan(self) -> Scan:
-        """Return the pods of all files, sorted by file name; empty if the path does not exist."""
+    def scan(self, deleted: Collection[str] = ()) -> Scan:
+        """Return the pods of all files, sorted by file name; empty if the path does not exist.
+
+        :param deleted: names of the files that were deleted since the last call, even if they exist again.
+        """
+        self._deleted.update(deleted)
         try:
             names = self._names()
         except OSError as error:
@@ -87,6 +94,8 @@ class ManifestFiles:
         self._log_path_problem("")
         unsettled = False
         files: dict[str, _File] = {}
+        unread: set[str] = set()
+        recreated: list[Pod] = []
         for name in names:
             before = self._known.get(name, _File())
             try:
@@ -96,8 +105,14 @@ class ManifestFiles:
             except _UnsettledError:
                 unsettled = True
                 files[name] = before
+                unread.add(Path(name).name)
+                continue
+            pod = files[name].pod
+            if pod is not None and pod == before.pod and Path(name).name in self._deleted:
+                recreated.append(pod)
         self._known = files
-        return Scan([file.pod for file in files.values() if file.pod is not None], unsettled)
+        self._deleted &= unread
+        return Scan([file.pod for file in files.values() if file.pod is not None], unsettled, recreated)
 
     def _names(self) -> list[str]:
         """Return the paths of the files to read."""

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ class Watch:
         self._watched: tuple[str, int, int] | None = None
         self._failing = False
         self._closed = False
+        self._deleted: deque[str] = deque()
         self._lock = threading.Lock()  # A cancelled read may still be running while the watch is stopped.
 
     def renew(self) -> bool:
@@ -60,9 +62,18 @@ class Watch:
 
     def dispatch(self, event: FileSystemEvent) -> None:
         """Process one event; called in the observer's thread."""
-        names = (os.fsdecode(path) for path in (event.src_path, event.dest_path) if path)
-        if event.is_directory or any(is_manifest(name.rpartition("/")[2]) for name in names):
+        names = [os.fsdecode(path).rpartition("/")[2] for path in (event.src_path, event.dest_path) if path]
+        if event.event_type in ("deleted", "moved") and not event.is_directory:
+            self._deleted.append(names[0])
+        if event.is_directory or any(is_manifest(name) for name in names):
             self._notify()
+
+    def take_deleted(self) -> set[str]:
+        """Return the names of the files that were deleted or renamed since the last call."""
+        deleted: set[str] = set()
+        while self._deleted:
+            deleted.add(self._deleted.popleft())
+        return deleted
 
     def _follow(self) -> None:
         directory = self._path if self._path.is_dir() else self._path.parent

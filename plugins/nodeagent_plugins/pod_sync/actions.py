@@ -199,11 +199,14 @@ def _add_init_steps(
 ) -> bool:
     """Add the steps of init containers and sidecars; return whether regular containers may start."""
     initialized = _initialized(pod, current)
-    for container in pod.spec.init_containers or ():
+    containers = pod.spec.init_containers or ()
+    latest = max((index for index, container in enumerate(containers) if container.name in current), default=-1)
+    for index, container in enumerate(containers):
         seen = current.get(container.name)
         if container.restartable_init:
             started = _add_sidecar_step(actions, container, seen, observed, checks)
-            if not started and not initialized:
+            # A sidecar that restarts does not delay the containers that were started after it.
+            if not started and not initialized and index >= latest:
                 return False
         elif not initialized:
             if seen is not None and seen.state is ContainerState.EXITED and seen.exit_code == 0:
@@ -233,12 +236,13 @@ def _add_sidecar_step(
         if kill is None:
             return passes or checks.probe(seen.id, ProbeKind.STARTUP) is ProbeResult.SUCCESS
         actions.kills.append(kill)
+        passes = passes or checks.probe(seen.id, ProbeKind.STARTUP) is ProbeResult.SUCCESS
     elif seen.state is ContainerState.UNKNOWN:
         actions.kills.append(
             Kill(seen, f"Container {container.name} is in unknown state, try killing it before restart")
         )
     actions.starts.append(_start(ContainerKind.INIT, container, seen, observed, checks))
-    return True
+    return passes
 
 
 def _add_regular_steps(

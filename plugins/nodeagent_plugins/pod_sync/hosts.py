@@ -31,7 +31,7 @@ def host_names(pod: Pod, cluster_domain: str) -> tuple[str, str]:
     hostname = pod.spec.hostname or _truncated(pod.name)
     if not pod.spec.subdomain:
         return hostname, ""
-    return hostname, f"{pod.spec.subdomain}.{pod.namespace}.svc.{cluster_domain}".rstrip(".")
+    return hostname, f"{pod.spec.subdomain}.{pod.namespace}.svc.{cluster_domain}"
 
 
 def _truncated(name: str) -> str:
@@ -48,7 +48,7 @@ def kernel_hostname(pod: Pod, hostname: str, domain: str) -> str:
     full = f"{hostname}.{domain}"
     if len(full) > MAX_FQDN:
         raise NodeAgentError(
-            f"Failed to construct FQDN from pod hostname and cluster domain, FQDN {full} is too long "
+            f"failed to construct FQDN from pod hostname and cluster domain, FQDN {full} is too long "
             f"({MAX_FQDN} characters is the max, {len(full)} characters requested)"
         )
     return full

@@ -147,17 +147,22 @@ class ContainerStopper:
             fields = {"gracePeriod": stop.grace_seconds, "containerID": status.id}
             _log.log(v_level(2), "Killing container with a grace period", extra=_fields(pod, status.name) | fields)
         deadline = self._clock.now() + stop.grace_seconds
-        if stop.pre_stop is not None and stop.grace_seconds > 0 and status.id not in memory.hooked:
-            if status.state is ContainerState.RUNNING:
-                await self._run_pre_stop(pod, stop, pod_ip)
-            memory.hooked.add(status.id)
-        if turn:
-            await self._within(self._wait_turn(turn), deadline)
-        left = max(MINIMUM_GRACE_SECONDS, round(deadline - self._clock.now()))
+        hook: asyncio.Future[None] | None = None
         try:
+            if stop.pre_stop is not None and stop.grace_seconds > 0 and status.id not in memory.hooked:
+                if status.state is ContainerState.RUNNING:
+                    hook = asyncio.ensure_future(self._run_pre_stop(pod, stop, pod_ip))
+                    await self._completes(pod, stop, hook, deadline)
+                memory.hooked.add(status.id)
+            if turn:
+                await self._within(self._wait_turn(turn), deadline)
+            left = max(MINIMUM_GRACE_SECONDS, round(deadline - self._clock.now()))
             await self._runtime().stop_container(status.id, left)
         except NodeAgentError as error:
             return error
+        finally:
+            if hook is not None:
+                await _cancel(hook)
         await self._hook_caller.notify(
             "nodeagent_container_stopped", pod=pod, container_name=status.name, container_id=status.id
         )
@@ -177,34 +182,44 @@ class ContainerStopper:
             stop.pre_stop, stop.status.id, where, ports=stop.ports, pod_ip=pod_ip, on_fallback=fell_back
         )
         try:
-            ended = await self._within(hook, self._clock.now() + stop.grace_seconds)
+            await hook
         except HookFailure as error:
             _log.error("PreStop hook failed", extra=_fields(pod, name) | {"err": error})
             self._recorder().record(reference, EventType.WARNING, "FailedPreStopHook", "PreStopHook failed")
-            return
-        if not ended:
-            fields = {"containerID": stop.status.id, "gracePeriod": stop.grace_seconds}
-            _log.log(v_level(2), "PreStop hook not completed in grace period", extra=_fields(pod, name) | fields)
 
-    async def _within(self, job: Any, deadline: float) -> bool:
-        """Await *job* until *deadline* of the clock; return whether it completed."""
+    async def _completes(self, pod: Pod, stop: Stop, hook: asyncio.Future[None], deadline: float) -> None:
+        """Wait for the preStop hook until *deadline*; it then continues until the container has exited."""
+        sleeper = asyncio.ensure_future(self._clock.sleep_until(deadline))
+        try:
+            await asyncio.wait({hook, sleeper}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _cancel(sleeper)
+        if hook.done():
+            hook.result()
+            return
+        fields = {"containerID": stop.status.id, "gracePeriod": stop.grace_seconds}
+        extra = _fields(pod, stop.status.name) | fields
+        _log.log(v_level(2), "PreStop hook not completed in grace period", extra=extra)
+
+    async def _within(self, job: Any, deadline: float) -> None:
+        """Await *job* until *deadline* of the clock, then cancel it."""
         task = asyncio.ensure_future(job)
         sleeper = asyncio.ensure_future(self._clock.sleep_until(deadline))
         try:
             await asyncio.wait({task, sleeper}, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
-                return True
-            return False
         finally:
-            for pending in (task, sleeper):
-                pending.cancel()
-            await asyncio.gather(task, sleeper, return_exceptions=True)
+            await _cancel(task, sleeper)
 
     @staticmethod
     async def _wait_turn(turn: Sequence[asyncio.Event]) -> None:
         for event in turn:
             await event.wait()
+
+
+async def _cancel(*futures: asyncio.Future[Any]) -> None:
+    for future in futures:
+        future.cancel()
+    await asyncio.gather(*futures, return_exceptions=True)
 
 
 def _fields(pod: Pod, container: str) -> dict[str, object]:

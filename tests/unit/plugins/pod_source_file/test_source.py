@@ -75,6 +75,22 @@ async def test_empty_directory_is_published(tmp_path, clock):
         assert published.sets == [[]]
 
 
+async def test_pod_of_a_recreated_file_is_removed_first(tmp_path, clock):
+    directory = tmp_path / "manifests"
+    directory.mkdir()
+    write(directory / "web.yaml", "web")
+    write(directory / "db.yaml", "db")
+
+    async with Published(source_of(tmp_path, clock, directory)) as published:
+        await clock.advance(0)
+        (directory / "web.yaml").unlink()
+        write(directory / "web.yaml", "web")
+        await eventually(lambda: clock.next_due is not None and clock.next_due < 1)
+        await clock.advance(0.1)
+
+    assert [[pod.name for pod in pods] for pods in published.sets[1:]] == [["db-node-1"], ["db-node-1", "web-node-1"]]
+
+
 @pytest.mark.row("config.fileCheckFrequency")
 async def test_change_without_notification_is_detected_by_the_next_check(tmp_path, clock):
     directory, elsewhere = tmp_path / "manifests", tmp_path / "elsewhere"

@@ -245,6 +245,21 @@ def test_startup_probe_of_a_sidecar_delays_the_next_container():
     assert names(decide(pod, runtime_pod(seen("proxy")), passed)) == ["main"]
 
 
+def test_failed_startup_probe_of_a_sidecar_delays_the_next_container():
+    pod = make_pod(init_containers=[PROBED])
+    failed = {("proxy-0", ProbeKind.STARTUP): ProbeResult.FAILURE}
+
+    assert names(decide(pod, runtime_pod(seen("proxy")), failed)) == ["proxy"]
+    assert names(decide(pod, runtime_pod(seen("proxy", EXITED)))) == ["proxy"]
+
+
+def test_restarted_sidecar_does_not_delay_containers_started_after_it():
+    pod = make_pod(init_containers=[PROBED, "i"])
+
+    assert names(decide(pod, runtime_pod(seen("proxy", EXITED), seen("i", EXITED, exit_code=1)))) == ["proxy", "i"]
+    assert names(decide(pod, runtime_pod(seen("proxy"), seen("i", EXITED, exit_code=0)))) == ["main"]
+
+
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
 def test_sidecar_is_restarted_under_every_policy(policy):
     pod = make_pod(init_containers=[SIDECAR], restart_policy=policy)

@@ -14,6 +14,8 @@ def test_hostname_is_the_truncated_pod_name():
     assert host_names(make_pod("a" * 62 + "-b"), "c.test")[0] == "a" * 62
     assert host_names(make_pod("web", hostname="h", subdomain="sub"), "c.test") == ("h", "sub.default.svc.c.test")
 
+    assert host_names(make_pod("web", subdomain="sub"), "") == ("web", "sub.default.svc.")
+
 
 def test_overridden_hostname_has_no_domain():
     override = make_pod("web", hostname="h", subdomain="sub", hostname_override="a.example.org")
@@ -27,7 +29,7 @@ def test_fqdn_must_not_exceed_the_kernel_limit():
 
     assert kernel_hostname(pod, "web", "d.test") == "web.d.test"
     assert kernel_hostname(make_pod(), "web", "d.test") == "web"
-    with pytest.raises(NodeAgentError, match="too long"):
+    with pytest.raises(NodeAgentError, match=r"^failed to construct FQDN .* too long"):
         kernel_hostname(pod, "web", "d" * 61)
 
 

@@ -108,6 +108,29 @@ async def test_pre_stop_hook_times_out(bench, clock):
     assert graces(bench) == {"main": 2}
 
 
+async def test_pre_stop_hook_continues_until_the_container_has_exited(bench, clock, monkeypatch):
+    pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
+    await bench.sync(pod)
+    hook = asyncio.Event()
+
+    async def execute(*_args, **_kwargs):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            hook.set()
+
+    monkeypatch.setattr(bench.runtime, "exec_sync", execute)
+    bench.runtime.hang("stop_container")
+    job = asyncio.create_task(bench.terminate(pod, 30))
+    await clock.advance(31)
+
+    assert graces(bench) == {"main": 2}
+    assert not hook.is_set()
+    bench.runtime.recover("stop_container")
+    await job
+    assert hook.is_set()
+
+
 async def test_failed_pre_stop_hook_is_an_event_without_details(bench):
     pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
     await bench.sync(pod)
