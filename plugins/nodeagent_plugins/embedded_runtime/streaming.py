@@ -25,8 +25,14 @@ OFFER_SECONDS = 60.0
 """Validity of a URL."""
 MAX_OFFERS = 1000
 STOP_SECONDS = 2.0
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-PORT_FORWARD_PROTOCOLS = ("v4.channel.k8s.io",)
+PROTOCOLS = (
+    "v5.channel.k8s.io",
+    "v4.channel.k8s.io",
+    "v4.base64.channel.k8s.io",
+    "channel.k8s.io",
+    "base64.channel.k8s.io",
+)
+PORT_FORWARD_PROTOCOLS = ("v4.channel.k8s.io", "v4.base64.channel.k8s.io")
 SPDY = "SPDY/3.1"
 SPDY_PROTOCOLS = ("v4.channel.k8s.io",)
 SPDY_PORT_FORWARD_PROTOCOLS = ("portforward.k8s.io",)
@@ -90,7 +96,8 @@ class StreamingServer:
             known = PORT_FORWARD_PROTOCOLS if forwards else PROTOCOLS
             requested = _words(request.headers.getall("Sec-WebSocket-Protocol", ()))
         chosen = next((name for name in requested if name in known), "")
-        if not chosen or upgrade.lower() not in ("websocket", SPDY.lower()):
+        unversioned = upgrade.lower() == "websocket" and not requested and not forwards
+        if not (chosen or unversioned) or upgrade.lower() not in ("websocket", SPDY.lower()):
             text = f"this runtime streams over WebSocket or {SPDY}; over this one as {' or '.join(known)}\n"
             raise web.HTTPBadRequest(text=text)
         del self._offers[request.match_info["token"]]
@@ -98,7 +105,7 @@ class StreamingServer:
             return await self._serve_spdy(request, offer, chosen)
         socket = web.WebSocketResponse(protocols=known, max_msg_size=1 << 20)
         await socket.prepare(request)
-        await self._execute(offer, WebSocketSession(socket))
+        await self._execute(offer, WebSocketSession(socket, chosen))
         with contextlib.suppress(ConnectionError):
             await socket.close()
         return socket

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 
 import aiohttp
@@ -25,7 +26,10 @@ async def converse(url: str, *sent: bytes, until: bytes = b"", protocols=PROTOCO
             await stream.send_bytes(message)
         async with asyncio.timeout(20):
             async for message in stream:
-                received[message.data[0]] = received.get(message.data[0], b"") + message.data[1:]
+                channel, data = message.data[0], message.data[1:]
+                if isinstance(channel, str):
+                    channel, data = int(channel), base64.b64decode(data)
+                received[channel] = received.get(channel, b"") + data
                 if until and until in b"".join(received.values()):
                     break
     return received
@@ -52,6 +56,17 @@ async def test_exec_may_have_a_terminal_with_a_size(cri, pods):
     assert b"yes" in received[1]
     assert b"30 100" in received[1]
     assert json.loads(received[3])["status"] == "Success"
+
+
+@pytest.mark.parametrize("protocols", [(), ("channel.k8s.io",), ("base64.channel.k8s.io",)])
+async def test_unversioned_protocol_reports_only_failures(cri, pods, protocols):
+    container_id = await pods.container(await pods.sandbox(), "sleep 1000")
+    received = []
+    for code in ("0", "4"):
+        url = await cri.exec_url(container_id, ["sh", "-c", f"echo hi; exit {code}"], **EVERYTHING)
+        received.append(await converse(url, protocols=protocols))
+
+    assert received == [{1: b"hi\n"}, {1: b"hi\n", 3: b"command terminated with exit code 4"}]
 
 
 async def test_missing_command_fails_the_stream(cri, pods):
