@@ -23,6 +23,9 @@ UNHEALTHY_SECONDS = 180.0
 EVENTED_UNHEALTHY_SECONDS = 600.0
 _PARALLEL_REFRESHES = 8
 
+POD_RELIST_DURATION = Histogram(
+    "pleg_pod_relist_duration_seconds", "Duration in seconds for relisting a single pod in PLEG."
+)
 RELIST_DURATION = Histogram("pleg_relist_duration_seconds", "Duration in seconds for relisting pods in PLEG.")
 RELIST_INTERVAL = Histogram("pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG.")
 LAST_SEEN = Gauge("pleg_last_seen_seconds", "Timestamp in seconds when PLEG was last seen active.")
@@ -134,7 +137,8 @@ class GenericPleg:
         async with semaphore:
             try:
                 changed = frozenset(ids.changed)
-                pod = await self._cache.observe(uid, ids.sandbox_ids, ids.container_ids, changed, started)
+                with POD_RELIST_DURATION.time(self._clock.now):
+                    pod = await self._cache.observe(uid, ids.sandbox_ids, ids.container_ids, changed, started)
             except RuntimeFailure:
                 return False
         if pod is not None:

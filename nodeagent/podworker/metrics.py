@@ -3,11 +3,36 @@
 from __future__ import annotations
 
 from nodeagent.base.aio import Clock
-from nodeagent.base.metrics import Counter, Histogram, SampledGauge
+from nodeagent.base.metrics import Counter, Gauge, Histogram, SampledGauge
 from nodeagent.model.pod import Pod, PodStatus
 
 _START_BOUNDS = (
     *(0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600),
+)
+
+_REJECTION_REASONS = frozenset(
+    {
+        "AppArmor",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "PodOSNotSupported",
+        "InvalidNodeInfo",
+        "InitContainerRestartPolicyForbidden",
+        "SupplementalGroupsPolicyNotSupported",
+        "UnexpectedAdmissionError",
+        "UnknownReason",
+        "UnexpectedPredicateFailureType",
+        "OutOfcpu",
+        "OutOfmemory",
+        "OutOfephemeral-storage",
+        "OutOfpods",
+        "PodLevelResourcesNotSupported",
+        "PodFeatureUnsupported",
+        "Evicted",
+        "SysctlForbidden",
+        "TopologyAffinityError",
+        "NodeShutdown",
+        "VolumeAttachmentLimitExceeded",
+    }
 )
 
 STEPS = Histogram(
@@ -34,6 +59,14 @@ SLI_STARTS = Histogram(
     "Duration in seconds to start a pod, excluding time to pull images and run init containers, measured from pod "
     "creation timestamp to when all its containers are reported as started and observed via watch",
     bounds=_START_BOUNDS,
+)
+FIRST_NETWORK_START = Gauge(
+    "first_network_pod_start_sli_duration_seconds",
+    "Duration in seconds to start the first network pod, excluding time to pull images and run init containers, "
+    "measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
+)
+ADMISSION_REJECTIONS = Counter(
+    "admission_rejections_total", "Cumulative number pod admission rejections by the Kubelet.", ("reason",)
 )
 CONTAINERS = Histogram("containers_per_pod_count", "The number of containers per pod.", bounds=(1, 2, 4, 8, 16))
 WORKING = SampledGauge(
@@ -99,4 +132,14 @@ class StartTimer:
         if created is not None and not self._static:
             total = max(0.0, (self._clock.wall() - created).total_seconds())
             TOTAL_STARTS.observe(total)
-            SLI_STARTS.observe(max(0.0, total - self._image_seconds))
+            start = max(0.0, total - self._image_seconds)
+            SLI_STARTS.observe(start)
+            if not pod.spec.host_network and not FIRST_NETWORK_START.value():
+                FIRST_NETWORK_START.set(start)
+
+
+def count_rejection(reason: str) -> None:
+    """Count a rejected pod by reason; reasons with unlimited values, such as names of resources, share a label."""
+    if reason not in _REJECTION_REASONS:
+        reason = "OutOfExtendedResources" if reason.startswith("OutOf") else "Other"
+    ADMISSION_REJECTIONS.inc(reason)

@@ -17,7 +17,7 @@ from nodeagent.errors import PluginError
 from nodeagent.model.meta import ObjectMeta
 from nodeagent.model.pod import Pod, PodSpec, PodStatus
 from nodeagent.podworker.desired import Change, ChangeKind, DesiredPods, is_mirror, is_static
-from nodeagent.podworker.metrics import ORPHANS, RESTARTED, WORKING
+from nodeagent.podworker.metrics import ORPHANS, RESTARTED, WORKING, count_rejection
 from nodeagent.podworker.resizing import POD_TERMINATED, POD_UPDATED, PODS_ADDED, PODS_REMOVED, PodResizer, RetryResizes
 from nodeagent.podworker.state import Phase, Termination, WorkerSnapshot, requested_termination
 from nodeagent.podworker.worker import PodWorker, WorkerComponents
@@ -219,6 +219,7 @@ class PodWorkers:
                 },
             )
             components.recorder.record(pod.reference(), EventType.WARNING, rejection.reason, rejection.message)
+            count_rejection(rejection.reason)
             self._rejected[pod.uid] = pod
             message = f"Pod was rejected: {rejection.message}"
             components.status.update(pod, None, ended=True, failed=(rejection.reason, message))

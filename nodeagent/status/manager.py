@@ -25,6 +25,7 @@ from nodeagent.model.resizing import ResizeCondition
 from nodeagent.model.restart import ALL_CONTAINERS_RESTARTING
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.status.generate import DISRUPTION_TARGET, PodStatusInputs, generate_status, presentable, resumed
+from nodeagent.status.metrics import count_terminations
 from nodeagent.status.patch import status_patch
 
 _log = logging.getLogger(__name__)
@@ -178,6 +179,7 @@ class StatusManager:
         )
         reported = presentable(status, entry.status, observed)
         if reported != entry.status or reported != entry.sent:
+            count_terminations(entry.status, reported)
             entry.status = reported
             if entry.changed_at is None:
                 entry.changed_at = self._clock.now()

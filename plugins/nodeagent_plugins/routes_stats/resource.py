@@ -20,6 +20,12 @@ def resource_families(node: NodeUsage | None, pods: Iterable[PodUsage]) -> list[
     container_started = Family(
         "container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds", _CONTAINER
     )
+    swap_limit = Family(
+        "container_swap_limit_bytes",
+        "gauge",
+        "Current amount of the container swap limit in bytes. Reported only on non-windows systems",
+        _CONTAINER,
+    )
     of_node = _Use("node", "node", ())
     of_containers, of_pods = _Use("container", "container", _CONTAINER), _Use("pod", "pod", _POD)
     if node is not None:
@@ -30,6 +36,9 @@ def resource_families(node: NodeUsage | None, pods: Iterable[PodUsage]) -> list[
             if container.start_time > 0:
                 container_started.add(container.start_time / _BILLION, *values)
             of_containers.add(container.cpu, container.memory, *values)
+            memory = container.memory
+            if memory is not None and memory.swap_usage_bytes is not None and memory.swap_available_bytes is not None:
+                swap_limit.add(memory.swap_usage_bytes + memory.swap_available_bytes, *values)
         of_pods.add(pod.cpu, pod.memory, pod.name, pod.namespace)
     failed = int(node is None)
     text = "1 if there was an error while getting container metrics, 0 otherwise"
@@ -39,7 +48,7 @@ def resource_families(node: NodeUsage | None, pods: Iterable[PodUsage]) -> list[
     ]
     for family in errors:
         family.add(failed)
-    return [*of_containers.families, container_started, *of_node.families, *of_pods.families, *errors]
+    return [*of_containers.families, swap_limit, container_started, *of_node.families, *of_pods.families, *errors]
 
 
 class _Use:

@@ -31,6 +31,8 @@ class CgroupStats:
     page_faults: int | None = None
     major_page_faults: int | None = None
     swap_bytes: int | None = None
+    swap_limit_bytes: int | None = None
+    """Limit of swap; ``None`` if unlimited, and with cgroup v1, which limits only memory and swap together."""
     memory_limit_bytes: int | None = None
 
 
@@ -174,6 +176,7 @@ class CgroupReader:
             page_faults=field(text, b"\npgfault "),
             major_page_faults=field(text, b"\npgmajfault "),
             swap_bytes=number(self.file("", name, "memory.swap.current")),
+            swap_limit_bytes=number(self.file("", name, "memory.swap.max")),
             memory_limit_bytes=number(self.file("", name, "memory.max")),
         )
 

@@ -244,8 +244,15 @@ def memory_stats(account: CgroupStats, now: int, pressure: Pressure | None = Non
         page_faults=account.page_faults,
         major_page_faults=account.major_page_faults,
         swap_usage_bytes=account.swap_bytes,
+        swap_available_bytes=_swap_available(account),
         pressure=pressure,
     )
+
+
+def _swap_available(account: CgroupStats) -> int | None:
+    if account.swap_limit_bytes is None or account.swap_bytes is None:
+        return None
+    return max(0, account.swap_limit_bytes - account.swap_bytes)
 
 
 def _runtime_memory(counted: ContainerStats) -> MemoryStats:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from nodeagent.base.metrics import Gauge
 from nodeagent.contracts.context import ProberContext
 from nodeagent.contracts.runtime import (
     ContainerState,
@@ -36,6 +37,12 @@ IMAGE_SECONDS = 3.0
 LAYER_SECONDS = 9.0
 """Cache duration of the runtime's statistics of writable layers, which it updates every ten seconds."""
 
+_PROVIDER = Gauge(
+    "metrics_provider",
+    "Metrics provider used by kubelet to collect container stats. Values can be 'cadvisor' and 'cri'",
+    ("provider",),
+)
+
 
 class MeasuredStats:
     """:class:`~nodeagent.contracts.stats.StatsProvider` based on cgroups and the runtime.
@@ -62,6 +69,7 @@ class MeasuredStats:
             context, self.machine, self.cgroups, self.locator, self._node_rates, self.pressures
         )
         self._from_runtime = context.gates.enabled("PodAndContainerStatsFromCRI")
+        _PROVIDER.set(1, "cri" if self._from_runtime else "cadvisor")
         self._runtime_counts_pods = True
         self._counted: Mapping[str, ContainerStats] = {}
         self._counted_until = 0.0

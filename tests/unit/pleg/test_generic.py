@@ -2,7 +2,7 @@
 
 from nodeagent.errors import RuntimeUnavailable
 from nodeagent.pleg.cache import PodCache
-from nodeagent.pleg.generic import LAST_SEEN, RELIST_DURATION, RELIST_INTERVAL, GenericPleg
+from nodeagent.pleg.generic import LAST_SEEN, POD_RELIST_DURATION, RELIST_DURATION, RELIST_INTERVAL, GenericPleg
 from nodeagent.testing import FakeRuntime, make_pod
 
 
@@ -144,14 +144,16 @@ async def test_failed_status_request_does_not_affect_other_pods(clock):
 
 async def test_relist_metrics_are_observed(clock):
     runtime = FakeRuntime(clock)
+    runtime.start("main", make_pod("web"))
     pleg, *_ = build(runtime, clock)
-    before = RELIST_DURATION.count(), RELIST_INTERVAL.count()
+    before, of_pods = (RELIST_DURATION.count(), RELIST_INTERVAL.count()), POD_RELIST_DURATION.count()
     await pleg.relist()
     await clock.advance(1)
     runtime.fail("*", RuntimeUnavailable("gone"))
     await pleg.relist()
 
     assert (RELIST_DURATION.count() - before[0], RELIST_INTERVAL.count() - before[1]) == (2, 1)
+    assert POD_RELIST_DURATION.count() - of_pods == 1
     assert LAST_SEEN.value() == clock.wall().timestamp()
 
 

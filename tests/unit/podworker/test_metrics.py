@@ -8,7 +8,17 @@ import msgspec
 import pytest
 
 from nodeagent.model.pod import ContainerStatus, PodStatus
-from nodeagent.podworker.metrics import CONTAINERS, SLI_STARTS, STARTS, TOTAL_STARTS, WORKER_STARTS, StartTimer
+from nodeagent.podworker.metrics import (
+    ADMISSION_REJECTIONS,
+    CONTAINERS,
+    FIRST_NETWORK_START,
+    SLI_STARTS,
+    STARTS,
+    TOTAL_STARTS,
+    WORKER_STARTS,
+    StartTimer,
+    count_rejection,
+)
 from nodeagent.testing import make_pod
 
 RUNNING = PodStatus(phase="Running", container_statuses=[ContainerStatus(name="main", started=True)])
@@ -74,3 +84,30 @@ async def test_static_pods_have_no_total_start_duration(clock, pod, before):
     timer.observe(pod, RUNNING)
 
     assert grown(before) == [1, 1, 1, 0, 0]
+
+
+async def test_first_pod_with_network_sets_its_startup_duration(clock, pod):
+    FIRST_NETWORK_START.set(0)
+    on_host = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, host_network=True))
+    for each, expected in ((on_host, 0), (pod, 2), (pod, 2)):
+        timer = StartTimer(clock, static=False)
+        timer.begin(each, runs=False)
+        timer.observe(each, RUNNING)
+        assert FIRST_NETWORK_START.value() == pytest.approx(expected)
+        if expected:
+            await clock.advance(1)
+
+
+@pytest.mark.parametrize(
+    ("reason", "label"),
+    [
+        ("OutOfcpu", "OutOfcpu"),
+        ("NodeShutdown", "NodeShutdown"),
+        ("OutOfexample.com/device", "OutOfExtendedResources"),
+        ("FromAPlugin", "Other"),
+    ],
+)
+def test_rejections_are_counted_by_known_reasons(reason, label):
+    before = ADMISSION_REJECTIONS.value(label)
+    count_rejection(reason)
+    assert ADMISSION_REJECTIONS.value(label) == before + 1

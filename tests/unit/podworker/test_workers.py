@@ -19,7 +19,7 @@ from nodeagent.model.resources import pod_requests
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import DesiredPods, is_static
-from nodeagent.podworker.metrics import ORPHANS, RESTARTED, WORKING
+from nodeagent.podworker.metrics import ADMISSION_REJECTIONS, ORPHANS, RESTARTED, WORKING
 from nodeagent.podworker.worker import WorkerComponents
 from nodeagent.podworker.workers import PodWorkers
 from nodeagent.status.manager import StatusManager
@@ -513,11 +513,13 @@ async def test_hook_admit_pod(clock):
 
 
 async def test_failing_admission_plugin_rejects_the_pod(clock):
+    rejections = ADMISSION_REJECTIONS.value("UnexpectedAdmissionError")
     async with living(Harness(clock, Refuser(error=OSError("boom")))) as harness:
         pod = make_pod("web")
         await harness.publish(pod)
 
         assert harness.workers.status(pod.uid).reason == "UnexpectedAdmissionError"
+        assert ADMISSION_REJECTIONS.value("UnexpectedAdmissionError") == rejections + 1
 
 
 async def test_hook_pod_admitted(clock):

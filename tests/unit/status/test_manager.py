@@ -22,6 +22,7 @@ from nodeagent.status.manager import (
     SYNC_DURATION,
     StatusManager,
 )
+from nodeagent.status.metrics import TERMINATED_CONTAINERS
 from nodeagent.testing import FakeApi, FakeRuntime, eventually, make_container, make_pod
 
 
@@ -88,6 +89,20 @@ async def test_failed_patches_do_not_delay_the_status_of_another_pod(clock):
         await clock.settle()
 
     assert [call.name for call in api.made("patch")][PARALLEL_SENDS:] == ["other"]
+
+
+async def test_termination_of_a_container_is_counted_once(clock):
+    runtime, pod = FakeRuntime(clock), make_pod("web")
+    manager = make_manager(clock, FakeApi())
+    before = TERMINATED_CONTAINERS.value("container", "1", "Error")
+    container = runtime.start("main", pod)
+    manager.update(pod, runtime.pod(pod.uid))
+    runtime.exit(container, 1)
+
+    for _ in range(2):
+        manager.update(pod, runtime.pod(pod.uid))
+
+    assert TERMINATED_CONTAINERS.value("container", "1", "Error") == before + 1
 
 
 async def test_newer_status_is_sent_before_the_retry_of_a_failed_one(clock):

@@ -82,6 +82,7 @@ class FakeMachine:
         self.put(f"{at}/memory.current", f"{memory}\n")
         self.put(f"{at}/memory.max", f"{limit or 'max'}\n")
         self.put(f"{at}/memory.swap.current", "30\n")
+        self.put(f"{at}/memory.swap.max", "50\n")
         self.put(f"{at}/memory.stat", V2_MEMORY)
         self.put(f"{at}/cgroup.procs", pids)
 

@@ -15,7 +15,7 @@ from nodeagent.errors import RuntimeUnavailable
 from nodeagent.testing import FakeRuntime, load_plugin, make_config, make_context, make_pod
 from nodeagent.testing.contracts import StatsProviderContract
 from nodeagent_plugins import stats as stats_plugin
-from nodeagent_plugins.stats import provider
+from nodeagent_plugins.stats import provider as provider_module
 from nodeagent_plugins.stats.provider import MeasuredStats
 from nodeagent_plugins.stats.volumes import VolumeMeter
 
@@ -197,6 +197,29 @@ async def test_system_cgroups_come_from_the_configuration(tmp_path, clock, fake)
     assert found == {"kubelet": 1, "misc": 2, "runtime": 3, "pods": 4}
 
 
+@pytest.mark.parametrize(("limit", "available"), [("50", 20), ("10", 0), ("max", None)])
+async def test_available_swap_depends_on_the_limit(tmp_path, clock, fake, limit, available):
+    fake.v2()
+    bench = Bench(tmp_path, clock, fake)
+    path = f"{bench.parent}/{bench.main}"
+    fake.cgroup_v2(path, cpu=1, memory=1)
+    fake.put(f"sys/fs/cgroup{path}/memory.swap.max", f"{limit}\n")
+
+    pod = await bench.only()
+
+    (memory,) = [container.memory for container in pod.containers if container.name == "main"]
+    assert (memory.swap_usage_bytes, memory.swap_available_bytes) == (30, available)
+
+
+@pytest.mark.parametrize(("gates", "provider"), [({}, "cadvisor"), ({"PodAndContainerStatsFromCRI": True}, "cri")])
+def test_provider_of_statistics_is_shown(tmp_path, clock, fake, monkeypatch, gates, provider):
+    monkeypatch.setattr(provider_module._PROVIDER, "_counts", {})
+    fake.v1()
+    Bench(tmp_path, clock, fake, config=make_config(feature_gates=gates))
+    values = {name: provider_module._PROVIDER.value(name) for name in ("cadvisor", "cri")}
+    assert values == {"cadvisor": 0, "cri": 0, provider: 1}
+
+
 async def test_cgroup_of_pods_has_the_name_of_the_driver_in_effect(tmp_path, clock, fake):
     fake.v1()
     bench = Bench(tmp_path, clock, fake, config=make_config(cgroup_driver="cgroupfs", cgroup_root="/top.slice"))
@@ -300,7 +323,7 @@ async def test_layer_statistics_are_cached_unless_there_are_new_containers(bench
 
 
 async def test_hanging_runtime_does_not_delay_the_node_usage(bench, monkeypatch, caplog):
-    monkeypatch.setattr(provider, "IMAGE_SECONDS", 0.01)
+    monkeypatch.setattr(provider_module, "IMAGE_SECONDS", 0.01)
     before = await bench.stats.node(fresh=True)
     bench.context.images.hang("filesystem_usage")
     bench.use(memory=20_000)
