@@ -111,7 +111,9 @@ def test_pods_keep_running_without_the_api_server(own: Node) -> None:
 
     own.api.kill()
     own.agent.write_pod(simple_pod("static", STAY))
-    time.sleep(30)
+    pod_logs = own.agent.logs / "pods"
+    wait_until(lambda: list(pod_logs.glob("default_static-*/main/0.log")), "the static pod runs")
+    wait_until(lambda: list(pod_logs.glob("default_crash_*/main/1.log")), "the crashed container is restarted", 60)
     own.api.start()
 
     own.phase("static-node-1", "Running", 60)
