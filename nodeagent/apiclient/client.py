@@ -72,8 +72,6 @@ class Client:
         self._transport, self._clock, self._deadline = transport, clock, deadline_seconds
         self._content_type = content_type
         self._bucket = TokenBucket(qps, burst, clock)
-        self._accept = _accept(content_type)
-        self._watch_accept = _accept(content_type, ";stream=watch")
         self._agent = f"{identity.current().component}/v{__version__} (linux/{platform.machine()})"
 
     def with_rate(self, qps: float, burst: int, *, deadline_seconds: float | None = None) -> Client:
@@ -110,7 +108,7 @@ class Client:
         self, resource: Resource, name: str, namespace: str = "", *, into: type[T], cached: bool = False
     ) -> T:
         target = paths.target(resource, namespace, name, query={"resourceVersion": "0"} if cached else None)
-        return await self._request("GET", _attempt("get", resource, namespace, name), target, into)
+        return await self._request("GET", _attempt("get", resource, namespace, name), resource, target, into)
 
     async def list(
         self,
@@ -158,7 +156,7 @@ class Client:
         }
         target = paths.target(resource, namespace, query=query)
         await self._wait_for_rate("GET", target)
-        request = Request("GET", target, {"Accept": self._watch_accept, "User-Agent": self._agent})
+        request = Request("GET", target, {"Accept": self._accept(resource, ";stream=watch"), "User-Agent": self._agent})
         try:
             async with self._transport.stream(request, self._deadline, length + _WATCH_SLACK_SECONDS) as stream:
                 if stream.head.status != 200:
@@ -212,7 +210,7 @@ class Client:
         attempt = _attempt("patch", resource, namespace, name, subresource)
         target = paths.target(resource, namespace, name, subresource)
         body = msgspec.json.encode(patch)
-        response = await self._exchange("PATCH", attempt, target, body, str(patch_type))
+        response = await self._exchange("PATCH", attempt, resource, target, body, str(patch_type))
         return _read(attempt, response, dict) if decode else {}
 
     async def delete(
@@ -228,17 +226,18 @@ class Client:
             kind = {"apiVersion": "v1", "kind": "DeleteOptions"}
             body, content_type = wire.encode(kind | options, self._content_type)
         attempt = _attempt("delete", resource, namespace, name)
-        await self._exchange("DELETE", attempt, paths.target(resource, namespace, name), body, content_type)
+        target = paths.target(resource, namespace, name)
+        await self._exchange("DELETE", attempt, resource, target, body, content_type)
 
     # --- one request --------------------------------------------------------------------------------------
 
-    async def _request(self, method: str, attempt: str, target: str, into: type[T]) -> T:
-        return _read(attempt, await self._exchange(method, attempt, target), into)
+    async def _request(self, method: str, attempt: str, resource: Resource, target: str, into: type[T]) -> T:
+        return _read(attempt, await self._exchange(method, attempt, resource, target), into)
 
     async def _page(
         self, attempt: str, resource: Resource, namespace: str, query: Mapping[str, str], into: type[T]
     ) -> Listing[T]:
-        response = await self._exchange("GET", attempt, paths.target(resource, namespace, query=query))
+        response = await self._exchange("GET", attempt, resource, paths.target(resource, namespace, query=query))
         try:
             page = wire.decode_page(response.body, wire.media_type_of(response.headers), into)
         except ValueError as error:
@@ -257,13 +256,13 @@ class Client:
             body, content_type = wire.encode(complete, self._content_type)
         except (ValueError, TypeError) as error:
             raise ApiError(f"{attempt}: cannot encode the object: {error}") from error
-        response = await self._exchange(method, attempt, target, body, content_type)
+        response = await self._exchange(method, attempt, resource, target, body, content_type)
         return _read(attempt, response, dict) if decode else {}
 
     async def _exchange(
-        self, method: str, attempt: str, target: str, body: bytes = b"", content_type: str = ""
+        self, method: str, attempt: str, resource: Resource, target: str, body: bytes = b"", content_type: str = ""
     ) -> Response:
-        headers = {"Accept": self._accept, "User-Agent": self._agent}
+        headers = {"Accept": self._accept(resource), "User-Agent": self._agent}
         if content_type:
             headers["Content-Type"] = content_type
         request = Request(method, target, headers, body)
@@ -288,6 +287,13 @@ class Client:
             _log.debug("Got a Retry-After %gs response for attempt %d to %s", pause, number, url)
             await self._clock.sleep(pause)
         raise AssertionError("unreachable")
+
+    def _accept(self, resource: Resource, parameter: str = "") -> str:
+        """Return the accepted media types: JSON, preceded by protobuf if it is configured and supports the kind."""
+        if not wire.supports(resource, self._content_type):
+            return wire.JSON
+        first = f"{self._content_type}{parameter}," if self._content_type != wire.JSON else ""
+        return f"{first}{wire.JSON}"
 
     async def _wait_for_rate(self, method: str, target: str) -> None:
         """Wait for the rate limit; a noticeable wait is logged."""
@@ -329,11 +335,6 @@ def _event(attempt: str, kind: str, value: Any, into: type[T]) -> WatchEvent[T] 
     except ValueError as error:
         _log.error("Failed to decode watch event, skipping", extra={"attempt": attempt, "err": str(error)})
         return None
-
-
-def _accept(content_type: str, parameter: str = "") -> str:
-    first = f"{content_type}{parameter}," if content_type != wire.JSON else ""
-    return f"{first}{wire.JSON}"
 
 
 def _selectors(field_selector: str, label_selector: str) -> dict[str, str]:

@@ -8,8 +8,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from nodeagent.apiclient import paths
 from nodeagent.base import identity
-from nodeagent.contracts.api import Listing
+from nodeagent.contracts.api import Listing, Resource
 
 JSON = "application/json"
 MAX_FRAME_BYTES = 16 * 1024 * 1024
@@ -62,6 +63,15 @@ class FrameReader(Protocol):
 def media_type_of(headers: Mapping[str, str]) -> str:
     """Return the media type of a response without its parameters."""
     return headers.get("content-type", JSON).partition(";")[0].strip().lower()
+
+
+def supports(resource: Resource, content_type: str) -> bool:
+    """Return whether objects of *resource* can be received as *content_type*."""
+    if content_type != identity.current().protobuf_media_type:
+        return True
+    from nodeagent.base import apiproto
+
+    return apiproto.supports(paths.api_version(resource), resource.kind)
 
 
 def encode(obj: Mapping[str, Any], content_type: str) -> tuple[bytes, str]:

@@ -335,13 +335,35 @@ class ServiceAccountToken(WireStruct, frozen=True):
     expiration_seconds: int | None = None
 
 
+class ClusterTrustBundle(WireStruct, frozen=True):
+    """Trust anchors of a bundle, or of the bundles of a signer."""
+
+    path: str
+    name: str | None = None
+    signer_name: str | None = None
+    label_selector: PlainObject | None = None
+    optional: bool | None = None
+
+
+class PodCertificate(WireStruct, frozen=True):
+    """Private key and certificate of the pod."""
+
+    signer_name: str = ""
+    key_type: str = ""
+    max_expiration_seconds: int | None = None
+    credential_bundle_path: str = ""
+    key_path: str = ""
+    certificate_chain_path: str = ""
+    user_annotations: dict[str, str] | None = None
+
+
 class VolumeProjection(WireStruct, frozen=True):
     secret: ProjectedObject | None = None
     config_map: ProjectedObject | None = None
     downward_api: DownwardVolume | None = msgspec.field(default=None, name="downwardAPI")
     service_account_token: ServiceAccountToken | None = None
-    cluster_trust_bundle: PlainObject | None = None
-    pod_certificate: PlainObject | None = None
+    cluster_trust_bundle: ClusterTrustBundle | None = None
+    pod_certificate: PodCertificate | None = None
 
 
 class ProjectedVolume(WireStruct, frozen=True):

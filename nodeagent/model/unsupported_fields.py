@@ -104,8 +104,18 @@ UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
     UnsupportedField(Container, "volume_devices", "block devices cannot be passed to containers"),
     UnsupportedField(EnvVarSource, "file_key_ref", "feature gate EnvFiles is disabled", gate="EnvFiles"),
     UnsupportedField(Lifecycle, "stop_signal", "containers are stopped with the signal of their image"),
-    UnsupportedField(VolumeProjection, "cluster_trust_bundle", "trust bundles cannot be projected"),
-    UnsupportedField(VolumeProjection, "pod_certificate", "pod certificates cannot be projected"),
+    UnsupportedField(
+        VolumeProjection,
+        "cluster_trust_bundle",
+        "feature gate ClusterTrustBundleProjection is disabled",
+        gate="ClusterTrustBundleProjection",
+    ),
+    UnsupportedField(
+        VolumeProjection,
+        "pod_certificate",
+        "feature gate PodCertificateRequest is disabled",
+        gate="PodCertificateRequest",
+    ),
 )
 _BY_FIELD = {(each.owner, each.name): each for each in UNSUPPORTED_FIELDS}
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from nodeagent.apiclient.list_watch import follow
 from nodeagent.contracts.api import SERVICES, Api, WatchEvent, WatchType
 from nodeagent.errors import ApiUnavailable
-from nodeagent_plugins.object_reader.list_watch import follow
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import NodeContext

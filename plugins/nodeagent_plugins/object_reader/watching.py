@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodeagent.apiclient.list_watch import follow
 from nodeagent.base.aio import Clock, TaskOwner
 from nodeagent.contracts.api import Api, Resource, WatchEvent, WatchType
 from nodeagent.errors import ApiUnavailable
-from nodeagent_plugins.object_reader.list_watch import follow
 from nodeagent_plugins.object_reader.stores import Key, PlainObject, fetch, slim
 
 FIRST_READ_SECONDS = 1.0

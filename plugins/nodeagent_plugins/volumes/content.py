@@ -15,7 +15,9 @@ from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.volumes.atomic_writer import Payload, write_payload
 from nodeagent_plugins.volumes.mounts import Mounter, in_thread
 from nodeagent_plugins.volumes.payload import DEFAULT_MODE, Collector, fs_group
+from nodeagent_plugins.volumes.pod_certificates.manager import PodCertificates
 from nodeagent_plugins.volumes.trees import apply_fs_group, open_to_all, remove_tree
+from nodeagent_plugins.volumes.trust_bundles import TrustBundles
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import CgroupsContext
@@ -119,12 +121,21 @@ class DownwardApi(_Content):
 class Projected(_Content):
     directory_name = "projected"
 
+    def __init__(self, context: CgroupsContext, mounter: Mounter, tmpfs_option: str = "") -> None:
+        super().__init__(context, mounter, tmpfs_option)
+        self._bundles, self._certificates = TrustBundles(context), PodCertificates(context)
+
     def supports(self, volume: Volume) -> bool:
         return volume.projected is not None
 
     async def collect(self, collector: Collector, volume: Volume) -> Payload:
         assert volume.projected is not None
-        return await collector.projected(volume.projected, _mode(volume.projected.default_mode))
+        mode = _mode(volume.projected.default_mode)
+        return await collector.projected(volume.name, volume.projected, mode, self._bundles, self._certificates)
+
+    async def teardown(self, pod_uid: str, directory: Path) -> None:
+        self._certificates.forget(pod_uid, directory.name)
+        await super().teardown(pod_uid, directory)
 
 
 def content_kinds(context: CgroupsContext, mounter: Mounter, tmpfs_option: str = "") -> list[VolumeKind]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nodeagent.errors import ApiError, VolumeError
 from nodeagent.model.downward import resource_value
 from nodeagent.model.pod import (
+    ClusterTrustBundle,
     ConfigMapVolume,
     DownwardVolume,
     KeyToPath,
     Pod,
+    PodCertificate,
     ProjectedObject,
     ProjectedVolume,
     SecretVolume,
@@ -28,6 +30,24 @@ if TYPE_CHECKING:
 DEFAULT_MODE = 0o644
 _PRIVATE_MODE = 0o600
 _DEFAULT_TOKEN_SECONDS = 3600
+
+
+class _TrustBundles(Protocol):
+    async def by_name(self, name: str, *, optional: bool) -> bytes: ...
+
+    async def by_signer(self, signer: str, selector: Mapping[str, Any] | None, *, optional: bool) -> bytes: ...
+
+
+class _Credentials(Protocol):
+    @property
+    def key(self) -> bytes: ...
+
+    @property
+    def chain(self) -> bytes: ...
+
+
+class _PodCertificates(Protocol):
+    async def credentials(self, pod: Pod, volume: str, index: int, source: PodCertificate) -> _Credentials: ...
 
 
 class Collector:
@@ -84,14 +104,32 @@ class Collector:
             )
         except ApiError as error:
             raise VolumeError(f"failed to fetch token: {error}") from error
-        user = common_user(self._pod)
-        private = user is not None or fs_group(self._pod) is not None
-        return {source.path: File(bound.token.encode(), _PRIVATE_MODE if private else mode, user)}
+        return self._identity({source.path: bound.token.encode()}, mode)
 
-    async def projected(self, source: ProjectedVolume, mode: int) -> Payload:
+    async def trust_bundle(self, source: ClusterTrustBundle, mode: int, bundles: _TrustBundles) -> Payload:
+        optional = bool(source.optional)
+        if source.name is not None:
+            anchors = await bundles.by_name(source.name, optional=optional)
+        elif source.signer_name is not None:
+            anchors = await bundles.by_signer(source.signer_name, source.label_selector, optional=optional)
+        else:
+            raise VolumeError("ClusterTrustBundle projection requires either name or signerName to be set")
+        return self._identity({source.path: anchors}, mode)
+
+    def certificate(self, source: PodCertificate, mode: int, credentials: _Credentials) -> Payload:
+        contents = {
+            source.credential_bundle_path: credentials.key + credentials.chain,
+            source.key_path: credentials.key,
+            source.certificate_chain_path: credentials.chain,
+        }
+        return self._identity({path: data for path, data in contents.items() if path}, mode)
+
+    async def projected(
+        self, volume: str, source: ProjectedVolume, mode: int, bundles: _TrustBundles, certificates: _PodCertificates
+    ) -> Payload:
         """Merge all sources; a later source overrides files with the same path."""
         files: dict[str, File] = {}
-        for part in source.sources or ():
+        for index, part in enumerate(source.sources or ()):
             if part.config_map is not None:
                 files.update(await self.config_map(part.config_map, mode))
             elif part.secret is not None:
@@ -100,10 +138,20 @@ class Collector:
                 files.update(self.downward(part.downward_api, mode))
             elif part.service_account_token is not None:
                 files.update(await self.token(part.service_account_token, mode))
+            elif part.cluster_trust_bundle is not None:
+                files.update(await self.trust_bundle(part.cluster_trust_bundle, mode, bundles))
+            elif part.pod_certificate is not None:
+                found = await certificates.credentials(self._pod, volume, index, part.pod_certificate)
+                files.update(self.certificate(part.pod_certificate, mode, found))
             else:
-                kind = "clusterTrustBundle" if part.cluster_trust_bundle is not None else "an unknown kind"
-                raise VolumeError(f"projected source {kind} is not supported on this node")
+                raise VolumeError("projected source of an unknown kind is not supported on this node")
         return files
+
+    def _identity(self, contents: Mapping[str, bytes], mode: int) -> Payload:
+        """Return files that only the user of all containers can read if there is one, or the pod's fsGroup."""
+        user = common_user(self._pod)
+        private = user is not None or fs_group(self._pod) is not None
+        return {path: File(data, _PRIVATE_MODE if private else mode, user) for path, data in contents.items()}
 
     def _allocatable(self) -> Mapping[str, Any]:
         node = self._context.node() or {}

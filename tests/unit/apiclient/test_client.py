@@ -114,12 +114,15 @@ async def test_json_is_used_when_configured(transport: FakeTransport, clock: Fak
     assert msgspec.json.decode(sent.body) == {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
 
 
-async def test_kind_without_protobuf_form_is_sent_as_json(transport: FakeTransport, clock: FakeClock) -> None:
+async def test_kind_without_protobuf_form_is_sent_and_accepted_as_json(
+    transport: FakeTransport, clock: FakeClock
+) -> None:
     client = Client(transport, clock, content_type=PROTOBUF)
 
     await client.create(Resource("example.org", "v1", "things", "Thing"), {"x": 1}, "default")
 
-    assert transport.requests[0].headers["Content-Type"] == "application/json"
+    headers = transport.requests[0].headers
+    assert (headers["Content-Type"], headers["Accept"]) == ("application/json", "application/json")
 
 
 async def test_patch_has_the_media_type_of_its_patch_type(transport: FakeTransport, clock: FakeClock) -> None:

@@ -133,7 +133,6 @@ async def test_missing_optional_source_is_accepted(
         ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "/etc/x"}]}}, "must be relative"),
         ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "..x/y"}]}}, "must not start with '..'"),
         ({"secret": {"secretName": "bad"}}, 'secret "bad" has a value that is not base64'),
-        ({"projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}, "clusterTrustBundle is not supported"),
         ({"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "status.podIP"}}]}}, "unsupported fieldP"),
         ({"downwardAPI": {"items": [{"path": "x"}]}}, "has no field reference"),
     ],

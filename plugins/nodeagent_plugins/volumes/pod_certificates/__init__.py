@@ -1,0 +1,1 @@
+"""Certificates of pods: keys, requests to signers and renewal."""
