@@ -104,7 +104,7 @@ def merge_reports(reports: Iterable[NodeReport]) -> NodeReport:
         conditions.update((condition.type, condition) for condition in report.conditions)
         not_ready.extend(report.not_ready)
         declared.extend(report.declared_features)
-    return NodeReport(capacity, allocatable, list(conditions.values()), not_ready, declared)
+    return NodeReport(capacity, allocatable, list(conditions.values()), not_ready, declared_features=declared)
 
 
 def missing_capacity(capacity: Mapping[str, str], *, isolation: bool = True) -> list[str]:
