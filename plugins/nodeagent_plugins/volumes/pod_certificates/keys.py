@@ -1,4 +1,4 @@
-"""Private keys of pods and the proofs of their possession. CPU-bound: RSA keys take up to seconds."""
+"""Private keys of pods and the proofs of their possession. CPU-bound: generating an RSA key can last seconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519Pr
 
 @dataclass(frozen=True, slots=True)
 class PodKey:
-    """A new private key and the fields of a request that prove its possession."""
+    """A new private key and the fields of a request for its certificate."""
 
     private_pem: bytes = field(repr=False)
     """PKCS #8."""
