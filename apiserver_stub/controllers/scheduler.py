@@ -15,12 +15,15 @@ from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.event_recorder import EventRecorder
 from apiserver_stub.controllers.leases import SCHEDULER, is_held
+from apiserver_stub.controllers.volumes.writes import CLAIMS, VOLUMES, reserve, select_node
 from apiserver_stub.kinds.nodes import is_ready
 from apiserver_stub.kinds.pod_binding import bound
 from apiserver_stub.scheduling.decision import decide
 from apiserver_stub.scheduling.model import NodeInfo, NodeTaintKeys, read_pod
 from apiserver_stub.scheduling.queue import PendingPods
 from apiserver_stub.scheduling.state import ClusterState
+from apiserver_stub.scheduling.volume_binding import BINDING, RESTRICTIONS, BindingPlan, PodVolumes, VolumeState
+from apiserver_stub.scheduling.volume_names import VolumeNames
 from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreRejected, StoreUnavailable
 from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.aio.waker import Waker
@@ -34,7 +37,7 @@ _log = logging.getLogger(__name__)
 NAME = "default-scheduler"
 _PODS, _NODES, _NAMESPACES = "core/pods", "core/nodes", "core/namespaces"
 _FINISHED = ("Succeeded", "Failed")
-_FREED = ("NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity")
+_FREED = ("NodePorts", "NodeResourcesFit", RESTRICTIONS, "PodTopologySpread", "InterPodAffinity")
 """Filters whose result a deleted pod may change."""
 _JOINED = ("PodTopologySpread", "InterPodAffinity")
 """Filters whose result a new pod may change."""
@@ -57,7 +60,14 @@ class Scheduler:
         self._taint_keys = NodeTaintKeys.of(identity)
         self._waker = Waker(self._clock)
         self._state, self._pending = ClusterState(), PendingPods()
-        self._feed = ChangeFeed(store, [_NAMESPACES, _NODES, _PODS], self)
+        self._volumes = VolumeState(VolumeNames.of(identity), identity.label_domain)
+        classes = identity.group("storage") + "/storageclasses"
+        self._of_volumes = {
+            VOLUMES: self._volumes.volumes,
+            CLAIMS: self._volumes.claims,
+            classes: self._volumes.classes,
+        }
+        self._feed = ChangeFeed(store, [_NAMESPACES, _NODES, *self._of_volumes, _PODS], self)
         self._events = EventRecorder(store, NAME, event_ttl_seconds, identity, clock)
 
     async def run(self) -> None:
@@ -70,6 +80,7 @@ class Scheduler:
 
     def reset(self) -> None:
         self._state.clear()
+        self._volumes.clear()
         self._pending.clear()
 
     def see(self, collection: str, record: Record, previous: Record | None) -> None:
@@ -80,6 +91,9 @@ class Scheduler:
             if self._state.set_node(NodeInfo(obj, self._taint_keys, ready=is_ready(obj))):
                 self._pending.retry(now)
                 self._waker.wake()
+        elif collection in self._of_volumes:
+            self._of_volumes[collection][record.key] = obj
+            self._retry((BINDING, RESTRICTIONS))
         else:
             self._see_pod(record.key, obj, None if previous is None else objects.decode(previous.data), now)
 
@@ -90,6 +104,9 @@ class Scheduler:
             self._state.remove_node(record.key)
             self._pending.retry(self._clock.now())
             self._waker.wake()
+        elif collection in self._of_volumes:
+            self._of_volumes[collection].pop(record.key, None)
+            self._retry((BINDING, RESTRICTIONS))
         else:
             self._pending.remove(record.key)
             self._release(record.key)
@@ -167,8 +184,14 @@ class Scheduler:
         :raises LookupError: it is deleted.
         """
         info = read_pod(pod)
-        decision = decide(self._state, info)
+        volumes = PodVolumes(self._volumes, info, self._state.pods) if info.claims else None
+        decision = decide(self._state, info, volumes)
         node = self._choose(decision.feasible)
+        if node and volumes is not None and (plan := volumes.plan(node)):
+            # Recorded first: the claims may be bound while the writes are awaited.
+            self._pending.wait_for(key, (BINDING,), self._clock.now())
+            await self._bind_volumes(plan, node)
+            return
         if node:
             if await self._bind(key, pod, node):
                 metadata = pod["metadata"]
@@ -179,6 +202,13 @@ class Scheduler:
         if decision.message:
             self._events.record(pod, "Warning", "FailedScheduling", "Scheduling", decision.message)
             await self._report(key, decision.message)
+
+    async def _bind_volumes(self, plan: BindingPlan, node: str) -> None:
+        """Request the bindings of *plan*; the pod is bound once they are complete."""
+        for volume, claim in plan.static:
+            await reserve(self._store, volume, claim, self._volumes.names)
+        for claim in plan.provision:
+            await select_node(self._store, claim, node, self._volumes.names)
 
     def _choose(self, feasible: tuple[str, ...]) -> str:
         """Return the node to bind to: the only ready one, or the only feasible one; empty if there are several."""

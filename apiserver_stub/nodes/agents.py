@@ -34,6 +34,8 @@ _CLIENT = "kube-apiserver-kubelet-client"
 _GROUPS = ("system:masters",)
 """The server has already authorized the user of a request; its own permissions must not restrict that."""
 _DAYS = 3650
+_CALL_SECONDS = 30.0
+_MAX_REPLY_BYTES = 64 * 1024
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
@@ -169,6 +171,24 @@ class NodeAgents:
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
         ) as session:
             yield session
+
+    async def call(self, node_name: str, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        """Send a request with a JSON body to the agent of a node and return the status and the body of the response.
+
+        :raises ApiError: the node does not exist or has no address.
+        :raises Unreachable: the agent cannot be reached, or does not respond in time.
+        """
+        endpoint = await self.endpoint_of(node_name)
+        headers = {"Content-Type": "application/json"} if body else {}
+        try:
+            async with asyncio.timeout(_CALL_SECONDS), self.session(endpoint) as session:
+                url = endpoint.origin + path
+                async with session.request(method, url, data=body or None, headers=headers) as response:
+                    return response.status, await response.content.read(_MAX_REPLY_BYTES)
+        except TimeoutError as error:
+            raise Unreachable(f"no response within {_CALL_SECONDS:.0f} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(str(error) or type(error).__name__) from error
 
     async def _choose(self, hosts: Sequence[str], port: int) -> str:
         """Return the first of *hosts* whose name can be resolved, or the last one."""

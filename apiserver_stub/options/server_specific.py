@@ -27,6 +27,8 @@ class ServerOptions:
     data_dir_given: Path | None = None
     node_name: str = field(default_factory=lambda: socket.gethostname().lower())
     bind_pods_to_single_node: bool = True
+    manage_volumes: bool = True
+    local_path_storage_class: bool = True
     serve_page: bool = True
     sign_node_certificates: bool = True
     node_certificate_seconds: float = 365 * 86400.0
@@ -49,6 +51,18 @@ def declare(group: Group) -> None:
         "bind-pods-to-single-node",
         values.boolean,
         "Bind pending pods to the only ready node while there is exactly one. Default true.",
+    )
+    group.add(
+        "manage-volumes",
+        values.boolean,
+        "Bind claims to persistent volumes and create the claims of ephemeral volumes while no kube-controller-manager "
+        "holds its lease, and create and delete volumes of local-path storage classes. Default true.",
+    )
+    group.add(
+        "local-path-storage-class",
+        values.boolean,
+        "Create the default storage class local-path at the first start, unless the cluster has a storage class. "
+        "Default true.",
     )
     group.add("serve-page", values.boolean, "Serve a page with nodes, pods and events at /. Default true.")
     group.add(

@@ -20,6 +20,7 @@ from apiserver_stub.scheduling.node_filters import (
 from apiserver_stub.scheduling.pod_affinity import inter_pod_affinity
 from apiserver_stub.scheduling.state import ClusterState
 from apiserver_stub.scheduling.topology_spread import pod_topology_spread
+from apiserver_stub.scheduling.volume_binding import PodVolumes
 
 NO_NODES = "no nodes available to schedule pods"
 _NODE_FILTERS = (node_unschedulable, node_name, taint_toleration, node_affinity, node_ports, node_resources_fit)
@@ -41,8 +42,8 @@ class Decision:
     """Names of the filters that rejected it."""
 
 
-def decide(state: ClusterState, pod: PodInfo) -> Decision:
-    """Return where *pod* fits.
+def decide(state: ClusterState, pod: PodInfo, volumes: PodVolumes | None = None) -> Decision:
+    """Return where *pod* fits; *volumes* are its claims, ``None`` without any.
 
     Pods of lower priority are never preempted: where that would help, the message does not mention preemption.
     """
@@ -50,12 +51,14 @@ def decide(state: ClusterState, pod: PodInfo) -> Decision:
     if not nodes:
         return Decision(message=NO_NODES)
     names = named_nodes(pod)
-    if names is not None and not names:
-        conflict = Rejection("NodeAffinity", (_CONFLICT,))
+    conflict = Rejection("NodeAffinity", (_CONFLICT,)) if names is not None and not names else None
+    if conflict is None and volumes is not None:
+        conflict = volumes.conflict
+    if conflict is not None:
         rejections = dict.fromkeys((node.name for node in nodes), conflict)
-        text = f"{_availability(len(nodes))} {_CONFLICT}."
-        return Decision((), text + _preemption(state, nodes, pod, rejections), frozenset([conflict.filter]))
-    run = _filters(state, nodes, pod)
+        text = f"{_availability(len(nodes))} {conflict.reasons[0]}."
+        return Decision((), text + _preemption(state, nodes, pod, rejections, volumes), frozenset([conflict.filter]))
+    run = _filters(state, nodes, pod, volumes)
     feasible, rejections = [], {}
     for node in nodes:
         if names is not None and node.name not in names:
@@ -69,10 +72,12 @@ def decide(state: ClusterState, pod: PodInfo) -> Decision:
         return Decision(tuple(feasible))
     text = _summary(len(nodes), [reason for item in rejections.values() for reason in item.reasons])
     filters = frozenset(item.filter for item in rejections.values()) or frozenset(["NodeAffinity"])
-    return Decision((), text + _preemption(state, nodes, pod, rejections), filters)
+    return Decision((), text + _preemption(state, nodes, pod, rejections, volumes), filters)
 
 
-def _filters(state: ClusterState, nodes: Sequence[NodeInfo], pod: PodInfo) -> Callable[[NodeInfo], Rejection | None]:
+def _filters(
+    state: ClusterState, nodes: Sequence[NodeInfo], pod: PodInfo, volumes: PodVolumes | None
+) -> Callable[[NodeInfo], Rejection | None]:
     """Return a function that returns the first rejection of a node."""
     across = [
         check for check in (pod_topology_spread(nodes, pod), inter_pod_affinity(state, nodes, pod)) if check is not None
@@ -82,13 +87,19 @@ def _filters(state: ClusterState, nodes: Sequence[NodeInfo], pod: PodInfo) -> Ca
         for one in _NODE_FILTERS:
             if (rejection := one(pod, node)) is not None:
                 return rejection
+        if volumes is not None and (rejection := volumes.check(pod, node)) is not None:
+            return rejection
         return next((found for check in across if (found := check(node)) is not None), None)
 
     return run
 
 
 def _preemption(
-    state: ClusterState, nodes: Sequence[NodeInfo], pod: PodInfo, rejections: Mapping[str, Rejection]
+    state: ClusterState,
+    nodes: Sequence[NodeInfo],
+    pod: PodInfo,
+    rejections: Mapping[str, Rejection],
+    volumes: PodVolumes | None,
 ) -> str:
     """Return the end of the message: why the deletion of other pods would not help."""
     if not pod.may_preempt:
@@ -104,7 +115,7 @@ def _preemption(
             reasons.append(_NO_VICTIMS)
             continue
         emptied = node.without(victims)
-        still = _filters(state, [emptied if item is node else item for item in nodes], pod)(emptied)
+        still = _filters(state, [emptied if item is node else item for item in nodes], pod, volumes)(emptied)
         if still is None:
             return ""
         reasons.extend(still.reasons)

@@ -73,6 +73,9 @@ class PodInfo:
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
+    uid: str = ""
+    claims: tuple[tuple[str, bool], ...] = ()
+    """Names of its claims; true for those of ephemeral volumes, which the pod owns."""
 
     def tolerates(self, taint: Mapping[str, str]) -> bool:
         return any(_tolerates(toleration, taint) for toleration in self.tolerations)
@@ -162,6 +165,8 @@ def read_pod(pod: Object) -> PodInfo:
         affinity=tuple(_affinity_terms(affinity.get("podAffinity"), namespace)),
         anti_affinity=tuple(_affinity_terms(affinity.get("podAntiAffinity"), namespace)),
         spread=tuple(_spread(spec, labels)),
+        uid=metadata.get("uid") or "",
+        claims=tuple(_claims(spec, metadata["name"])),
     )
 
 
@@ -185,6 +190,14 @@ def _ports(spec: Object) -> Iterator[HostPort]:
         for port in container.get("ports") or ():
             if (port.get("hostPort") or 0) > 0:
                 yield port.get("hostIP") or ANY_ADDRESS, port.get("protocol") or "TCP", port["hostPort"]
+
+
+def _claims(spec: Object, pod: str) -> Iterator[tuple[str, bool]]:
+    for volume in spec.get("volumes") or ():
+        if volume.get("ephemeral") is not None:
+            yield f"{pod}-{volume.get('name')}", True
+        elif name := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
+            yield name, False
 
 
 def _taints(spec: Object, keys: NodeTaintKeys, *, ready: bool) -> Iterator[Object]:

@@ -85,6 +85,13 @@ class PendingPods:
             pod.tried_at, pod.filters = now, frozenset(filters)
             heapq.heappush(self._timers, (now + FLUSH_SECONDS, key))
 
+    def wait_for(self, key: str, filters: Iterable[str], now: float) -> None:
+        """Record that a pod fits, but waits for a change that :meth:`retry` reports, without counting an attempt."""
+        self.park(key, filters, now)
+        pod = self._pods.get(key)
+        if pod is not None:
+            pod.attempts = 0
+
     def postpone(self, key: str, now: float) -> None:
         """Record that an attempt failed for another reason; the pod is tried again after a pause."""
         pod = self._pods.get(key)

@@ -21,6 +21,11 @@ class ClusterState:
         self.namespaces.clear()
         self._assigned.clear()
 
+    @property
+    def pods(self) -> Mapping[str, PodInfo]:
+        """Pods that are assigned to a node, by key."""
+        return self._assigned
+
     def labels_of(self, namespace: str) -> Mapping[str, str]:
         return self.namespaces.get(namespace, {})
 

@@ -37,6 +37,11 @@ from apiserver_stub.controllers.namespace_deletion import run_namespace_deletion
 from apiserver_stub.controllers.namespaces import create_system_objects, run_system_objects_controller
 from apiserver_stub.controllers.node_certificates import run_node_csr_signer
 from apiserver_stub.controllers.scheduler import bind_to_single_node
+from apiserver_stub.controllers.volumes.binder import bind_claims
+from apiserver_stub.controllers.volumes.ephemeral_claims import create_ephemeral_claims
+from apiserver_stub.controllers.volumes.local_directories import LocalDirectories
+from apiserver_stub.controllers.volumes.local_path import LocalPathProvisioner
+from apiserver_stub.controllers.volumes.local_path_class import ensure_local_path_class
 from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
 from apiserver_stub.lifecycle import Lifecycle
 from apiserver_stub.nodes.agents import NodeAgents, NodeAgentSettings
@@ -165,6 +170,8 @@ async def start(options: Options) -> RunningServer:
         registration = Registration(store, registry, identity, shares_store=bool(options.store_servers))
         await registration.register()
         await ensure_bootstrap_policy(store, identity, options.gates, options.compatibility_version)
+        if options.manage_volumes and options.local_path_storage_class:
+            await ensure_local_path_class(store, identity)
         await aggregate_roles(store, identity)
         authentication_config_map = AuthenticationConfigMap(
             store,
@@ -233,6 +240,13 @@ async def start(options: Options) -> RunningServer:
             tasks.start(collect_garbage(context, registry), "garbage")
         if options.bind_pods_to_single_node:
             tasks.start(bind_to_single_node(store, identity, event_ttl_seconds), "scheduler")
+        if options.manage_volumes:
+            tasks.start(bind_claims(store, identity, event_ttl_seconds), "volume-binder")
+            ephemeral_claims = create_ephemeral_claims(context, registry, identity, event_ttl_seconds)
+            tasks.start(ephemeral_claims, "ephemeral-claims")
+            directories = LocalDirectories(agents, identity)
+            provisioner = LocalPathProvisioner(context, registry, directories, identity, event_ttl_seconds)
+            tasks.start(provisioner.run(), "local-path-provisioner")
         if options.sign_node_certificates:
             authority = await asyncio.to_thread(certificates.own_authority)
             if authority is not None:

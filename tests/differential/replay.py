@@ -18,6 +18,7 @@ _COMMON = (
     "--enable-admission-plugins=NodeRestriction",
     "--disable-admission-plugins=ResourceQuota",  # its controller writes the status of quotas
     "--bind-pods-to-single-node=false",  # the recorded servers have no scheduler
+    "--manage-volumes=false",  # nor a controller of volumes
 )
 OPTIONS = (*SERVER_OPTIONS, *_COMMON)
 NEWEST_OPTIONS = ("--compatibility-version=1.36", *NEWEST_SERVER_OPTIONS, *_COMMON)

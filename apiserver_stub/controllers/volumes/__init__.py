@@ -1,0 +1,1 @@
+"""Controllers of persistent volumes and claims: binding, ephemeral claims and local volumes."""

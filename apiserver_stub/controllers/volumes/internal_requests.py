@@ -1,0 +1,67 @@
+"""Writes of controllers that pass defaulting, validation and admission like those of clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.media import JSON, PLAIN
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
+from apiserver_stub.verbs.create import create
+from apiserver_stub.verbs.delete import remove
+from nodeagent.base.identity import Identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.verbs.context import VerbContext
+
+
+async def create_object(
+    context: VerbContext, resource: Resource, obj: Object, identity: Identity, controller: str
+) -> None:
+    """Create *obj* as the service account of *controller*.
+
+    :raises ApiError: the object exists, is invalid, or is rejected by an admission plugin.
+    """
+    metadata, account = obj["metadata"], f"system:serviceaccount:{identity.system_namespace}"
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{identity.system_namespace}", "system:authenticated")
+    info = RequestInfo(
+        "create",
+        "",
+        group=resource.group,
+        version="v1",
+        resource=resource.plural,
+        namespace=metadata.get("namespace", ""),
+    )
+    request = Request(
+        "POST",
+        info,
+        Query(""),
+        {"Content-Type": JSON, "User-Agent": controller},
+        objects.encode({"apiVersion": resource.api_version, "kind": resource.kind, **obj}),
+        User(f"{account}:{controller}", groups=groups),
+        PLAIN,
+        identity,
+    )
+    try:
+        await create(context, request, resource)
+    finally:
+        for function in request.afterwards:
+            function()
+
+
+async def delete_object(context: VerbContext, resource: Resource, obj: Object) -> None:
+    """Delete *obj*, but no other object with its name.
+
+    :raises ApiError: it cannot be deleted, or has been deleted.
+    """
+    metadata = obj["metadata"]
+    options: Object = {
+        "gracePeriodSeconds": None,
+        "preconditions": {"uid": metadata.get("uid")},
+        "dryRun": False,
+        "propagationPolicy": "Background",
+    }
+    key = objects.key_of(metadata.get("namespace", ""), metadata["name"])
+    await remove(context, resource, key, metadata["name"], options)

@@ -1,0 +1,232 @@
+"""Tests for the controller of claims and persistent volumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub.apimachinery.objects import format_time
+from apiserver_stub.controllers.volumes.binder import VolumeBinder
+from nodeagent.base.identity import Identity
+from nodeagent.testing import FakeClock
+from tests.unit.apiserver_stub.controllers.harness import MeteredStore, rest, running, store
+
+from .objects import CLAIMS, CLASSES, PODS, VOLUMES, bound_to, claim, events, phase, reference, storage_class, volume
+
+__all__ = ["store"]
+
+LEASES = "coordination.k8s.io/leases"
+COMPLETED, BY_CONTROLLER = "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"
+PROVISIONER, SELECTED = "volume.kubernetes.io/storage-provisioner", "volume.kubernetes.io/selected-node"
+
+
+async def run(store: MeteredStore, clock: FakeClock) -> None:
+    async with running(store, VolumeBinder(store, Identity(), 3600, clock).run()):
+        await clock.advance(1)
+        await rest(store)
+
+
+async def test_smallest_sufficient_volume_is_bound(store: MeteredStore, clock: FakeClock) -> None:
+    store.put(VOLUMES, volume("large", size="8Gi"))
+    store.put(VOLUMES, volume("fits", size="2Gi"))
+    store.put(VOLUMES, volume("small", size="512Mi"))
+    store.put(CLAIMS, claim())
+    await run(store, clock)
+
+    assert bound_to(store) == ("Bound", "fits")
+    found, bound = store.read(CLAIMS, "n/c"), store.read(VOLUMES, "fits")
+    assert found["metadata"]["annotations"] == {COMPLETED: "yes", BY_CONTROLLER: "yes"}
+    assert found["status"]["capacity"] == {"storage": "2Gi"} and found["status"]["accessModes"] == ["ReadWriteOnce"]
+    assert bound["spec"]["claimRef"]["uid"] == "uid-c" and bound["metadata"]["annotations"] == {BY_CONTROLLER: "yes"}
+    assert [phase(store, name) for name in ("large", "fits", "small")] == ["Available", "Bound", "Available"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"storageClassName": "other"},
+        {"volumeMode": "Block"},
+        {"modes": ("ReadWriteMany",)},
+        {"size": "2Gi"},
+        {"selector": {"matchLabels": {"disk": "ssd"}}},
+    ],
+)
+async def test_volume_that_does_not_match_is_not_bound(
+    store: MeteredStore, clock: FakeClock, spec: dict[str, Any]
+) -> None:
+    store.put(VOLUMES, volume())
+    store.put(CLAIMS, claim(**spec))
+    await run(store, clock)
+
+    assert bound_to(store) == ("Pending", None) and phase(store) == "Available"
+
+
+async def test_two_claims_never_share_a_volume(store: MeteredStore, clock: FakeClock) -> None:
+    store.put(VOLUMES, volume())
+    store.put(CLAIMS, claim("a"))
+    store.put(CLAIMS, claim("b"))
+    await run(store, clock)
+
+    assert sorted([bound_to(store, "a")[0], bound_to(store, "b")[0]]) == ["Bound", "Pending"]
+
+
+async def test_reserved_volume_is_bound_to_its_claim_only(store: MeteredStore, clock: FakeClock) -> None:
+    store.put(VOLUMES, volume(claimRef=reference("mine")))
+    store.put(CLAIMS, claim("a"))
+    store.put(CLAIMS, claim("mine"))
+    await run(store, clock)
+
+    assert bound_to(store, "a")[0] == "Pending" and bound_to(store, "mine") == ("Bound", "v")
+    assert "annotations" not in store.read(VOLUMES, "v")["metadata"]
+
+
+async def test_requested_volume_must_satisfy_the_claim(store: MeteredStore, clock: FakeClock) -> None:
+    store.put(VOLUMES, volume())
+    store.put(CLAIMS, claim("big", size="2Gi", volumeName="v"))
+    await run(store, clock)
+
+    assert bound_to(store, "big")[0] == "Pending"
+    note = 'Cannot bind to requested volume "v": requested PV is too small'
+    assert events(store) == [("big", "VolumeMismatch", note)]
+
+
+async def test_taken_volume_is_reported_to_the_claim_that_requests_it(store: MeteredStore, clock: FakeClock) -> None:
+    store.put(VOLUMES, volume(claimRef=reference("other")))
+    store.put(CLAIMS, claim(volumeName="v"))
+    await run(store, clock)
+
+    assert events(store) == [("c", "FailedBinding", 'volume "v" already bound to a different claim.')]
+
+
+async def test_claim_without_class_and_volume_is_reported(store: MeteredStore, clock: FakeClock) -> None:
+    store.put(CLAIMS, claim(storageClassName=""))
+    await run(store, clock)
+
+    note = "no persistent volumes available for this claim and no storage class is set"
+    assert events(store) == [("c", "FailedBinding", note)]
+
+
+async def test_default_class_is_assigned_to_earlier_claims(store: MeteredStore, clock: FakeClock) -> None:
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    store.put(CLASSES, storage_class("standard", annotations=annotations))
+    store.put(CLAIMS, claim())
+    await run(store, clock)
+
+    assert store.read(CLAIMS, "n/c")["spec"]["storageClassName"] == "standard"
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason", "note"),
+    [
+        ([], "WaitForFirstConsumer", "waiting for first consumer to be created before binding"),
+        (["web"], "WaitForPodScheduled", "waiting for pod web to be scheduled"),
+        (["b", "a"], "WaitForPodScheduled", "waiting for pods a,b to be scheduled"),
+    ],
+)
+async def test_delayed_claim_waits_for_a_pod(
+    store: MeteredStore, clock: FakeClock, pods: list[str], reason: str, note: str
+) -> None:
+    store.put(CLASSES, storage_class("slow"))
+    store.put(VOLUMES, volume(storageClassName="slow"))
+    for name in pods:
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]
+        store.put(PODS, {"metadata": {"name": name, "namespace": "n", "uid": name}, "spec": {"volumes": volumes}})
+    store.put(CLAIMS, claim(storageClassName="slow"))
+    await run(store, clock)
+
+    assert bound_to(store) == ("Pending", None)
+    assert (events(store)[-1]) == ("c", reason, note)
+
+
+async def test_provisioner_is_requested_once_a_node_is_selected(store: MeteredStore, clock: FakeClock) -> None:
+    store.put(CLASSES, storage_class("slow"))
+    store.put(CLAIMS, claim(storageClassName="slow", annotations={SELECTED: "n1"}))
+    await run(store, clock)
+
+    assert store.read(CLAIMS, "n/c")["metadata"]["annotations"][PROVISIONER] == "example.com/p"
+    assert events(store)[0][1] == "ExternalProvisioning" and "provisioner 'example.com/p'" in events(store)[0][2]
+
+
+@pytest.mark.parametrize(
+    ("classes", "note"),
+    [
+        ([], 'storageclass.storage.k8s.io "x" not found'),
+        ([storage_class("x", "kubernetes.io/no-provisioner", delayed=False)],
+         "no volume plugin matched name: kubernetes.io/no-provisioner"),
+    ],
+)  # fmt: skip
+async def test_class_that_cannot_provision_is_reported(
+    store: MeteredStore, clock: FakeClock, classes: list[dict[str, Any]], note: str
+) -> None:
+    for each in classes:
+        store.put(CLASSES, each)
+    store.put(CLAIMS, claim(storageClassName="x"))
+    await run(store, clock)
+
+    assert events(store) == [("c", "ProvisioningFailed", note)]
+
+
+async def test_claim_is_lost_with_its_volume(store: MeteredStore, clock: FakeClock) -> None:
+    store.put(CLAIMS, claim(volumeName="gone", annotations={COMPLETED: "yes"}))
+    await run(store, clock)
+
+    assert bound_to(store)[0] == "Lost"
+    note = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+    assert events(store) == [("c", "ClaimLost", note)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "then", "reason"),
+    [
+        ("Retain", "Released", None),
+        ("Delete", "Failed", "VolumeFailedDelete"),
+        ("Recycle", "Failed", "VolumeFailedRecycle"),
+    ],
+)
+async def test_volume_of_a_deleted_claim_is_released(
+    store: MeteredStore, clock: FakeClock, policy: str, then: str, reason: str | None
+) -> None:
+    reserved = reference("c", "uid-old")
+    store.put(VOLUMES, volume(phase="Bound", claimRef=reserved, persistentVolumeReclaimPolicy=policy))
+    store.put(CLAIMS, claim())
+    await run(store, clock)
+
+    assert phase(store) == then and bound_to(store)[0] == "Pending"
+    assert [item[1] for item in events(store) if item[0] == "v"] == ([reason] if reason else [])
+    assert store.read(VOLUMES, "v")["spec"]["claimRef"] == reserved
+
+
+async def test_volume_of_a_provisioner_is_left_to_it(store: MeteredStore, clock: FakeClock) -> None:
+    metadata = {"annotations": {"pv.kubernetes.io/provisioned-by": "example.com/p"}}
+    reserved = reference("c", "uid-c")
+    store.put(VOLUMES, volume(metadata=metadata, claimRef=reserved, persistentVolumeReclaimPolicy="Delete"))
+    await run(store, clock)
+
+    assert phase(store) == "Released" and events(store) == []
+
+
+async def test_reservation_is_undone_when_the_claim_is_bound_elsewhere(store: MeteredStore, clock: FakeClock) -> None:
+    metadata = {"annotations": {BY_CONTROLLER: "yes"}}
+    store.put(VOLUMES, volume("unused", metadata=metadata, claimRef=reference("c", "uid-c")))
+    store.put(VOLUMES, volume("v", claimRef=reference("c", "uid-c")))
+    store.put(CLAIMS, claim(volumeName="v", annotations={COMPLETED: "yes"}))
+    await run(store, clock)
+
+    assert (phase(store, "unused"), phase(store, "v"), bound_to(store)) == ("Available", "Bound", ("Bound", "v"))
+    assert "claimRef" not in store.read(VOLUMES, "unused")["spec"]
+
+
+async def test_controller_manager_replaces_the_controller(store: MeteredStore, clock: FakeClock) -> None:
+    spec = {"holderIdentity": "kcm", "renewTime": format_time(clock.wall())}
+    metadata = {"name": "kube-controller-manager", "namespace": "kube-system"}
+    store.put(LEASES, {"metadata": metadata, "spec": spec})
+    store.put(VOLUMES, volume())
+    store.put(CLAIMS, claim())
+    async with running(store, VolumeBinder(store, Identity(), 3600, clock).run()):
+        await clock.advance(30)
+        assert bound_to(store) == ("Pending", None)
+        await clock.advance(120)
+        await rest(store)
+
+    assert bound_to(store) == ("Bound", "v")
