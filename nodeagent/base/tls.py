@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nodeagent.base.names import is_ip, subdomain_problems
 
@@ -32,6 +32,9 @@ MIN_VERSIONS = {
 
 CURVES = {23: "prime256v1", 24: "secp384r1", 25: "secp521r1", 29: "X25519"}
 """OpenSSL name of a curve by its TLS identifier, which is also Go's."""
+
+SEVERAL_CURVES = hasattr(ssl.SSLContext, "set_groups")
+"""True if Python's ssl module can restrict key exchanges to more than one curve."""
 
 _LEGACY_SECURITY = "@SECLEVEL=0"
 """Security level of OpenSSL that permits TLS 1.0 and 1.1, whose signatures use SHA-1."""
@@ -264,11 +267,12 @@ def server_context(
     client_ca_file: Path | None = None,
     min_version: str = "",
     cipher_suites: Sequence[str] = (),
-    curve: int | None = None,
+    curves: Sequence[int] = (),
 ) -> ssl.SSLContext:
     """Return a server context; with *client_ca_file*, client certificates are requested but not required.
 
-    :param curve: the only curve of key exchanges, a key of :data:`CURVES`; by default those of OpenSSL.
+    :param curves: the curves of key exchanges, keys of :data:`CURVES`; by default those of OpenSSL. More than one
+     requires :data:`SEVERAL_CURVES`.
     :raises TlsError: an unknown version or cipher suite, or unusable files.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -276,8 +280,8 @@ def server_context(
     ciphers = openssl_ciphers(cipher_suites)
     if context.minimum_version < ssl.TLSVersion.TLSv1_2:
         ciphers = f"{ciphers or 'DEFAULT'}:{_LEGACY_SECURITY}"
-    if curve is not None:
-        context.set_ecdh_curve(CURVES[curve])
+    if curves:
+        limit_curves(context, curves)
     if ciphers:
         try:
             context.set_ciphers(ciphers)
@@ -294,6 +298,15 @@ def server_context(
             raise TlsError(f"client CA {client_ca_file}: {error}") from error
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
+
+
+def limit_curves(context: Any, curves: Sequence[int]) -> None:
+    """Allow only *curves* in the key exchanges of *context*; several only if :data:`SEVERAL_CURVES`."""
+    names = list(dict.fromkeys(CURVES[curve] for curve in curves))
+    if SEVERAL_CURVES:
+        context.set_groups(":".join(names))
+    else:
+        context.set_ecdh_curve(*names)
 
 
 def parse_min_version(name: str) -> ssl.TLSVersion:

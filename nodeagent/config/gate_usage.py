@@ -29,6 +29,7 @@ GATES_IN_USE = frozenset(
         "GracefulNodeShutdownBasedOnPodPriority",
         "HostnameOverride",
         "ImageMaximumGCAge",
+        "ImageVolumeWithDigest",
         "InPlacePodLevelResourcesVerticalScaling",
         "InPlacePodVerticalScaling",
         "InPlacePodVerticalScalingInitContainers",

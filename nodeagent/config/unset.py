@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nodeagent.base import identity
 from nodeagent.base.duration import Duration
 from nodeagent.config.fields import all_fields
 from nodeagent.config.tree import DEFAULT, Origin, Tree
@@ -60,6 +61,10 @@ def fill_dependent(tree: Tree, *, kubelet_format: bool) -> list[str]:
         origin = tree.origin(update[0])
         tree.replace(report, tree.get(update), Origin(DEFAULT.kind, f"from nodeStatusUpdateFrequency, {origin}"))
     _merge_eviction_defaults(tree)
+    drivers = ("volumePluginDir",)
+    if kubelet_format and not tree.get(drivers):
+        path = f"/usr/libexec/{identity.current().platform_dir}/kubelet-plugins/volume/exec/"
+        tree.replace(drivers, path, Origin(DEFAULT.kind, "of KubeletConfiguration files"))
     endpoint = ("containerRuntimeEndpoint",)
     if kubelet_format and not tree.get(endpoint):
         tree.replace(endpoint, _KUBELET_ENDPOINT, Origin(DEFAULT.kind, "of KubeletConfiguration files"))

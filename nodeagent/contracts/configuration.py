@@ -285,7 +285,9 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     tls_curve_preferences: Annotated[
         tuple[Int32, ...],
         doc(
-            "Curve of key exchanges by Go's identifier: 23, 24, 25 or 29, at most one. Empty: OpenSSL's.", since="1.36"
+            "Curves of key exchanges by Go's identifiers: 23, 24, 25 or 29; more than one requires Python 3.15. Empty: "
+            "those of OpenSSL.",
+            since="1.36",
         ),
     ] = ()
     tls_min_version: Annotated[str, doc("VersionTLS10 to VersionTLS13; empty is VersionTLS12.")] = ""

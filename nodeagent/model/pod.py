@@ -581,6 +581,18 @@ class ContainerUser(WireStruct, frozen=True):
     linux: LinuxContainerUser | None = None
 
 
+class ImageVolumeStatus(WireStruct, frozen=True):
+    """The image of a volume, with its digest."""
+
+    image_ref: str = ""
+
+
+class VolumeStatus(WireStruct, frozen=True):
+    """Status of a mounted volume, by its type."""
+
+    image: ImageVolumeStatus | None = None
+
+
 class VolumeMountStatus(WireStruct, frozen=True):
     """A mount as it was made; the mode of a writable one is not reported."""
 
@@ -588,6 +600,7 @@ class VolumeMountStatus(WireStruct, frozen=True):
     mount_path: str
     read_only: bool = False
     recursive_read_only: str | None = None
+    volume_status: VolumeStatus | None = None
 
 
 class ContainerStatus(WireStruct, frozen=True, omit_defaults=False):

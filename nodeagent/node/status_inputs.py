@@ -19,6 +19,7 @@ from nodeagent.node.addresses import HOSTNAME, INTERNAL_IP, NodeAddresses
 from nodeagent.node.allocatable import check_reservations, compute_allocatable
 from nodeagent.node.machine import Machine, online_cpus, read_machine, swap_capacity_bytes
 from nodeagent.node.runtime_health import RuntimeHealth
+from nodeagent.node.runtime_version import reported_version
 from nodeagent.node.status import NodeStatusInputs, merge_reports, missing_capacity, report_images
 from nodeagent.pluginmanager import PluginManager
 
@@ -98,7 +99,7 @@ class StatusInputCollector:
             boot_id=machine.boot_id,
             kernel_version=machine.kernel,
             os_image=machine.os_image,
-            container_runtime_version=f"{runtime.name}://{runtime.version}" if runtime else "",
+            container_runtime_version=f"{runtime.name}://{reported_version(runtime.version)}" if runtime else "",
             agent_version=version,
             proxy_version="" if gates.enabled("DisableNodePlatformProxyVersion") else version,
             architecture=machine.architecture,

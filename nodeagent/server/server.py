@@ -150,5 +150,5 @@ class AgentServer:
             client_ca=Path(client_ca) if client_ca else None,
             min_version=config.tls_min_version,
             cipher_suites=config.tls_cipher_suites,
-            curve=next(iter(config.tls_curve_preferences), None),
+            curves=config.tls_curve_preferences,
         )

@@ -39,10 +39,10 @@ class TlsFiles:
         client_ca: Path | None = None,
         min_version: str = "",
         cipher_suites: Sequence[str] = (),
-        curve: int | None = None,
+        curves: Sequence[int] = (),
     ) -> None:
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
-        self._min_version, self._cipher_suites, self._curve = min_version, tuple(cipher_suites), curve
+        self._min_version, self._cipher_suites, self._curves = min_version, tuple(cipher_suites), tuple(curves)
         self._clock = clock
         self._context: ssl.SSLContext | None = None
         self._loaded_signature: Signature = ()
@@ -98,7 +98,7 @@ class TlsFiles:
             client_ca_file=self._client_ca,
             min_version=self._min_version,
             cipher_suites=self._cipher_suites,
-            curve=self._curve,
+            curves=self._curves,
         )
         # Trust intermediate certificates in the bundle without their root, as the kubelet does.
         context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN

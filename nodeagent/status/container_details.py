@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from nodeagent.contracts.runtime import RuntimeContainerStatus
-from nodeagent.model.pod import Container, ContainerUser, LinuxContainerUser, VolumeMountStatus
+from nodeagent.model.pod import (
+    Container,
+    ContainerUser,
+    ImageVolumeStatus,
+    LinuxContainerUser,
+    VolumeMountStatus,
+    VolumeStatus,
+)
 
 _ENABLED, _DISABLED = "Enabled", "Disabled"
 
@@ -19,13 +26,16 @@ def user_status(run: RuntimeContainerStatus) -> ContainerUser | msgspec.UnsetTyp
 
 
 def volume_mount_statuses(
-    container: Container, run: RuntimeContainerStatus | None
+    container: Container, run: RuntimeContainerStatus | None, *, image_refs: bool = False
 ) -> list[VolumeMountStatus] | msgspec.UnsetType:
     """Return the status of the container's mounts.
 
     :param run: the latest run; without one, no mount is recursively read-only.
+    :param image_refs: report the images of image volumes.
     """
-    recursive = {mount.container_path for mount in run.mounts if mount.recursive_readonly} if run else ()
+    mounts = run.mounts if run else ()
+    recursive = {mount.container_path for mount in mounts if mount.recursive_readonly}
+    images = {mount.container_path: mount.image.image for mount in mounts if mount.image} if image_refs else {}
     statuses = [
         VolumeMountStatus(
             name=mount.name,
@@ -34,10 +44,15 @@ def volume_mount_statuses(
             recursive_read_only=(_ENABLED if _absolute(mount.mount_path) in recursive else _DISABLED)
             if mount.read_only
             else None,
+            volume_status=_image_status(images.get(_absolute(mount.mount_path), "")),
         )
         for mount in container.volume_mounts or ()
     ]
     return statuses or msgspec.UNSET
+
+
+def _image_status(ref: str) -> VolumeStatus | None:
+    return VolumeStatus(image=ImageVolumeStatus(image_ref=ref)) if ref else None
 
 
 def _absolute(path: str) -> str:

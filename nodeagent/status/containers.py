@@ -45,6 +45,8 @@ class ContainerStatusInputs:
     """Names of the containers that were due to start; one of these that is missing in the runtime was lost."""
     restarting_all: bool = False
     """True if the containers of the pod are removed so that all are restarted."""
+    image_refs: bool = False
+    """Report the images of image volumes."""
 
 
 def container_statuses(
@@ -92,7 +94,7 @@ def _status(kind: ContainerKind, container: Container, inputs: ContainerStatusIn
         image_id=newest.image_ref,
         container_id=f"{runtime_name}://{newest.id}",
         started=started,
-        volume_mounts=volume_mount_statuses(container, newest),
+        volume_mounts=volume_mount_statuses(container, newest, image_refs=inputs.image_refs),
         user=user_status(newest),
     )
 

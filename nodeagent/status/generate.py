@@ -73,6 +73,8 @@ class PodStatusInputs:
     """Report PodReadyToStartContainers (spec: gate.PodReadyToStartContainersCondition)."""
     observed_generation: bool = False
     """Report the generation of the pod (feature gate PodObservedGenerationTracking)."""
+    image_refs: bool = False
+    """Report the images of image volumes (feature gate ImageVolumeWithDigest)."""
 
 
 def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
@@ -95,6 +97,7 @@ def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
         ended=ended,
         due=containers_due(pod, inputs.runtime, old) if ended else frozenset(),
         restarting_all=restarting,
+        image_refs=inputs.image_refs,
     )
     if inputs.failed is not None and inputs.runtime is None and not old:
         init, regular, ephemeral = [], [], []  # Rejected: no container was ever created.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodeagent.base.names import is_ip
-from nodeagent.base.tls import CURVES, INSECURE_CIPHERS, MIN_VERSIONS, PREFERRED_CIPHERS, TLS13_CIPHERS
+from nodeagent.base.tls import CURVES, INSECURE_CIPHERS, MIN_VERSIONS, PREFERRED_CIPHERS, SEVERAL_CURVES, TLS13_CIPHERS
 from nodeagent.config.codec import nearest
 from nodeagent.config.rules.check import Check
 
@@ -53,8 +53,12 @@ def _check_tls(check: Check) -> None:
             check.warnings.append(f"tlsCipherSuites: {name} is insecure")
         elif name in TLS13_CIPHERS:
             check.warnings.append(f"tlsCipherSuites: {name} is always enabled with TLS 1.3; listing it has no effect")
-    if len(config.tls_curve_preferences) > 1:
-        check.report("tlsCurvePreferences", None, "must have at most one entry: OpenSSL is given a single curve")
+    if len(set(config.tls_curve_preferences)) > 1 and not SEVERAL_CURVES:
+        rule = (
+            "must have at most one entry: the ssl module of this Python can restrict key exchanges to a single curve, "
+            "and to no set of curves; without entries, all curves of OpenSSL are allowed"
+        )
+        check.report("tlsCurvePreferences", ", ".join(map(str, config.tls_curve_preferences)), rule)
     for index, curve in enumerate(config.tls_curve_preferences):
         if curve not in CURVES:
             rule = f"is not a supported curve; supported: {', '.join(map(str, CURVES))}"

@@ -6,6 +6,7 @@ import ssl
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -138,7 +139,7 @@ def test_version_below_the_minimum_is_rejected(server_pair, minimum, version):
 
 @pytest.mark.parametrize(("curve", "matches"), [("X25519", True), ("secp384r1", False)])
 def test_key_exchange_is_limited_to_the_configured_curve(server_pair, curve, matches):
-    server, client = tls.server_context(*server_pair, curve=29), _client()
+    server, client = tls.server_context(*server_pair, curves=[29, 29]), _client()
     client.set_ecdh_curve(curve)
 
     if matches:
@@ -146,6 +147,15 @@ def test_key_exchange_is_limited_to_the_configured_curve(server_pair, curve, mat
     else:
         with pytest.raises(ssl.SSLError):
             _connect(server, client)
+
+
+def test_several_curves_are_set_where_supported(monkeypatch):
+    context = Mock()
+    for supported, curves in ((True, [29, 23]), (False, [29])):
+        monkeypatch.setattr(tls, "SEVERAL_CURVES", supported)
+        tls.limit_curves(context, curves)
+
+    assert context.method_calls == [call.set_groups("X25519:prime256v1"), call.set_ecdh_curve("X25519")]
 
 
 def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, object]:

@@ -37,6 +37,7 @@ def test_names_are_translated_and_unset_values_omitted(native):
         "staticPodURLHeader": {"A": ["secret"]},
         "featureGates": {"NodeAgentTracing": True},
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "volumePluginDir": "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
     }
 
 

@@ -97,7 +97,9 @@ def test_kubelet_configuration_has_default_endpoint_and_unset_zeros(load_text):
     )
 
     assert loaded.config == NodeAgentConfiguration(
-        container_runtime_endpoint="unix:///run/containerd/containerd.sock", resolv_conf=""
+        container_runtime_endpoint="unix:///run/containerd/containerd.sock",
+        resolv_conf="",
+        volume_plugin_dir="/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
     )
     assert any("containerRuntimeEndpoint is not set" in warning for warning in loaded.warnings)
 

@@ -66,7 +66,7 @@ WRONG = [
         "enableSystemLogQuery",
         "needs the feature gate NodeLogQuery, enabled by default since release 1.36",
     ),
-    ("tlsCurvePreferences: [29, 23]", "tlsCurvePreferences", "must have at most one entry"),
+    ("tlsCurvePreferences: [29, 23]", "tlsCurvePreferences", "must have at most one entry: the ssl module of this"),
     ("tlsCurvePreferences: [4588]", "tlsCurvePreferences[0]", "is not a supported curve; supported: 23, 24, 25, 29"),
     ("showHiddenMetricsForVersion: '1.27'", "showHiddenMetricsForVersion", "must be unset or 1.28"),
     # Pods, sync and registration

@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from nodeagent.contracts.runtime import ContainerUser, Mount
+from nodeagent.contracts.runtime import ContainerUser, ImageMount, Mount
 from nodeagent.model.wire import to_wire
 from nodeagent.status.container_details import user_status, volume_mount_statuses
 from nodeagent.testing import FakeRuntime, make_container, make_pod
@@ -36,6 +36,16 @@ def test_recursive_mode_is_that_of_the_mount_in_the_runtime(recursive, expected)
         {"name": "b", "mountPath": "b", "readOnly": True, "recursiveReadOnly": "Disabled"},
         {"name": "c", "mountPath": "/c"},
     ]
+
+
+@pytest.mark.parametrize("image_refs", [True, False])
+def test_image_of_a_volume_is_reported_on_request(image_refs):
+    run = run_of(mounts=[Mount("/a", "", True, image=ImageMount("example.com/data@sha256:12", "example.com/data:1"))])
+
+    statuses = volume_mount_statuses(make_container(volume_mounts=MOUNTS), run, image_refs=image_refs)
+
+    reported = [status.get("volumeStatus") for status in to_wire(statuses)]
+    assert reported == [{"image": {"imageRef": "example.com/data@sha256:12"}} if image_refs else None, None, None]
 
 
 def test_container_without_mounts_has_no_mount_statuses():
