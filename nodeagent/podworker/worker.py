@@ -75,6 +75,8 @@ class PodWorker:
         self.phase = Phase.SYNC
         self.termination: Termination | None = None
         self.desired = True
+        self.recreated = False
+        """The pod is desired again under the same UID: its containers are kept, and with them its restart counts."""
         self._components = components
         self._woken = asyncio.Event()
         self._woken.set()
@@ -383,8 +385,9 @@ class PodWorker:
             return
         pod = self.pod
         observed = await self._components.observer.refresh(pod.uid)
-        await self._components.syncer().remove_pod(pod, observed or RuntimePod(pod.uid, pod.name, pod.namespace))
-        await self._components.observer.refresh(pod.uid)
+        if not self.recreated:
+            await self._components.syncer().remove_pod(pod, observed or RuntimePod(pod.uid, pod.name, pod.namespace))
+            await self._components.observer.refresh(pod.uid)
         self.phase = Phase.REMOVED
 
     def _due_in(self, seconds: float) -> None:

@@ -196,11 +196,14 @@ class PodWorkers:
                     self._need().status.forget(pod.uid)
                     self._need().allocations.forget(pod.uid)
                 if worker is not None:
+                    worker.recreated = False
                     worker.release()
 
     async def _add(self, pod: Pod, worker: PodWorker | None) -> None:
         if worker is not None or self._name_in_use(pod):
             self._queued[pod.uid] = pod  # Starts once its predecessor has terminated.
+            if worker is not None:
+                worker.recreated = True
             return
         components = self._need()
         desired, pod = pod, await components.allocations.restore(pod)

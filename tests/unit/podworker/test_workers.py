@@ -616,6 +616,22 @@ async def test_pod_recreated_with_same_uid_is_counted(harness):
     assert harness.workers.status(pod.uid).phase == "Running"
 
 
+async def test_pod_recreated_with_same_uid_keeps_its_containers(harness):
+    pod = make_pod("web", annotations={"kubernetes.io/config.source": "file"})
+    await harness.publish(pod)
+
+    harness.workers.publish("file", [])
+    harness.workers.publish("file", [pod])
+    await harness.clock.advance(1)
+
+    assert ("remove", "web") not in harness.syncer.steps
+    harness.workers.publish("file", [])
+    harness.workers.publish("file", [pod])
+    harness.workers.publish("file", [])
+    await harness.clock.advance(1)
+    assert ("remove", "web") in harness.syncer.steps
+
+
 def sized_pod(name, cpu, generation=1):
     container = msgspec.structs.replace(make_container(), resources=ResourceRequirements(requests={"cpu": cpu}))
     pod = make_pod(name, containers=[container])
