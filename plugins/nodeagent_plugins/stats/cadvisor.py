@@ -21,14 +21,17 @@ from nodeagent_plugins.stats.cgroups import CgroupReader
 from nodeagent_plugins.stats.counters import (
     IoCounts,
     Throttling,
+    cpu_times,
     descriptors,
     io_counts,
     limits,
+    memory_limits,
     network_counts,
     oom_kills,
     task_counts,
     throttling,
 )
+from nodeagent_plugins.stats.devices import mounted_devices, open_file_limit
 from nodeagent_plugins.stats.machine import Machine, nanoseconds
 from nodeagent_plugins.stats.pods import RunningPod
 from nodeagent_plugins.stats.pressure import PressureReader
@@ -36,6 +39,8 @@ from nodeagent_plugins.stats.provider import MeasuredStats
 
 LABELS = ("container", "id", "image", "name", "namespace", "pod")
 _BILLION = 1_000_000_000
+_LIMIT = "Number of bytes that the filesystem holds."
+_USAGE = "Number of bytes that are consumed by the container on this filesystem."
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,9 @@ class Scrape:
         self._seconds(
             "cpu_usage_seconds_total", "Cumulative cpu time consumed", account.cpu_nanoseconds, f'{labels},cpu="total"'
         )
+        if (times := cpu_times(self.cgroups, subject.id)) is not None:
+            self._seconds("cpu_user_seconds_total", "Cumulative user cpu time consumed", times[0], labels)
+            self._seconds("cpu_system_seconds_total", "Cumulative system cpu time consumed", times[1], labels)
         for name, text, value in (
             ("memory_usage_bytes", "Current memory usage, including all memory", account.memory_bytes),
             ("memory_working_set_bytes", "Current working set", account.working_set_bytes),
@@ -149,8 +157,10 @@ class Scrape:
         if throttled is not None and throttled.periods:
             self._throttling(throttled, labels)
         for device, io in io_counts(self.cgroups, subject.id).items():
-            self._io(_device(device, self.machine), io, labels)
-        if not root:
+            self._io(device, io, labels)
+        if root:
+            self._devices(labels)
+        else:
             self._processes(subject.id, labels)
         if subject.network:
             pids = [1] if root else self.cgroups.processes(subject.id)
@@ -172,16 +182,22 @@ class Scrape:
                 labels = label_text((*LABELS, "device"), names)
                 used = (found.rootfs.used_bytes or 0) + (found.logs.used_bytes or 0 if found.logs is not None else 0)
                 for name, text, value in (
-                    ("usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", used),
-                    ("limit_bytes", "Number of bytes that the filesystem holds.", found.rootfs.capacity_bytes),
-                    ("inodes_free", "Number of available Inodes", found.rootfs.inodes_free),
-                    ("inodes_total", "Number of Inodes", found.rootfs.inodes),
+                    ("usage_bytes", _USAGE, used),
+                    ("limit_bytes", _LIMIT, found.rootfs.capacity_bytes),
                 ):
                     self._sample(f"fs_{name}", text, value, labels, kind="gauge")
 
     def _limits(self, name: str, memory: int | None, labels: str) -> None:
         found = limits(self.cgroups, name)
         self._sample("spec_memory_limit_bytes", "Memory limit for the container.", memory or 0, labels)
+        bounds = memory_limits(self.cgroups, name)
+        for metric, text, value in (
+            ("spec_memory_reservation_limit_bytes", "Memory reservation limit for the container.", bounds.reservation),
+            ("spec_memory_swap_limit_bytes", "Memory swap limit for the container.", bounds.swap),
+            ("memory_failcnt", "Number of memory usage hits limits", bounds.failures),
+            ("memory_max_usage_bytes", "Maximum memory usage recorded in bytes", bounds.highest_bytes),
+        ):
+            self._sample(metric, text, value, labels, kind="counter" if metric == "memory_failcnt" else "")
         self._sample("spec_cpu_period", "CPU period of the container.", found.period, labels)
         self._sample("spec_cpu_quota", "CPU quota of the container.", found.quota, labels)
         self._sample("spec_cpu_shares", "CPU share of the container.", found.shares, labels)
@@ -204,8 +220,13 @@ class Scrape:
         text = "Total time duration the container has been throttled"
         self._seconds("cpu_cfs_throttled_seconds_total", text, found.nanoseconds, labels)
 
-    def _io(self, device: str, found: IoCounts, labels: str) -> None:
+    def _io(self, number: str, found: IoCounts, labels: str) -> None:
+        device = _device(number, self.machine)
         where = f'{labels},device="{device}"'
+        major, _, minor = number.partition(":")
+        for operation, count in (("Read", found.read_bytes), ("Write", found.written_bytes)):
+            scope = f'{where},major="{major}",minor="{minor}",operation="{operation}"'
+            self._sample("blkio_device_usage_total", "Blkio Device bytes usage", count, scope)
         for name, text, value in (
             ("reads_bytes", "Cumulative count of bytes read", found.read_bytes),
             ("reads", "Cumulative count of reads completed", found.reads),
@@ -213,6 +234,32 @@ class Scrape:
             ("writes", "Cumulative count of writes completed", found.writes),
         ):
             self._sample(f"fs_{name}_total", text, value, where)
+
+    def _devices(self, labels: str) -> None:
+        """Add the file systems of the host and the counters of their devices."""
+        for device in mounted_devices(self.machine, self.now):
+            where = f'{labels},device="{device.path}"'
+            for name, text, size in (
+                ("inodes_free", "Number of available Inodes", device.inodes_free),
+                ("inodes_total", "Number of Inodes", device.inodes_total),
+                ("limit_bytes", _LIMIT, device.limit_bytes),
+                ("usage_bytes", _USAGE, device.usage_bytes),
+            ):
+                self._sample(f"fs_{name}", text, size, where, kind="gauge")
+            if (counts := device.counts) is None:
+                continue
+            for name, text, value in (
+                ("io_current", "Number of I/Os currently in progress", counts.in_progress),
+                ("io_time_seconds_total", "Cumulative count of seconds spent doing I/Os", counts.io_seconds),
+                ("io_time_weighted_seconds_total", "Cumulative weighted I/O time in seconds", counts.weighted_seconds),
+                ("read_seconds_total", "Cumulative count of seconds spent reading", counts.read_seconds),
+                ("reads_merged_total", "Cumulative count of reads merged", counts.reads_merged),
+                ("sector_reads_total", "Cumulative count of sector reads completed", counts.sectors_read),
+                ("sector_writes_total", "Cumulative count of sector writes completed", counts.sectors_written),
+                ("write_seconds_total", "Cumulative count of seconds spent writing", counts.write_seconds),
+                ("writes_merged_total", "Cumulative count of writes merged", counts.writes_merged),
+            ):
+                self._sample(f"fs_{name}", text, value, where)
 
     def _processes(self, name: str, labels: str) -> None:
         pids = self.cgroups.processes(name)
@@ -226,6 +273,9 @@ class Scrape:
             ("sockets", "Number of open sockets for the container.", sockets),
         ):
             self._sample(metric, text, value, labels)
+        files_limit = open_file_limit(self.machine, next(filter(None, pids), 0))
+        text = "Soft ulimit values for the container root process. Unlimited if -1, except priority and nice"
+        self._sample("ulimits_soft", text, files_limit, f'{labels},ulimit="max_open_files"')
 
     def _seconds(self, name: str, text: str, nanoseconds: int | None, labels: str) -> None:
         if nanoseconds is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nodeagent_plugins.stats.machine import Machine, field, number, read
 
-_UNLIMITED = 1 << 62
+UNLIMITED = 1 << 62
 """Version 1 reports a number near the maximum if there is no limit."""
 _CONTROLLERS = frozenset({"cpu", "cpuacct", "memory", "pids", "blkio"})
 
@@ -154,7 +154,7 @@ class CgroupReader:
             page_faults=field(text, b"\ntotal_pgfault "),
             major_page_faults=field(text, b"\ntotal_pgmajfault "),
             swap_bytes=field(text, b"\ntotal_swap "),
-            memory_limit_bytes=limit if limit is not None and limit < _UNLIMITED else None,
+            memory_limit_bytes=limit if limit is not None and limit < UNLIMITED else None,
         )
 
     def _account_v2(self, name: str) -> CgroupStats:

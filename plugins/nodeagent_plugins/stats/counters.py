@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nodeagent_plugins.stats.cgroups import CgroupReader
+from nodeagent_plugins.stats.cgroups import UNLIMITED, CgroupReader
 from nodeagent_plugins.stats.machine import Machine, field, number, read
 
 _MANY_FILES = 1000
@@ -50,6 +50,47 @@ class CpuLimits:
     quota: int | None = None
     period: int | None = None
     shares: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimits:
+    """Limits in bytes, 0 if unlimited, and how they were approached."""
+
+    highest_bytes: int | None = None
+    """Maximum usage since the cgroup was created."""
+    failures: int = 0
+    """Number of times that the usage reached the limit."""
+    reservation: int = 0
+    swap: int = 0
+    """Limit of swap; in version 1, of memory and swap."""
+
+
+def cpu_times(cgroups: CgroupReader, name: str) -> tuple[int, int] | None:
+    """Return the CPU time in user and kernel mode in nanoseconds."""
+    text = cgroups.file("cpuacct", name, "cpu.stat" if cgroups.unified else "cpuacct.stat")
+    if text is None:
+        return None
+    text = b"\n" + text
+    if cgroups.unified:
+        return field(text, b"\nuser_usec ") * 1000, field(text, b"\nsystem_usec ") * 1000
+    tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return field(text, b"\nuser ") * tick, field(text, b"\nsystem ") * tick
+
+
+def memory_limits(cgroups: CgroupReader, name: str) -> MemoryLimits:
+    """Return the memory limits of a cgroup."""
+    if cgroups.unified:
+        names = "memory.peak", "memory.min", "memory.swap.max"
+        highest, reservation, swap = (number(cgroups.file("", name, file)) for file in names)
+        return MemoryLimits(highest, 0, reservation or 0, swap or 0)
+    names = "memory.max_usage_in_bytes", "memory.soft_limit_in_bytes", "memory.memsw.limit_in_bytes"
+    highest, reservation, swap = (number(cgroups.file("memory", name, file)) for file in names)
+    failures = number(cgroups.file("memory", name, "memory.failcnt")) or 0
+    return MemoryLimits(highest, failures, _limit(reservation), _limit(swap))
+
+
+def _limit(value: int | None) -> int:
+    return value if value is not None and value < UNLIMITED else 0
 
 
 def throttling(cgroups: CgroupReader, name: str) -> Throttling | None:

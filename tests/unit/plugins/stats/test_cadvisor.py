@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -10,6 +12,8 @@ from nodeagent.contracts.server import Exposure
 from nodeagent_plugins.stats import cadvisor
 from nodeagent_plugins.stats.cadvisor import cadvisor_routes
 from tests.unit.plugins.stats.test_provider import SECOND, Bench
+
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Request:
@@ -55,6 +59,15 @@ def bench(tmp_path, clock, fake):
     service = "8:0 Read 100\n8:0 Write 200\n8:0 Total 300\nTotal 300\n"
     fake.put(f"sys/fs/cgroup/blkio{path}/blkio.throttle.io_service_bytes_recursive", service)
     fake.put(f"sys/fs/cgroup/blkio{path}/blkio.throttle.io_serviced_recursive", "8:0 Read 1\n8:0 Write 2\n")
+    fake.put(f"sys/fs/cgroup/cpuacct{path}/cpuacct.stat", f"user {3 * TICKS}\nsystem {2 * TICKS}\n")
+    fake.put(f"sys/fs/cgroup/memory{path}/memory.failcnt", "4\n")
+    fake.put(f"sys/fs/cgroup/memory{path}/memory.max_usage_in_bytes", "12000\n")
+    fake.put(f"sys/fs/cgroup/memory{path}/memory.soft_limit_in_bytes", f"{1 << 63}\n")
+    fake.put(f"sys/fs/cgroup/memory{path}/memory.memsw.limit_in_bytes", "40000\n")
+    fake.put("proc/11/limits", "Limit Soft Hard Units\nMax open files            1024      4096       files\n")
+    mounts += "50 24 8:1 / / rw - ext4 /dev/sda1 rw\n51 24 8:1 /x /mnt rw - ext4 /dev/sda1 rw\n"
+    fake.put("proc/self/mountinfo", mounts)
+    fake.put("proc/diskstats", "   8       1 sda1 1 2 3 4000 5 6 7 8000 9 10000 11000 0 0 0 0\n")
     (fake.root / "sys/dev/block").mkdir(parents=True)
     (fake.root / "sys/dev/block/8:0").symlink_to("../../devices/pci/block/sda")
     files = fake.root / "proc/11/fd"
@@ -72,6 +85,8 @@ async def test_container_has_all_metrics(bench):
 
     expected = {
         "container_cpu_usage_seconds_total total": 2,
+        "container_cpu_user_seconds_total": 3,
+        "container_cpu_system_seconds_total": 2,
         "container_cpu_cfs_periods_total": 9,
         "container_cpu_cfs_throttled_periods_total": 4,
         "container_cpu_cfs_throttled_seconds_total": 3,
@@ -98,6 +113,12 @@ async def test_container_has_all_metrics(bench):
         "container_fs_reads_total /dev/sda": 1,
         "container_fs_writes_total /dev/sda": 2,
         "container_fs_usage_bytes ": 1000,
+        "container_blkio_device_usage_total /dev/sda 8 0 Write": 200,
+        "container_memory_failcnt_total": 4,  # The parser adds the suffix.
+        "container_memory_max_usage_bytes": 12_000,
+        "container_spec_memory_reservation_limit_bytes": 0,
+        "container_spec_memory_swap_limit_bytes": 40_000,
+        "container_ulimits_soft max_open_files": 1024,
     }
     assert {name: found.get(name) for name in expected} == expected
     assert {"container_last_seen", "container_start_time_seconds"} <= set(found)
@@ -123,24 +144,51 @@ async def test_pods_root_and_host_are_reported(bench):
     assert machine["machine_cpu_cores"][0] >= 1
 
 
+async def test_devices_of_file_systems_are_reported_for_the_host(bench):
+    host = of(await scrape(bench), id="/")
+
+    expected = {
+        "reads_merged_total": 2,
+        "sector_reads_total": 3,
+        "read_seconds_total": 4,
+        "writes_merged_total": 6,
+        "sector_writes_total": 7,
+        "write_seconds_total": 8,
+        "io_current": 9,
+        "io_time_seconds_total": 10,
+        "io_time_weighted_seconds_total": 11,
+    }
+    assert {name: host[f"container_fs_{name} /dev/sda1"] for name in expected} == expected
+    assert host["container_fs_inodes_total /dev/sda1"] >= host["container_fs_inodes_free /dev/sda1"] >= 0
+    assert host["container_fs_limit_bytes /dev/sda1"] >= host["container_fs_usage_bytes /dev/sda1"] > 0
+
+
 async def test_version_2_has_the_same_metrics(tmp_path, clock, fake):
     fake.v2()
     bench = Bench(tmp_path, clock, fake)
     path = f"{bench.parent}/{bench.main}"
     fake.cgroup_v2(path, cpu=2 * SECOND, memory=10_000, limit=20_000, pids="11\n")
     fake.put(
-        f"sys/fs/cgroup{path}/cpu.stat", "usage_usec 2000000\nnr_periods 9\nnr_throttled 4\nthrottled_usec 3000000\n"
+        f"sys/fs/cgroup{path}/cpu.stat",
+        "usage_usec 2000000\nuser_usec 1500000\nsystem_usec 500000\nnr_periods 9\nnr_throttled 4\n"
+        "throttled_usec 3000000\n",
     )
     fake.put(f"sys/fs/cgroup{path}/cpu.max", "50000 100000\n")
     fake.put(f"sys/fs/cgroup{path}/cpu.weight", "20\n")
     fake.put(f"sys/fs/cgroup{path}/memory.events", "low 0\noom 5\noom_kill 3\n")
+    fake.put(f"sys/fs/cgroup{path}/memory.peak", "12000\n")
+    fake.put(f"sys/fs/cgroup{path}/memory.swap.max", "max\n")
     fake.put(f"sys/fs/cgroup{path}/io.stat", "8:0 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n")
 
     found = of(await scrape(bench), container="main", name=bench.main, pod="web")
 
     expected = {
         "container_cpu_usage_seconds_total total": 2,
+        "container_cpu_user_seconds_total": 1.5,
+        "container_cpu_system_seconds_total": 0.5,
         "container_cpu_cfs_throttled_seconds_total": 3,
+        "container_memory_max_usage_bytes": 12_000,
+        "container_spec_memory_swap_limit_bytes": 0,
         "container_spec_memory_limit_bytes": 20_000,
         "container_spec_cpu_quota": 50_000,
         "container_spec_cpu_shares": 500,
