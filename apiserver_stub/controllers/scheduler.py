@@ -17,9 +17,9 @@ from apiserver_stub.controllers.event_recorder import EventRecorder
 from apiserver_stub.controllers.leases import SCHEDULER, is_held
 from apiserver_stub.controllers.volumes.writes import CLAIMS, VOLUMES, reserve, select_node
 from apiserver_stub.kinds.nodes import is_ready
-from apiserver_stub.kinds.pod_binding import bound
+from apiserver_stub.kinds.pod_binding import BindingRules, bound, topology_labels
 from apiserver_stub.scheduling.decision import decide
-from apiserver_stub.scheduling.model import NodeInfo, NodeTaintKeys, read_pod
+from apiserver_stub.scheduling.model import NodeInfo, NodeTaintKeys, SchedulingFeatures, read_pod
 from apiserver_stub.scheduling.queue import PendingPods
 from apiserver_stub.scheduling.state import ClusterState
 from apiserver_stub.scheduling.volume_binding import BINDING, RESTRICTIONS, BindingPlan, PodVolumes, VolumeState
@@ -31,6 +31,7 @@ from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.storage import Store
+    from nodeagent.base.gates import FeatureGates
 
 _log = logging.getLogger(__name__)
 
@@ -45,17 +46,29 @@ _IDLE_SECONDS = 3600.0
 _LEASE_CHECK_SECONDS = 30.0
 
 
-async def bind_to_single_node(store: Store, identity: Identity, event_ttl_seconds: int | None) -> None:
+async def bind_to_single_node(
+    store: Store, identity: Identity, event_ttl_seconds: int | None, gates: FeatureGates
+) -> None:
     """Schedule pending pods; runs until cancelled."""
-    await Scheduler(store, identity, event_ttl_seconds).run()
+    await Scheduler(store, identity, event_ttl_seconds, gates).run()
 
 
 class Scheduler:
     """Controller of the pending pods of the default scheduler."""
 
     def __init__(
-        self, store: Store, identity: Identity, event_ttl_seconds: int | None, clock: Clock | None = None
+        self,
+        store: Store,
+        identity: Identity,
+        event_ttl_seconds: int | None,
+        gates: FeatureGates,
+        clock: Clock | None = None,
     ) -> None:
+        self._features = SchedulingFeatures(
+            gates.enabled("TaintTolerationComparisonOperators"), gates.enabled("NodeDeclaredFeatures")
+        )
+        self._binding_rules = BindingRules.of(gates)
+        self._observes_generations = gates.enabled("PodObservedGenerationTracking")
         self._store, self._identity, self._clock = store, identity, clock or SystemClock()
         self._taint_keys = NodeTaintKeys.of(identity)
         self._waker = Waker(self._clock)
@@ -124,7 +137,7 @@ class Scheduler:
         if not pod["spec"].get("nodeName") or dig(pod, ("status", "phase")) in _FINISHED:
             self._release(key)
             return
-        info, before_info = read_pod(pod), self._state.assigned(key)
+        info, before_info = read_pod(pod, self._features), self._state.assigned(key)
         self._state.assign(key, info)
         if before_info is None:
             self._retry(_JOINED)
@@ -183,7 +196,7 @@ class Scheduler:
 
         :raises LookupError: it is deleted.
         """
-        info = read_pod(pod)
+        info = read_pod(pod, self._features)
         volumes = PodVolumes(self._volumes, info, self._state.pods) if info.claims else None
         decision = decide(self._state, info, volumes)
         node = self._choose(decision.feasible)
@@ -219,6 +232,8 @@ class Scheduler:
     async def _bind(self, key: str, seen: Object, node: str) -> bool:
         """Bind the pod to *node*; return whether it was still pending."""
         new: Object | None = None
+        record = self._store.collection(_NODES).get(node)
+        labels = topology_labels(None if record is None else objects.decode(record.data), self._identity)
 
         def assign(current: Record | None) -> Outcome:
             nonlocal new
@@ -228,14 +243,15 @@ class Scheduler:
             pod: Object = objects.decode(current.data)
             if not waits(pod) or pod["metadata"].get("uid") != seen["metadata"].get("uid"):
                 return Keep()
-            new = bound(pod, node)
+            new = bound(pod, node, self._binding_rules, labels)
             return Put(objects.encode_for_store(new))
 
         await self._store.update(_PODS, key, assign)
         if new is None:
             return False
         self._pending.remove(key)
-        self._state.assign(key, read_pod(new))  # Readers may see the binding only after the next decision.
+        info = read_pod(new, self._features)
+        self._state.assign(key, info)  # Readers may see the binding only after the next decision.
         return True
 
     async def _report(self, key: str, message: str) -> None:
@@ -247,7 +263,8 @@ class Scheduler:
             pod: Object = objects.decode(current.data)
             if not waits(pod):
                 return Keep()
-            new = with_condition(pod, "Unschedulable", message)
+            generation = pod["metadata"].get("generation") if self._observes_generations else None
+            new = with_condition(pod, "Unschedulable", message, generation)
             return Keep() if new == pod else Put(objects.encode_for_store(new))
 
         await self._store.update(_PODS, key, set_condition)
@@ -265,8 +282,11 @@ def waits(pod: Object) -> bool:
     )
 
 
-def with_condition(pod: Object, reason: str, message: str) -> Object:
-    """Return *pod* with a false ``PodScheduled`` condition; the transition time is kept if it was false before."""
+def with_condition(pod: Object, reason: str, message: str, generation: int | None = None) -> Object:
+    """Return *pod* with a false ``PodScheduled`` condition; the transition time is kept if it was false before.
+
+    :param generation: generation of the spec to which the condition applies.
+    """
     status = pod.get("status") or {}
     conditions: list[Object] = list(status.get("conditions") or ())
     index = next((i for i, item in enumerate(conditions) if item.get("type") == "PodScheduled"), None)
@@ -274,6 +294,7 @@ def with_condition(pod: Object, reason: str, message: str) -> Object:
     since = before.get("lastTransitionTime") if before.get("status") == "False" else None
     condition: Object = {
         "type": "PodScheduled",
+        **({"observedGeneration": generation} if generation else {}),
         "status": "False",
         "lastProbeTime": None,
         "lastTransitionTime": since or objects.now(),

@@ -15,7 +15,7 @@ from apiserver_stub.kinds.pod_status import ready_containers, restarts, row_cond
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
 from apiserver_stub.schema import field_validation, shapes
 from apiserver_stub.validation.affinity import affinity_terms
-from apiserver_stub.validation.apparmor import copy_apparmor_profiles
+from apiserver_stub.validation.apparmor import apparmor_warnings, copy_apparmor_profiles
 from apiserver_stub.validation.pod import validate_new_pod
 from apiserver_stub.validation.pod_annotations import keys
 from apiserver_stub.validation.pod_exemptions import options_for_update
@@ -99,6 +99,9 @@ class PodStrategy(Strategy):
 
     def default_status(self, new: Object) -> None:
         POD_STATUS.apply(new.setdefault("status", {}))
+
+    def warnings_as_sent(self, new: Object) -> list[str]:
+        return apparmor_warnings(new, self._apparmor_prefix) if "AppArmorFields" in self._options.features else []
 
     def prepare_create(self, new: Object) -> None:
         spec = new["spec"]

@@ -87,6 +87,10 @@ class Strategy:
     def default_status(self, new: Object) -> None:
         """Set default values in an object of an update through a subresource."""
 
+    def warnings_as_sent(self, new: Object) -> list[str]:
+        """Return warnings for the client about a new object that the server has not completed."""
+        return []
+
     def prepare_create(self, new: Object) -> None:
         """Set and reset the fields of a new object that only the server sets."""
 

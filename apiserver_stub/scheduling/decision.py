@@ -11,6 +11,7 @@ from apiserver_stub.scheduling.node_affinity import named_nodes
 from apiserver_stub.scheduling.node_filters import (
     Rejection,
     node_affinity,
+    node_declared_features,
     node_name,
     node_ports,
     node_resources_fit,
@@ -89,7 +90,8 @@ def _filters(
                 return rejection
         if volumes is not None and (rejection := volumes.check(pod, node)) is not None:
             return rejection
-        return next((found for check in across if (found := check(node)) is not None), None)
+        found = next((found for check in across if (found := check(node)) is not None), None)
+        return node_declared_features(pod, node) if found is None else found
 
     return run
 

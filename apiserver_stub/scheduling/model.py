@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.scheduling.required_features import required_features
 from apiserver_stub.scheduling.resized_requests import with_reserved_requests
 from nodeagent.base.identity import Identity
 from nodeagent.base.quantity import Quantity
@@ -20,6 +22,9 @@ Resources = dict[str, int]
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, never bound
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+COMPARISONS = ("Lt", "Gt")
+"""Operators of tolerations that compare numbers."""
+_DECIMAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _DO_NOT_SCHEDULE = "DoNotSchedule"
 
 
@@ -76,6 +81,8 @@ class PodInfo:
     uid: str = ""
     claims: tuple[tuple[str, bool], ...] = ()
     """Names of its claims; true for those of ephemeral volumes, which the pod owns."""
+    features: frozenset[str] = frozenset()
+    """Features that its node must declare."""
 
     def tolerates(self, taint: Mapping[str, str]) -> bool:
         return any(_tolerates(toleration, taint) for toleration in self.tolerations)
@@ -113,14 +120,18 @@ class NodeInfo:
         self.unschedulable_taint = {"key": keys.unschedulable, "effect": "NoSchedule"}
         """Taint that pods must tolerate to be scheduled on the node while it is unschedulable."""
         self.taints: tuple[Object, ...] = tuple(_taints(spec, keys, ready=ready))
+        self.declared_features = frozenset(dig(node, ("status", "declaredFeatures")) or ())
         self.allocatable = read_resources(dig(node, ("status", "allocatable")))
         self.pods: dict[str, PodInfo] = {}
         self.requested: Resources = {}
 
     def is_like(self, other: NodeInfo) -> bool:
         """Return whether the nodes are equal for all filters, apart from their pods."""
-        mine = (self.labels, self.ready, self.unschedulable, self.taints, self.allocatable)
-        return mine == (other.labels, other.ready, other.unschedulable, other.taints, other.allocatable)
+        mine, others = (
+            (node.labels, node.ready, node.unschedulable, node.taints, node.allocatable, node.declared_features)
+            for node in (self, other)
+        )
+        return mine == others
 
     def add(self, key: str, pod: PodInfo) -> None:
         self.remove(key)
@@ -143,8 +154,19 @@ class NodeInfo:
         return copy
 
 
-def read_pod(pod: Object) -> PodInfo:
-    """Return the attributes of *pod* for the filters."""
+@dataclass(frozen=True, slots=True)
+class SchedulingFeatures:
+    """Features of the scheduler that depend on feature gates."""
+
+    compares_taints: bool = False
+    """Tolerations may compare the numeric values of taints."""
+    requires_declared: bool = False
+    """Nodes must declare the features that pods require."""
+
+
+def read_pod(pod: Object, features: SchedulingFeatures | None = None) -> PodInfo:
+    """Return the attributes of *pod* for the filters; without *features*, none is enabled."""
+    features = features or SchedulingFeatures()
     spec, metadata = pod.get("spec") or {}, pod["metadata"]
     namespace, labels = metadata.get("namespace") or "", metadata.get("labels") or {}
     affinity = spec.get("affinity") or {}
@@ -159,7 +181,11 @@ def read_pod(pod: Object) -> PodInfo:
         may_preempt=spec.get("preemptionPolicy") != "Never",
         requests=_requests(with_reserved_requests(spec, pod.get("status") or {})),
         ports=tuple(_ports(spec)),
-        tolerations=tuple(spec.get("tolerations") or ()),
+        tolerations=tuple(
+            item
+            for item in spec.get("tolerations") or ()
+            if features.compares_taints or item.get("operator") not in COMPARISONS
+        ),
         node_selector=spec.get("nodeSelector") or {},
         node_terms=None if terms is None else tuple(terms.get("nodeSelectorTerms") or ()),
         affinity=tuple(_affinity_terms(affinity.get("podAffinity"), namespace)),
@@ -167,6 +193,7 @@ def read_pod(pod: Object) -> PodInfo:
         spread=tuple(_spread(spec, labels)),
         uid=metadata.get("uid") or "",
         claims=tuple(_claims(spec, metadata["name"])),
+        features=frozenset(required_features(spec) if features.requires_declared else ()),
     )
 
 
@@ -216,7 +243,20 @@ def _tolerates(toleration: Object, taint: Mapping[str, str]) -> bool:
             return (toleration.get("value") or "") == (taint.get("value") or "")
         case "Exists":
             return True
+        case "Lt" | "Gt" as operator:
+            bound, value = (_number(item.get("value") or "") for item in (toleration, taint))
+            if bound is None or value is None:
+                return False
+            return value < bound if operator == "Lt" else value > bound
     return False
+
+
+def _number(text: str) -> int | None:
+    """Return the number that *text* has in its shortest decimal form, ``None`` if it is none of 64 bits."""
+    if not _DECIMAL_INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def _affinity_terms(affinity: Object | None, namespace: str) -> Iterator[AffinityTerm]:

@@ -69,3 +69,9 @@ def node_resources_fit(pod: PodInfo, node: NodeInfo) -> Rejection | None:
         if requested > 0 and requested > node.allocatable.get(name, 0) - node.requested.get(name, 0):
             reasons.append(f"Insufficient {name}")
     return Rejection("NodeResourcesFit", tuple(reasons), resolvable=True) if reasons else None
+
+
+def node_declared_features(pod: PodInfo, node: NodeInfo) -> Rejection | None:
+    if pod.features <= node.declared_features:
+        return None
+    return Rejection("NodeDeclaredFeatures", ("node(s) didn't match Pod's required features",))

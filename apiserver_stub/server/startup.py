@@ -239,7 +239,7 @@ async def start(options: Options) -> RunningServer:
         if options.enable_garbage_collector:
             tasks.start(collect_garbage(context, registry), "garbage")
         if options.bind_pods_to_single_node:
-            tasks.start(bind_to_single_node(store, identity, event_ttl_seconds), "scheduler")
+            tasks.start(bind_to_single_node(store, identity, event_ttl_seconds, options.gates), "scheduler")
         if options.manage_volumes:
             tasks.start(bind_claims(store, identity, event_ttl_seconds), "volume-binder")
             ephemeral_claims = create_ephemeral_claims(context, registry, identity, event_ttl_seconds)

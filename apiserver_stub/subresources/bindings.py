@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, conflict, done, not_found, not_supported, required
-from apiserver_stub.kinds.pod_binding import bound
+from apiserver_stub.kinds.pod_binding import BindingRules, bound
 from apiserver_stub.storage import Outcome, Put, Record
 from apiserver_stub.verbs.admission import AdmissionRequest
 from apiserver_stub.verbs.responses import Reply
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class Bindings:
     """The kind ``Binding``, and the subresource ``binding`` of pods."""
 
-    def __init__(self, context: VerbContext) -> None:
-        self._context = context
+    def __init__(self, context: VerbContext, rules: BindingRules) -> None:
+        self._context, self._rules = context, rules
 
     async def create(self, request: Request, resource: Resource) -> Reply:
         """Assign a pod to the node that the Binding of the body names."""
@@ -82,7 +82,7 @@ class Bindings:
                 pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **annotations}
             if request.dry_run:
                 raise DryRun(pod)
-            return Put(objects.encode_for_store(bound(pod, node)))
+            return Put(objects.encode_for_store(bound(pod, node, self._rules, binding["metadata"].get("labels"))))
 
         with contextlib.suppress(DryRun):
             await self._context.store.update("core/pods", objects.key_of(info.namespace, name), decide)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apiserver_stub.kinds.pod_binding import BindingRules
 from apiserver_stub.nodes import pods, proxy
 from apiserver_stub.subresources import Action, Handlers, Key
 from apiserver_stub.subresources.bindings import Bindings
@@ -43,7 +44,7 @@ def bundled_handlers(
     tokens: ServiceAccountTokens,
 ) -> Handlers:
     """Return the handlers of the bundled kinds."""
-    bindings = Bindings(context)
+    bindings = Bindings(context, BindingRules.of(gates))
     reviews = Reviews(context, authenticator, authorizer)
     settings = EvictionSettings(
         marks_pods=gates.enabled("PodDisruptionConditions"),

@@ -58,6 +58,9 @@ def validate_apparmor_match(annotations: Object, spec: Object, field: str, prefi
     return causes
 
 
+_DEPRECATED = 'deprecated since v1.30; use the "appArmorProfile" field instead'
+
+
 def copy_apparmor_profiles(pod: Object, prefix: str, *, to_annotations: bool) -> None:
     """Set the profile of each container of a new *pod* from its annotation.
 
@@ -76,6 +79,22 @@ def copy_apparmor_profiles(pod: Object, prefix: str, *, to_annotations: bool) ->
             found = _parse_annotation(annotation)
             if found is not None and found != (spec.get("securityContext") or {}).get("appArmorProfile"):
                 container["securityContext"] = {**(container.get("securityContext") or {}), "appArmorProfile": found}
+
+
+def apparmor_warnings(pod: Object, prefix: str) -> list[str]:
+    """Return the warnings about annotations of a new *pod*, before they are copied, that a field should replace."""
+    spec, annotations = pod["spec"], pod["metadata"].get("annotations") or {}
+    if (spec.get("os") or {}).get("name") == "windows" or not any(key.startswith(prefix) for key in annotations):
+        return []
+    profile = (spec.get("securityContext") or {}).get("appArmorProfile")
+    warnings = []
+    for _, container in containers(spec, ""):
+        key = prefix + (container.get("name") or "")
+        if key in annotations and (container.get("securityContext") or {}).get("appArmorProfile") is None:
+            found = _parse_annotation(annotations[key])
+            if found is None or found != profile:
+                warnings.append(f"metadata.annotations[{key}]: {_DEPRECATED}")
+    return warnings
 
 
 def _profile(container: Object, spec: Object) -> Any:

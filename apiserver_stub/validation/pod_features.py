@@ -60,6 +60,10 @@ _USES: tuple[tuple[str, Callable[[Object], bool]], ...] = (
         lambda spec: any(rule.get("action") == "RestartAllContainers" for rule in _rules(spec)),
     ),
     ("PodLifecycleSleepActionAllowZero", _sleeps_zero),
+    (
+        "TaintTolerationComparisonOperators",
+        lambda spec: any(item.get("operator") in ("Lt", "Gt") for item in spec.get("tolerations") or ()),
+    ),
     ("SELinuxMount", lambda spec: bool((spec.get("securityContext") or {}).get("seLinuxChangePolicy"))),
 )
 """Feature gate, and test for the use of its field."""

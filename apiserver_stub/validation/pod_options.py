@@ -23,6 +23,7 @@ FIELD_GATES = (
     "SELinuxChangePolicy",
     "SELinuxMount",
     "SupplementalGroupsPolicy",
+    "TaintTolerationComparisonOperators",
     "UserNamespacesHostNetworkSupport",
 )
 """Feature gates of releases after 1.29 that add rules for fields of pods."""

@@ -83,7 +83,7 @@ def validate_pod_spec(spec: Object, pod_name: str, field: str, options: PodOptio
         detail = f"must be between 1 and {DEADLINE_LIMIT_SECONDS}, inclusive"
         causes.append(invalid_value(f"{field}.activeDeadlineSeconds", deadline, detail))
     if tolerations := spec.get("tolerations"):
-        causes += validate_tolerations(tolerations, f"{field}.tolerations")
+        causes += validate_tolerations(tolerations, f"{field}.tolerations", options)
     if aliases := spec.get("hostAliases"):
         causes += validate_host_aliases(aliases, f"{field}.hostAliases")
     policy = spec.get("preemptionPolicy")

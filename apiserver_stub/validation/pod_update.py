@@ -50,7 +50,7 @@ def validate_pod_update(
         causes.append(problem)
         if after.get("activeDeadlineSeconds") is not None:
             return causes
-    causes += _validate_added_tolerations(after.get("tolerations") or (), before.get("tolerations") or ())
+    causes += _validate_added_tolerations(after.get("tolerations") or (), before.get("tolerations") or (), options)
     causes += _validate_removed_gates(after.get("schedulingGates") or (), before.get("schedulingGates") or ())
     if after == before or after == (before := normalize(before)):
         return causes
@@ -91,12 +91,12 @@ def _validate_deadline(new: int | None, old: int | None) -> Cause | None:
     return None
 
 
-def _validate_added_tolerations(new: Sequence[Object], old: Sequence[Object]) -> list[Cause]:
+def _validate_added_tolerations(new: Sequence[Object], old: Sequence[Object], options: PodOptions) -> list[Cause]:
     kept = [_without_seconds(item) for item in new]
     if any(_without_seconds(item) not in kept for item in old):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         return [forbidden_value("spec.tolerations", detail)]
-    return validate_tolerations(new, "spec.tolerations")
+    return validate_tolerations(new, "spec.tolerations", options)
 
 
 def _without_seconds(toleration: Object) -> Object:

@@ -202,6 +202,7 @@ async def prepare_new(
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generate_name(metadata)
     metadata |= {"uid": objects.new_uid(), "creationTimestamp": objects.now()}
+    request.warnings += strategy.warnings_as_sent(obj)
     strategy.prepare_create(obj)
     if strategy.counted:
         metadata["generation"] = 1

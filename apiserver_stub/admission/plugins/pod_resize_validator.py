@@ -21,7 +21,7 @@ class PodResizeValidator(AdmissionPlugin):
     """Reject resizes above the allocatable resources of the node, and on nodes that do not run Linux."""
 
     name = "PodResizeValidator"
-    order = 3150
+    order = 3180
     enabled_by_default = True
     resources = ("pods/resize",)
     operations = ("UPDATE",)

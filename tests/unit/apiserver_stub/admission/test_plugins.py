@@ -35,7 +35,7 @@ ON = (
     "ValidatingAdmissionWebhook",
     "ResourceQuota",
 )
-LATER = ("PodResizeValidator", "NodeDeclaredFeatureValidator")
+LATER = ("PodTopologyLabels", "NodeDeclaredFeatureValidator", "PodResizeValidator")
 """Plugins of later releases than that of the specification."""
 OFF = (
     "AlwaysAdmit",

@@ -32,6 +32,7 @@ from apiserver_stub.controllers.node_taints import NodeTaints
 from apiserver_stub.controllers.quotas import ResourceQuotas
 from apiserver_stub.controllers.scheduler import Scheduler
 from apiserver_stub.controllers.volume_protection import VolumeProtection
+from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.kinds.service_allocators import ServiceAllocators
 from apiserver_stub.lifecycle import Lifecycle
 from nodeagent.base.identity import Identity
@@ -82,7 +83,7 @@ CONTROLLERS: dict[str, Make] = {
     "namespace contents": lambda store, clock: NamespaceContents(store, Identity(), "CA", clock=clock).run(),
     "namespace deletion": lambda store, clock: NamespaceDeletion(context(store), REGISTRY, clock).run(),
     "quotas": quotas,
-    "scheduler": lambda store, clock: Scheduler(store, Identity(), 3600, clock).run(),
+    "scheduler": lambda store, clock: Scheduler(store, Identity(), 3600, build_gates({}), clock).run(),
     "roles": lambda store, clock: keep_aggregated(store, clock=clock, identity=Identity()),
     "taints": lambda store, clock: NodeTaints(store, Identity(), clock).run(),
     "volumes": lambda store, clock: VolumeProtection(store, Identity(), clock).run(),

@@ -9,8 +9,10 @@ import pytest
 from apiserver_stub.apimachinery.objects import format_time
 from apiserver_stub.controllers.leases import SCHEDULER
 from apiserver_stub.controllers.scheduler import Scheduler
+from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.storage import StoreUnavailable
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import OLDEST, Release
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, running, store
 
@@ -55,8 +57,8 @@ def events(store: MeteredStore) -> list[tuple[str, str, str]]:
     return sorted((item["regarding"]["name"], item["reason"], item["note"]) for item in found)
 
 
-def scheduler(store: MeteredStore, clock: FakeClock) -> Any:
-    return Scheduler(store, Identity(), 3600, clock).run()
+def scheduler(store: MeteredStore, clock: FakeClock, release: Release = OLDEST) -> Any:
+    return Scheduler(store, Identity(), 3600, build_gates({}, release), clock).run()
 
 
 async def test_pod_that_fits_is_bound_and_reported(store: MeteredStore, clock: FakeClock) -> None:
@@ -82,6 +84,32 @@ async def test_pod_that_does_not_fit_stays_pending_with_the_reason(store: Metere
     assert condition(store, "big") == ("False", "Unschedulable", NO_CPU)
     assert events(store) == [("big", "FailedScheduling", NO_CPU)]
     assert store.writes == writes
+
+
+@pytest.mark.parametrize(("release", "expected"), [(Release(1, 33), None), (Release(1, 34), 4)])
+async def test_condition_has_the_observed_generation_since_1_34(
+    store: MeteredStore, clock: FakeClock, release: Release, expected: int | None
+) -> None:
+    big = pod("big", "64")
+    big["metadata"]["generation"] = 4
+    store.put(NODES, node())
+    store.put(PODS, big)
+    async with running(store, scheduler(store, clock, release)):
+        await clock.advance(1)
+
+    (found,) = store.read(PODS, "n/big")["status"]["conditions"]
+    assert found.get("observedGeneration") == expected
+
+
+async def test_bound_pod_has_the_topology_labels_of_its_node(store: MeteredStore, clock: FakeClock) -> None:
+    made = node()
+    made["metadata"]["labels"] = {"topology.kubernetes.io/zone": "a", "other": "b"}
+    store.put(NODES, made)
+    store.put(PODS, pod("web"))
+    async with running(store, scheduler(store, clock, Release(1, 36))):
+        await clock.advance(1)
+
+    assert store.read(PODS, "n/web")["metadata"]["labels"] == {"topology.kubernetes.io/zone": "a"}
 
 
 async def test_bound_pods_reduce_available_resources(store: MeteredStore, clock: FakeClock) -> None:

@@ -48,6 +48,31 @@ def test_apparmor_annotation_is_copied_to_field_at_creation(
     assert (made["metadata"].get("annotations", {}), copied.get("localhostProfile")) == expected
 
 
+@pytest.mark.parametrize(
+    ("release", "annotation", "profiles", "warned"),
+    [
+        ("1.29", "unconfined", (None, None), False),
+        ("1.30", "unconfined", (None, None), True),
+        ("1.36", "other", (None, None), True),
+        ("1.36", "unconfined", ({"type": "Unconfined"}, None), False),
+        ("1.36", "runtime/default", ({"type": "Unconfined"}, None), True),
+        ("1.36", "unconfined", (None, {"type": "Unconfined"}), False),
+    ],
+)
+def test_apparmor_annotation_without_field_is_deprecated_since_1_30(
+    release: str, annotation: str, profiles: tuple[dict[str, str] | None, dict[str, str] | None], warned: bool
+) -> None:
+    made = pod(metadata={"annotations": {APPARMOR: annotation}})
+    for owner, profile in zip((made["spec"], made["spec"]["containers"][0]), profiles, strict=True):
+        if profile is not None:
+            owner["securityContext"] = {"appArmorProfile": profile}
+
+    warnings = strategy_at(release).warnings_as_sent(made)
+
+    text = f'metadata.annotations[{APPARMOR}]: deprecated since v1.30; use the "appArmorProfile" field instead'
+    assert warnings == ([text] if warned else [])
+
+
 @pytest.mark.parametrize(("release", "counted"), [("1.29", ()), ("1.32", ()), ("1.33", ("spec",)), ("1.36", ("spec",))])
 def test_generation_of_pods_is_counted_since_1_33(release: str, counted: tuple[str, ...]) -> None:
     assert strategy_at(release).counted == counted

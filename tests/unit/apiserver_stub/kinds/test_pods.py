@@ -10,9 +10,10 @@ import pytest
 from apiserver_stub.admission.plugins.service_account import mount_token
 from apiserver_stub.controllers.scheduler import waits
 from apiserver_stub.feature_gates import build_gates
-from apiserver_stub.kinds.pod_binding import bound
+from apiserver_stub.kinds.pod_binding import BindingRules, bound
 from apiserver_stub.kinds.pods import PodStrategy
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 from tests.unit.apiserver_stub.validation.pods import pod
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -115,9 +116,20 @@ def test_binding_replaces_the_condition() -> None:
     old = pod()
     old["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}, {"type": "Ready", "status": "False"}]
 
-    conditions = bound(old, "node-1")["status"]["conditions"]
+    conditions = bound(old, "node-1", BindingRules())["status"]["conditions"]
 
     assert [(item["type"], item["status"]) for item in conditions] == [("PodScheduled", "True"), ("Ready", "False")]
+
+
+@pytest.mark.parametrize(("release", "changed"), [(Release(1, 34), False), (Release(1, 35), True)])
+def test_binding_copies_labels_and_clears_the_nomination_since_1_35(release: Release, changed: bool) -> None:
+    old = pod()
+    old["status"]["nominatedNodeName"] = "node-2"
+
+    found = bound(old, "node-1", BindingRules.of(build_gates({}, release)), {"topology.kubernetes.io/zone": "a"})
+
+    assert ("topology.kubernetes.io/zone" in found["metadata"].get("labels", {})) is changed
+    assert ("nominatedNodeName" not in found["status"]) is changed
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ NOT_HELPFUL = "preemption: 0/1 nodes are available: 1 Preemption is not helpful 
 
 
 def make_node(name: str = "n1", *, labels: dict[str, str] | None = None, ready: bool = True, **spec: Any) -> NodeInfo:
-    """Return a node; ``allocatable`` in *spec* changes its resources."""
+    """Return a node; ``allocatable`` in *spec* changes its resources, ``declared`` its declared features."""
     allocatable = ALLOCATABLE | spec.pop("allocatable", {})
+    status = {"allocatable": allocatable, "declaredFeatures": spec.pop("declared", [])}
     all_labels = {"kubernetes.io/hostname": name, **(labels or {})}
-    node = {"metadata": {"name": name, "labels": all_labels}, "spec": spec, "status": {"allocatable": allocatable}}
+    node = {"metadata": {"name": name, "labels": all_labels}, "spec": spec, "status": status}
     return NodeInfo(node, NodeTaintKeys.of(Identity()), ready=ready)
 
 

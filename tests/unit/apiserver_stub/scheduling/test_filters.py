@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.scheduling.decision import decide
+from apiserver_stub.scheduling.model import SchedulingFeatures, read_pod
+
 from .cluster import NO_VICTIMS, NOT_HELPFUL, decided, fits, make_node, make_pod, make_state
 
 
@@ -238,3 +241,45 @@ def test_resources_of_a_removed_pod_are_released() -> None:
     state.release("default/other")
 
     assert decided(state, make_pod(requests={"cpu": "1"})).feasible
+
+
+# Features of later releases
+
+
+@pytest.mark.parametrize(
+    ("operator", "limit", "tolerated"),
+    [("Lt", "951", True), ("Lt", "950", False), ("Gt", "949", True), ("Gt", "950", False), ("Gt", "0900", False)],
+)
+def test_tolerations_compare_numbers_if_enabled(operator: str, limit: str, tolerated: bool) -> None:
+    node = make_node(taints=[{"key": "sla", "value": "950", "effect": "NoSchedule"}])
+    pod = make_pod(tolerations=[{"key": "sla", "operator": operator, "value": limit}])
+
+    enabled = decide(make_state(node), read_pod(pod, SchedulingFeatures(compares_taints=True)))
+
+    assert bool(enabled.feasible) is tolerated
+    assert not fits(node, pod)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"hostNetwork": True, "hostUsers": False},
+        {"initContainers": [{"name": "i", "restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
+    ],
+)
+def test_nodes_must_declare_required_features_if_enabled(spec: dict[str, Any]) -> None:
+    names = ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"]
+    features = SchedulingFeatures(requires_declared=True)
+    pod = make_pod(**spec)
+
+    rejected = decide(make_state(make_node()), read_pod(pod, features))
+
+    assert rejected.message.startswith("0/1 nodes are available: 1 node(s) didn't match Pod's required features.")
+    assert decide(make_state(make_node(declared=names)), read_pod(pod, features)).feasible
+    assert fits(make_node(), pod)
+
+
+def test_pod_level_requests_must_fit() -> None:
+    pod = make_pod(requests={"cpu": "1"}, resources={"requests": {"cpu": "3"}})
+
+    assert message(make_node(), pod) == f"0/1 nodes are available: 1 Insufficient cpu. {NO_VICTIMS}"

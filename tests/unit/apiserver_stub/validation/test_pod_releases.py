@@ -195,3 +195,24 @@ def test_resource_claim_without_reference_is_rejected(release: str, field: str) 
     gates = {"DynamicResourceAllocation": True}
 
     assert found(causes_of(release, {"resourceClaims": [{"name": "gpu"}]}, gates)) == [f"Invalid {field}"]
+
+
+@pytest.mark.parametrize(
+    ("release", "gate", "value", "expected"),
+    [
+        ("1.34", True, "5", [("FieldValueNotSupported", "operator")]),
+        ("1.36", False, "5", [("FieldValueNotSupported", "operator")]),
+        ("1.36", True, "5", []),
+        ("1.36", True, "-05", [("FieldValueInvalid", "value")]),
+        ("1.36", True, "9223372036854775808", [("FieldValueInvalid", "value")]),
+        ("1.36", True, "", [("FieldValueInvalid", "value")] * 2),
+    ],
+)
+def test_tolerations_compare_numbers_behind_a_gate(
+    release: str, gate: bool, value: str, expected: list[tuple[str, str]]
+) -> None:
+    toleration = {"key": "sla", "operator": "Gt", "value": value}
+
+    causes = causes_of(release, {"tolerations": [toleration]}, {"TaintTolerationComparisonOperators": gate})
+
+    assert [(item.reason, item.field.removeprefix("spec.tolerations[0].")) for item in causes] == expected

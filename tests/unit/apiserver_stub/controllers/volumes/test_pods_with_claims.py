@@ -8,6 +8,7 @@ import pytest
 
 from apiserver_stub.controllers.scheduler import Scheduler
 from apiserver_stub.controllers.volumes.binder import VolumeBinder
+from apiserver_stub.feature_gates import build_gates
 from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, rest, running, store
@@ -31,7 +32,7 @@ def user(name: str = "web", of: str = "c", **spec: Any) -> dict[str, Any]:
 
 
 async def schedule(store: MeteredStore, clock: FakeClock, *, binds: bool = False) -> None:
-    controllers = [Scheduler(store, Identity(), 3600, clock).run()]
+    controllers = [Scheduler(store, Identity(), 3600, build_gates({}), clock).run()]
     if binds:
         controllers.append(VolumeBinder(store, Identity(), 3600, clock).run())
     store.put(NODES, node())
@@ -111,7 +112,7 @@ async def test_node_is_selected_and_the_pod_waits_for_its_volume(store: MeteredS
     store.put(PODS, user())
     store.put(NODES, node())
     binder = VolumeBinder(store, Identity(), 3600, clock).run()
-    async with running(store, Scheduler(store, Identity(), 3600, clock).run(), binder):
+    async with running(store, Scheduler(store, Identity(), 3600, build_gates({}), clock).run(), binder):
         await clock.advance(1)
         await rest(store)
         assert node_of(store, "web") is None and condition(store, "web") is None
