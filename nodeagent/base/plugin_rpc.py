@@ -29,6 +29,7 @@ MAX_TEXT = 4096
 """Length in characters to which error texts of plugins are truncated."""
 MAX_SOCKET_PATH = 107
 """Longest path in bytes to which the kernel can connect."""
+_BROKEN = ("Stream removed", "Received RST_STREAM", "Connection reset", "Socket closed", "recvmsg:")
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -50,10 +51,11 @@ class RpcError(Exception):
 
     :ivar code: Go name of the status code, such as ``DeadlineExceeded``.
     :ivar details: error message of the plugin or of the connection, truncated.
+    :ivar local: the response was lost or invalid, so the plugin may have executed the call.
     """
 
-    def __init__(self, code: str, details: str) -> None:
-        self.code, self.details = code, details[:MAX_TEXT]
+    def __init__(self, code: str, details: str, *, local: bool = False) -> None:
+        self.code, self.details, self.local = code, details[:MAX_TEXT], local
         super().__init__(f"rpc error: code = {code} desc = {self.details}")
 
 
@@ -118,13 +120,7 @@ class Connection:
         try:
             return await stub(request, timeout=limit)
         except grpc.aio.AioRpcError as error:
-            code = error.code()
-            details = error.details() or ""
-            if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-                details = "context deadline exceeded"
-            elif code is grpc.StatusCode.INTERNAL and "deserializing" in details:
-                details = "invalid response"  # The original text names a method of this client.
-            failure = RpcError(_GO_NAMES[code], details)
+            failure = _translate(error)
         raise failure  # Outside of the handler, whose traceback would keep the channel alive.
 
 
@@ -150,6 +146,18 @@ def is_socket(path: str) -> bool:
         return stat.S_ISSOCK(os.lstat(path).st_mode)
     except OSError:
         return False
+
+
+def _translate(error: grpc.aio.AioRpcError) -> RpcError:
+    code, details = error.code(), error.details() or ""
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return RpcError("DeadlineExceeded", "context deadline exceeded")
+    # A connection that breaks is reported with various codes.
+    if code in {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL} and details.startswith(_BROKEN):
+        return RpcError("Unavailable", details)
+    if code is grpc.StatusCode.INTERNAL and "deserializing" in details:
+        return RpcError("Internal", "invalid response", local=True)
+    return RpcError(_GO_NAMES[code], details)
 
 
 def _serialize(request: Message) -> bytes:

@@ -13,6 +13,7 @@ GATES_IN_USE = frozenset(
         "CPUManagerPolicyAlphaOptions",
         "CPUManagerPolicyBetaOptions",
         "CPUManagerPolicyOptions",
+        "CSIVolumeHealth",
         "ClusterTrustBundleProjection",
         "ComponentFlagz",
         "ComponentStatusz",
@@ -37,6 +38,7 @@ GATES_IN_USE = frozenset(
         "LoggingBetaOptions",
         "MemoryManager",
         "MemoryQoS",
+        "MutableCSINodeAllocatableCount",
         "NodeAgentEnsureSecretPulledImages",
         "NodeAgentFineGrainedAuthz",
         "NodeAgentInUserNamespace",
@@ -86,8 +88,7 @@ _REASONS = {
         CloudDualStackNodeIPs DisableCloudProviders DisableNodeAgentCloudCredentialProviders
     """,
     "volumes of CSI drivers and persistent volumes are not supported": """
-        CSIVolumeHealth MutableCSINodeAllocatableCount RecoverVolumeExpansionFailure SELinuxChangePolicy SELinuxMount
-        SELinuxMountReadWriteOncePod
+        RecoverVolumeExpansionFailure SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
     """,
     "device plugins and dynamic resource allocation are not supported": """
         DRAConsumableCapacity DRAExtendedResource DRANodeAllocatableResources DRAPartitionableDevices
