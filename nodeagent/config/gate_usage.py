@@ -19,6 +19,7 @@ GATES_IN_USE = frozenset(
         "ComponentStatusz",
         "ContainerCheckpoint",
         "ContainerRestartRules",
+        "ContainerStopSignals",
         "CustomCPUCFSQuotaPeriod",
         "DisableCPUQuotaWithExclusiveCPUs",
         "DisableNodePlatformProxyVersion",

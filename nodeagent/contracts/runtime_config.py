@@ -250,5 +250,7 @@ class ContainerConfig:
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
+    stop_signal: str = ""
+    """Name of the stop signal in the API, such as ``SIGRTMIN+1``; empty for that of the image."""
     resources: LinuxResources = LinuxResources()
     security: ContainerSecurity = ContainerSecurity()

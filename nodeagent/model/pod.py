@@ -617,6 +617,8 @@ class ContainerStatus(WireStruct, frozen=True, omit_defaults=False):
     started: bool | None = None
     volume_mounts: list[VolumeMountStatus] | msgspec.UnsetType = msgspec.UNSET
     user: ContainerUser | msgspec.UnsetType = msgspec.UNSET
+    stop_signal: str | msgspec.UnsetType = msgspec.UNSET
+    """Effective stop signal, that of the image included."""
     allocated_resources: ResourceList | msgspec.UnsetType = msgspec.UNSET
     """Requests that the node has granted."""
     resources: ResourceRequirements | msgspec.UnsetType = msgspec.UNSET

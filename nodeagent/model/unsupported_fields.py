@@ -103,7 +103,9 @@ UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
     ),
     UnsupportedField(Container, "volume_devices", "block devices cannot be passed to containers"),
     UnsupportedField(EnvVarSource, "file_key_ref", "feature gate EnvFiles is disabled", gate="EnvFiles"),
-    UnsupportedField(Lifecycle, "stop_signal", "containers are stopped with the signal of their image"),
+    UnsupportedField(
+        Lifecycle, "stop_signal", "feature gate ContainerStopSignals is disabled", gate="ContainerStopSignals"
+    ),
     UnsupportedField(
         VolumeProjection,
         "cluster_trust_bundle",

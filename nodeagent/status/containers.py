@@ -43,6 +43,8 @@ class ContainerStatusInputs:
     """True if all containers of the pod have exited."""
     due: Collection[str]
     """Names of the containers that were due to start; one of these that is missing in the runtime was lost."""
+    stop_signals: bool = False
+    """Report the effective stop signals (feature gate ContainerStopSignals)."""
     restarting_all: bool = False
     """True if the containers of the pod are removed so that all are restarted."""
     image_refs: bool = False
@@ -96,6 +98,7 @@ def _status(kind: ContainerKind, container: Container, inputs: ContainerStatusIn
         started=started,
         volume_mounts=volume_mount_statuses(container, newest, image_refs=inputs.image_refs),
         user=user_status(newest),
+        stop_signal=(inputs.stop_signals and newest.stop_signal) or msgspec.UNSET,
     )
 
 

@@ -73,6 +73,8 @@ class PodStatusInputs:
     """Report PodReadyToStartContainers (spec: gate.PodReadyToStartContainersCondition)."""
     observed_generation: bool = False
     """Report the generation of the pod (feature gate PodObservedGenerationTracking)."""
+    stop_signals: bool = False
+    """Report the effective stop signals of containers (feature gate ContainerStopSignals)."""
     image_refs: bool = False
     """Report the images of image volumes (feature gate ImageVolumeWithDigest)."""
 
@@ -96,6 +98,7 @@ def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
         has_init=bool(spec.init_containers),
         ended=ended,
         due=containers_due(pod, inputs.runtime, old) if ended else frozenset(),
+        stop_signals=inputs.stop_signals,
         restarting_all=restarting,
         image_refs=inputs.image_refs,
     )

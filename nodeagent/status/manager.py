@@ -110,6 +110,7 @@ class StatusManager:
         self._host_ips_field = gates.enabled("PodHostIPs")
         self._disruption_condition = gates.enabled("PodDisruptionConditions")
         self._observed_generation = gates.enabled("PodObservedGenerationTracking")
+        self._stop_signals = gates.enabled("ContainerStopSignals")
         self._image_refs = gates.enabled("ImageVolumeWithDigest")
         self._trigger_sync, self._note = trigger_sync, note
         self._allocations = allocations if allocations is not None and allocations.resizing else None
@@ -174,6 +175,7 @@ class StatusManager:
                 note="" if entry.ended else self._note(msgspec.structs.replace(pod, status=entry.status)),
                 sandbox_condition=self._sandbox_condition,
                 observed_generation=self._observed_generation,
+                stop_signals=self._stop_signals,
                 image_refs=self._image_refs,
                 resources=self._allocations.report(pod.uid) if self._allocations is not None else None,
                 resize_conditions=self._allocations.conditions(pod.uid) if self._allocations is not None else (),

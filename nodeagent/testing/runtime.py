@@ -559,4 +559,5 @@ def _container_status(container: _Container) -> RuntimeContainerStatus:
         labels=config.labels,
         annotations=config.annotations,
         mounts=tuple(config.mounts),
+        stop_signal=config.stop_signal,
     )

@@ -18,6 +18,7 @@ from nodeagent.contracts.runtime import (
     SeLinux,
     SupplementalGroupsPolicy,
 )
+from nodeagent.errors import RuntimeFailure
 
 _PROFILES = {
     ProfileType.RUNTIME_DEFAULT: cri.SecurityProfile.RuntimeDefault,
@@ -77,10 +78,22 @@ def container_config(config: ContainerConfig) -> cri.ContainerConfig:
         stdin=config.stdin,
         stdin_once=config.stdin_once,
         tty=config.tty,
+        stop_signal=stop_signal(config.stop_signal),
         linux=cri.LinuxContainerConfig(
             resources=resources(config.resources), security_context=container_security(config.security)
         ),
     )
+
+
+def stop_signal(name: str) -> cri.Signal:
+    """Return the signal with this name in the API; the runtime's default for an empty one.
+
+    :raises RuntimeFailure: CRI does not have the signal.
+    """
+    try:
+        return cri.Signal.Value(name.replace("+", "PLUS").replace("-", "MINUS")) if name else cri.RUNTIME_DEFAULT
+    except ValueError as error:
+        raise RuntimeFailure(f'invalid stop signal "{name}"') from error
 
 
 def mount(requested: Mount) -> cri.Mount:

@@ -28,6 +28,7 @@ from nodeagent_plugins.embedded_runtime.records import Container, Records, Sandb
 from nodeagent_plugins.embedded_runtime.rootfs import RootFileSystems
 from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
 from nodeagent_plugins.embedded_runtime.shim_client import command_shim
+from nodeagent_plugins.embedded_runtime.stop_signals import signal_number, stop_signal_of
 from nodeagent_plugins.embedded_runtime.users import User, resolve_user
 
 _log = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ class Containers:
                 container.volume_layers += self._images.get(mount.image.image).layers
         if config.log_path and sandbox.config.log_directory:
             container.log_path = str(Path(sandbox.config.log_directory, config.log_path))
-        container.stop_signal = str(image.config.get("StopSignal") or "SIGTERM")
+        container.stop_signal = stop_signal_of(config, str(image.config.get("StopSignal") or ""))
         if (known := self._names.get(_name(container))) is not None:
             raise AlreadyExists(f"container {config.metadata.name}, attempt {config.metadata.attempt}, exists: {known}")
         self._names[_name(container)] = container.id
@@ -172,7 +173,7 @@ class Containers:
         """Send the stop signal, and SIGKILL after the grace period; return once the container has exited."""
         if container.running and container.process is not None:
             if grace_seconds > 0:
-                await container.process.end(grace_seconds, _signal_number(container.stop_signal))
+                await container.process.end(grace_seconds, signal_number(container.stop_signal))
             else:
                 await container.process.end(0)
         await self._wait_until_noted(container)
@@ -370,14 +371,6 @@ class Containers:
             container.reason = "OOMKilled"
         else:
             container.reason = "Error" if container.exit_code else "Completed"
-
-
-def _signal_number(name: str) -> int:
-    """Return the signal in an image's notation: ``SIGTERM``, ``TERM`` or ``15``; SIGTERM if it is invalid."""
-    if name.isdecimal():
-        return int(name)
-    full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
-    return int(getattr(signal, full, signal.SIGTERM))
 
 
 def _name(container: Container) -> tuple[str, str, int]:

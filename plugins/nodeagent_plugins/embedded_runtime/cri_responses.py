@@ -9,6 +9,7 @@ from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.cgroups import Usage
 from nodeagent_plugins.embedded_runtime.images.store import Image
 from nodeagent_plugins.embedded_runtime.records import Container, Sandbox
+from nodeagent_plugins.embedded_runtime.stop_signals import cri_signal
 
 
 def sandbox(record: Sandbox) -> cri.PodSandbox:
@@ -74,6 +75,7 @@ def container_status(record: Container) -> cri.ContainerStatus:
         log_path=record.log_path,
         resources=cri.ContainerResources(linux=record.config.linux.resources),
         image_id=record.image_id,
+        stop_signal=cri_signal(record.stop_signal),
     )
     if record.user:  # Absent in records of earlier releases.
         user = status.user.linux

@@ -25,6 +25,7 @@ def make_container_config(
     resources: LinuxResources,
     sandbox_id: str,
     backoff_seconds: int,
+    stop_signal: str = "",
 ) -> ContainerConfig:
     """Return the configuration of one run of *container*.
 
@@ -53,6 +54,7 @@ def make_container_config(
         stdin=container.stdin,
         stdin_once=container.stdin_once,
         tty=container.tty,
+        stop_signal=stop_signal,
         resources=resources,
         security=security,
     )

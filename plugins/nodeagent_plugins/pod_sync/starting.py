@@ -220,7 +220,27 @@ class ContainerStarter:
                 self._now(),
                 backoff.backoff_limits(context.config, context.gates),
             ),
+            stop_signal=self._stop_signal(container),
         )
+
+    def _stop_signal(self, container: Container) -> str:
+        """Return the stop signal to request; empty for that of the image."""
+        if container.lifecycle is None or not self._context.gates.enabled("ContainerStopSignals"):
+            return ""
+        return container.lifecycle.stop_signal or ""
+
+    async def _check_stop_signal(self, container: Container, container_id: str) -> None:
+        """Reject a container whose stop signal the runtime has ignored, as runtimes of earlier CRI versions do.
+
+        :raises ContainerError: the runtime does not report the requested signal.
+        """
+        requested = self._stop_signal(container)
+        if not requested:
+            return
+        effective = (await self._context.runtime.container_status(container_id)).stop_signal
+        if effective != requested:
+            text = f'lifecycle.stopSignal "{requested}" is not supported by the container runtime'
+            raise ContainerError(text, reason="RunContainerError")
 
     async def _run(self, step: Step, start: Start, container_id: str, attempt: int, reference: ObjectReference) -> None:
         """Start a created container and run its postStart hook.
@@ -230,6 +250,7 @@ class ContainerStarter:
         context, pod, container = self._context, step.pod, start.container
         step.touched.add(container_id)
         try:
+            await self._check_stop_signal(container, container_id)
             await context.runtime.start_container(container_id)
         except RuntimeUnavailable:
             raise

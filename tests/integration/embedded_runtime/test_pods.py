@@ -84,6 +84,20 @@ async def test_stopped_container_has_a_grace_period(cri, pods):
     assert (await cri.container_status(stubborn)).exit_code == 137
 
 
+async def test_container_is_stopped_with_its_own_signal(cri, pods):
+    script = "trap 'exit 9' USR1; trap 'exit 7' TERM; echo ready; sleep 1000 & wait"
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, script, stop_signal="SIGUSR1")
+    other = await pods.container(sandbox_id, script, attempt=1)
+    await asyncio.sleep(0.2)  # Until both shells have set their traps.
+
+    reported = [(await cri.container_status(each)).stop_signal for each in (container_id, other)]
+    await asyncio.gather(cri.stop_container(container_id, 20), cri.stop_container(other, 20))
+
+    assert reported == ["SIGUSR1", "SIGTERM"]
+    assert [(await cri.container_status(each)).exit_code for each in (container_id, other)] == [9, 7]
+
+
 async def test_exec_runs_a_command(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
 

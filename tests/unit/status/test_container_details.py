@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
 
 from nodeagent.contracts.runtime import ContainerUser, ImageMount, Mount
+from nodeagent.model.pod import PodStatus
 from nodeagent.model.wire import to_wire
 from nodeagent.status.container_details import user_status, volume_mount_statuses
+from nodeagent.status.generate import PodStatusInputs, generate_status
 from nodeagent.testing import FakeRuntime, make_container, make_pod
 
 MOUNTS = [
@@ -60,3 +63,18 @@ def test_user_is_reported_with_explicit_root():
 
 def test_user_is_omitted_if_the_runtime_does_not_report_it():
     assert user_status(run_of()) is msgspec.UNSET
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_stop_signal_is_reported_with_its_gate(enabled):
+    pod, runtime = make_pod("web", containers=["main"]), FakeRuntime()
+    runtime.start("main", pod)
+    observed = runtime.pod(pod.uid)
+    observed = replace(observed, containers=[replace(observed.containers[0], stop_signal="SIGUSR1")])
+    inputs = PodStatusInputs(
+        runtime=observed, before=PodStatus(), now=datetime(2026, 1, 1, tzinfo=UTC), stop_signals=enabled
+    )
+
+    (status,) = generate_status(pod, inputs).container_statuses
+
+    assert to_wire(status).get("stopSignal") == ("SIGUSR1" if enabled else None)

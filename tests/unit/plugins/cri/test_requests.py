@@ -28,6 +28,7 @@ from nodeagent.contracts.runtime import (
     SupplementalGroupsPolicy,
     UserNamespace,
 )
+from nodeagent.errors import RuntimeFailure
 from nodeagent_plugins.cri import requests
 
 RESOURCES = LinuxResources(
@@ -166,6 +167,24 @@ def test_complete_container_is_converted():
     assert made.linux.resources == requests.resources(RESOURCES)
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("", cri.RUNTIME_DEFAULT),
+        ("SIGUSR1", cri.SIGUSR1),
+        ("SIGRTMIN+1", cri.SIGRTMINPLUS1),
+        ("SIGRTMAX-2", cri.SIGRTMAXMINUS2),
+    ],
+)
+def test_stop_signal_is_converted(name, expected):
+    assert requests.container_config(ContainerConfig("c", 0, "i", stop_signal=name)).stop_signal == expected
+
+
+def test_unknown_stop_signal_is_rejected():
+    with pytest.raises(RuntimeFailure, match='invalid stop signal "SIGNOPE"'):
+        requests.stop_signal("SIGNOPE")
+
+
 def test_container_security_is_converted():
     security = ContainerSecurity(
         capabilities_add=("NET_ADMIN",),
@@ -227,7 +246,7 @@ def test_every_contract_field_is_covered():
     """Fails for a new field of the contract until the tests above cover it."""
     fields = {kind: len(dataclasses.fields(kind)) for kind in (SandboxConfig, ContainerConfig, ContainerSecurity)}
 
-    assert fields == {SandboxConfig: 15, ContainerConfig: 18, ContainerSecurity: 16}
+    assert fields == {SandboxConfig: 15, ContainerConfig: 19, ContainerSecurity: 16}
 
 
 def test_mount_of_an_image_has_reference_and_subpath():

@@ -355,3 +355,31 @@ async def test_configured_maximum_shortens_the_crash_loop_backoff(bench, clock):
 
     assert delayed.retry_seconds == 2
     assert [config.attempt for config in bench.made()] == [0, 1, 2]
+
+
+def _with_stop_signal(name):
+    return make_pod(containers=[make_container("main", lifecycle={"stopSignal": name})])
+
+
+async def test_stop_signal_is_requested_with_its_gate(make_bench):
+    bench = make_bench(context={"gates": build_gates({"ContainerStopSignals": True}, NEWEST)})
+
+    await bench.sync(_with_stop_signal("SIGUSR1"))
+
+    assert bench.made()[-1].stop_signal == "SIGUSR1"
+
+
+async def test_runtime_that_ignores_the_stop_signal_fails_the_container(make_bench):
+    bench = make_bench(context={"gates": build_gates({"ContainerStopSignals": True}, NEWEST)})
+    status = bench.runtime.container_status
+
+    async def without_signal(container_id):
+        return replace(await status(container_id), stop_signal="")
+
+    bench.runtime.container_status = without_signal
+
+    outcome = await bench.sync(_with_stop_signal("SIGUSR1"))
+
+    assert outcome.waiting["main"].reason == "RunContainerError"
+    assert 'stopSignal "SIGUSR1" is not supported by the container runtime' in outcome.waiting["main"].message
+    assert not bench.runtime.called("start_container")
