@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import secrets
 import stat
 from pathlib import Path
+
+from nodeagent.base.removal import remove_tree
+
+__all__ = ["apply_fs_group", "make_directories", "open_to_all", "remove_if_empty", "remove_tree"]
 
 _READ_WRITE, _READ_ONLY = 0o660, 0o440
 _DIRECTORY = 0o110
@@ -45,41 +47,6 @@ def apply_fs_group(directory: Path, group: int, *, readonly: bool = False, only_
         _give(Path(parent), group, bits)
 
 
-def remove_tree(directory: Path) -> None:
-    """Remove an untrusted tree; does nothing if it does not exist.
-
-    Never follows a link, and uses constant stack and descriptors at any depth: directories are moved up to the root
-    before they are emptied.
-    """
-    try:
-        root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return
-    except NotADirectoryError:
-        directory.unlink(missing_ok=True)
-        return
-    prefix, moved, device = f"..removed-{secrets.token_hex(8)}-", 0, os.fstat(root).st_dev
-    try:
-        while names := _names(root):
-            for name in names:
-                if _unlink(name, root):
-                    continue
-                inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=root)
-                try:
-                    if os.fstat(inside).st_dev != device:
-                        raise OSError(errno.EBUSY, "a file system is mounted here", str(directory / name))
-                    for entry in _names(inside):
-                        if not _unlink(entry, inside):
-                            os.rename(entry, f"{prefix}{moved}", src_dir_fd=inside, dst_dir_fd=root)
-                            moved += 1
-                finally:
-                    os.close(inside)
-                os.rmdir(name, dir_fd=root)
-    finally:
-        os.close(root)
-    directory.rmdir()
-
-
 def remove_if_empty(*directories: Path) -> None:
     """Remove the directories that are empty, in order."""
     for directory in directories:
@@ -102,19 +69,3 @@ def _root_is_right(directory: Path, group: int, bits: int) -> bool:
     status = directory.stat()
     desired = bits | _DIRECTORY | stat.S_ISGID
     return status.st_gid == group and status.st_mode & desired == desired
-
-
-def _names(descriptor: int) -> list[str]:
-    return os.listdir(descriptor)
-
-
-def _unlink(name: str, parent: int) -> bool:
-    """Remove a file or an empty directory; return whether it was removed."""
-    if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-        try:
-            os.rmdir(name, dir_fd=parent)
-        except OSError:
-            return False
-    else:
-        os.unlink(name, dir_fd=parent)
-    return True
