@@ -16,6 +16,7 @@ GATES_IN_USE = frozenset(
         "CSIVolumeHealth",
         "ClusterTrustBundleProjection",
         "ComponentFlagz",
+        "ComponentSLIs",
         "ComponentStatusz",
         "ContainerCheckpoint",
         "ContainerRestartRules",
@@ -73,6 +74,7 @@ GATES_IN_USE = frozenset(
         "TopologyManager",
         "TopologyManagerPolicyBetaOptions",
         "TopologyManagerPolicyOptions",
+        "UserNamespacesSupport",
     }
 )
 """Feature gates that the code reads. Setting another gate has no effect; a locked gate cannot be set."""

@@ -43,7 +43,7 @@ from nodeagent_plugins.pod_sync.step import PodSyncState, Step
 from nodeagent_plugins.pod_sync.stopping import ContainerStopper, HookCaller, plan_stop
 from nodeagent_plugins.pod_sync.subordinate_ids import IdRange
 from nodeagent_plugins.pod_sync.subpaths import BindMount
-from nodeagent_plugins.pod_sync.user_namespaces import PodUserNamespaces, check_user_namespaces, id_pool
+from nodeagent_plugins.pod_sync.user_namespaces import GATE, PodUserNamespaces, check_user_namespaces, id_pool
 
 SANDBOXES_AT_ONCE = 8
 DISCARD_SECONDS = 5.0
@@ -86,7 +86,7 @@ class BundledPodSyncer:
         )
         self._starter = ContainerStarter(context, hook_caller, hooks, self._stopper, bind)
         self._resizer = ContainerResizer(context)
-        pool = id_pool(context.config, subordinate_ids)
+        pool = id_pool(context.config, subordinate_ids if context.gates.enabled(GATE) else None)
         self._user_namespaces = PodUserNamespaces(context.root_dir / "pods", pool)
         self._cleaner = PodCleaner(context, log_root, self._user_namespaces)
         self._dns = NodeDns(context)
@@ -298,7 +298,7 @@ class BundledPodSyncer:
         try:
             handler = step.runtime_handler = await read_runtime_handler(self._context.api, pod)
             if own_users:
-                check_user_namespaces(pod, await context.runtime_status(), handler)
+                check_user_namespaces(pod, await context.runtime_status(), handler, context.gates)
             config = await self._sandbox_config(step, actions.sandbox_attempt)
             async with self._creating:
                 started = context.clock.now()

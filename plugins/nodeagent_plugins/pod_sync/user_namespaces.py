@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from nodeagent.base.gates import FeatureGates
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.runtime import IdMapping, RuntimeStatus, UserNamespace
 from nodeagent.errors import ConfigError, NodeAgentError, Problem
@@ -17,6 +18,7 @@ from nodeagent.model.wire import WireStruct
 from nodeagent_plugins.pod_sync.subordinate_ids import IdRange
 
 FILE = "userns"
+GATE = "UserNamespacesSupport"
 DEFAULT_IDS_PER_POD = 65536
 
 
@@ -142,12 +144,18 @@ def id_pool(config: NodeAgentConfiguration, subordinate: IdRange | None) -> IdPo
     return IdPool(subordinate.first, subordinate.first + subordinate.count, length)
 
 
-def check_user_namespaces(pod: Pod, runtime: RuntimeStatus, handler: str) -> None:
-    """Check that the runtime supports the user namespace of *pod*, if it has one.
+def check_user_namespaces(pod: Pod, runtime: RuntimeStatus, handler: str, gates: FeatureGates) -> None:
+    """Check that the node and its runtime support the user namespace of *pod*, if it has one.
 
-    :raises NodeAgentError: the runtime or the handler does not support it.
+    spec: gate.UserNamespacesSupport
+
+    :raises NodeAgentError: the feature gate is disabled, or the runtime or the handler does not support it.
     """
-    if pod.spec.host_users is not False or runtime.handler(handler).user_namespaces:
+    if pod.spec.host_users is not False:
+        return
+    if not gates.enabled(GATE):
+        raise NodeAgentError(f'the feature gate "{GATE}" is disabled: can\'t set spec.HostUsers')
+    if runtime.handler(handler).user_namespaces:
         return
     if handler:
         raise NodeAgentError(f'RuntimeClass handler "{handler}" does not support user namespaces')

@@ -43,11 +43,12 @@ def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
 
         return counted
 
+    slis = (Route("GET", "/metrics/slis", page("slis"), Exposure.READ_ONLY, ("metrics",)),)
     return (
         *(Route(method, "/stats/summary", stats, Exposure.READ_ONLY, ("stats",)) for method in ("GET", "POST")),
         Route("GET", "/metrics/resource", resources, Exposure.READ_ONLY, ("metrics",)),
         Route("GET", "/metrics/probes", page("probes"), Exposure.READ_ONLY, ("metrics",)),
-        Route("GET", "/metrics/slis", page("slis"), Exposure.READ_ONLY, ("metrics",)),
+        *(slis if context.gates.enabled("ComponentSLIs") else ()),
     )
 
 

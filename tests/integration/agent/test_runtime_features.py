@@ -82,6 +82,6 @@ def test_static_pod_with_host_users_false_gets_no_sandbox(node: Node) -> None:
 
     text = wait_until(note, "the sandbox fails")
 
-    assert text.endswith("can't set `spec.hostUsers: false`, runtime does not support user namespaces")
+    assert text.endswith('the feature gate "UserNamespacesSupport" is disabled: can\'t set spec.HostUsers')
     manifest.unlink()
     node.gone("users-node-1")

@@ -38,7 +38,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     node.bridge = network.bridge  # type: ignore[attr-defined]
     try:
         api.start("--feature-gates=InPlacePodVerticalScaling=true,UserNamespacesSupport=true")
-        gates = {"EventedPLEG": True, "InPlacePodVerticalScaling": True}
+        gates = {"EventedPLEG": True, "InPlacePodVerticalScaling": True, "UserNamespacesSupport": True}
         agent.start(featureGates=gates, hairpinMode="hairpin-veth")
         wait_until(lambda: _ready(api), "the node is Ready")
         yield node

@@ -198,6 +198,13 @@ async def test_service_level_metrics_have_health_check_results(pki, tmp_path):
     assert after["kubernetes_healthcheck", "syncloop", "healthz"] == (1, None)
 
 
+@pytest.mark.row("gate.ComponentSLIs")
+async def test_service_level_metrics_require_their_feature_gate(pki, tmp_path):
+    for enabled, status in ((True, 200), (False, 404)):
+        async with serving(pki, tmp_path, feature_gates={"ComponentSLIs": enabled}) as node:
+            assert (await node.fetch("/metrics/slis", token="admin-token"))[0] == status
+
+
 async def test_read_only_port_serves_summary_and_metrics(pki, tmp_path, stats):
     paths = ("/stats/summary", "/metrics/resource", "/metrics/probes", "/metrics/slis")
     async with serving(pki, tmp_path, parts={"stats": stats}, read_only_port=listener_port()) as node:

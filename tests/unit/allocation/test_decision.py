@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from nodeagent.agent import _resize_rules
 from nodeagent.allocation.decision import (
     PendingResize,
     ResizeRules,
@@ -11,7 +12,8 @@ from nodeagent.allocation.decision import (
     increases_requests,
     infeasible,
 )
-from nodeagent.testing import make_pod
+from nodeagent.config.features import build_gates
+from nodeagent.testing import make_config, make_pod
 
 from .conftest import sized_container, sized_pod
 
@@ -46,6 +48,14 @@ def test_change_of_requests_is_detected():
     small, large = sized_pod(), sized_pod(memory="65Mi")
 
     assert increases_requests(small, large) and not increases_requests(large, small)
+
+
+@pytest.mark.row("gate.InPlacePodVerticalScaling")
+@pytest.mark.parametrize("enabled", [True, False])
+def test_feature_gate_decides_on_resizes(enabled):
+    rules = _resize_rules(make_config(), build_gates({"InPlacePodVerticalScaling": enabled}))
+
+    assert (infeasible(resize("web"), rules, no_swap) is None) is enabled
 
 
 def test_disabled_gate_makes_a_resize_infeasible():

@@ -33,6 +33,8 @@ OTHER = {
     "spec": {"clusterIP": "10.0.0.2", "ports": [{"port": 80}]},
 }
 
+USER_NAMESPACES = {"UserNamespacesSupport": True}
+
 
 def env_names(bench) -> set[str]:
     return {name for name, _ in bench.made()[-1].envs if name.endswith("_SERVICE_HOST")}
@@ -125,7 +127,7 @@ async def test_sandbox_configuration_follows_the_pod(bench):
 async def test_user_namespace_without_support_of_the_handler_fails_the_sandbox(make_bench, runtime_class, problem):
     api = FakeApi()
     await api.create(RUNTIME_CLASSES, {"metadata": {"name": "secure"}, "handler": "kata"})
-    bench = make_bench(context={"api": api})
+    bench = make_bench(context={"api": api}, feature_gates=USER_NAMESPACES)
     bench.runtime.handlers = [RuntimeHandler("runc", user_namespaces=True)]
 
     await bench.sync(make_pod(host_users=False, runtime_class_name=runtime_class))
@@ -134,7 +136,22 @@ async def test_user_namespace_without_support_of_the_handler_fails_the_sandbox(m
     assert bench.sandboxes() == []
 
 
-async def test_user_namespace_is_passed_to_sandbox_container_and_mounts(bench):
+@pytest.mark.row("gate.UserNamespacesSupport")
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_user_namespace_requires_the_feature_gate(make_bench, enabled):
+    bench = make_bench(feature_gates={"UserNamespacesSupport": enabled})
+    bench.runtime.handlers = [RuntimeHandler("", user_namespaces=True)]
+
+    await bench.sync(make_pod("a", host_users=False))
+    await bench.sync(make_pod("b", host_users=True))
+
+    problem = 'the feature gate "UserNamespacesSupport" is disabled: can\'t set spec.HostUsers'
+    assert bench.notes("FailedCreatePodSandBox") == ([] if enabled else [f"Failed to create pod sandbox: {problem}"])
+    assert [config.name for config in bench.sandboxes()] == (["a", "b"] if enabled else ["b"])
+
+
+async def test_user_namespace_is_passed_to_sandbox_container_and_mounts(make_bench):
+    bench = make_bench(feature_gates=USER_NAMESPACES)
     bench.runtime.handlers = [RuntimeHandler("", user_namespaces=True)]
 
     await bench.sync(make_pod("a", host_users=False))
@@ -150,7 +167,8 @@ async def test_user_namespace_is_passed_to_sandbox_container_and_mounts(bench):
     assert {(mount.uids, mount.gids) for mount in last.mounts} == {((), ())}
 
 
-async def test_user_namespace_survives_a_restart_and_is_released_with_the_pod(bench):
+async def test_user_namespace_survives_a_restart_and_is_released_with_the_pod(make_bench):
+    bench = make_bench(feature_gates=USER_NAMESPACES)
     bench.runtime.handlers = [RuntimeHandler("", user_namespaces=True)]
     pod = make_pod("a", host_users=False)
     await bench.sync(pod)
