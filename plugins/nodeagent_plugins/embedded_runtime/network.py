@@ -162,7 +162,7 @@ class BridgeNetwork:
             await commands.run(
                 [self._ip, "-batch", "-"],
                 "connect the sandbox",
-                given=f"link add {name} type veth peer name eth0 netns {pid}\n"
+                given=f"link add {name} type veth peer name eth0 address {_hardware_address(address)} netns {pid}\n"
                 f"link set {name} master {self._bridge} up\n" + hairpin.port_line(mode, name),
             )
             if mode != self._hairpin_mode:  # Changed concurrently, possibly without this port.
@@ -346,6 +346,14 @@ def _is_device(name: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _hardware_address(address: str) -> str:
+    """Return the hardware address of the pod with an IPv4 *address*.
+
+    It is the same for every pod with that address, because the host caches it for longer than the address is unused.
+    """
+    return ":".join(["0a", "58", *(f"{byte:02x}" for byte in ipaddress.IPv4Address(address).packed)])
 
 
 def node_address() -> str:

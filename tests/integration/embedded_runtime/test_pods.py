@@ -50,6 +50,21 @@ async def test_sandbox_has_an_address(cri, pods, daemon):
     assert status.annotations == {"note": "x"}
 
 
+async def test_pod_with_the_address_of_an_earlier_pod_is_reachable(cri, pods):
+    await pods.sandbox("other")  # The bridge keeps its link, and the host keeps the cached addresses.
+    addresses = []
+    for _ in range(2):
+        sandbox_id = await pods.sandbox()
+        (address,) = (await cri.sandbox_status(sandbox_id)).ips
+        addresses.append(address)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.wait_for(asyncio.open_connection(address, 80), 10)
+        await cri.stop_sandbox(sandbox_id)
+        await cri.remove_sandbox(sandbox_id)
+
+    assert addresses[0] == addresses[1]
+
+
 async def test_container_has_a_log_and_an_exit_code(cri, pods):
     sandbox_id = await pods.sandbox()
     script = "echo $GREETING; echo bad >&2; printf end; exit 3"
