@@ -145,8 +145,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests that need root if it is missing; CI skips nothing."""
+    if hasattr(config, "workerinput"):
+        from tests.scheduling import move_long_modules_first
+
+        move_long_modules_first(items)
     if IN_CI or os.geteuid() == 0:
         return
     needs_root = pytest.mark.skip(reason="needs root")
