@@ -84,7 +84,7 @@ class CsiVolumes:
             return ""
         return await self._objects.wait_for_attach(source_of(spec))
 
-    async def requires_remount(self, spec: VolumeSpec) -> bool:
+    async def needs_refresh(self, spec: VolumeSpec) -> bool:
         """Return whether the driver republishes its volumes at each pod sync (``requiresRepublish``).
 
         :raises TransientVolumeError: the driver's object cannot be read.
@@ -92,7 +92,7 @@ class CsiVolumes:
         rules = await self._specs.find(source_of(spec).driver)
         return bool(rules is not None and rules.requires_republish)
 
-    async def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
+    async def supports_label(self, spec: VolumeSpec) -> bool:
         """Return whether the volume can be mounted with a label (``seLinuxMount``).
 
         :raises TransientVolumeError: the driver's object cannot be read.

@@ -89,10 +89,10 @@ async def test_attached_volume_has_the_name_of_its_attachment(harness):
 
 
 async def test_republish_follows_the_driver_object(harness):
-    assert not await harness.kind.requires_remount(harness.spec())
+    assert not await harness.kind.needs_refresh(harness.spec())
     harness.put_driver(requiresRepublish=True)
     await harness.context.clock.settle()
-    assert await harness.kind.requires_remount(harness.spec())
+    assert await harness.kind.needs_refresh(harness.spec())
 
 
 # --- expansion ----------------------------------------------------------------------------------------------------
