@@ -13,7 +13,7 @@ from pathlib import Path
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
 MS_REMOUNT, MS_NOATIME, MS_NODIRATIME = 0x20, 0x400, 0x800
 MS_BIND, MS_REC, MS_SHARED, MS_RELATIME = 0x1000, 0x4000, 0x100000, 0x200000
-_UMOUNT_NOFOLLOW = 0x8
+_UMOUNT_NOFOLLOW, _MNT_FORCE = 0x8, 0x1
 _FLAGS = {
     "ro": MS_RDONLY,
     "nosuid": MS_NOSUID,
@@ -85,14 +85,15 @@ def bind(source: Path, target: Path, options: Iterable[str] = (), *, recursive: 
         raise
 
 
-def unmount(target: Path) -> bool:
+def unmount(target: Path, *, force: bool = False) -> bool:
     """Unmount the topmost mount at *target*: not lazily, and never through a symbolic link.
 
     :param target: the mount point.
+    :param force: abort requests to a server that does not respond (NFS).
     :returns: false if nothing is mounted there, or the path does not exist.
     :raises OSError: with ``EBUSY`` if the mount is in use.
     """
-    if _libc().umount2(os.fsencode(target), _UMOUNT_NOFOLLOW) == 0:
+    if _libc().umount2(os.fsencode(target), _UMOUNT_NOFOLLOW | (_MNT_FORCE if force else 0)) == 0:
         return True
     number = ctypes.get_errno()
     if number in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):

@@ -1,0 +1,64 @@
+"""Mounter without privileges, and volumes of the kinds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nodeagent.contracts.persistent_volumes import VolumeMode, VolumeSpec
+from nodeagent.model.persistent_volume import PersistentVolume
+from nodeagent.model.pod import Volume
+
+
+class FakeMounter:
+    """Records mounts.
+
+    :ivar mounts: source and options by mount point.
+    :ivar busy: mount points that are in use.
+    :ivar fails: error of the next mounts.
+    """
+
+    def __init__(self) -> None:
+        self.mounts: dict[Path, tuple[str, ...]] = {}
+        self.busy: set[Path] = set()
+        self.fails: OSError | None = None
+        self.forced: list[Path] = []
+
+    def bind(self, source: Path, target: Path, options: Sequence[str]) -> None:
+        self.mount(str(source), target, "bind", options)
+
+    def mount(self, source: str, target: Path, file_system: str, options: Sequence[str]) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self.mounts[target] = (source, file_system, *options)
+
+    def unmount(self, target: Path, *, force: bool = False) -> None:
+        if target in self.busy and not force:
+            raise OSError(16, os.strerror(16), str(target))
+        if force:
+            self.forced.append(target)
+        self.mounts.pop(target, None)
+
+    def mounted(self, target: Path) -> bool:
+        return target in self.mounts
+
+    def listed(self, target: Path) -> bool:
+        return target in self.mounts
+
+    def other_binds(self, source: Path, target: Path) -> list[str]:
+        return [str(at) for at, what in self.mounts.items() if what[0] == str(source) and at != target]
+
+
+def pv_spec(
+    source: dict[str, Any], *, read_only: bool = False, mode: VolumeMode = VolumeMode.FILESYSTEM, **spec: Any
+) -> VolumeSpec:
+    """Return the volume ``data`` with the PersistentVolume ``pv-1``."""
+    annotations = spec.pop("annotations", None)
+    wire = {"metadata": {"name": "pv-1", "annotations": annotations}, "spec": {**source, **spec}}
+    return VolumeSpec(
+        "pv-1", Volume(name="data"), msgspec.convert(wire, PersistentVolume), read_only=read_only, mode=mode
+    )
