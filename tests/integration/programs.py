@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import itertools
 import json
 import os
+import random
 import signal
 import socket
 import ssl
@@ -23,6 +26,9 @@ from nodeagent.testing.apiserver import usual_options
 START_SECONDS = 30.0
 NODE = "node-1"
 IMAGE = "docker.io/library/busybox:1.36"
+# Below the range of the kernel; each process that runs tests has others, in an order of its run.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
+_PORTS = itertools.cycle(random.sample(range(12_000 + _WORKER, 30_000, 16), 1125))
 
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0, every: float = 0.05) -> Any:
@@ -37,9 +43,12 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0, e
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that no process uses, and that the kernel assigns to none before the caller uses it."""
+    for port in _PORTS:
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("unreachable: the ports are endless")
 
 
 def cpu_seconds(pid: int) -> float:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -15,17 +14,12 @@ import aiohttp
 from apiserver_stub.storage import StoreUnavailable
 from apiserver_stub.storage.etcd.client import EtcdClient, TlsFiles, prefix_end
 from apiserver_stub.storage.etcd.proto.kv_pb2 import KeyValue
+from tests.integration.programs import free_port
 
 from .in_process import start
 from .test_limits import Client
 
 START_SECONDS = 20.0
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Etcd:

@@ -19,8 +19,9 @@ from apiserver_stub.storage import Compacted
 from apiserver_stub.storage.etcd.client import HistoryCompacted, TlsFiles
 from apiserver_stub.storage.etcd.compaction import KEY
 from nodeagent.base.tls import generate_ca, issue
+from tests.integration.programs import free_port
 
-from .etcd import Etcd, free_port, running_etcd, serving
+from .etcd import Etcd, running_etcd, serving
 from .test_limits import Client, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

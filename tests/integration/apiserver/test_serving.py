@@ -23,14 +23,10 @@ from apiserver_stub.server import startup
 from apiserver_stub.server.startup import RunningServer
 from nodeagent.base.tls import KeyPair, TlsError, generate_ca, issue
 from nodeagent.testing.apiserver import usual_options
+from tests.integration.programs import free_port
 
 from .conftest import Server
 from .in_process import start
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 async def send(running: RunningServer, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:

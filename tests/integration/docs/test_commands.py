@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.docs.blocks import PAGES, ROOT, Block, blocks
+from tests.integration.programs import free_port
 
 BIN = Path(sys.executable).parent
 RUNNABLE = [page for page in PAGES if any(keyword == "run" for block in blocks(page) for keyword, _ in block.notes)]
@@ -43,12 +43,6 @@ def test_each_quoted_block_matches_its_source(page):
                 position = max(found, position)
 
     assert wrong == []
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Scratch:
