@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nodeagent import hookimpl
 from nodeagent_plugins.in_tree_volumes.host_path import HostPathVolumes
 from nodeagent_plugins.in_tree_volumes.local import LocalVolumes
+from nodeagent_plugins.in_tree_volumes.nfs import NfsVolumes
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import CgroupsContext
@@ -16,4 +17,4 @@ if TYPE_CHECKING:
 
 @hookimpl
 def nodeagent_provide_persistent_volume_kinds(context: CgroupsContext) -> Sequence[PersistentVolumeKind]:
-    return [HostPathVolumes(), LocalVolumes(context)]
+    return [HostPathVolumes(), LocalVolumes(context), NfsVolumes()]
