@@ -36,6 +36,7 @@ GATES_IN_USE = frozenset(
         "InPlacePodLevelResourcesVerticalScaling",
         "InPlacePodVerticalScaling",
         "InPlacePodVerticalScalingInitContainers",
+        "LocalStorageCapacityIsolationFSQuotaMonitoring",
         "LoggingAlphaOptions",
         "LoggingBetaOptions",
         "MemoryManager",
@@ -103,9 +104,6 @@ _REASONS = {
         AllowInsecureNodeAgentCertificateSigningRequests AuthorizeNodeWithSelectors PortForwardWebsockets
         RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation ServiceAccountNodeAudienceRestriction
         TranslateStreamCloseWebsocketRequests
-    """,
-    "usage of local storage is always measured by reading directories": """
-        LocalStorageCapacityIsolationFSQuotaMonitoring
     """,
 }
 _NOT_IMPLEMENTED = "not implemented"

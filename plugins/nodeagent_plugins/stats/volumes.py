@@ -1,4 +1,7 @@
-"""Volume usage, measured in the background (spec: config.volumeStatsAggPeriod)."""
+"""Volume usage, measured in the background.
+
+spec: config.volumeStatsAggPeriod, gate.LocalStorageCapacityIsolationFSQuotaMonitoring
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from pathlib import Path
 
 from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Histogram
+from nodeagent.base.project_quota import ProjectUsage, own_project, project_usage
 from nodeagent.contracts.context import ProberContext
 from nodeagent.contracts.stats import VolumeUsage
 from nodeagent.model.pod import Pod, Volume
@@ -42,6 +46,7 @@ class VolumeMeter:
     def __init__(self, context: ProberContext, jitter: Callable[[], float] = random.random) -> None:
         self._context, self._jitter = context, jitter
         self._period = context.config.volume_stats_agg_period.seconds
+        self._quotas = context.gates.enabled("LocalStorageCapacityIsolationFSQuotaMonitoring")
         self._measured: dict[str, Sequence[VolumeUsage]] = {}
         self._due: dict[str, float] = {}
 
@@ -106,11 +111,28 @@ class VolumeMeter:
         if whole is None:
             raise FileNotFoundError(str(path))
         if not path.is_mount():  # The file system is shared.
+            accounted = self._accounted(volume, path)
+            if accounted is not None:
+                return VolumeUsage(
+                    volume.name,
+                    replace(whole, used_bytes=accounted.bytes, inodes_used=accounted.inodes),
+                    local_ephemeral=True,
+                )
             started = self._context.clock.now()
             use = use_of_tree(path, WALK_SECONDS)
             walks.append(self._context.clock.now() - started)
             whole = replace(whole, used_bytes=use.bytes, inodes_used=use.inodes)
         return VolumeUsage(volume.name, whole, _claim(pod, volume), is_local_ephemeral(volume))
+
+    def _accounted(self, volume: Volume, path: Path) -> ProjectUsage | None:
+        """Return the usage that the kernel accounts to an emptyDir volume with a project ID, if there is any."""
+        if not self._quotas or volume.empty_dir is None:
+            return None
+        try:
+            project = own_project(path)
+            return project_usage(path, project) if project else None
+        except OSError:
+            return None
 
 
 def is_local_ephemeral(volume: Volume) -> bool:

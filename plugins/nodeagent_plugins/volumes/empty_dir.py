@@ -13,6 +13,7 @@ from nodeagent.errors import VolumeError
 from nodeagent.model.pod import EmptyDirVolume, Pod, Volume
 from nodeagent_plugins.volumes.mounts import Mounter, in_thread
 from nodeagent_plugins.volumes.payload import fs_group
+from nodeagent_plugins.volumes.quotas import VolumeProjects
 from nodeagent_plugins.volumes.trees import (
     apply_fs_group,
     make_directories,
@@ -36,6 +37,7 @@ class EmptyDir:
     def __init__(self, context: CgroupsContext, mounter: Mounter, tmpfs_option: str = "") -> None:
         self.name = f"{identity.current().label_domain}~empty-dir"
         self._context, self._mounter, self._tmpfs_option = context, mounter, tmpfs_option
+        self._projects = VolumeProjects(context)
         self._ready: set[Path] = set()
 
     def supports(self, volume: Volume) -> bool:
@@ -62,6 +64,8 @@ class EmptyDir:
         open_to_all(directory)
         if mount:
             self._mounter.mount(kind, directory, options)
+        elif not kind:
+            self._projects.assign(pod, directory)
         # A mounted file system retains the mode of its root: 1777 for tmpfs, 0755 for hugetlbfs.
         if (group := fs_group(pod)) is not None:
             apply_fs_group(directory, group)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
 from nodeagent.base.duration import Duration
+from nodeagent.base.project_quota import ProjectUsage
+from nodeagent.config.features import build_gates
 from nodeagent.model.pod import Volume
 from nodeagent.testing import eventually, make_config, make_context, make_pod
+from nodeagent_plugins.stats import volumes as volumes_module
 from nodeagent_plugins.stats.volumes import WALKS, VolumeMeter
 
 VOLUMES = [
@@ -137,3 +141,25 @@ async def test_each_directory_walk_is_timed(tmp_path, clock):
     await meter.measure_now()
 
     assert WALKS.count("du") == before + len(KINDS)
+
+
+@pytest.mark.row("gate.LocalStorageCapacityIsolationFSQuotaMonitoring")
+@pytest.mark.parametrize(("enabled", "supported"), [(True, True), (True, False), (False, True)])
+async def test_accounted_usage_replaces_the_walk(tmp_path, clock, monkeypatch, enabled, supported):
+    def project_usage(directory, project):
+        if not supported:
+            raise OSError(errno.ESRCH, "No such process")
+        return ProjectUsage(project * 1000, 42)
+
+    monkeypatch.setattr(volumes_module, "own_project", lambda directory: 7 if directory.name == "scratch" else 0)
+    monkeypatch.setattr(volumes_module, "project_usage", project_usage)
+    _, pod, context = make_meter(tmp_path, clock, 60)
+    context.gates = build_gates({"LocalStorageCapacityIsolationFSQuotaMonitoring": enabled})
+    meter, walks = VolumeMeter(context), WALKS.count("du")
+
+    await meter.measure_now()
+
+    scratch = next(volume.filesystem for volume in meter.latest(pod.uid) if volume.name == "scratch")
+    accounted = enabled and supported
+    assert ((scratch.used_bytes, scratch.inodes_used) == (7000, 42)) is accounted
+    assert WALKS.count("du") - walks == len(meter.latest(pod.uid)) - accounted
