@@ -22,7 +22,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 import grpc.aio
 from google.protobuf import message_factory
 from google.protobuf.descriptor import ServiceDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_TEXT = 4096
@@ -114,11 +114,12 @@ class Connection:
         :raises RpcError: the call failed; the plugin may have executed it.
         """
         limit = self.remaining_seconds if timeout_seconds is None else min(self.remaining_seconds, timeout_seconds)
-        stub = self._channel.unary_unary(
-            method.path, request_serializer=_serialize, response_deserializer=method.response.FromString
-        )
+        # The client of gRPC would return None for a response that it fails to decode.
+        stub = self._channel.unary_unary(method.path, request_serializer=_serialize)
         try:
-            return await stub(request, timeout=limit)
+            return method.response.FromString(await stub(request, timeout=limit))
+        except DecodeError:
+            failure = RpcError("Internal", "invalid response", local=True)
         except grpc.aio.AioRpcError as error:
             failure = _translate(error)
         raise failure  # Outside of the handler, whose traceback would keep the channel alive.
@@ -155,8 +156,6 @@ def _translate(error: grpc.aio.AioRpcError) -> RpcError:
     # A connection that breaks is reported with various codes.
     if code in {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL} and details.startswith(_BROKEN):
         return RpcError("Unavailable", details)
-    if code is grpc.StatusCode.INTERNAL and "deserializing" in details:
-        return RpcError("Internal", "invalid response", local=True)
     return RpcError(_GO_NAMES[code], details)
 
 
