@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent_plugins.embedded_runtime import cri_responses
+from nodeagent_plugins.embedded_runtime import cri_responses, passable_root
 from nodeagent_plugins.embedded_runtime.containers import Containers
 from nodeagent_plugins.embedded_runtime.events import Events
 from nodeagent_plugins.embedded_runtime.execution import Execution
@@ -79,15 +79,18 @@ class Daemon:
         root = options.root
         root.mkdir(parents=True, exist_ok=True, mode=0o711)
         self._lock = _take_lock(root / "lock")
+        self._passable_root = passable_root.make_passable(root, host)
         self._network = choose_network(options, host)
-        runner = choose_runner(options.runner, root / "state", host)
+        runner = choose_runner(options.runner, self._passable_root / "state", host)
         self._sandboxes = Sandboxes(
-            Records(root / "sandboxes", Sandbox, cri.PodSandboxConfig), self._network, self._sandbox_changed
+            Records(self._passable_root / "sandboxes", Sandbox, cri.PodSandboxConfig),
+            self._network,
+            self._sandbox_changed,
         )
         self._images = ImageStore(root)
         self._roots = RootFileSystems(root, user_attributes=host.remapped)
         self._containers = Containers(
-            Records(root / "containers", Container, cri.ContainerConfig),
+            Records(self._passable_root / "containers", Container, cri.ContainerConfig),
             self._sandboxes,
             self._images,
             self._roots,
@@ -111,7 +114,7 @@ class Daemon:
         async with AsyncExitStack() as stack:
             stack.callback(self._lock.close)
             await asyncio.to_thread(self._load_images)
-            problem = await find_problem(self._options.root, self._host, self._roots)
+            problem = await find_problem(self._passable_root, self._host, self._roots)
             if problem:
                 _log.info("User namespaces of pods are unavailable", extra={"err": problem})
             self._sandboxes.user_namespace_problem = problem
@@ -143,6 +146,7 @@ class Daemon:
             await stop.wait()
             if self.empty:
                 await self._network.remove()
+                passable_root.release(self._options.root)
             _log.info(
                 "Shutting down embedded runtime, pods keep running", extra={"pods": len(self._sandboxes.records.all())}
             )

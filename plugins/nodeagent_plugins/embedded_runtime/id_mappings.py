@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from nodeagent_plugins.embedded_runtime import commands
 from nodeagent_plugins.embedded_runtime.errors import CallError, InvalidArgument
 from nodeagent_plugins.embedded_runtime.helpers import launch
 from nodeagent_plugins.embedded_runtime.host import Host
+from nodeagent_plugins.embedded_runtime.passable_root import find_closed
 from nodeagent_plugins.embedded_runtime.processes import Process
 from nodeagent_plugins.embedded_runtime.rootfs import RootFileSystems
 
@@ -90,12 +90,6 @@ async def find_problem(root: Path, host: Host, roots: RootFileSystems) -> str:
     except (CallError, OSError, ValueError) as error:
         return str(error)
     return ""
-
-
-def find_closed(root: Path) -> Path | None:
-    """Return a directory of the path *root* that other users cannot pass; root of a pod is another user."""
-    absolute = root.resolve()
-    return next((path for path in (absolute, *absolute.parents) if not path.stat().st_mode & stat.S_IXOTH), None)
 
 
 def _try_mounts(root: Path, roots: RootFileSystems, path: str) -> None:

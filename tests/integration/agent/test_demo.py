@@ -91,7 +91,7 @@ def test_pod_runs_without_a_runtime_and_everything_is_stopped(demo: Demo) -> Non
     result = demo.run("--once", "--endpoint", "embedded")
 
     assert result.returncode == 0, result.stdout + result.stderr
-    for text in ("demo-node  Ready=True", "Sandbox", "tick 1 from demo", "read: tick", "Started container reader"):
+    for text in ("demo-node  Ready=True", "Sandbox", "tick 1 from demo", "read: tick", "Container started"):
         assert text in result.stdout
     assert "terminated and deleted" in result.stdout
     assert demo.processes() == []

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nodeagent_plugins.embedded_runtime.passable_root import alias_of
 from tests.integration.agent.service import PROGRAMS, UNITS, NotifySocket, Service, Unit
 from tests.integration.containerd import Network
 from tests.integration.programs import free_port, simple_pod, wait_until
@@ -126,9 +127,12 @@ class ServiceNode:
             with_pid = state.read_text().strip()
             if with_pid:
                 subprocess.run(["kill", "-KILL", with_pid], check=False, capture_output=True)
+        alias = alias_of(self.directory / "root/embedded-runtime")
         for point in reversed([line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]):
-            if point.startswith(f"{self.directory}/"):
+            if point.startswith((f"{self.directory}/", str(alias))):
                 subprocess.run(["umount", "--lazy", point], check=False)
+        if alias.exists():
+            alias.rmdir()
         subprocess.run(
             ["nft", "delete", "table", "ip", f"nodeagent_{self._network.bridge}"], check=False, capture_output=True
         )

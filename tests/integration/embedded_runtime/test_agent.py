@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent_plugins.embedded_runtime.passable_root import alias_of
 from nodeagent_plugins.embedded_runtime.supervisor import find_server
 from tests.integration.agent.conftest import Node, _ready
 from tests.integration.containerd import Network
@@ -28,11 +29,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """Node whose agent starts the runtime."""
     directory = tmp_path_factory.mktemp("node")
     home = Path(tempfile.mkdtemp(prefix="embedded-"))
-    home.chmod(0o755)  # Root of a user namespace is another user on the host.
+    alias = alias_of(home / "agent/embedded-runtime")
     network = Network()
     api = ApiServer(directory)
     agent = NodeAgent(directory, f"unix://{home}/cri.sock", api)
-    settings = {"enabled": True, "root": str(home / "root"), "bridge": network.bridge, "podCIDR": network.subnet}
+    agent.root = home / "agent"  # The runtime has its default location below, closed to other users.
+    settings = {"enabled": True, "bridge": network.bridge, "podCIDR": network.subnet}
     agent.plugins = {"embedded_runtime": settings}
     node = Node(None, api, agent)  # type: ignore[arg-type]  (there is no containerd)
     node.bridge = network.bridge  # type: ignore[attr-defined]
@@ -49,8 +51,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         if server is not None:
             os.kill(server.pid, signal.SIGTERM)
         for point in reversed([line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]):
-            if point.startswith(f"{home}/"):
+            if point.startswith((f"{home}/", f"{alias}")):
                 subprocess.run(["umount", "--lazy", point], check=False)
+        if alias.exists():
+            alias.rmdir()
         for kind in ("ip", "bridge"):
             subprocess.run(["nft", "delete", "table", kind, f"nodeagent_{network.bridge}"], check=False)
         network.close()

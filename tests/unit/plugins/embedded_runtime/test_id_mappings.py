@@ -6,7 +6,7 @@ import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
-from nodeagent_plugins.embedded_runtime.id_mappings import find_closed, mappings_of
+from nodeagent_plugins.embedded_runtime.id_mappings import mappings_of
 
 MAPPING = cri.IDMapping(host_id=131072, container_id=0, length=65536)
 
@@ -33,11 +33,3 @@ def test_pod_without_mappings_uses_the_user_namespace_of_the_node(given):
 def test_namespace_without_root_is_rejected(groups):
     with pytest.raises(InvalidArgument):
         mappings_of(options(gids=groups))
-
-
-def test_directory_without_access_for_other_users_is_found(tmp_path):
-    root = tmp_path / "closed" / "root"
-    root.mkdir(parents=True)
-    root.parent.chmod(0o700)
-
-    assert find_closed(root) in (root.parent, *root.parent.parents)
