@@ -25,6 +25,10 @@ ProbeLookup = Callable[[str, ProbeKind], ProbeResult | None]
 
 LOST_EXIT_CODE = 137
 MAX_MESSAGES_BYTES = 12288
+REMOVED_INIT_CONTAINER = (
+    "Unable to get init container status from container runtime and pod has been initialized, "
+    "treat it as exited normally"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,8 @@ class ContainerStatusInputs:
     """True if the containers of the pod are removed so that all are restarted."""
     image_refs: bool = False
     """Report the images of image volumes."""
+    initialized: bool = False
+    """True if a regular container was created, which implies that all init containers have completed."""
 
 
 def container_statuses(
@@ -66,7 +72,7 @@ def _status(kind: ContainerKind, container: Container, inputs: ContainerStatusIn
             before = inputs.before.get(container.name)
             if before is not None and before.state.waiting is None:
                 return removed_container_status(container, before)
-        return _status_without_runtime(container, inputs)
+        return _status_without_runtime(kind, container, inputs)
     before, waiting = inputs.before.get(container.name), inputs.waiting.get(container.name)
     runtime_name = inputs.runtime_name
     newest = runs[0]
@@ -126,11 +132,29 @@ def _lost_termination(container_id: object, *, ended: bool) -> api.ContainerStat
     )
 
 
-def _status_without_runtime(container: Container, inputs: ContainerStatusInputs) -> ContainerStatus:
+def _status_without_runtime(
+    kind: ContainerKind, container: Container, inputs: ContainerStatusInputs
+) -> ContainerStatus:
     """Return the status of a container that does not exist in the runtime."""
     before, waiting, ended = inputs.before.get(container.name), inputs.waiting.get(container.name), inputs.ended
     if before is not None and before.state.terminated is not None:
         return before
+    if (
+        kind is ContainerKind.INIT
+        and not container.restartable_init
+        and inputs.initialized
+        and (before is None or before.state.waiting is not None)
+    ):  # Its status was not stored, as that of a static pod before a restart of the agent.
+        completed = api.ContainerStateTerminated(exit_code=0, reason="Completed", message=REMOVED_INIT_CONTAINER)
+        return ContainerStatus(
+            name=container.name,
+            state=api.ContainerState(terminated=completed),
+            ready=True,
+            restart_count=before.restart_count if before is not None else 0,
+            image=container.image,
+            started=False,
+            volume_mounts=volume_mount_statuses(container, None),
+        )
     if before is not None and (before.state.running is not None or (ended and container.name in inputs.due)):
         lost = _lost_termination(before.container_id, ended=ended)
         if ended:

@@ -100,6 +100,11 @@ def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
         due=containers_due(pod, inputs.runtime, old) if ended else frozenset(),
         stop_signals=inputs.stop_signals,
         restarting_all=restarting,
+        initialized=inputs.runtime is not None
+        and any(
+            (seen := inputs.runtime.newest(container.name)) is not None and seen.state is not ContainerState.UNKNOWN
+            for container in spec.containers
+        ),
         image_refs=inputs.image_refs,
     )
     if inputs.failed is not None and inputs.runtime is None and not old:

@@ -255,6 +255,19 @@ def test_init_container_not_started_waits_with_pod_initializing():
     assert set(ends_by_name(generate_status(pod, observe(None, pod))).values()) == {"PodInitializing"}
 
 
+def test_removed_init_container_of_an_initialized_pod_has_completed():
+    pod = make_pod("web", init_containers=["prepare", make_container("proxy", restart_policy="Always")])
+    runtime = FakeRuntime()
+    runtime.start("main", pod)
+
+    prepare, proxy = generate_status(pod, observe(runtime, pod)).init_container_statuses
+
+    assert prepare.ready
+    assert prepare.state.terminated.reason == "Completed"
+    assert prepare.state.terminated.message.startswith("Unable to get init container status from container runtime")
+    assert proxy.state.waiting is not None
+
+
 def test_completed_init_container_stays_completed_while_pod_is_blocked():
     pod, runtime = make_pod("web", init_containers=["first"]), FakeRuntime()
     runtime.exit(runtime.start("first", pod), 0)
