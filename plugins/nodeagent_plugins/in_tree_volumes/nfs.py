@@ -135,6 +135,8 @@ class NfsVolumes:
         except TimeoutError as error:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
+            with contextlib.suppress(UncertainVolumeError):
+                await self._await_earlier(directory)
             raise UncertainVolumeError(f"mount of {arguments[-2]} timed out after {MOUNT_SECONDS:.0f} s") from error
         del self._mounting[directory]
         return process.returncode or 0, output.decode(errors="replace").strip()
