@@ -115,7 +115,7 @@ class Connection:
         """
         limit = self.remaining_seconds if timeout_seconds is None else min(self.remaining_seconds, timeout_seconds)
         # The client of gRPC would return None for a response that it fails to decode.
-        stub = self._channel.unary_unary(method.path, request_serializer=_serialize)
+        stub = self._channel.unary_unary(method.path, request_serializer=_serialize, response_deserializer=bytes)
         try:
             return method.response.FromString(await stub(request, timeout=limit))
         except DecodeError:
