@@ -133,6 +133,7 @@ class Agent:
             recording.stage(
                 NodeContext,
                 node=lambda: self._node.node,
+                on_node_change=self._node.on_change,
                 wait_for_node=self._node.wait_for_node,
                 trigger_node_status=self._node.wake,
                 runtime_status=self._node.runtime_status,

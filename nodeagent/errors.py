@@ -12,7 +12,8 @@
     ├── ContainerError             a container cannot be created; ``reason`` is the waiting reason in the pod status
     ├── VolumeError                a volume cannot be set up (transient)
     │   ├── TransientVolumeError   an operation was not started
-    │   └── UncertainVolumeError   an operation may have taken effect
+    │   ├── UncertainVolumeError   an operation may have taken effect
+    │   └── VolumesNotReady        volumes of a pod were not mounted in time
     ├── PluginRegistrationError    a plugin that registered with a socket is rejected (transient)
     └── ApiError                   the API server returned an error status
         ├── ApiUnavailable         the API server cannot be reached (transient)
@@ -123,6 +124,10 @@ class VolumeError(NodeAgentError):
 
 class TransientVolumeError(VolumeError):
     """An operation on a volume was not started: the state of the volume did not change."""
+
+
+class VolumesNotReady(VolumeError):
+    """Volumes of a pod were not mounted in time; the operations have recorded their own events."""
 
 
 class UncertainVolumeError(VolumeError):

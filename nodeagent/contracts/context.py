@@ -8,7 +8,7 @@ previous one. A component of a later stage is neither an attribute for the type 
     RuntimeContext   + runtime
     ImageContext     + images
     RecorderContext  + recorder, node_reference, pods, allocations
-    NodeContext      + node, wait_for_node, trigger_node_status, runtime_status
+    NodeContext      + node, on_node_change, wait_for_node, trigger_node_status, runtime_status
     ObjectsContext   + objects
     CgroupsContext   + cgroups
     VolumesContext   + volumes
@@ -55,6 +55,10 @@ class ComponentUnavailable(NodeAgentError, AttributeError):
     """A plugin requested a component that does not exist yet; the message names the hook and the component."""
 
     reason = "ComponentUnavailable"
+
+
+def _ignore_listener(listener: Callable[[], None]) -> None:
+    """Register no listener: the node object does not change."""
 
 
 class NewApi(Protocol):
@@ -184,6 +188,8 @@ class NodeContext(RecorderContext):
 
     node: Callable[[], Mapping[str, Any] | None]
     """Returns the node object as last read from or written to the API server."""
+    on_node_change: Callable[[Callable[[], None]], None] = _ignore_listener
+    """Registers a function that is called after each change of the node object."""
     wait_for_node: Callable[[], Awaitable[None]]
     """Waits until the node object was read once; admission uses its labels and taints."""
     trigger_node_status: Callable[[], None]

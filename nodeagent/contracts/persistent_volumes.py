@@ -229,6 +229,31 @@ class ExpandableVolumeKind(PersistentVolumeKind, Protocol):
         ...
 
 
+@runtime_checkable
+class RefreshedVolumeKind(PersistentVolumeKind, Protocol):
+    """A kind with volumes whose content expires, such as tokens."""
+
+    async def needs_refresh(self, spec: VolumeSpec) -> bool:
+        """Return whether a mounted volume has to be mounted again, as a remount, at each sync of its pod.
+
+        :param spec: a supported volume.
+        """
+        ...
+
+
+@runtime_checkable
+class LabeledVolumeKind(PersistentVolumeKind, Protocol):
+    """A kind with volumes that can be mounted with an SELinux label (the mount option ``context``)."""
+
+    async def supports_label(self, spec: VolumeSpec) -> bool:
+        """Return whether the volume can be mounted with a label instead of being relabeled file by file.
+
+        :param spec: a supported volume.
+        :raises VolumeError: this is not known now.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class VolumeFigures:
     """Sizes of a mounted volume in bytes and inodes."""

@@ -145,6 +145,11 @@ class KillReason(StrEnum):
 class PodDirectory(Protocol):
     """The pods of this node; ``context.pods``."""
 
+    @property
+    def all_sources_ready(self) -> bool:
+        """True if every source has published its pods, so that a pod that is not listed is not desired."""
+        ...
+
     def all(self) -> Sequence[Pod]:
         """Return the desired pods without mirror pods, with the resources that they request."""
         ...

@@ -18,6 +18,17 @@ class MountedVolume:
     host_path: str
     readonly: bool = False
     selinux_relabel: bool = False
+    volume_name: str = ""
+    """Name of the PersistentVolume; empty without one. Sub-paths are stored under this name, so that they are found
+    when the volume is unmounted."""
+    device_path: str = ""
+    """Path of the block device on the host; empty for a file system."""
+    global_map_path: str = ""
+    """Directory with the maps of a block device for all pods; empty for a file system."""
+    supplemental_group: int | None = None
+    """Group that the containers' processes need to access the volume."""
+    selinux_label: str = ""
+    """Label with which the volume is mounted; empty if the runtime labels its files, or nothing does."""
 
 
 class VolumeKind(Protocol):

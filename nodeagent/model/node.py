@@ -89,3 +89,4 @@ class NodeStatus(WireStruct, frozen=True):
     runtime_handlers: list[NodeRuntimeHandler] | None = None
     features: NodeFeatures | None = None
     declared_features: list[str] | None = None
+    volumes_in_use: list[str] | None = None

@@ -86,6 +86,11 @@ class NodeManager:
         if self._watcher is not None:
             await self._watcher.synced()
 
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call *listener* after each change of the node object; never without an API server."""
+        if self._watcher is not None:
+            self._watcher.listeners.append(listener)
+
     def wake(self) -> None:
         """Compute the status again now."""
         self._reporter.wake()

@@ -47,6 +47,8 @@ class NodeStatusInputs:
     runtime: RuntimeStatus | None = None
     """``None`` until the runtime has responded."""
     declared_features: Collection[str] = ()
+    volumes_in_use: Sequence[str] | None = None
+    """``None`` keeps the list on the server."""
 
 
 def compute_status(inputs: NodeStatusInputs, before: Sequence[Mapping[str, NodeCondition]], now: str) -> NodeStatus:
@@ -67,6 +69,7 @@ def compute_status(inputs: NodeStatusInputs, before: Sequence[Mapping[str, NodeC
         runtime_handlers=(report_handlers(inputs.runtime) or None) if inputs.runtime else None,
         features=report_features(inputs.runtime) if inputs.runtime else None,
         declared_features=sorted(set(inputs.declared_features)) or None,
+        volumes_in_use=None if inputs.volumes_in_use is None else sorted(set(inputs.volumes_in_use)),
     )
 
 
@@ -92,19 +95,35 @@ def report_features(runtime: RuntimeStatus) -> NodeFeatures | None:
 
 
 def merge_reports(reports: Iterable[NodeReport]) -> NodeReport:
-    """Merge reports; for equal keys, later ones take precedence."""
+    """Merge reports; for equal keys, later ones take precedence. Volumes in use of all reports are combined."""
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: dict[str, NodeConditionReport] = {}
     not_ready: list[str] = []
+    labels: dict[str, str] = {}
+    annotations: dict[str, str | None] = {}
+    in_use: list[str] | None = None
     declared: list[str] = []
     for report in reports:
         capacity.update(report.capacity)
         allocatable.update(report.allocatable)
         conditions.update((condition.type, condition) for condition in report.conditions)
         not_ready.extend(report.not_ready)
+        labels.update(report.labels)
+        annotations.update(report.annotations)
+        if report.volumes_in_use is not None:
+            in_use = [*(in_use or ()), *report.volumes_in_use]
         declared.extend(report.declared_features)
-    return NodeReport(capacity, allocatable, list(conditions.values()), not_ready, declared_features=declared)
+    return NodeReport(
+        capacity,
+        allocatable,
+        list(conditions.values()),
+        not_ready,
+        labels=labels,
+        annotations=annotations,
+        volumes_in_use=in_use,
+        declared_features=declared,
+    )
 
 
 def missing_capacity(capacity: Mapping[str, str], *, isolation: bool = True) -> list[str]:

@@ -89,6 +89,7 @@ class StatusInputCollector:
             port=config.port if config.enable_server else 0,
             runtime=self._health.last_status,
             declared_features=report.declared_features,
+            volumes_in_use=report.volumes_in_use,
         )
 
     def _info(self, machine: Machine, swap_bytes: int) -> NodeSystemInfo:

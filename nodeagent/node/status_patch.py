@@ -67,6 +67,9 @@ def status_patch(
     if desired.get("addresses") and desired["addresses"] != reported.get("addresses"):
         # The merge key of this list is the type, which need not be unique.
         patch["addresses"] = [*desired["addresses"], {"$patch": "replace"}]
+    # The list has no merge key, so that it is sent completely; an empty one has to be sent, too.
+    if status.volumes_in_use is not None and status.volumes_in_use != (reported.get("volumesInUse") or []):
+        patch["volumesInUse"] = status.volumes_in_use
     if runtime_known:
         patch |= _later_patch(desired, reported, _LATER_FIELDS, known_altered)
     if patch and "conditions" not in patch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from nodeagent.base.aio import Backoff, Clock
@@ -25,8 +26,20 @@ class NodeWatcher:
         self._version = ""
         self._failing = False
         self._synced = asyncio.Event()
-        self.node: dict[str, Any] | None = None
+        self._node: dict[str, Any] | None = None
+        self.listeners: list[Callable[[], None]] = []
+        """Called after each change of the node."""
+
+    @property
+    def node(self) -> dict[str, Any] | None:
         """The node, or ``None`` if unknown. After an update, callers may set the returned object."""
+        return self._node
+
+    @node.setter
+    def node(self, node: dict[str, Any] | None) -> None:
+        self._node = node
+        for listener in self.listeners:
+            listener()
 
     async def synced(self, seconds: float | None = None) -> None:
         """Wait until the node has been listed once, optionally for at most *seconds*."""

@@ -114,13 +114,14 @@ class _WatchedExecutor(ThreadPoolExecutor):
 
     @property
     def busy(self) -> bool:
-        return any(not future.done() for future in set(self._in_progress))
+        return bool(self._in_progress)
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         self.submitted += 1
         future = super().submit(work, *args, **kwargs)
         self._in_progress.add(future)
-        future.add_done_callback(self._in_progress.discard)
+        # After the callback of the event loop, so that work counts as in progress until the loop receives its result.
+        self.loop.call_soon_threadsafe(future.add_done_callback, self._in_progress.discard)
         return future
 
 

@@ -81,6 +81,7 @@ def make_context(
         "pods": FakePodDirectory(),
         "allocations": FakeAllocations(),
         "node": lambda: node,
+        "on_node_change": lambda listener: None,
         "wait_for_node": _return_immediately,
         "trigger_node_status": lambda: None,
         "runtime_status": lambda: runtime.status(),  # noqa: PLW0108 - runtimes of tests may lack the method

@@ -48,6 +48,7 @@ class FakePodDirectory:
         self.ended: set[str] = set()
         self.triggered: list[str] = []
         self.kills: list[Kill] = []
+        self.all_sources_ready = True
 
     def add(self, pod: Pod, status: PodStatus | None = None, observed: RuntimePod | None = None) -> Pod:
         """Add or replace a pod, with its status and its observed state."""

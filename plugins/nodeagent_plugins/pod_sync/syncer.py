@@ -14,7 +14,7 @@ from nodeagent.contracts.events import EventType
 from nodeagent.contracts.pods import SyncOutcome
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod, SandboxConfig
 from nodeagent.contracts.runtime_class import read_runtime_handler
-from nodeagent.errors import NodeAgentError, RuntimeFailure, RuntimeUnavailable, VolumeError
+from nodeagent.errors import NodeAgentError, RuntimeFailure, RuntimeUnavailable, VolumeError, VolumesNotReady
 from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.model.restart import is_restarting_all
 from nodeagent_plugins.pod_sync.actions import Kill, PodActions, Start, compute_actions
@@ -275,6 +275,8 @@ class BundledPodSyncer:
             return
         try:
             step.volumes = await self._context.volumes.prepare(step.pod)
+        except VolumesNotReady:  # The operations have recorded the reasons.
+            raise
         except VolumeError as error:
             self._context.recorder.record(step.pod.reference(), EventType.WARNING, "FailedMount", str(error))
             raise

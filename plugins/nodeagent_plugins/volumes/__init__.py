@@ -15,27 +15,42 @@ from nodeagent_plugins.volumes.empty_dir import EmptyDir
 from nodeagent_plugins.volumes.flex.drivers import Drivers
 from nodeagent_plugins.volumes.flex.kind import FlexVolumes
 from nodeagent_plugins.volumes.host_path import HostPath
+from nodeagent_plugins.volumes.loop import VolumeLoop, VolumesInUse
 from nodeagent_plugins.volumes.manager import Manager
 from nodeagent_plugins.volumes.mounts import LinuxMounter
-from nodeagent_plugins.volumes.noswap import tmpfs_option
 
 if TYPE_CHECKING:
-    from nodeagent.contracts.context import CgroupsContext
+    from nodeagent.contracts.background import BackgroundLoop
+    from nodeagent.contracts.context import AgentContext, CgroupsContext
+    from nodeagent.contracts.hooks import PluginHost
+    from nodeagent.contracts.persistent_volumes import ClaimResolver, PersistentVolumeKind
     from nodeagent.contracts.volumes import VolumeKind, VolumeManager
 
 
 @hookimpl
 def nodeagent_provide_volume_kinds(context: CgroupsContext) -> Sequence[VolumeKind]:
     mounter = LinuxMounter()
-    noswap = tmpfs_option(context, mounter)
     return [
-        EmptyDir(context, mounter, noswap),
+        EmptyDir(context, mounter),
         HostPath(),
-        *content_kinds(context, mounter, noswap),
+        *content_kinds(context, mounter),
         FlexVolumes(context, mounter, Drivers(Path(context.config.volume_plugin_dir))),
     ]
 
 
 @hookimpl
-def nodeagent_provide_volume_manager(context: CgroupsContext, kinds: Sequence[VolumeKind]) -> VolumeManager:
-    return Manager(context, kinds, LinuxMounter())
+def nodeagent_provide_volume_manager(
+    context: CgroupsContext,
+    kinds: Sequence[VolumeKind],
+    persistent_kinds: Sequence[PersistentVolumeKind],
+    claims: ClaimResolver | None,
+) -> VolumeManager:
+    return Manager(context, kinds, LinuxMounter(), persistent_kinds, claims)
+
+
+@hookimpl
+def nodeagent_provide_background_loops(context: AgentContext, plugins: PluginHost) -> Sequence[BackgroundLoop]:
+    if not isinstance(context.volumes, Manager):  # Another plugin provides the volume manager.
+        return []
+    plugins.register(VolumesInUse(context.volumes), name="volumes.in_use")
+    return [VolumeLoop(context.volumes)]

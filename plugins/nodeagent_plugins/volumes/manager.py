@@ -1,235 +1,293 @@
-"""Volume manager: sets up and tears down the volumes of a pod."""
+"""Volume manager: keeps the volumes of pods mounted while the pods need them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from nodeagent.contracts.events import EventType
-from nodeagent.contracts.volumes import DriverVolumeKind, MountedVolume, VolumeKind
-from nodeagent.errors import NodeAgentError, VolumeError
-from nodeagent.model.pod import Pod, Volume
-from nodeagent_plugins.volumes.metrics import MOUNT, UNMOUNT, VOLUMES, observe, plugin_name
+from nodeagent.base.mounts.points import remove_empty_directory
+from nodeagent.contracts.persistent_volumes import (
+    ClaimResolver,
+    PersistentVolumeKind,
+    VolumeFigures,
+    VolumeState,
+)
+from nodeagent.contracts.volumes import MountedVolume, VolumeKind
+from nodeagent.errors import VolumeError, VolumesNotReady
+from nodeagent.model.pod import Pod
+from nodeagent_plugins.volumes.actual_state import NodeVolume
+from nodeagent_plugins.volumes.kinds import Kinds
+from nodeagent_plugins.volumes.metrics import VOLUMES
 from nodeagent_plugins.volumes.mounts import Mounter, in_thread
-from nodeagent_plugins.volumes.trees import make_directories, remove_if_empty, remove_tree
+from nodeagent_plugins.volumes.operations import error_text
+from nodeagent_plugins.volumes.population import PodVolumes, Populator
+from nodeagent_plugins.volumes.reconciler import Reconciler
+from nodeagent_plugins.volumes.reconstruction import volume_directories
+from nodeagent_plugins.volumes.startup import Startup
+from nodeagent_plugins.volumes.states import pending_volumes, volume_states
+from nodeagent_plugins.volumes.trees import make_directories
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import CgroupsContext
 
 _log = logging.getLogger(__name__)
 
-SETUP_SECONDS = 123.0
-"""Timeout for the setup of one volume; the kubelet's sync waits as long for all volumes of a pod."""
-_FIELDS = {field.name: field.encode_name for field in msgspec.structs.fields(Volume)}
+WAIT_SECONDS = 123.0
+"""Longest wait of a pod sync for its volumes; operations continue after it."""
 
 
 class Manager:
-    """Implements :class:`~nodeagent.contracts.volumes.VolumeManager`.
+    """Implements :class:`~nodeagent.contracts.volumes.VolumeManager` and its extensions.
 
-    A volume whose setup failed is reported by the event ``FailedMount``.
+    Operations run in dedicated tasks. A pod sync requests them and waits; if it is cancelled or times out, they
+    continue, and the next sync waits for the same operations.
     """
 
-    def __init__(self, context: CgroupsContext, kinds: Sequence[VolumeKind], mounter: Mounter) -> None:
-        self._context, self._kinds, self._mounter = context, kinds, mounter
-        self._of_drivers = [kind for kind in kinds if isinstance(kind, DriverVolumeKind)]
+    def __init__(
+        self,
+        context: CgroupsContext,
+        kinds: Sequence[VolumeKind],
+        mounter: Mounter,
+        persistent_kinds: Sequence[PersistentVolumeKind] = (),
+        claims: ClaimResolver | None = None,
+    ) -> None:
+        self._context, self._mounter = context, mounter
+        self._kinds = Kinds(kinds, persistent_kinds)
+        self._reconciler = Reconciler(context, lambda: self._startup.may_unmount)
+        self._populator = Populator(context, self._kinds, claims, self._reconciler.volumes)
+        self._startup = Startup(context, self._kinds, self._reconciler)
         self._parents: dict[str, set[Path]] = {}
-        self._pending: dict[str, dict[str, float]] = {}
-        self._ready: dict[str, dict[str, str]] = {}
         VOLUMES.sample = self._count
 
+    async def run(self) -> None:
+        """Find the volumes of an earlier process, then check all volumes periodically until cancelled."""
+        await self._startup.run()
+
     async def prepare(self, pod: Pod) -> Mapping[str, MountedVolume]:
-        """Return the volumes that containers mount, by name; other volumes are not set up.
+        """Return the volumes that containers use, by name; others are not mounted.
 
         :raises VolumeError: volumes are not ready; the text names them with the reasons.
         """
         if not pod.spec.volumes:
             return {}
-        used = _mounted_names(pod)
-        # The runtime mounts images on its own.
-        volumes = [volume for volume in pod.spec.volumes if volume.name in used and volume.image is None]
-        results = await self._set_up_all(pod, volumes)
-        problems = {name: result for name, result in results.items() if isinstance(result, str)}
-        for name, problem in problems.items():
-            note = f'MountVolume.SetUp failed for volume "{name}" : {problem}'
-            self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedMount", note)
-        if problems:
-            details = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
-            fields = {"pod": pod.full_name, "podUID": pod.uid, "err": details}
-            _log.error("Unable to attach or mount volumes for pod; skipping pod", extra=fields)
-            raise VolumeError(f"Unable to attach or mount volumes: unmounted volumes=[{' '.join(problems)}]: {details}")
-        return {name: result for name, result in results.items() if isinstance(result, MountedVolume)}
+        if not self._startup.done:
+            await self._startup.find()
+        pod_volumes = await self._populator.process(pod)
+        await self._make_parents(pod_volumes)
+        for volume in pod_volumes.volumes.values():
+            self._reconciler.step(volume)
+        cause = ""
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                while not (cause := self._failure(pod_volumes)) and not self._complete(pod_volumes):
+                    await self._reconciler.changed(pod.uid)
+        except TimeoutError:
+            raise self._not_ready(pod_volumes, "context deadline exceeded", VolumesNotReady) from None
+        if cause:
+            raise self._not_ready(pod_volumes, cause, VolumeError)
+        return {name: _named(volume, pod.uid, name) for name, volume in pod_volumes.volumes.items()}
 
     async def release(self, pod_uid: str) -> None:
         """Unmount and remove the volumes of a terminated pod, including those from before a restart.
 
-        Files of volumes without a volume plugin are not removed.
+        Volumes without a volume plugin are not changed.
 
-        :raises VolumeError: a volume is still in use; call again.
+        :raises VolumeError: a volume is still in use; it is unmounted in the background, call again.
         """
-        pod_dir, problems = self._context.pod_dir(pod_uid), []
+        if not self._startup.done:
+            await self._startup.find()
+        pod_dir = self._context.pod_dir(pod_uid)
+        self._populator.remove(pod_uid)
         try:
-            await in_thread(self._unmount_below, pod_dir / "volume-subpaths")
-            for directory in await in_thread(_volume_directories, pod_dir / "volumes"):
-                if problem := await self._tear_down(pod_uid, directory):
-                    problems.append(problem)
-            if not problems:
-                await in_thread(self._remove_leftovers, pod_dir)
+            await in_thread(self._release_subpaths, pod_dir / "volume-subpaths")
+            await self._startup.adopt(pod_dir)
         except OSError as error:
-            problems.append(_text(error))
-        if problems:
-            raise VolumeError(f"failed to release the volumes of pod {pod_uid}: {'; '.join(problems)}")
+            raise VolumeError(f"error cleaning subPath mounts: {error_text(error)}") from error
+        for volume in self._volumes_of(pod_uid):
+            volume.mounts[pod_uid].released = True
+            if volume.paced:
+                self._reconciler.unmount(volume, pod_uid)
+            else:
+                self._reconciler.step(volume)
+        problem = ""
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                while self._volumes_of(pod_uid) and not (problem := self._stuck(pod_uid)):
+                    await self._reconciler.changed(pod_uid)
+        except TimeoutError:
+            problem = "context deadline exceeded"
+        if remaining := self._volumes_of(pod_uid):
+            names = sorted(name for volume in remaining for name in _names(volume, pod_uid))
+            raise VolumeError(f"mounted volumes=[{' '.join(names)}]: {problem}")
+        await self._remove_directories(pod_uid, pod_dir)
         self._parents.pop(pod_uid, None)
-        self._ready.pop(pod_uid, None)
+        self._reconciler.step_all()  # Volumes that no pod uses any longer are unstaged.
 
     def pods_with_volumes(self) -> Sequence[str]:
         """Return the UIDs of all pods with volume directories on disk."""
         pods = self._context.root_dir / "pods"
         try:
-            with os.scandir(pods) as entries:
-                uids = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            return [path.name for path in sorted(pods.iterdir()) if volume_directories(path)]
         except FileNotFoundError:
             return []
-        return [uid for uid in uids if _volume_directories(pods / uid / "volumes")]
 
     def pending(self, pod_uid: str) -> Mapping[str, float]:
-        """Return the volumes that are being set up, with their start times."""
-        return self._pending.get(pod_uid, {})
+        """Return the volumes that are being mounted, with their start times."""
+        return pending_volumes(self._populator.of(pod_uid), self._reconciler.queue)
 
-    async def _set_up_all(self, pod: Pod, volumes: Sequence[Volume]) -> dict[str, MountedVolume | str]:
-        kinds = {volume.name: self._kind(volume) for volume in volumes}
-        names = {self._directory_name(kind, v) for v in volumes if (kind := kinds[v.name]) is not None}
-        await self._make_parents(pod.uid, names)
-        steps = [self._set_up(pod, volume, kinds[volume.name]) for volume in volumes]
-        if len(steps) == 1:
-            return {volumes[0].name: await steps[0]}
-        results = await asyncio.gather(*steps, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        return {v.name: r for v, r in zip(volumes, results, strict=True) if not isinstance(r, BaseException)}
+    def states(self, pod_uid: str = "") -> Sequence[VolumeState]:
+        """Return the volumes of a pod, or of all pods, sorted by pod and name."""
+        return volume_states(self._reconciler, self._startup, self._context.pods, pod_uid)
 
-    async def _set_up(self, pod: Pod, volume: Volume, kind: VolumeKind | None) -> MountedVolume | str:
-        """Return the volume, or the reason why it is not ready."""
-        if kind is None:
-            return f"volumes of type {source_of(volume)} are not supported on this node"
-        directory = self._context.pod_dir(pod.uid) / "volumes" / self._directory_name(kind, volume) / volume.name
-        pending = self._pending.setdefault(pod.uid, {})
-        pending[volume.name] = started = self._context.clock.now()
-        failed = True
-        try:
-            async with asyncio.timeout(SETUP_SECONDS):
-                mounted = await kind.setup(pod, volume, directory)
-            if not isinstance(mounted, MountedVolume):
-                raise TypeError(f"setup returned {mounted!r:.80}, not a MountedVolume")
-            failed = False
-            self._ready.setdefault(pod.uid, {})[volume.name] = kind.name
-            return mounted
-        except TimeoutError:
-            return f"not ready after {SETUP_SECONDS:.0f} s"
-        except (NodeAgentError, OSError) as error:
-            return _text(error)
-        except Exception as error:  # A bug in a third-party plugin: the pod waits and reports the plugin.
-            _log.exception("Volume plugin failed", extra={"kind": kind.name, "volume": volume.name, "err": str(error)})
-            return f"volume plugin {kind.name} failed: {error!r}"
-        finally:
-            observe(kind.name, MOUNT, failed, self._context.clock.now() - started)
-            del pending[volume.name]
-            if not pending:
-                self._pending.pop(pod.uid, None)
+    async def measure(self, pod_uid: str, volume: str) -> VolumeFigures | None:
+        """Return the figures of a mounted volume whose kind measures it.
 
-    def _kind(self, volume: Volume) -> VolumeKind | None:
-        return next((kind for kind in self._kinds if kind.supports(volume)), None)
+        :raises VolumeError: the driver cannot be called.
+        """
+        pod_volumes = self._populator.of(pod_uid)
+        record = pod_volumes.volumes.get(volume) if pod_volumes is not None else None
+        kind = record.features.measured if record is not None and record.is_ready(pod_uid) else None
+        if record is None or kind is None:
+            return None
+        return await kind.measure(record.mounts[pod_uid].volume, record.desired[pod_uid].spec)
 
-    def _directory_name(self, kind: VolumeKind, volume: Volume) -> str:
-        """Return the name of the directory that contains the volume's directory."""
-        return kind.directory_name(volume) if kind in self._of_drivers else kind.name
+    def volumes_in_use(self) -> Sequence[str] | None:
+        """Return the attachable volumes of this node; ``None`` until those of an earlier process are identified."""
+        return self._startup.volumes_in_use()
 
-    def _owner(self, directory: Path) -> VolumeKind | None:
-        named = next((kind for kind in self._kinds if kind.name == directory.parent.name), None)
-        return named or next((kind for kind in self._of_drivers if kind.owns(directory)), None)
+    # --- waits of a pod sync --------------------------------------------------------------------------------
 
-    async def _make_parents(self, pod_uid: str, names: set[str]) -> None:
+    def _failure(self, pod_volumes: PodVolumes) -> str:
+        """Return the reasons for which the sync fails now, after the attempts of adapted kinds have ended."""
+        uid, causes = pod_volumes.pod.uid, []
+        for name, volume in pod_volumes.volumes.items():
+            if not volume.paced:
+                continue
+            if self._in_progress(volume, uid):
+                return ""
+            failure = self._reconciler.queue.failure(volume.unique_name, uid)
+            if failure is not None and not volume.is_ready(uid):
+                causes.append(f"{name}: {failure.text}")
+        problems = [
+            text
+            for name, text in pod_volumes.problems.items()
+            if name not in pod_volumes.volumes or not pod_volumes.volumes[name].is_ready(uid)
+        ]
+        return "; ".join([*problems, *causes])
+
+    def _complete(self, pod_volumes: PodVolumes) -> bool:
+        """Return whether all volumes are mounted, and the content of adapted kinds is up to date."""
+        uid = pod_volumes.pod.uid
+        return all(
+            v.is_ready(uid) and not (v.paced and self._in_progress(v, uid)) for v in pod_volumes.volumes.values()
+        )
+
+    def _in_progress(self, volume: NodeVolume, uid: str) -> bool:
+        desired = volume.desired.get(uid)
+        return (desired is not None and desired.requested) or bool(self._reconciler.queue.running(volume.unique_name))
+
+    def _not_ready(self, pod_volumes: PodVolumes, cause: str, kind: type[VolumeError]) -> VolumeError:
+        uid = pod_volumes.pod.uid
+        unmounted = {name for name, volume in pod_volumes.volumes.items() if not volume.is_ready(uid)}
+        unattached = {name for name in unmounted if (v := pod_volumes.volumes[name]).attachable and not v.attached}
+        failed = pod_volumes.problems.keys() - pod_volumes.volumes.keys()
+        lists = (sorted(names) for names in (unmounted | failed, unattached, failed))
+        unmounted_text, unattached_text, failed_text = (" ".join(names) for names in lists)
+        text = (
+            f"unmounted volumes=[{unmounted_text}], unattached volumes=[{unattached_text}], "
+            f"failed to process volumes=[{failed_text}]: {cause}"
+        )
+        fields = {"pod": pod_volumes.pod.full_name, "podUID": uid, "err": text}
+        _log.error("Unable to attach or mount volumes for pod; skipping pod", extra=fields)
+        return kind(f"Unable to attach or mount volumes: {text}")
+
+    def _volumes_of(self, pod_uid: str) -> list[NodeVolume]:
+        return [volume for volume in self._reconciler.volumes.values() if pod_uid in volume.mounts]
+
+    def _stuck(self, pod_uid: str) -> str:
+        """Return why no volume of the pod is being unmounted now; empty while one is."""
+        reasons = []
+        for volume in self._volumes_of(pod_uid):
+            if self._reconciler.queue.running(volume.unique_name):
+                return ""
+            failure = self._reconciler.queue.failure(volume.unique_name, pod_uid)
+            names = " ".join(_names(volume, pod_uid))
+            if failure is not None:
+                reasons.append(f"{names}: {failure.text}")
+            elif not self._startup.may_unmount:
+                reasons.append(f"{names}: {self._startup.waiting_for}")
+            else:
+                return ""
+        return "; ".join(reasons)
+
+    # --- directories ----------------------------------------------------------------------------------------
+
+    async def _make_parents(self, pod_volumes: PodVolumes) -> None:
         """Create the parent directories of the volumes, once per pod."""
-        volumes = self._context.pod_dir(pod_uid) / "volumes"
-        desired = {volumes / name for name in names}
-        if missing := desired - self._parents.get(pod_uid, set()):
+        uid = pod_volumes.pod.uid
+        missing_volumes = (volume for volume in pod_volumes.volumes.values() if not volume.is_ready(uid))
+        needed = {desired.directory.parent for v in missing_volumes if (desired := v.desired.get(uid)) is not None}
+        if missing := needed - self._parents.get(uid, set()):
             try:
                 await in_thread(_make_all, missing)
             except OSError as error:
-                raise VolumeError(f"failed to create volume directories of pod {pod_uid}: {_text(error)}") from error
-            self._parents.setdefault(pod_uid, set()).update(missing)
+                raise VolumeError(f"failed to create volume directories of pod {uid}: {error_text(error)}") from error
+            self._parents.setdefault(uid, set()).update(missing)
 
-    async def _tear_down(self, pod_uid: str, directory: Path) -> str:
-        """Tear down a volume by its plugin; return the reason of a failure."""
-        kind = await in_thread(self._owner, directory)
-        if kind is None:
-            return ""
-        started, problem = self._context.clock.now(), ""
-        try:
-            async with asyncio.timeout(SETUP_SECONDS):
-                await kind.teardown(pod_uid, directory)
-        except (NodeAgentError, OSError) as error:  # TimeoutError is a subclass of OSError.
-            problem = f"{directory.name}: {_text(error)}"
-        observe(kind.name, UNMOUNT, bool(problem), self._context.clock.now() - started)
-        return problem
+    def _release_subpaths(self, directory: Path) -> None:
+        """Unmount sub-paths and remove their empty directories. Blocking.
 
-    def _count(self) -> Mapping[tuple[str, ...], int]:
-        """Return the numbers of desired and of ready volumes by plugin."""
-        counts: Counter[tuple[str, ...]] = Counter()
-        for pod in self._context.pods.active():
-            used = _mounted_names(pod) if pod.spec.volumes else ()
-            for volume in pod.spec.volumes or ():
-                if volume.name in used and (kind := self._kind(volume)) is not None:
-                    counts[plugin_name(kind.name), "desired_state_of_world"] += 1
-        for names in self._ready.values():
-            counts.update((plugin_name(kind), "actual_state_of_world") for kind in names.values())
-        return counts
-
-    def _unmount_below(self, directory: Path) -> None:
+        :raises OSError: a sub-path is in use.
+        """
         for path in self._mounter.below(directory):
             self._mounter.unmount(path)
+        if directory.is_dir():
+            for path in sorted(directory.rglob("*"), reverse=True):
+                if path.is_file() and not path.is_symlink() and path.stat().st_size == 0:
+                    path.unlink(missing_ok=True)
+                remove_empty_directory(path)
+            remove_empty_directory(directory)
 
-    def _remove_leftovers(self, pod_dir: Path) -> None:
-        """Unmount remaining mounts and remove empty directories; files without a volume plugin remain."""
-        volumes, subpaths = pod_dir / "volumes", pod_dir / "volume-subpaths"
-        self._unmount_below(volumes)
-        remove_tree(subpaths)
-        left = _volume_directories(volumes)
-        remove_if_empty(*left, *{path.parent for path in left})
-        if volumes.is_dir():
-            remove_if_empty(*list(volumes.iterdir()), volumes)
-        if kept := [str(path) for path in left if path.exists()]:
-            _log.warning("Orphaned volumes found, but no volume plugin supports them", extra={"paths": kept})
+    async def _remove_directories(self, pod_uid: str, pod_dir: Path) -> None:
+        """Remove empty directories of volumes.
+
+        :raises VolumeError: a file system is mounted in a directory without a volume plugin.
+        """
+        try:
+            kept, mounted = await in_thread(_remove_empty, pod_dir, self._mounter)
+        except OSError as error:
+            raise VolumeError(f"failed to release the volumes of pod {pod_uid}: {error_text(error)}") from error
+        reasons = self._startup.forget_failures(pod_dir)
+        if mounted:
+            details = "; ".join(f"{path}: {reasons.get(path) or 'no volume plugin supports it'}" for path in mounted)
+            raise VolumeError(f"failed to release the volumes of pod {pod_uid}: still mounted: {details}")
+        if kept:
+            paths = [str(path) for path in kept]
+            _log.warning("Orphaned volumes found, but no volume plugin supports them", extra={"paths": paths})
+
+    def _count(self) -> Mapping[tuple[str, ...], int]:
+        """Return the numbers of desired and of actual volumes by plugin."""
+        counts: Counter[tuple[str, ...]] = Counter()
+        for volume in self._reconciler.volumes.values():
+            counts[volume.plugin, "desired_state_of_world"] += len(volume.desired)
+            counts[volume.plugin, "actual_state_of_world"] += sum(map(volume.is_ready, volume.mounts))
+        return {labels: count for labels, count in counts.items() if count}
 
 
-def source_of(volume: Volume) -> str:
-    """Return the JSON name of the source that *volume* has."""
-    given = [wire for name, wire in _FIELDS.items() if name != "name" and getattr(volume, name) is not None]
-    return given[0] if given else "unknown"
+def _named(volume: NodeVolume, pod_uid: str, name: str) -> MountedVolume:
+    mounted = volume.mounts[pod_uid].mounted
+    assert mounted is not None
+    return mounted if mounted.name == name else replace(mounted, name=name)
 
 
-def _mounted_names(pod: Pod) -> set[str]:
-    return {
-        mount.name
-        for _, container in pod.containers()
-        for mount in (*(container.volume_mounts or ()), *(container.volume_devices or ()))
-    }
-
-
-def _volume_directories(volumes: Path) -> list[Path]:
-    """Return the directories ``<volumes>/<kind>/<volume>``."""
-    try:
-        kinds = [entry for entry in volumes.iterdir() if entry.is_dir() and not entry.is_symlink()]
-    except FileNotFoundError:
-        return []
-    return [path for kind in kinds for path in kind.iterdir() if path.is_dir() and not path.is_symlink()]
+def _names(volume: NodeVolume, pod_uid: str) -> list[str]:
+    mount = volume.mounts[pod_uid]
+    return mount.names or [mount.volume.name]
 
 
 def _make_all(directories: set[Path]) -> None:
@@ -237,7 +295,17 @@ def _make_all(directories: set[Path]) -> None:
         make_directories(directory)
 
 
-def _text(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return str(error) or type(error).__name__
+def _remove_empty(pod_dir: Path, mounter: Mounter) -> tuple[list[Path], list[Path]]:
+    """Remove empty volume directories; return those that remain, and those with mounts. Blocking."""
+    kept, mounted = [], []
+    for path, _ in volume_directories(pod_dir):
+        if mounter.below(path):
+            mounted.append(path)
+        elif not remove_empty_directory(path):
+            kept.append(path)
+    for base in (pod_dir / "volumes", pod_dir / "volumeDevices"):
+        if base.is_dir():
+            for parent in base.iterdir():
+                remove_empty_directory(parent)
+            remove_empty_directory(base)
+    return kept, mounted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodeagent.base.metrics import Histogram, SampledGauge
+from nodeagent.base.metrics import Counter, Histogram, SampledGauge
 
 VOLUMES = SampledGauge(
     "volume_manager_total_volumes",
@@ -17,12 +17,32 @@ OPERATIONS = Histogram(
     bounds=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600),
     prefixed=False,
 )
-MOUNT, UNMOUNT = "volume_mount", "volume_unmount"
+MOUNT_SECONDS = Histogram(
+    "volume_operation_total_seconds",
+    "Storage operation end to end duration in seconds",
+    ("plugin_name", "operation_name"),
+    bounds=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600),
+    prefixed=False,
+)
+RECONSTRUCTED = Counter(
+    "reconstruct_volume_operations_total",
+    "The number of volumes that were attempted to be reconstructed from the operating system during kubelet startup. "
+    "This includes both successful and failed reconstruction.",
+    prefixed=False,
+)
+RECONSTRUCTION_ERRORS = Counter(
+    "reconstruct_volume_operations_errors_total",
+    "The number of volumes that failed reconstruction from the operating system during kubelet startup.",
+    prefixed=False,
+)
+MOUNT, UNMOUNT, UNMOUNT_DEVICE = "volume_mount", "volume_unmount", "unmount_device"
+MAP, UNMAP, UNMAP_DEVICE = "map_volume", "unmap_volume", "unmap_device"
+VERIFY_ATTACHED, EXPAND = "verify_controller_attached_volume", "volume_fs_resize"
 
 
-def observe(kind: str, operation: str, problem: bool, seconds: float) -> None:
-    """Record an operation on a volume in a directory named *kind*."""
-    OPERATIONS.observe(seconds, plugin_name(kind), operation, "fail-unknown" if problem else "success", "false")
+def observe(plugin: str, operation: str, problem: bool, seconds: float) -> None:
+    """Record an operation on a volume of a plugin, such as ``kubernetes.io/csi:driver``."""
+    OPERATIONS.observe(seconds, plugin, operation, "fail-unknown" if problem else "success", "false")
 
 
 def plugin_name(kind: str) -> str:

@@ -46,7 +46,7 @@ class FakeMounter:
         return target in self.mounts
 
     def below(self, directory: Path) -> list[Path]:
-        found = [path for path in self.mounts if path.is_relative_to(directory)]
+        found = [path for path in list(self.mounts) if path.is_relative_to(directory)]  # Several threads unmount.
         return sorted(found, key=lambda path: -len(path.parts))
 
 

@@ -63,7 +63,8 @@ async def test_every_volume_that_is_not_ready_is_named(
         await manager.prepare(pod)
 
     assert str(raised.value) == (
-        "Unable to attach or mount volumes: unmounted volumes=[data cfg]: "
+        "Unable to attach or mount volumes: unmounted volumes=[cfg data], unattached volumes=[], "
+        "failed to process volumes=[data]: "
         "data: volumes of type persistentVolumeClaim are not supported on this node; "
         'cfg: configmap "nope" not found'
     )
@@ -78,7 +79,7 @@ async def test_every_volume_that_is_not_ready_is_named(
 async def test_setup_that_hangs_times_out(
     context: AgentContext, mounter: FakeMounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nodeagent_plugins.volumes.manager.SETUP_SECONDS", 0.01)
+    monkeypatch.setattr("nodeagent_plugins.volumes.kinds.SETUP_SECONDS", 0.01)
     manager = Manager(context, [Slow()], mounter)
 
     with pytest.raises(VolumeError, match="v: not ready after 0 s"):
@@ -150,12 +151,26 @@ async def test_release_removes_volumes_from_before_a_restart(
         extra.mkdir(parents=True)
         mounter.mounts[extra] = ("bind", "")
 
-    await new_manager(context, mounter).release(pod.uid)
+    unknown = pod_dir / "volumes/gone.example~driver/data/mount"
+    with pytest.raises(VolumeError, match=r"still mounted: .*gone.example~driver/data: no volume plugin supports it"):
+        await new_manager(context, mounter).release(pod.uid)
 
-    assert mounter.mounts == {}
+    assert list(mounter.mounts) == [unknown]
     assert not (pod_dir / "volume-subpaths").exists()
-    assert (pod_dir / "volumes/gone.example~driver/data/mount").exists()
     assert not (pod_dir / "volumes/kubernetes.io~empty-dir").exists()
+
+
+async def test_content_of_an_unknown_kind_is_kept(
+    manager: Manager, context: AgentContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = context.pod_dir("u") / "volumes/gone.example~driver/data/file"
+    file.parent.mkdir(parents=True)
+    file.touch()
+
+    await manager.release("u")
+
+    assert file.exists()
+    assert "Orphaned volumes found, but no volume plugin supports them" in caplog.messages
 
 
 async def test_busy_mount_is_reported_and_released_later(
@@ -186,7 +201,7 @@ async def test_plugin_provides_volume_kinds_and_manager(context: AgentContext) -
         f"kubernetes.io~{name}"
         for name in ("empty-dir", "host-path", "configmap", "secret", "downward-api", "projected", "flexvolume")
     ]
-    assert isinstance(volumes.nodeagent_provide_volume_manager(context, kinds), Manager)
+    assert isinstance(volumes.nodeagent_provide_volume_manager(context, kinds, [], None), Manager)
 
 
 @pytest.mark.parametrize(
@@ -216,5 +231,5 @@ async def test_volumes_and_operations_are_counted(manager: Manager, context: Age
     assert VOLUMES.sample() == desired | {(empty, "actual_state_of_world"): 1}
     await manager.release(pod.uid)
 
-    assert VOLUMES.sample() == desired
+    assert VOLUMES.sample() == {}
     assert [after - was for after, was in zip(counts(), before, strict=True)] == [1, 1, 1]

@@ -1,0 +1,126 @@
+"""Kinds of volumes: lookup by source and by directory, and the adapter for kinds without PersistentVolumes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from nodeagent.contracts.persistent_volumes import (
+    MountRequest,
+    PersistentVolumeKind,
+    VolumeMode,
+    VolumeOnDisk,
+    VolumeSpec,
+)
+from nodeagent.contracts.volumes import DriverVolumeKind, MountedVolume, VolumeKind
+from nodeagent.errors import NodeAgentError, VolumeError
+from nodeagent.model.pod import Volume
+from nodeagent_plugins.volumes.features import features_of
+from nodeagent_plugins.volumes.metrics import plugin_name
+
+SETUP_SECONDS = 120.0
+"""Time limit of the setup and of the teardown of a volume; less than a pod sync waits for its volumes."""
+_FIELDS = {field.name: field.encode_name for field in msgspec.structs.fields(Volume)}
+_log = logging.getLogger(__name__)
+
+
+class AdaptedKind:
+    """A :class:`VolumeKind` in the form of a :class:`PersistentVolumeKind` without devices and PersistentVolumes."""
+
+    def __init__(self, kind: VolumeKind) -> None:
+        self.name, self._kind = kind.name, kind
+        self._plugin = plugin_name(kind.name)
+        self._driver = kind if isinstance(kind, DriverVolumeKind) else None
+
+    def supports(self, spec: VolumeSpec) -> bool:
+        return spec.persistent_volume is None and self._kind.supports(spec.volume)
+
+    def plugin_name(self, spec: VolumeSpec) -> str:
+        return self._plugin
+
+    def directory_name(self, volume: Volume) -> str:
+        """Return the name of the directory that contains the volume's directory."""
+        return self._driver.directory_name(volume) if self._driver is not None else self.name
+
+    def owns(self, directory: Path) -> bool:
+        """Return whether a directory that is not named after a kind belongs to a driver of this kind. Blocking."""
+        return self._driver is not None and self._driver.owns(directory)
+
+    async def mount(self, request: MountRequest) -> MountedVolume:
+        try:
+            async with asyncio.timeout(SETUP_SECONDS):
+                mounted = await self._kind.setup(request.pod, request.spec.volume, request.directory)
+            if not isinstance(mounted, MountedVolume):
+                raise TypeError(f"setup returned {mounted!r:.80}, not a MountedVolume")
+        except TimeoutError as error:
+            raise VolumeError(f"not ready after {SETUP_SECONDS:.0f} s") from error
+        except (NodeAgentError, OSError):
+            raise
+        except Exception as error:  # A bug in a third-party plugin: the pod waits and reports the plugin.
+            fields = {"kind": self.name, "volume": request.spec.name, "err": str(error)}
+            _log.exception("Volume plugin failed", extra=fields)
+            raise VolumeError(f"volume plugin {self.name} failed: {error!r}") from error
+        return mounted
+
+    async def unmount(self, volume: VolumeOnDisk) -> None:
+        try:
+            async with asyncio.timeout(SETUP_SECONDS):
+                await self._kind.teardown(volume.pod_uid, volume.directory)
+        except TimeoutError as error:
+            raise VolumeError(f"not removed after {SETUP_SECONDS:.0f} s") from error
+
+    def reconstruct(self, pod_uid: str, directory: Path, mode: VolumeMode) -> VolumeOnDisk:
+        return VolumeOnDisk(pod_uid, directory.name, directory, mode)
+
+
+class Kinds:
+    """The kinds of this node, in order of precedence."""
+
+    def __init__(self, kinds: Sequence[VolumeKind], persistent: Sequence[PersistentVolumeKind]) -> None:
+        self.adapted = [AdaptedKind(kind) for kind in kinds]
+        self.persistent = list(persistent)
+
+    def of(self, spec: VolumeSpec) -> PersistentVolumeKind:
+        """Return the kind of a volume.
+
+        :raises VolumeError: no kind supports it.
+        """
+        for kind in self.adapted:
+            if kind.supports(spec):
+                return kind
+        for other in self.persistent:
+            if other.supports(spec):
+                return other
+        if spec.persistent_volume is None:
+            raise VolumeError(f"volumes of type {source_of(spec.volume)} are not supported on this node")
+        raise VolumeError(f'failed to get Plugin from volumeSpec for volume "{spec.name}" err=no volume plugin matched')
+
+    def owner(self, directory: Path) -> PersistentVolumeKind | None:
+        """Return the kind of a volume's directory, possibly from before a restart; ``None`` if unknown. Blocking."""
+        name = directory.parent.name
+        for kind in (*self.persistent, *self.adapted):
+            if kind.name == name:
+                return kind
+        return next((kind for kind in self.adapted if kind.owns(directory)), None)
+
+
+def unique_name(kind: PersistentVolumeKind, spec: VolumeSpec, pod_uid: str) -> str:
+    """Return the name of a volume on this node; a volume without a device step exists once per pod."""
+    device = features_of(kind).device if not isinstance(kind, AdaptedKind) else None
+    name = device.unique_name(spec) if device is not None else ""
+    return name or pod_volume_name(kind, pod_uid, spec.name)
+
+
+def pod_volume_name(kind: PersistentVolumeKind, pod_uid: str, name: str) -> str:
+    """Return the unique name of a volume that belongs to one pod."""
+    return f"{plugin_name(kind.name)}/{pod_uid}-{name}"
+
+
+def source_of(volume: Volume) -> str:
+    """Return the JSON name of the source that *volume* has."""
+    given = [wire for name, wire in _FIELDS.items() if name != "name" and getattr(volume, name) is not None]
+    return given[0] if given else "unknown"

@@ -1,0 +1,197 @@
+"""Desired volumes of a pod: the volumes that its containers use, with their sources and kinds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.persistent_volumes import ClaimResolver, PersistentVolumeKind, VolumeMode, VolumeSpec
+from nodeagent.errors import NodeAgentError, VolumeError
+from nodeagent.model.persistent_volume import READ_WRITE_ONCE_POD
+from nodeagent.model.pod import Pod, Volume
+from nodeagent_plugins.volumes.actual_state import DesiredMount, MountState, NodeVolume
+from nodeagent_plugins.volumes.expansion import claim_size
+from nodeagent_plugins.volumes.features import features_of
+from nodeagent_plugins.volumes.kinds import Kinds, unique_name
+from nodeagent_plugins.volumes.reconstruction import VOLUME_DEVICES, VOLUMES
+from nodeagent_plugins.volumes.selinux import volume_label
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import CgroupsContext
+
+
+@dataclass(slots=True)
+class PodVolumes:
+    """The desired volumes of one pod."""
+
+    pod: Pod
+    volumes: dict[str, NodeVolume] = field(default_factory=dict)
+    """By name in the pod spec."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Volumes that could not be processed, by name, with the reasons."""
+
+
+class Populator:
+    """Determines the volumes that a pod needs and adds them to the desired state.
+
+    :param volumes: all volumes on this node, by unique name.
+    """
+
+    def __init__(
+        self, context: CgroupsContext, kinds: Kinds, claims: ClaimResolver | None, volumes: dict[str, NodeVolume]
+    ) -> None:
+        self._context, self._kinds, self._claims, self._volumes = context, kinds, claims, volumes
+        self._pods: dict[str, PodVolumes] = {}
+
+    def of(self, pod_uid: str) -> PodVolumes | None:
+        """Return the desired volumes of a pod, as last processed."""
+        return self._pods.get(pod_uid)
+
+    def pods(self) -> list[PodVolumes]:
+        """Return the desired volumes of all pods."""
+        return list(self._pods.values())
+
+    async def process(self, pod: Pod) -> PodVolumes:
+        """Process the pod's volumes again; a volume that was processed before stays desired if this fails now."""
+        known = self._pods.get(pod.uid)
+        result = self._pods[pod.uid] = PodVolumes(pod, dict(known.volumes) if known is not None else {})
+        modes = used_volumes(pod)
+        for volume in pod.spec.volumes or ():
+            # The runtime mounts images on its own.
+            if volume.name not in modes or volume.image is not None:
+                continue
+            current = result.volumes.get(volume.name)
+            if current is not None and current.paced and self._request_again(current, pod, volume):
+                continue
+            try:
+                result.volumes[volume.name] = await self._process(pod, volume, modes[volume.name])
+            except (NodeAgentError, OSError) as error:
+                result.problems[volume.name] = str(error)
+        return result
+
+    def remove(self, pod_uid: str) -> None:
+        """Remove the volumes of a pod from the desired state."""
+        self._pods.pop(pod_uid, None)
+        for volume in self._volumes.values():
+            volume.desired.pop(pod_uid, None)
+
+    def _request_again(self, current: NodeVolume, pod: Pod, volume: Volume) -> bool:
+        desired = current.desired.get(pod.uid)
+        if desired is None or (desired.spec.volume is not volume and desired.spec.volume != volume):
+            return False
+        desired.pod, desired.requested = pod, True
+        return True
+
+    async def _process(self, pod: Pod, volume: Volume, modes: set[VolumeMode]) -> NodeVolume:
+        spec = VolumeSpec(volume.name, volume)
+        adapted = next((kind for kind in self._kinds.adapted if kind.supports(spec)), None)
+        kind: PersistentVolumeKind
+        if adapted is not None:
+            kind, directory_kind = adapted, adapted.directory_name(volume)
+        else:
+            if self._claims is not None:
+                spec = await self._claims.resolve(pod, volume)
+            kind = self._find(pod, spec)
+            directory_kind = kind.name
+            check_mode(spec, modes, kind)
+        name = unique_name(kind, spec, pod.uid)
+        base = VOLUME_DEVICES if spec.mode is VolumeMode.BLOCK else VOLUMES
+        directory = self._context.pod_dir(pod.uid) / base / directory_kind / spec.name
+        label = "" if adapted is not None else await self._label(pod, spec, kind)
+        attachable = adapted is None and await self._attachable(kind, spec)
+        refreshed = features_of(kind).refreshed if adapted is None else None
+        refresh = adapted is not None or (refreshed is not None and await refreshed.needs_refresh(spec))
+        record = self._record(kind, spec, name, adapted=adapted is not None)
+        if attachable != record.attachable:
+            record.attachable = attachable
+            self._context.trigger_node_status()
+        if record.size is None:
+            record.size = claim_size(spec.claim)
+        desired = record.desired.get(pod.uid)
+        if (found := record.mounts.get(pod.uid)) is not None:
+            found.released = False
+        if desired is None:
+            self._take_mount(record, pod.uid, directory)
+            now = self._context.clock.now()
+            record.desired[pod.uid] = DesiredMount(pod, spec, [volume.name], directory, now, label)
+            return record
+        mount = record.mounts.get(pod.uid)
+        desired.pod, desired.spec = pod, spec
+        desired.requested = refresh or desired.requested or mount is None or mount.state is not MountState.MOUNTED
+        if volume.name not in desired.names:
+            desired.names.append(volume.name)
+        return record
+
+    def _find(self, pod: Pod, spec: VolumeSpec) -> PersistentVolumeKind:
+        try:
+            return self._kinds.of(spec)
+        except VolumeError as error:
+            if spec.persistent_volume is None:
+                note = f'MountVolume.SetUp failed for volume "{spec.name}" : {error}'
+                self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedMount", note)
+                raise VolumeError(f"{spec.name}: {error}") from error
+            raise
+
+    def _record(self, kind: PersistentVolumeKind, spec: VolumeSpec, name: str, *, adapted: bool) -> NodeVolume:
+        record = self._volumes.get(name)
+        if record is None:
+            record = self._volumes[name] = NodeVolume(name, kind, kind.plugin_name(spec), adapted)
+        elif not adapted:
+            record.plugin = kind.plugin_name(spec)
+        return record
+
+    def _take_mount(self, record: NodeVolume, pod_uid: str, directory: Path) -> None:
+        """Move a mount that was found in *directory* from a volume whose name could not be determined."""
+        for other in self._volumes.values():
+            mount = other.mounts.get(pod_uid)
+            if other is not record and mount is not None and mount.volume.directory == directory:
+                del other.mounts[pod_uid]
+                volume = replace(mount.volume, unique_name=record.unique_name)
+                record.mounts[pod_uid] = replace(mount, volume=volume, released=False)
+                return
+
+    async def _attachable(self, kind: PersistentVolumeKind, spec: VolumeSpec) -> bool:
+        attachable = features_of(kind).attachable
+        if attachable is None or self._context.api is None or not attachable.unique_name(spec):
+            return False
+        return await attachable.attachable(spec)
+
+    async def _label(self, pod: Pod, spec: VolumeSpec, kind: PersistentVolumeKind) -> str:
+        source, labeled = spec.persistent_volume, features_of(kind).labeled
+        if source is None or labeled is None:
+            return ""
+        gates = self._context.gates
+        if not gates.enabled("SELinuxMountReadWriteOncePod"):
+            return ""
+        if source.spec.access_modes != [READ_WRITE_ONCE_POD] and not gates.enabled("SELinuxMount"):
+            return ""
+        label = volume_label(pod, spec.volume.name)
+        return label if label and await labeled.supports_label(spec) else ""
+
+
+def used_volumes(pod: Pod) -> dict[str, set[VolumeMode]]:
+    """Return the names of the volumes that containers use, with the modes in which they use them."""
+    modes: dict[str, set[VolumeMode]] = {}
+    for _, container in pod.containers():
+        for mount in container.volume_mounts or ():
+            modes.setdefault(mount.name, set()).add(VolumeMode.FILESYSTEM)
+        for device in container.volume_devices or ():
+            modes.setdefault(device.name, set()).add(VolumeMode.BLOCK)
+    return modes
+
+
+def check_mode(spec: VolumeSpec, modes: set[VolumeMode], kind: PersistentVolumeKind) -> None:
+    """Check that containers use the volume in the mode of its PersistentVolume.
+
+    :raises VolumeError: they do not, or the kind has no block devices.
+    """
+    name = spec.volume.name
+    if spec.mode is VolumeMode.BLOCK and VolumeMode.FILESYSTEM in modes:
+        raise VolumeError(f"volume {name} has volumeMode Block, but is specified in volumeMounts")
+    if spec.mode is VolumeMode.FILESYSTEM and VolumeMode.BLOCK in modes:
+        raise VolumeError(f"volume {name} has volumeMode Filesystem, but is specified in volumeDevices")
+    block = features_of(kind).block
+    if spec.mode is VolumeMode.BLOCK and not (block is not None and block.supports_block):
+        raise VolumeError(f'volume "{spec.name}": volumes of {kind.plugin_name(spec)} cannot be used as block devices')
