@@ -49,10 +49,9 @@ def node(containerd: Containerd, configured: Providers, tmp_path_factory: pytest
     agent = NodeAgent(directory, containerd.endpoint, api)
     agent.arguments = [*configured.flags, RELEASE]
     try:
-        api.start()
+        api.start(RELEASE)
         agent.start()
         wait_until(lambda: api.get("/api/v1/nodes/node-1")["kind"] == "Node", "the node is registered")
-        permit_reading_accounts(api)
         for name, annotations in (("puller", {ROLE: "reader"}), ("guest", {})):
             metadata = {"name": name, "annotations": annotations}
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
@@ -62,21 +61,6 @@ def node(containerd: Containerd, configured: Providers, tmp_path_factory: pytest
         agent.stop()
         api.stop()
         containerd.remove_pods()
-
-
-def permit_reading_accounts(api: ApiServer) -> None:
-    """Permit the node to read service accounts, as the node authorizer of later releases does."""
-    rbac = "rbac.authorization.k8s.io"
-    rules = [{"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["get"]}]
-    subjects = [{"apiGroup": rbac, "kind": "User", "name": "system:node:node-1"}]
-    reference = {"apiGroup": rbac, "kind": "ClusterRole", "name": "accounts"}
-    for kind, fields in (
-        ("ClusterRole", {"rules": rules}),
-        ("ClusterRoleBinding", {"subjects": subjects, "roleRef": reference}),
-    ):
-        body = {"apiVersion": f"{rbac}/v1", "kind": kind, "metadata": {"name": "accounts"}, **fields}
-        created = api.request("POST", f"/apis/{rbac}/v1/{kind.lower()}s", body)
-        assert created["kind"] == kind, created
 
 
 def account_pod(name: str, image: str, account: str) -> dict[str, Any]:
