@@ -84,9 +84,9 @@ GATES_IN_USE = frozenset(
 _REASONS = {
     "the feature is always enabled": """
         AppArmorFields CPUManager ConsistentHTTPGetHandlers ContextualLogging ExpandedDNSConfig
-        IPTablesOwnershipCleanup InPlacePodVerticalScalingAllocatedStatus NewVolumeManagerReconstruction
-        ProbeTerminationGracePeriod ReloadNodeAgentClientCAFile ReloadNodeAgentServerCertificateFile
-        SystemdWatchdog
+        IPTablesOwnershipCleanup ImageVolume InPlacePodVerticalScalingAllocatedStatus NewVolumeManagerReconstruction
+        PodLifecycleSleepActionAllowZero ProbeTerminationGracePeriod RecursiveReadOnlyMounts
+        ReloadNodeAgentClientCAFile ReloadNodeAgentServerCertificateFile SupplementalGroupsPolicy SystemdWatchdog
     """,
     "cloud providers run outside the agent": """
         CloudDualStackNodeIPs DisableCloudProviders DisableNodeAgentCloudCredentialProviders

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from nodeagent.base.release import Release
 from nodeagent.contracts.context import RecorderContext
 from nodeagent.contracts.reservations import pod_capacity
 from nodeagent.errors import ConfigError, RuntimeFailure
@@ -24,6 +25,8 @@ from nodeagent.node.status import NodeStatusInputs, merge_reports, missing_capac
 from nodeagent.pluginmanager import PluginManager
 
 _log = logging.getLogger(__name__)
+_APPARMOR_STABLE = Release(1, 31)
+"""First release whose node status does not mention AppArmor."""
 
 
 class StatusInputCollector:
@@ -85,7 +88,7 @@ class StatusInputCollector:
                 *report.not_ready,
                 *missing_capacity(capacity, isolation=config.local_storage_capacity_isolation),
             ],
-            remarks=["AppArmor enabled"] if machine.apparmor and self._context.gates.enabled("AppArmor") else [],
+            remarks=self._remarks(machine),
             port=config.port if config.enable_server else 0,
             runtime=self._health.last_status,
             declared_features=report.declared_features,
@@ -119,6 +122,12 @@ class StatusInputCollector:
             *(NodeAddress(type=INTERNAL_IP, address=text) for text in configured),
             NodeAddress(type=HOSTNAME, address=settings.node_name),
         ]
+
+    def _remarks(self, machine: Machine) -> list[str]:
+        """Return the additions to the message of the Ready condition."""
+        context = self._context
+        reported = context.release.release < _APPARMOR_STABLE and context.gates.enabled("AppArmor")
+        return ["AppArmor enabled"] if machine.apparmor and reported else []
 
     async def _list_images(self) -> Sequence[ContainerImage]:
         limit = self._context.config.node_status_max_images

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.base.release import OLDEST, Release, SelectedRelease
 from nodeagent.contracts.api import NODES
 from nodeagent.node.machine import read_machine, swap_capacity_bytes
 from nodeagent.testing import FakeApi, FakeClock
@@ -24,19 +25,26 @@ def test_apparmor_state_is_read_from_the_kernel(tmp_path: Path, content: str | N
 
 
 @pytest.mark.parametrize(
-    ("enabled", "message"),
+    ("enabled", "release", "message"),
     [
-        (True, "kubelet is posting ready status. AppArmor enabled"),
-        (False, "kubelet is posting ready status"),
+        (True, OLDEST, "kubelet is posting ready status. AppArmor enabled"),
+        (True, Release(1, 31), "kubelet is posting ready status"),
+        (False, OLDEST, "kubelet is posting ready status"),
     ],
 )
 async def test_ready_message_states_whether_apparmor_is_enabled(
-    make_node: MakeNode, api: FakeApi, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, enabled: bool, message: str
+    make_node: MakeNode,
+    api: FakeApi,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    enabled: bool,
+    release: Release,
+    message: str,
 ) -> None:
     machine = replace(read_machine(), apparmor=enabled)
     monkeypatch.setattr("nodeagent.node.status_inputs.read_machine", lambda: machine)
 
-    async with make_node().running():
+    async with make_node(release=SelectedRelease(release)).running():
         await clock.advance(2)
 
     node = api.find(NODES, "node-1", "")
