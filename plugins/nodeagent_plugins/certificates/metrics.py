@@ -38,5 +38,5 @@ SERVER_FAILURES = Counter("server_expiration_renew_errors", "Counter of certific
 SERVER_ROTATIONS = Histogram(
     "certificate_manager_server_rotation_seconds",
     "Histogram of the number of seconds the previous certificate lived before being rotated.",
-    bounds=tuple(seconds for hours in (1, 4, 24, 7 * 24, 30 * 24, 90 * 24, 365 * 24) for seconds in (hours * 3600.0,)),
+    bounds=(60, 3600, 4 * 3600, *(days * 86400 for days in (1, 7, 30, 90, 180, 360, 1440))),
 )

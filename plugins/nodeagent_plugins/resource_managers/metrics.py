@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodeagent.base.metrics import Counter, Histogram, SampledGauge
+from nodeagent.base.metrics import Counter, Histogram, SampledGauge, exponential
 
 PINNING_REQUESTS = Counter(
     "cpu_manager_pinning_requests_total", "The number of cpu core allocations which required pinning."
@@ -51,5 +51,5 @@ ADMISSION_ERRORS = Counter(
 ADMISSION_MILLISECONDS = Histogram(
     "topology_manager_admission_duration_ms",
     "Duration in milliseconds to serve a pod admission request.",
-    bounds=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
+    bounds=exponential(0.05, 2, 15),
 )

@@ -18,6 +18,7 @@ from nodeagent.testing import FakeApi, FakeClock
 from nodeagent_plugins.certificates.issuance import REQUESTS
 from nodeagent_plugins.certificates.manager import CertificateManager, borrowed
 from nodeagent_plugins.certificates.managers import client_certificate, server_certificate
+from nodeagent_plugins.certificates.metrics import SERVER_ROTATIONS
 from nodeagent_plugins.certificates.pairs import CertificateSpec, describe, make_request
 from nodeagent_plugins.certificates.store import PairStore
 from tests.unit.plugins.certificates.signing import START, approve, deny, sign
@@ -267,3 +268,11 @@ def make_pair(desired: CertificateSpec | None) -> bytes:
     request = make_request(desired)
     text = base64.b64encode(request.text.encode()).decode()
     return sign({"spec": {"request": text, "usages": desired.usages}}) + request.key.reveal().encode()
+
+
+def test_lifetimes_of_rotated_certificates_are_counted_by_upstream_bounds():
+    SERVER_ROTATIONS.observe(30)
+    labels = [text for suffix, text, *_ in SERVER_ROTATIONS.family().rows if suffix == "_bucket"]
+
+    assert labels[:2] == ['le="60"', 'le="3600"']
+    assert labels[-2:] == ['le="124416000"', 'le="+Inf"']

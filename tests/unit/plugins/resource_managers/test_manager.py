@@ -242,6 +242,13 @@ async def test_cpu_metrics_show_pools_and_alignment(start):
     assert after == (failures[0] + 1, failures[1] + 1)
 
 
+async def test_admission_duration_is_measured_from_fractions_of_milliseconds(start):
+    node = start(**CPU)
+    await node.run(guaranteed(main={"cpu": "1"}))
+    labels = [text for suffix, text, *_ in metrics.ADMISSION_MILLISECONDS.family().rows if suffix == "_bucket"]
+    assert (len(labels), labels[0], labels[-2]) == (16, 'le="0.05"', 'le="819.2"')
+
+
 async def test_memory_metrics_count_pinning_and_errors(start):
     requests, errors = metrics.MEMORY_REQUESTS.value(), metrics.MEMORY_ERRORS.value()
     node = start(**MEMORY)
