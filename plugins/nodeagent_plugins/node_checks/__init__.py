@@ -1,4 +1,4 @@
-"""Checks of ``nodeagent doctor``: runtime, kernel, disks, files, certificates and the API server."""
+"""Checks of ``nodeagent doctor``: runtime, kernel, disks, storage, files, certificates and the API server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodeagent.contracts.context import ImageContext
 
 @hookimpl
 def nodeagent_provide_node_checks(context: ImageContext) -> Sequence[NodeCheck]:
-    from nodeagent_plugins.node_checks import api_server, disks, files, kernel, runtime
+    from nodeagent_plugins.node_checks import api_server, disks, files, kernel, mounts, runtime
 
     checks = [*runtime.checks(context), *kernel.checks(context), *disks.checks(context), *files.checks(context)]
-    return [*checks, *api_server.checks(context)]
+    return [*checks, *mounts.checks(context), *api_server.checks(context)]

@@ -33,7 +33,7 @@ def checks(context: ImageContext) -> Sequence[NodeCheck]:
         return await asyncio.to_thread(check_disks, paths)
 
     async def volumes() -> Sequence[Finding]:
-        known = await _known_pods(context)
+        known = await known_pods(context)
         return await asyncio.to_thread(check_orphaned_volumes, context.root_dir, known, time.time())
 
     return NodeCheck("disks", disks), NodeCheck("orphaned volumes", volumes)
@@ -93,7 +93,7 @@ def _short(name: str, free: float, low: float, short: float, remedy: str) -> lis
     return [warning(text, remedy)] if free < low else []
 
 
-async def _known_pods(context: ImageContext) -> frozenset[str]:
+async def known_pods(context: ImageContext) -> frozenset[str]:
     """Return the UIDs of pods in the runtime and on the API server.
 
     :raises CheckInconclusive: one of them does not respond, or the API server has no node of this name: no pod is
