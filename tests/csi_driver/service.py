@@ -130,6 +130,7 @@ class NodeService:
         if self.storage.published(request.volume_id):
             await context.abort(grpc.StatusCode.INTERNAL, f"volume {request.volume_id} is still published")
         await asyncio.to_thread(self.storage.mounts.unmount, Path(request.staging_target_path))
+        await asyncio.to_thread(self.storage.detach, request.volume_id)
         await injection.step("between")
         self.storage.unstage(request.volume_id)
         return csi.NodeUnstageVolumeResponse()
@@ -149,6 +150,7 @@ class NodeService:
             return csi.NodePublishVolumeResponse()
         source = self.storage.volume(request.volume_id, block=block)
         if block:
+            source = await asyncio.to_thread(self.storage.mounts.attach, source)
             target.touch()
         else:
             target.mkdir(exist_ok=True)

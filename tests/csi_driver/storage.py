@@ -8,6 +8,7 @@ import errno
 import hashlib
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +23,14 @@ class Mounts(Protocol):
 
     def unmount(self, target: Path) -> None:
         """Unmount all mounts at *target*."""
+        ...
+
+    def attach(self, image: Path) -> Path:
+        """Return a block device with the content of *image*."""
+        ...
+
+    def detach(self, image: Path) -> None:
+        """Remove the device of *image*."""
         ...
 
 
@@ -42,6 +51,21 @@ class BindMounts:
         if ctypes.get_errno() not in (errno.EINVAL, errno.ENOENT):
             self._check(-1, target)
 
+    def attach(self, image: Path) -> Path:
+        found = self._devices(image) or self._losetup("--find", "--show", str(image)).split()
+        return Path(found[0])
+
+    def detach(self, image: Path) -> None:
+        for device in self._devices(image):
+            self._losetup("--detach", device)
+
+    def _devices(self, image: Path) -> list[str]:
+        return self._losetup("--associated", str(image), "--noheadings", "--output", "NAME").split()
+
+    @staticmethod
+    def _losetup(*arguments: str) -> str:
+        return subprocess.run(["losetup", *arguments], check=True, capture_output=True, text=True).stdout
+
     def _check(self, result: int, target: Path) -> None:
         if result != 0:
             number = ctypes.get_errno()
@@ -55,6 +79,12 @@ class NoMounts:
         assert source.exists() and target.exists()
 
     def unmount(self, target: Path) -> None:
+        pass
+
+    def attach(self, image: Path) -> Path:
+        return image
+
+    def detach(self, image: Path) -> None:
         pass
 
 
@@ -109,6 +139,12 @@ class Storage:
         image = (self.directory / "volumes" / _key(volume_id)).with_suffix(".img")
         if image.exists():
             os.truncate(image, size)
+
+    def detach(self, volume_id: str) -> None:
+        """Remove the device of a block volume; others are ignored."""
+        image = (self.directory / "volumes" / _key(volume_id)).with_suffix(".img")
+        if image.exists():
+            self.mounts.detach(image)
 
     def stage(self, volume_id: str, path: str) -> None:
         self._save("staged", volume_id, {"volume": volume_id, "path": path})

@@ -1,0 +1,167 @@
+"""Tests for claims on volumes of a CSI driver: a real runtime, the bundled API server, and the driver as a process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.base.mounts.table import read_mounts
+from tests.csi_driver import BindMounts, Faults, Storage
+from tests.integration.agent.conftest import Node
+from tests.integration.programs import ApiServer, NodeAgent, Program, simple_pod, wait_until
+
+DRIVER = "csi.test"
+STORAGE_API = "/apis/storage.k8s.io/v1"
+
+
+class Driver(Program):
+    """Process of the driver, with its state on disk."""
+
+    def __init__(self, directory: Path, registry: Path) -> None:
+        super().__init__("csi", directory)
+        self.state, self._registry = directory / "csi", registry
+        self.storage = Storage(self.state, BindMounts())
+        self.faults = Faults(self.state / "faults.json")
+
+    def start(self) -> None:
+        """Start, and wait until the driver serves."""
+        before = self.log.stat().st_size if self.log.exists() else 0
+        self.launch(
+            "tests.csi_driver", "--name", DRIVER, "--directory", str(self.state), "--registry", str(self._registry),
+            "--max-volumes", "7", "--topology", "topology.csi.test/zone=z1",
+        )  # fmt: skip
+        wait_until(lambda: "ready" in self.log.read_text()[before:], "the driver serves")
+
+
+@pytest.fixture
+def driver(containerd: Any, tmp_path: Path) -> Iterator[tuple[Node, Driver]]:
+    api = ApiServer(tmp_path)
+    agent = NodeAgent(tmp_path, containerd.endpoint, api)
+    registry = agent.root / "plugins_registry"
+    registry.mkdir(parents=True)
+    built = Driver(tmp_path, registry)
+    try:
+        api.start()
+        agent.start(syncFrequency="5s")
+        built.start()
+        spec = {"attachRequired": False, "podInfoOnMount": True, "fsGroupPolicy": "File"}
+        api.request("POST", f"{STORAGE_API}/csidrivers", {"metadata": {"name": DRIVER}, "spec": spec})
+        yield Node(containerd, api, agent), built
+    finally:
+        agent.kill()
+        built.kill()
+        api.stop()
+        containerd.remove_pods()
+        for path in reversed(mounts_below(agent.root)):
+            subprocess.run(["umount", path], check=False)
+        for image in built.state.glob("volumes/*.img"):
+            BindMounts().detach(image)
+
+
+def mounts_below(root: Path) -> list[str]:
+    return sorted(each.path for each in read_mounts() if each.path.startswith(f"{root}/p"))
+
+
+def claim(api: ApiServer, name: str, mode: str = "Filesystem") -> None:
+    """Create a volume of the driver, and a claim that is bound to it."""
+    common = {"accessModes": ["ReadWriteOnce"], "volumeMode": mode, "storageClassName": ""}
+    csi = {"driver": DRIVER, "volumeHandle": f"handle-{name}", "fsType": "ext4" if mode == "Filesystem" else None}
+    source = {key: value for key, value in csi.items() if value}
+    volume = {**common, "capacity": {"storage": "1Mi"}, "csi": source, "persistentVolumeReclaimPolicy": "Retain"}
+    created = api.request("POST", "/api/v1/persistentvolumes", {"metadata": {"name": f"pv-{name}"}, "spec": volume})
+    assert created["kind"] == "PersistentVolume", created
+    wanted = {**common, "resources": {"requests": {"storage": "1Mi"}}, "volumeName": f"pv-{name}"}
+    body = {"metadata": {"name": name}, "spec": wanted}
+    path = "/api/v1/namespaces/default/persistentvolumeclaims"
+    assert api.request("POST", path, body)["kind"] == "PersistentVolumeClaim"
+    wait_until(lambda: api.get(f"{path}/{name}")["status"].get("phase") == "Bound", f"claim {name} is bound")
+
+
+def pod(name: str, claim_name: str, command: str, **container: Any) -> dict[str, Any]:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim_name}}]
+    container = container or {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    return simple_pod(name, command, nodeName="node-1", volumes=volumes, container=container)
+
+
+def test_data_survives_kills_of_agent_and_driver(driver: tuple[Node, Driver]) -> None:
+    node, csi = driver
+    api, agent = node.api, node.agent
+
+    def entries() -> Any:
+        return (api.get(f"{STORAGE_API}/csinodes/node-1").get("spec") or {}).get("drivers")
+
+    wait_until(entries, "the driver is registered")
+    entry = {"name": DRIVER, "nodeID": "node-1", "topologyKeys": ["topology.csi.test/zone"], "allocatable": {"count": 7}}
+    assert entries() == [entry]
+    meta = api.get("/api/v1/nodes/node-1")["metadata"]
+    assert json.loads(meta["annotations"]["csi.volume.kubernetes.io/nodeid"]) == {DRIVER: "node-1"}
+    assert meta["labels"]["topology.csi.test/zone"] == "z1"
+
+    claim(api, "data")
+    write = "echo kept > /data/file; sync; echo written; exec sleep 1000000"
+    api.create_pod(pod("writer", "data", write))
+    writer = node.phase("writer", "Running", 60.0)
+    wait_until(lambda: node.log(writer) == "written", "the pod has written")
+    stage, publish = ("NodeStageVolume", "NodePublishVolume")
+    assert csi.storage.methods() == [stage, publish]
+
+    # Both processes are killed; the volume remains mounted, and a second pod uses it afterwards.
+    csi.kill()
+    agent.kill()
+    before = mounts_below(agent.root)
+    agent.start()
+    csi.start()
+    api.create_pod(pod("reader", "data", "cat /data/file; exec sleep 1000000"))
+    reader = node.phase("reader", "Running", 90.0)
+    wait_until(lambda: node.log(reader) == "kept", "the second pod reads the file")
+    assert set(before) <= set(mounts_below(agent.root))
+    assert not {"NodeUnpublishVolume", "NodeUnstageVolume"} & set(csi.storage.methods())
+    assert api.pod("writer")["status"]["containerStatuses"][0]["restartCount"] == 0
+
+    # Without the driver, a deleted pod keeps its volume, until the driver has released it.
+    csi.faults.set("NodeUnpublishVolume", step="between", kill=True, count=1)
+    for name in ("writer", "reader"):
+        api.delete_pod(name, grace=1)
+    wait_until(lambda: not csi.alive(), "the driver is killed while it unpublishes")
+    assert csi.storage.all_staged() == ["handle-data"]
+    csi.start()
+    node.gone("writer", 90.0)
+    node.gone("reader", 90.0)
+    wait_until(lambda: not csi.storage.all_staged(), "the volume is unstaged", 60.0)
+
+    assert not csi.storage.published()
+    assert csi.storage.methods()[-1] == "NodeUnstageVolume"
+    wait_until(lambda: not mounts_below(agent.root), "no mount remains")
+    assert not list(agent.root.glob("plugins/kubernetes.io/csi/*/*"))
+    (volume,) = csi.state.glob("volumes/*/file")
+    assert volume.read_text() == "kept\n"
+
+
+def test_block_volume_is_a_device_in_the_container(driver: tuple[Node, Driver]) -> None:
+    node, csi = driver
+    api = node.api
+    claim(api, "disk", "Block")
+    devices = [{"name": "data", "devicePath": "/dev/data"}]
+    command = "echo kept | dd of=/dev/data conv=fsync 2>/dev/null; echo written; exec sleep 1000000"
+    api.create_pod(pod("block", "disk", command, volumeDevices=devices))
+    created = node.phase("block", "Running", 90.0)
+    wait_until(lambda: node.log(created) == "written", "the pod has written")
+    uid = created["metadata"]["uid"]
+    held = node.agent.root / "plugins/kubernetes.io/csi/volumeDevices/pv-disk/dev" / uid
+    backing = [file.read_text().strip() for file in Path("/sys/block").glob("loop*/loop/backing_file")]
+    assert str(held) in backing
+
+    node.agent.kill()
+    node.agent.start()
+    node.remove("block")
+    wait_until(lambda: not csi.storage.all_staged(), "the volume is unstaged", 60.0)
+
+    (image,) = csi.state.glob("volumes/*.img")
+    assert image.read_bytes()[:5] == b"kept\n"
+    assert not list(node.agent.root.glob("plugins/kubernetes.io/csi/volumeDevices/*/*"))
+    assert str(held) not in [f.read_text().strip() for f in Path("/sys/block").glob("loop*/loop/backing_file")]
