@@ -101,7 +101,6 @@ UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
         accepted=("Restart",),
         gate="RestartAllContainersOnContainerExits",
     ),
-    UnsupportedField(Container, "volume_devices", "block devices cannot be passed to containers"),
     UnsupportedField(EnvVarSource, "file_key_ref", "feature gate EnvFiles is disabled", gate="EnvFiles"),
     UnsupportedField(
         Lifecycle, "stop_signal", "feature gate ContainerStopSignals is disabled", gate="ContainerStopSignals"

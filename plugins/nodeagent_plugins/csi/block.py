@@ -147,7 +147,8 @@ class Blocks:
             )
         except VolumeError as error:  # The driver has published the volume.
             raise UncertainVolumeError(str(error)) from error
-        return MountedVolume(request.spec.volume.name, str(request.directory), readonly=source.read_only)
+        link = str(request.directory)
+        return MountedVolume(request.spec.volume.name, link, readonly=source.read_only, device_path=link)
 
     async def unpublish(self, volume: VolumeOnDisk) -> None:
         """Release the volume of a pod; the pod's link is removed last, because it names the volume after a restart."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nodeagent.contracts.images import PulledImage
-from nodeagent.contracts.runtime import ContainerConfig, ContainerSecurity, LinuxResources
+from nodeagent.contracts.runtime import ContainerConfig, ContainerSecurity, Device, LinuxResources
 from nodeagent.model.expansion import expand
 from nodeagent.model.pod import Container, Pod
 from nodeagent_plugins.pod_sync.definitions import container_hash
@@ -26,6 +26,7 @@ def make_container_config(
     sandbox_id: str,
     backoff_seconds: int,
     stop_signal: str = "",
+    devices: Sequence[Device] = (),
 ) -> ContainerConfig:
     """Return the configuration of one run of *container*.
 
@@ -41,6 +42,7 @@ def make_container_config(
         working_dir=container.working_dir,
         envs=tuple(variables.items()),
         mounts=files.mounts,
+        devices=devices,
         labels=container_labels(pod, container),
         annotations=container_annotations(
             pod,

@@ -22,6 +22,7 @@ from nodeagent.model.resizing import with_effective_limits
 from nodeagent.model.unsupported_fields import unsupported_in_container
 from nodeagent_plugins.pod_sync import backoff
 from nodeagent_plugins.pod_sync.actions import Start
+from nodeagent_plugins.pod_sync.block_volumes import volume_devices
 from nodeagent_plugins.pod_sync.container import make_container_config
 from nodeagent_plugins.pod_sync.definitions import container_hash
 from nodeagent_plugins.pod_sync.disk import link_log
@@ -221,6 +222,7 @@ class ContainerStarter:
                 backoff.backoff_limits(context.config, context.gates),
             ),
             stop_signal=self._stop_signal(container),
+            devices=volume_devices(container, step.volumes),
         )
 
     def _stop_signal(self, container: Container) -> str:

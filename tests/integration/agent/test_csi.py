@@ -75,8 +75,8 @@ def claim(api: ApiServer, name: str, mode: str = "Filesystem") -> None:
     volume = {**common, "capacity": {"storage": "1Mi"}, "csi": source, "persistentVolumeReclaimPolicy": "Retain"}
     created = api.request("POST", "/api/v1/persistentvolumes", {"metadata": {"name": f"pv-{name}"}, "spec": volume})
     assert created["kind"] == "PersistentVolume", created
-    wanted = {**common, "resources": {"requests": {"storage": "1Mi"}}, "volumeName": f"pv-{name}"}
-    body = {"metadata": {"name": name}, "spec": wanted}
+    requested = {**common, "resources": {"requests": {"storage": "1Mi"}}, "volumeName": f"pv-{name}"}
+    body = {"metadata": {"name": name}, "spec": requested}
     path = "/api/v1/namespaces/default/persistentvolumeclaims"
     assert api.request("POST", path, body)["kind"] == "PersistentVolumeClaim"
     wait_until(lambda: api.get(f"{path}/{name}")["status"].get("phase") == "Bound", f"claim {name} is bound")
@@ -96,7 +96,12 @@ def test_data_survives_kills_of_agent_and_driver(driver: tuple[Node, Driver]) ->
         return (api.get(f"{STORAGE_API}/csinodes/node-1").get("spec") or {}).get("drivers")
 
     wait_until(entries, "the driver is registered")
-    entry = {"name": DRIVER, "nodeID": "node-1", "topologyKeys": ["topology.csi.test/zone"], "allocatable": {"count": 7}}
+    entry = {
+        "name": DRIVER,
+        "nodeID": "node-1",
+        "topologyKeys": ["topology.csi.test/zone"],
+        "allocatable": {"count": 7},
+    }
     assert entries() == [entry]
     meta = api.get("/api/v1/nodes/node-1")["metadata"]
     assert json.loads(meta["annotations"]["csi.volume.kubernetes.io/nodeid"]) == {DRIVER: "node-1"}

@@ -64,7 +64,7 @@ async def test_block_volume_is_mapped_and_unmapped(harness, kernel, request_):
     stage, publish = harness.call("NodeStageVolume"), harness.call("NodePublishVolume")
     assert stage["volume_capability"] == {"block": {}, "access_mode": {"mode": "SINGLE_NODE_WRITER"}}
     assert publish["target_path"] == str(block(harness, "publish", "pv-1", uid))
-    assert mapped.host_path == str(request_.directory)
+    assert mapped.host_path == mapped.device_path == str(request_.directory)
     assert os.readlink(request_.directory) == publish["target_path"]
     assert kernel.loops == {(block(harness, "pv-1", "dev", uid), False)}
     with pytest.raises(VolumeError, match="is still referenced from other Pods"):
