@@ -207,5 +207,6 @@ def test_file_is_converted_to_the_native_kind(run, file):
         "kind": "NodeAgentConfiguration",
         "platformAPIQPS": 3,
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "volumePluginDir": "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
     }
     assert json.loads(run("convert", path, "-o", "json")[1])["platformAPIQPS"] == 3
