@@ -8,6 +8,10 @@ from apiserver_stub.apimachinery.objects import Object, dig
 from nodeagent.base.gates import FeatureGates
 
 _CONTAINER_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+_OF_POD_STATUS = (
+    ("DRAExtendedResource", "extendedResourceClaimStatus"),
+    ("DRANodeAllocatableResources", "nodeAllocatableResourceClaimStatuses"),
+)
 _OF_CONTAINER_STATUS = (
     ("RecursiveReadOnlyMounts", "volumeMounts"),
     ("SupplementalGroupsPolicy", "user"),
@@ -98,6 +102,9 @@ def drop_from_status(gates: FeatureGates, new: Object, old: Object) -> None:
         status.pop("resize", None)
     if not gates.enabled("DynamicResourceAllocation") and not before.get("resourceClaims"):
         status.pop("resourceClaimStatuses", None)
+    for gate, name in _OF_POD_STATUS:
+        if _is_disabled(gates, gate) and not dig(old, ("status", name)):
+            status.pop(name, None)
     for gate, name in _OF_CONTAINER_STATUS:
         if _is_disabled(gates, gate):
             _drop_from_container_statuses(status, name, old.get("status") or {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, decode, dig, encode
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.pod_spec import POD, POD_STATUS, drop_annotations, init_annotations
@@ -42,6 +43,8 @@ _RESIZED_BY_SUBRESOURCE = Release(1, 32)
 """First release in which plain updates cannot change resources."""
 _GENERATION = Release(1, 33)
 """First release that counts the generation of pods, and keeps observed generations."""
+_GATED_SINCE = Release(1, 32)
+"""First release in which the condition of gated pods has a transition time."""
 _GATED = {
     "type": "PodScheduled",
     "status": "False",
@@ -111,7 +114,8 @@ class PodStrategy(Strategy):
             to_annotations = self._options.release < _APPARMOR_FIELDS_ONLY
             copy_apparmor_profiles(new, self._apparmor_prefix, to_annotations=to_annotations)
         if spec.get("schedulingGates"):
-            new["status"]["conditions"] = [dict(_GATED)]
+            since = objects.now() if self._options.release >= _GATED_SINCE else None
+            new["status"]["conditions"] = [{**_GATED, "lastTransitionTime": since}]
         if self._selects_by_keys and (affinity := spec.get("affinity")):
             labels = new["metadata"].get("labels") or {}
             for term in affinity_terms(affinity):
@@ -173,7 +177,7 @@ class PodStrategy(Strategy):
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         if old is not None:  # Updates are frequent and come from controllers.
             return []
-        warnings = pod_warnings(new["metadata"], new["spec"], self._identity)
+        warnings = pod_warnings(new["metadata"], new["spec"], self._identity, release=self._options.release)
         if problems := label_problems(new["metadata"].get("name") or ""):
             start = "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
             warnings.insert(0, f"{start}a DNS label is recommended: [{' '.join(problems)}]")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from apiserver_stub.apimachinery.status import Cause, invalid_value
 
@@ -47,6 +48,29 @@ def family(value: Address | Network) -> str:
 def validate_address(text: str, field: str) -> list[Cause]:
     """Return the error in an IP address."""
     return [] if parse_address(text) is not None else [invalid_value(field, text, ADDRESS_RULE)]
+
+
+def validate_legacy_address(
+    text: str, field: str, *, is_strict: bool = False, stored: Collection[str] = (), rule: str = ADDRESS_RULE
+) -> list[Cause]:
+    """Return the error in an IP address of a field that once accepted ambiguous notations.
+
+    :param stored: addresses of the stored object, which are accepted in any notation.
+    :param rule: message for texts that are no addresses.
+    """
+    if text in stored:
+        return []
+    if parse_address(text) is None:
+        return [invalid_value(field, text, rule)]
+    if not is_strict:
+        return []
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return [invalid_value(field, text, "must not have leading 0s")]
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return [invalid_value(field, text, "must not be an IPv4-mapped IPv6 address")]
+    return []
 
 
 def validate_remote_address(text: str, field: str) -> list[Cause]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_each, invalid_value, required
 from apiserver_stub.validation.labels import validate_label_name, validate_selector
-from nodeagent.base.names import label_problems, subdomain_problems
+from nodeagent.base.names import label_problems, label_value_problems, subdomain_problems
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -55,6 +55,23 @@ def validate_node_selector_term(term: Object, field: str) -> list[Cause]:
     for index, requirement in enumerate(term.get("matchFields") or ()):
         causes += _validate_field_requirement(requirement, f"{field}.matchFields[{index}]")
     return causes
+
+
+def validate_node_label_values(selector: Object | None, field: str) -> list[Cause]:
+    """Return the errors in the label values of a selector of nodes, which releases before 1.34 do not validate."""
+    causes = []
+    for index, term in enumerate((selector or {}).get("nodeSelectorTerms") or ()):
+        for number, requirement in enumerate(term.get("matchExpressions") or ()):
+            path = f"{field}.nodeSelectorTerms[{index}].matchExpressions[{number}].values"
+            for position, value in enumerate(requirement.get("values") or ()):
+                causes += invalid_each(f"{path}[{position}]", value, label_value_problems(value))
+    return causes
+
+
+def required_node_selector(affinity: Object) -> Object | None:
+    """Return the selector of required node affinity."""
+    found: Object | None = (affinity.get("nodeAffinity") or {}).get(REQUIRED)
+    return found
 
 
 def validate_affinity_term_selectors(term: Object, field: str, *, any_values: bool) -> list[Cause]:

@@ -7,6 +7,7 @@ from apiserver_stub.apimachinery.status import Cause, forbidden_value, not_suppo
 from apiserver_stub.validation.pod_options import PodOptions
 
 _POLICIES, _OPERATORS = ("Always", "Never", "OnFailure"), ("In", "NotIn")
+_NO_POLICY = "must specify restartPolicy when restart rules are used"
 _RULES_LIMIT, _EXIT_CODES_LIMIT = 20, 255
 
 
@@ -22,6 +23,8 @@ def validate_restart_policy(container: Object, field: str, options: PodOptions) 
 def validate_init_restart_policy(container: Object, field: str, options: PodOptions) -> list[Cause]:
     """Return the errors in the restart policy of an init container."""
     policy = container.get("restartPolicy")
+    if policy is None and container.get("restartPolicyRules"):
+        return [required(f"{field}.restartPolicy", _NO_POLICY)]
     if "ContainerRestartRules" not in options.features:
         return [] if policy in (None, "Always") else [not_supported(f"{field}.restartPolicy", policy, ("Always",))]
     if policy != "Always" or "RestartAllContainersOnContainerExits" in options.features:
@@ -59,8 +62,7 @@ def _validate_policy(container: Object, field: str, options: PodOptions) -> list
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
     causes = []
     if policy is None and rules:
-        detail = "must specify restartPolicy when restart rules are used"
-        causes.append(required(f"{field}.restartPolicy", detail))
+        causes.append(required(f"{field}.restartPolicy", _NO_POLICY))
     elif policy is not None and policy not in _POLICIES:
         causes.append(not_supported(f"{field}.restartPolicy", policy, _POLICIES))
     if len(rules) > _RULES_LIMIT:

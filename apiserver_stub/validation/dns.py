@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, not_supported, required
-from apiserver_stub.validation.addresses import parse_address
+from apiserver_stub.validation.addresses import parse_address, validate_legacy_address
 from apiserver_stub.validation.pod_options import PodOptions
 from nodeagent.base.names import search_domain_problems, subdomain_problems
+from nodeagent.base.release import Release
 
 _POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _SERVERS_LIMIT, _SEARCHES_LIMIT, _SEARCH_LIST_LIMIT = 3, 32, 2048
+_INDEXED_ALIASES = Release(1, 34)
+"""First release whose errors contain the index of a host alias."""
 _ADDRESS_RULE = "must be valid IP address"
 
 
@@ -32,22 +35,31 @@ def validate_dns(spec: Object, field: str, options: PodOptions) -> list[Cause]:
         f"{field}.dnsConfig",
         needs_server=policy == "None",
         any_search="RelaxedDNSSearchValidation" in options.features,
+        is_strict="StrictIPCIDRValidation" in options.features,
     )
 
 
-def validate_host_aliases(aliases: Sequence[Object], field: str) -> list[Cause]:
+def validate_host_aliases(aliases: Sequence[Object], field: str, options: PodOptions) -> list[Cause]:
     """Return the errors in the host aliases of a pod."""
     causes = []
-    for alias in aliases:
+    is_strict = "StrictIPCIDRValidation" in options.features
+    for index, alias in enumerate(aliases):
         address = alias.get("ip") or ""
-        if parse_address(address) is None:
+        if options.release >= _INDEXED_ALIASES:
+            causes += validate_legacy_address(address, f"{field}[{index}].ip", is_strict=is_strict)
+        elif parse_address(address) is None:
             causes.append(invalid_value(f"{field}.ip", address, _ADDRESS_RULE))
-        for name in alias.get("hostnames") or ():
-            causes += invalid_each(f"{field}.hostnames", name, subdomain_problems(name))
+        for position, name in enumerate(alias.get("hostnames") or ()):
+            path = f"{field}[{index}].hostnames[{position}]"
+            if options.release < _INDEXED_ALIASES:
+                path = f"{field}.hostnames"
+            causes += invalid_each(path, name, subdomain_problems(name))
     return causes
 
 
-def _validate_config(config: Object | None, field: str, *, needs_server: bool, any_search: bool) -> list[Cause]:
+def _validate_config(
+    config: Object | None, field: str, *, needs_server: bool, any_search: bool, is_strict: bool
+) -> list[Cause]:
     if config is None:
         return [required(field, "must provide `dnsConfig` when `dnsPolicy` is None")]
     servers, searches = config.get("nameservers") or [], config.get("searches") or []
@@ -59,8 +71,8 @@ def _validate_config(config: Object | None, field: str, *, needs_server: bool, a
         detail = f"must not have more than {_SERVERS_LIMIT} nameservers"
         causes.append(invalid_value(f"{field}.nameservers", servers, detail))
     for index, server in enumerate(servers):
-        if parse_address(server) is None:
-            causes.append(invalid_value(f"{field}.nameservers[{index}]", server, _ADDRESS_RULE))
+        path = f"{field}.nameservers[{index}]"
+        causes += validate_legacy_address(server, path, is_strict=is_strict, rule=_ADDRESS_RULE)
     if len(searches) > _SEARCHES_LIMIT:
         detail = f"must not have more than {_SEARCHES_LIMIT} search paths"
         causes.append(invalid_value(f"{field}.searches", searches, detail))

@@ -7,8 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.validation.affinity import affinity_terms, validate_affinity_term_selectors
+from apiserver_stub.validation.affinity import (
+    affinity_terms,
+    required_node_selector,
+    validate_affinity_term_selectors,
+    validate_node_label_values,
+)
 from apiserver_stub.validation.field_refs import HOST_IPS
+from apiserver_stub.validation.file_paths import validate_local_path
 from apiserver_stub.validation.labels import validate_selector
 from apiserver_stub.validation.pod_annotations import is_deletion_cost, keys
 from apiserver_stub.validation.pod_features import features_in_use
@@ -27,6 +33,10 @@ def options_for_update(options: PodOptions, metadata: Object, spec: Object) -> P
         changes["any_deletion_cost"] = True
     if any(validate_affinity_term_selectors(term, "", any_values=False) for term in _terms(spec)):
         changes["any_selector_values"] = True
+    if (affinity := spec.get("affinity")) and validate_node_label_values(required_node_selector(affinity), ""):
+        changes["any_node_values"] = True
+    if any(validate_local_path(path, "") for path in _token_paths(spec)):
+        changes["any_token_paths"] = True
     constraints = spec.get("topologySpreadConstraints") or ()
     if any(validate_selector(item.get("labelSelector"), "") for item in constraints):
         changes["any_spread_selectors"] = True
@@ -46,6 +56,13 @@ def options_for_update(options: PodOptions, metadata: Object, spec: Object) -> P
 def _terms(spec: Object) -> list[Object]:
     affinity = spec.get("affinity")
     return affinity_terms(affinity) if affinity else []
+
+
+def _token_paths(spec: Object) -> Iterator[str]:
+    for volume in spec.get("volumes") or ():
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            if path := (source.get("serviceAccountToken") or {}).get("path"):
+                yield path
 
 
 def _amounts(spec: Object) -> Iterator[tuple[str, str]]:

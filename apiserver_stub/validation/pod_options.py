@@ -9,6 +9,7 @@ from nodeagent.base.release import OLDEST, Release
 
 FIELD_GATES = (
     "AppArmorFields",
+    "ClearingNominatedNodeNameAfterBinding",
     "ContainerRestartRules",
     "ContainerStopSignals",
     "EnvFiles",
@@ -22,6 +23,7 @@ FIELD_GATES = (
     "RestartAllContainersOnContainerExits",
     "SELinuxChangePolicy",
     "SELinuxMount",
+    "StrictIPCIDRValidation",
     "SupplementalGroupsPolicy",
     "TaintTolerationComparisonOperators",
     "UserNamespacesHostNetworkSupport",
@@ -54,6 +56,10 @@ class PodOptions:
     """The deletion cost may be invalid."""
     any_selector_values: bool = False
     """Label selectors of pod affinity may have invalid values."""
+    any_node_values: bool = False
+    """Label values of required node affinity may be invalid."""
+    any_token_paths: bool = False
+    """Paths of service account tokens may leave the volume."""
     any_spread_selectors: bool = False
     """Label selectors of topology spread constraints may be invalid."""
     any_huge_pages: bool = False

@@ -15,7 +15,12 @@ from apiserver_stub.apimachinery.status import (
     required,
     too_long,
 )
-from apiserver_stub.validation.affinity import validate_affinity
+from apiserver_stub.validation.affinity import (
+    REQUIRED,
+    required_node_selector,
+    validate_affinity,
+    validate_node_label_values,
+)
 from apiserver_stub.validation.container_ports import validate_host_network_ports
 from apiserver_stub.validation.containers import (
     PodContext,
@@ -35,11 +40,14 @@ from apiserver_stub.validation.topology import validate_spread_constraints
 from apiserver_stub.validation.volumes import validate_volumes
 from apiserver_stub.validation.windows import validate_host_processes, validate_operating_system
 from nodeagent.base.names import label_problems, qualified_name_problems, subdomain_problems
+from nodeagent.base.release import Release
 
 DEADLINE_LIMIT_SECONDS = (1 << 31) - 1
 _HOST_NAME_LIMIT = 64
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+_NODE_VALUES = Release(1, 34)
+"""First release that validates the label values of required node affinity."""
 
 
 def validate_pod_spec(spec: Object, pod_name: str, field: str, options: PodOptions) -> list[Cause]:
@@ -72,6 +80,9 @@ def validate_pod_spec(spec: Object, pod_name: str, field: str, options: PodOptio
     causes += validate_pod_security(spec, field, options)
     if affinity := spec.get("affinity"):
         causes += validate_affinity(affinity, f"{field}.affinity", any_values=options.any_selector_values)
+        if options.release >= _NODE_VALUES and not options.any_node_values:
+            path = f"{field}.affinity.nodeAffinity.{REQUIRED}"
+            causes += validate_node_label_values(required_node_selector(affinity), path)
     causes += _validate_gates(spec, field)
     if constraints := spec.get("topologySpreadConstraints"):
         causes += validate_spread_constraints(constraints, f"{field}.topologySpreadConstraints", options)
@@ -85,7 +96,7 @@ def validate_pod_spec(spec: Object, pod_name: str, field: str, options: PodOptio
     if tolerations := spec.get("tolerations"):
         causes += validate_tolerations(tolerations, f"{field}.tolerations", options)
     if aliases := spec.get("hostAliases"):
-        causes += validate_host_aliases(aliases, f"{field}.hostAliases")
+        causes += validate_host_aliases(aliases, f"{field}.hostAliases", options)
     policy = spec.get("preemptionPolicy")
     if policy is not None and policy not in _PREEMPTION_POLICIES:
         causes.append(_choice(policy, _PREEMPTION_POLICIES, f"{field}.preemptionPolicy"))

@@ -118,7 +118,7 @@ def _validate_changes(new: Object, old: Object, before: Object, options: PodOpti
     """Return the errors in a spec that differs from the one *before*."""
     causes = []
     stored = (old.get("status") or {}).get("qosClass")
-    if (stored or qos_class(before)) != qos_class(new["spec"]):
+    if options.resize_by_update and (stored or qos_class(before)) != qos_class(new["spec"]):
         causes.append(invalid_value("metadata", stored or "", "Pod QoS is immutable"))
     resize = options.allow_resize and options.resize_by_update
     spec = _with_allowed_changes_undone(new["spec"], before, resize=resize)

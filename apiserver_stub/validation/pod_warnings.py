@@ -13,6 +13,7 @@ from apiserver_stub.validation.pod_annotations import keys
 from apiserver_stub.validation.pod_containers import containers
 from apiserver_stub.validation.quantities import is_fractional_bytes
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import OLDEST, Release
 
 _VOLUMES = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
@@ -25,13 +26,18 @@ _VOLUMES = {
     "cephfs": "deprecated in v1.28, non-functional in v1.31+",
     "rbd": "deprecated in v1.28, non-functional in v1.31+",
 }
+_DISABLED, _GIT_DISABLED = ", and disabled by default in v1.33+", Release(1, 33)
 _SPELLINGS = {"storageos": "storageOS"}
 _BYTES = ("memory", "ephemeral-storage")
+_REVISED = Release(1, 32)
+"""First release with the newer warnings about variables and projected volumes."""
 _NO_SELECTOR = "a null labelSelector results in matching no pod"
 _SECCOMP = 'non-functional in v1.27+; use the "seccompProfile" field instead'
 
 
-def pod_warnings(metadata: Object, spec: Object, identity: Identity, field: str = "") -> list[str]:
+def pod_warnings(
+    metadata: Object, spec: Object, identity: Identity, field: str = "", release: Release = OLDEST
+) -> list[str]:
     """Return the warnings about a pod, or about the pod template at *field*."""
     prefix = f"{field}." if field else ""
     path = f"{prefix}spec"
@@ -39,7 +45,7 @@ def pod_warnings(metadata: Object, spec: Object, identity: Identity, field: str 
     warnings = [
         *_node_label_warnings(spec, path, identity),
         *(_annotation_warnings(annotations, spec, f"{prefix}metadata.annotations", identity) if annotations else ()),
-        *_volume_warnings(spec.get("volumes") or (), f"{path}.volumes"),
+        *_volume_warnings(spec.get("volumes") or (), f"{path}.volumes", release),
         *_list_warnings(spec, path),
         *_fraction_warnings(spec.get("overhead") or {}, f"{path}.overhead"),
     ]
@@ -50,7 +56,7 @@ def pod_warnings(metadata: Object, spec: Object, identity: Identity, field: str 
             if amounts := resources.get(kind):
                 warnings += _fraction_warnings(amounts, f"{at}.resources.{kind}")
         if len(variables := container.get("env") or ()) > 1:
-            warnings += _variable_warnings(variables, f"{at}.env")
+            warnings += _variable_warnings(variables, f"{at}.env", release)
         for index, port in enumerate(container.get("ports") or ()):
             warnings += _port_warnings(port, f"{at}.ports[{index}]", ports)
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
@@ -106,14 +112,20 @@ def _annotation_warnings(annotations: Object, spec: Object, field: str, identity
             yield f"{field}[{key}]: {_SECCOMP}"
 
 
-def _volume_warnings(volumes: Sequence[Object], field: str) -> Iterator[str]:
+def _volume_warnings(volumes: Sequence[Object], field: str, release: Release) -> Iterator[str]:
     for index, volume in enumerate(volumes):
         for source in volume:
             if source in _VOLUMES:
-                yield f"{field}[{index}].{_SPELLINGS.get(source, source)}: {_VOLUMES[source]}"
+                ending = _DISABLED if source == "gitRepo" and release >= _GIT_DISABLED else ""
+                yield f"{field}[{index}].{_SPELLINGS.get(source, source)}: {_VOLUMES[source]}{ending}"
         if template := (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
             path = f"{field}[{index}].ephemeral.volumeClaimTemplate.spec"
             yield from claim_spec_warnings(template.get("spec") or {}, path)
+        if release >= _REVISED:
+            name = quote(volume.get("name") or "")
+            for source in (volume.get("projected") or {}).get("sources") or ():
+                if not any(content is not None for content in source.values()):
+                    yield f"volume {name} (Projected) has no sources provided"
 
 
 def _list_warnings(spec: Object, field: str) -> Iterator[str]:
@@ -145,13 +157,14 @@ def _fraction_warnings(amounts: Object, field: str) -> Iterable[str]:
     ]
 
 
-def _variable_warnings(variables: Sequence[Object], field: str) -> Iterator[str]:
+def _variable_warnings(variables: Sequence[Object], field: str, release: Release) -> Iterator[str]:
+    effect = ", which may be dropped when using apply" if release >= _REVISED else ""
     names = [item.get("name") or "" for item in variables]
     for index in _repeated(names):
         value, reference = variables[index].get("value") or "", f"$({names[index]})"
         replaced = variables[index].get("valueFrom") is not None or value == reference or reference not in value
         if replaced:
-            yield f"{field}[{index}]: hides previous definition of {quote(names[index])}"
+            yield f"{field}[{index}]: hides previous definition of {quote(names[index])}{effect}"
 
 
 def _port_warnings(port: Object, field: str, ports: dict[tuple[int, str], list[tuple[str, Object]]]) -> Iterator[str]:

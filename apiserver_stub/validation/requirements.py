@@ -61,7 +61,8 @@ def validate_requirements(
     if any(map(is_huge_pages, used)) and not used & {"cpu", "memory"}:
         causes.append(forbidden_value(field, "HugePages require cpu or memory"))
     if claims := requirements.get("claims"):
-        causes += _validate_claim_names(claims, claim_names, f"{field}.claims")
+        has_requests = options.release >= _DIRECT_CLAIMS
+        causes += _validate_claim_names(claims, claim_names, f"{field}.claims", has_requests=has_requests)
     return causes
 
 
@@ -116,7 +117,9 @@ def _validate_request(name: str, text: str, limit: str | None, field: str, label
     return []
 
 
-def _validate_claim_names(claims: Sequence[Object], claim_names: Collection[str], field: str) -> list[Cause]:
+def _validate_claim_names(
+    claims: Sequence[Object], claim_names: Collection[str], field: str, *, has_requests: bool
+) -> list[Cause]:
     causes = []
     names: set[str] = set()
     for index, claim in enumerate(claims):
@@ -124,9 +127,16 @@ def _validate_claim_names(claims: Sequence[Object], claim_names: Collection[str]
         if not (name := claim.get("name")):
             causes.append(required(path))
             continue
+        request = (claim.get("request") or "") if has_requests else ""
         if name in names:
             causes.append(duplicate(path, name))
-        names.add(name)
+        else:
+            key = f"{name}/{request}" if request else name
+            if request:
+                causes += invalid_each(f"{path}.request", request, label_problems(request))
+            if key in names or (not request and any(known.startswith(f"{name}/") for known in names)):
+                causes.append(duplicate(path, key))
+            names.add(key)
         if name not in claim_names:
             known = f": {', '.join(sorted(claim_names))}" if claim_names else " which is empty"
             causes.append(not_found_value(path, name, f"must be one of the names in pod.spec.resourceClaims{known}"))

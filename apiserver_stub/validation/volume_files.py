@@ -12,6 +12,8 @@ from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.signers import trust_bundle_name_problems, validate_signer_name
 from nodeagent.base.release import Release
 
+_LOCAL_TOKENS = Release(1, 32)
+"""First release in which paths of tokens must not leave the volume."""
 _TRUST_BUNDLE_FIELD = Release(1, 31)
 """First release whose errors name the field of trust bundles as the API does."""
 _SHORTEST_TOKEN_SECONDS, _LONGEST_TOKEN_SECONDS = 600, 1 << 32
@@ -71,7 +73,7 @@ def _validate_projection(projection: Object, field: str, paths: _Paths, options:
                 causes += paths.add(path, path)
     if (source := projection.get("serviceAccountToken")) is not None:
         sources += 1
-        causes += _validate_token(source, f"{field}.serviceAccountToken", paths.field)
+        causes += _validate_token(source, f"{field}.serviceAccountToken", paths.field, options)
     if (source := projection.get("clusterTrustBundle")) is not None:
         sources += 1
         name = "clusterTrustBundlePEM" if options.release < _TRUST_BUNDLE_FIELD else "clusterTrustBundle"
@@ -129,7 +131,7 @@ def _validate_downward_file(item: Object, field: str, options: PodOptions) -> li
     return causes + validate_mode(item, "mode", field)
 
 
-def _validate_token(source: Object, field: str, volume_field: str) -> list[Cause]:
+def _validate_token(source: Object, field: str, volume_field: str, options: PodOptions) -> list[Cause]:
     seconds = source.get("expirationSeconds") or 0
     causes = []
     if seconds < _SHORTEST_TOKEN_SECONDS:
@@ -138,8 +140,10 @@ def _validate_token(source: Object, field: str, volume_field: str) -> list[Cause
     if seconds > _LONGEST_TOKEN_SECONDS:
         detail = "may not specify a duration larger than 2^32 seconds"
         causes.append(invalid_value(f"{field}.expirationSeconds", seconds, detail))
-    if not source.get("path"):
+    if not (path := source.get("path")):
         causes.append(required(f"{volume_field}.path"))
+    elif options.release >= _LOCAL_TOKENS and not options.any_token_paths:
+        causes += validate_local_path(path, f"{volume_field}.path")
     return causes
 
 

@@ -10,6 +10,7 @@ from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_valu
 from apiserver_stub.validation.file_paths import validate_descending_path, validate_no_backsteps
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_problems, subdomain_problems
+from nodeagent.base.release import OLDEST, Release
 
 Rule = Callable[[Object, str], list[Cause]]
 
@@ -39,10 +40,14 @@ _MANAGED_DISK = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/m
 _BLOB_DISK = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
 _REGISTRY_RULE = "must be a host:port pair or multiple pairs separated by commas"
 _CSI_NAME_LIMIT = 63
+_EMPTY_NAMES_REPORTED_ONCE = Release(1, 34)
+"""First release that does not report the characters of empty names of drivers."""
 
 
-def validate_csi_driver_name(name: str, field: str) -> list[Cause]:
+def validate_csi_driver_name(name: str, field: str, release: Release = OLDEST) -> list[Cause]:
     """Return the errors in the name of a CSI driver."""
+    if not name and release >= _EMPTY_NAMES_REPORTED_ONCE:
+        return [required(field)]
     causes = [] if name else [required(field)]
     if len(name) > _CSI_NAME_LIMIT:
         causes.append(too_long(field, _CSI_NAME_LIMIT))

@@ -44,6 +44,7 @@ from apiserver_stub.validation.volume_sources import (
     validate_storage_os,
 )
 from nodeagent.base.names import label_problems, subdomain_problems
+from nodeagent.base.release import OLDEST, Release
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _SECOND_SOURCE = "may not specify more than 1 volume type"
@@ -97,6 +98,8 @@ def _validate_sources(volume: Object, name: str, pod_name: str, field: str, opti
         causes = validate_projected(content, path, options)
     elif source == "flexVolume":
         causes = validate_flex_volume(content, path, options.identity)
+    elif source == "csi":
+        causes = _validate_csi(content, path, options.release)
     else:
         causes = _SOURCES[source](content, path)
     if source == "ephemeral" and pod_name and name:
@@ -119,8 +122,8 @@ def _validate_empty_dir(source: Object, field: str) -> list[Cause]:
     return [forbidden_value(f"{field}.sizeLimit", "SizeLimit field must be a valid resource quantity")]
 
 
-def _validate_csi(source: Object, field: str) -> list[Cause]:
-    causes = validate_csi_driver_name(source.get("driver") or "", f"{field}.driver")
+def _validate_csi(source: Object, field: str, release: Release = OLDEST) -> list[Cause]:
+    causes = validate_csi_driver_name(source.get("driver") or "", f"{field}.driver", release)
     secret = source.get("nodePublishSecretRef")
     if secret is None:
         return causes

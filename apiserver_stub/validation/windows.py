@@ -35,6 +35,9 @@ _NOT_IN_POD_CONTEXT = (
     "runAsUser",
     "runAsGroup",
     "supplementalGroups",
+    "appArmorProfile",
+    "supplementalGroupsPolicy",
+    "seLinuxChangePolicy",
 )
 _NOT_IN_CONTEXT = (
     "seLinuxOptions",
@@ -46,6 +49,7 @@ _NOT_IN_CONTEXT = (
     "procMount",
     "runAsUser",
     "runAsGroup",
+    "appArmorProfile",
 )
 
 

@@ -1,7 +1,8 @@
 """Record the responses of kube-apiserver, or compare the bundled server with the recordings.
 
 ``python -m tests.differential record [--server PROGRAM | --facts FILE] [--cases N] [RESOURCE…]`` needs the executable
-of kube-apiserver 1.29 (1.36 for ``nodes-1.36``); ``python -m tests.differential compare [RESOURCE…]`` needs nothing.
+of kube-apiserver 1.29; ``python -m tests.differential compare [RESOURCE…]`` needs nothing. With ``--newest``, the
+recordings are those of release 1.36.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def main() -> int:
     check.add_argument("--show", type=int, default=5, help="examples per kind of difference (5)")
     check.add_argument("--match", default="", help="show only differences that contain this text")
     for command in (record, check):
+        command.add_argument("--newest", action="store_true", help="use the recordings of release 1.36")
         command.add_argument(
             "resources", nargs="*", help=f"names such as pods, csinodes.storage.k8s.io, {SCENARIOS}, {TABLES}"
         )
@@ -59,8 +61,9 @@ def main() -> int:
 
 
 def _record(arguments: argparse.Namespace) -> int:
-    chosen = [item for item in catalog.resources() if _is_chosen(arguments, item.name)]
-    total = sum(item.share for item in catalog.resources())
+    known = catalog.resources(catalog.NEWEST_OBJECTS if arguments.newest else catalog.OBJECTS)
+    chosen = [item for item in known if _is_chosen(arguments, item.name)]
+    total = sum(item.share for item in known)
     with _upstream(arguments) as target:
         document = _get(target, "/openapi/v2")
         release = _get(target, "/version")["gitVersion"]
@@ -69,7 +72,7 @@ def _record(arguments: argparse.Namespace) -> int:
             count = round(arguments.cases * resource.share / total)
             recording = asyncio.run(_record_resource(target, resource, document, count))
             recording.release = release if release.startswith("v1.") else "v1.29"
-            path = recording.write()
+            path = recording.write(cases.NEWEST_RECORDINGS if arguments.newest else cases.RECORDINGS)
             codes = Counter(response.outcome.code for _, response in recording.cases)
             print(f"{resource.name}: {len(recording.cases)} cases {dict(codes)} {path.stat().st_size >> 10} KiB")
         for name, generate_scenarios in _SCENARIOS.items():
@@ -79,8 +82,10 @@ def _record(arguments: argparse.Namespace) -> int:
 
 
 def _is_chosen(arguments: argparse.Namespace, name: str) -> bool:
-    """Return whether *name* is requested; recordings of release 1.36 need servers with other options."""
-    return name in arguments.resources if arguments.resources else name != NODES
+    """Return whether the recording *name* is requested."""
+    if name in _SCENARIOS and arguments.newest is not (name == NODES):
+        return False
+    return not arguments.resources or name in arguments.resources
 
 
 def _record_scenarios(target: Target, release: str, name: str, found: list[Scenario]) -> None:
@@ -113,10 +118,12 @@ async def _record_resource(target: Target, resource: Resource, document: dict[st
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    paths = cases.recordings(arguments.resources)
+    directory = cases.NEWEST_RECORDINGS if arguments.newest else cases.RECORDINGS
+    objects = catalog.NEWEST_OBJECTS if arguments.newest else catalog.OBJECTS
+    paths = cases.recordings(arguments.resources, directory)
     started = time.monotonic()
     with _ours(arguments) as target:
-        results = asyncio.run(replay.replay(target, paths))
+        results = asyncio.run(replay.replay(target, paths, objects))
         for name in _SCENARIOS:
             if _is_chosen(arguments, name):
                 results.append(asyncio.run(replay.replay_scenarios(target, name)))
@@ -157,8 +164,7 @@ def _upstream(arguments: argparse.Namespace) -> Iterator[Target]:
     with tempfile.TemporaryDirectory(prefix="differential-") as directory:
         server = ReferenceApiServer(Path(directory), arguments.server)
         try:
-            is_newest = arguments.resources == [NODES]
-            server.extra_options = catalog.NEWEST_SERVER_OPTIONS if is_newest else catalog.SERVER_OPTIONS
+            server.extra_options = catalog.NEWEST_SERVER_OPTIONS if arguments.newest else catalog.SERVER_OPTIONS
             server.start()
             yield _target(server.facts)
         finally:
@@ -172,7 +178,7 @@ def _ours(arguments: argparse.Namespace) -> Iterator[Target]:
         return
     from nodeagent.testing.apiserver import started_apiserver
 
-    options = replay.NEWEST_OPTIONS if arguments.resources == [NODES] else replay.OPTIONS
+    options = replay.NEWEST_OPTIONS if arguments.newest else replay.OPTIONS
     with started_apiserver(*options) as server:
         yield Target(server.url, str(server.ca_file), server.token)
 

@@ -16,6 +16,7 @@ from typing import Any
 from tests.differential.edits import Edit, Json
 
 RECORDINGS = Path(__file__).parent / "recordings"
+NEWEST_RECORDINGS = RECORDINGS / "release-1.36"
 SCENARIOS, TABLES, NODES = "scenarios", "tables", "nodes-1.36"
 """Names of the recordings of scenarios, which are not about one resource."""
 
@@ -127,10 +128,10 @@ class Recording:
         return recording
 
 
-def recordings(names: Iterable[str] = ()) -> list[Path]:
-    """Return the files of the named resources, of all without names."""
+def recordings(names: Iterable[str] = (), directory: Path = RECORDINGS) -> list[Path]:
+    """Return the files in *directory* of the named resources, of all without names."""
     selected = {name.replace("/", "_") for name in names}
-    paths = (path for path in sorted(RECORDINGS.glob("*.jsonl")) if path.stem not in (SCENARIOS, TABLES, NODES))
+    paths = (path for path in sorted(directory.glob("*.jsonl")) if path.stem not in (SCENARIOS, TABLES, NODES))
     return [path for path in paths if not selected or path.stem in selected]
 
 

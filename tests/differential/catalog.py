@@ -9,6 +9,8 @@ from typing import Any
 import yaml
 
 OBJECTS = Path(__file__).parent / "objects"
+NEWEST_OBJECTS = OBJECTS / "release-1.36"
+"""Base objects for recordings of release 1.36."""
 NAMESPACE = "differential"
 SERVER_OPTIONS = (
     "--runtime-config=api/all=true",
@@ -112,10 +114,10 @@ class Resource:
         return f"{root}/namespaces/{NAMESPACE}/{self.plural}" if self.namespaced else f"{root}/{self.plural}"
 
 
-def resources() -> list[Resource]:
-    """Return every resource of the catalog, by name."""
+def resources(directory: Path = OBJECTS) -> list[Resource]:
+    """Return every resource with base objects in *directory*, by name."""
     found = []
-    for path in sorted(OBJECTS.glob("*.yaml")):
+    for path in sorted(directory.glob("*.yaml")):
         if path.stem != "setup":
             bases = tuple(yaml.safe_load_all(path.read_text()))
             found.append(Resource(path.stem, bases[0]["apiVersion"], bases[0]["kind"], bases))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.differential import scenarios
 from tests.differential.cases import SCENARIOS, Case, Outcome, Recording
-from tests.differential.catalog import NEWEST_SERVER_OPTIONS, SERVER_OPTIONS, Resource, resources
+from tests.differential.catalog import NEWEST_SERVER_OPTIONS, OBJECTS, SERVER_OPTIONS, Resource, resources
 from tests.differential.compare import Accepted, Difference, accepted, compare, covering
 from tests.differential.runner import Runner, Target, set_up
 
@@ -44,10 +44,13 @@ class Result:
             (self.accepted if found else self.unexplained).append(difference)
 
 
-async def replay(target: Target, paths: Sequence[Path]) -> list[Result]:
-    """Send every recorded case to *target* and return the differences by resource."""
+async def replay(target: Target, paths: Sequence[Path], objects: Path = OBJECTS) -> list[Result]:
+    """Send every recorded case to *target* and return the differences by resource.
+
+    :param objects: directory of the base objects of the recordings.
+    """
     await set_up(target)
-    found = {resource.name: resource for resource in resources()}
+    found = {resource.name: resource for resource in resources(objects)}
     return [await _replay(target, found, Recording.read(path)) for path in paths]
 
 

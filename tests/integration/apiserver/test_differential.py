@@ -1,4 +1,4 @@
-"""Tests that recorded requests get the responses of kube-apiserver, of 1.29 and for nodes also of 1.36."""
+"""Tests that recorded requests get the responses of kube-apiserver, of 1.29 and 1.36."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from nodeagent.testing.apiserver import started_apiserver
-from tests.differential.cases import NODES, SCENARIOS, TABLES, recordings
+from tests.differential.cases import NEWEST_RECORDINGS, NODES, SCENARIOS, TABLES, recordings
+from tests.differential.catalog import NEWEST_OBJECTS
 from tests.differential.compare import Accepted, accepted
 from tests.differential.replay import NEWEST_OPTIONS, OPTIONS, Result, replay, replay_scenarios
 from tests.differential.runner import Target
@@ -47,12 +48,16 @@ async def test_recorded_scenarios_get_upstream_responses(target: Target, used: s
 
 
 @pytest.mark.timeout(300)
-async def test_recorded_requests_of_nodes_get_responses_of_newest_release(used: set[Accepted]) -> None:
+async def test_recorded_requests_get_responses_of_release_1_36(used: set[Accepted]) -> None:
     with started_apiserver(*NEWEST_OPTIONS) as server:
-        result = await replay_scenarios(Target(server.url, str(server.ca_file), server.token), NODES)
+        target = Target(server.url, str(server.ca_file), server.token)
+        results = [await replay_scenarios(target, NODES)]
+        results += await replay(target, recordings(directory=NEWEST_RECORDINGS), NEWEST_OBJECTS)
 
-    used.update(result.rules)
-    _require_no_differences(result)
+    for result in results:
+        used.update(result.rules)
+    for result in results:
+        _require_no_differences(result)
 
 
 def _require_no_differences(result: Result) -> None:

@@ -201,3 +201,12 @@ def test_dropped_pod_level_resources_do_not_determine_qos_class(release: str, ex
     strategy_at(release).prepare_create(made)
 
     assert made["status"]["qosClass"] == expected
+
+
+@pytest.mark.parametrize(("release", "dated"), [("1.29", False), ("1.32", True)])
+def test_condition_of_gated_pod_has_a_transition_time_since_1_32(release: str, dated: bool) -> None:
+    made = pod(schedulingGates=[{"name": "a"}])
+
+    strategy_at(release).prepare_create(made)
+
+    assert (made["status"]["conditions"][0]["lastTransitionTime"] is not None) is dated

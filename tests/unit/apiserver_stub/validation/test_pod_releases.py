@@ -216,3 +216,62 @@ def test_tolerations_compare_numbers_behind_a_gate(
     causes = causes_of(release, {"tolerations": [toleration]}, {"TaintTolerationComparisonOperators": gate})
 
     assert [(item.reason, item.field.removeprefix("spec.tolerations[0].")) for item in causes] == expected
+
+
+TOKEN = {"volumes": [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "../t"}}]}}]}
+LABEL = {"key": "zone", "operator": "In", "values": ["a b"]}
+AFFINITY = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [LABEL]}]}}
+VALUES = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]"
+
+
+@pytest.mark.parametrize(
+    ("spec", "first", "expected"),
+    [
+        (TOKEN, 32, "Invalid spec.volumes[0].projected.path"),
+        ({"affinity": {"nodeAffinity": AFFINITY}}, 34, f"Invalid {VALUES}.matchExpressions[0].values[0]"),
+        ({"dnsConfig": {"nameservers": ["010.0.0.1"]}}, 36, "Invalid spec.dnsConfig.nameservers[0]"),
+        ({"dnsConfig": {"nameservers": ["::ffff:10.0.0.1"]}}, 36, "Invalid spec.dnsConfig.nameservers[0]"),
+        ({"hostAliases": [{"ip": "010.0.0.1"}]}, 36, "Invalid spec.hostAliases[0].ip"),
+    ],
+)
+def test_stricter_rules_apply_from_their_release(spec: dict[str, Any], first: int, expected: str) -> None:
+    rejected = [minor for minor in range(29, 37) if expected in found(causes_of(f"1.{minor}", spec))]
+
+    assert rejected == list(range(first, 37))
+
+
+@pytest.mark.parametrize("spec", [TOKEN, {"affinity": {"nodeAffinity": AFFINITY}}])
+def test_stored_pod_is_exempt_from_stricter_rules(spec: dict[str, Any]) -> None:
+    stored = pod(serviceAccountName="default", **spec)
+    options = options_for_update(options_at("1.36"), stored["metadata"], stored["spec"])
+
+    assert validate_new_pod(stored, options) == []
+
+
+@pytest.mark.parametrize(
+    ("requests", "expected"),
+    [
+        (("a", "b"), []),
+        (("a b",), ["Invalid spec.containers[0].resources.claims[0].request"]),
+        (("a", "a"), ["Duplicate spec.containers[0].resources.claims[1]"]),
+        (("a", ""), ["Duplicate spec.containers[0].resources.claims[1]"]),
+        (("", "a"), ["Duplicate spec.containers[0].resources.claims[1]"]),
+    ],
+)
+def test_requests_of_a_claim_do_not_overlap(requests: tuple[str, ...], expected: list[str]) -> None:
+    claims = [{"name": "gpu", **({"request": name} if name else {})} for name in requests]
+    claim = {"name": "gpu", "resourceClaimName": "x"}
+    spec = {"resourceClaims": [claim], **with_container(resources={"claims": claims})}
+
+    assert found(causes_of("1.36", spec)) == expected
+
+
+def test_windows_pods_reject_the_security_fields_of_linux() -> None:
+    context = {"appArmorProfile": {"type": "Unconfined"}, "supplementalGroupsPolicy": "Strict"}
+    context["seLinuxChangePolicy"] = "MountOption"
+    fields = with_container(securityContext={"appArmorProfile": {"type": "Unconfined"}})
+
+    rejected = found(causes_of("1.36", {"os": {"name": "windows"}, "securityContext": context, **fields}))
+
+    assert {f"Forbidden spec.securityContext.{name}" for name in context} <= set(rejected)
+    assert "Forbidden spec.containers[0].securityContext.appArmorProfile" in rejected

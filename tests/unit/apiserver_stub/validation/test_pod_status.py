@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.feature_gates import build_gates
+from apiserver_stub.kinds.pods import pod_options
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.pod_status import validate_pod_status
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 from tests.unit.apiserver_stub.validation.pods import found, pod
 
 
@@ -85,3 +88,60 @@ def test_rule_that_restarts_all_containers_allows_every_restart() -> None:
 
     assert found(validate_pod_status(new, old, BY_RULES)) == ["Forbidden status.containerStatuses[0].state"]
     assert validate_pod_status(new, old, PodOptions(Identity(), features=features)) == []
+
+
+DOUBLE = {"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1"}]}
+MAPPING = {"containerName": "no", "requestName": "a", "resourceName": "b"}
+CLAIM = {"resourceClaimName": "x", "requestMappings": [MAPPING]}
+CLAIM_FIELD = "status.extendedResourceClaimStatus"
+
+
+@pytest.mark.parametrize(
+    ("status", "release", "expected"),
+    [
+        ({"conditions": [{"type": "a b"}]}, 33, ["Invalid status.conditions[0].Type"]),
+        ({"conditions": [{"type": "a", "observedGeneration": -1}]}, 32, []),
+        (
+            {"conditions": [{"type": "a", "observedGeneration": -1}]},
+            33,
+            ["Invalid status.conditions[0].observedGeneration"],
+        ),
+        ({"nominatedNodeName": "n2"}, 34, []),
+        ({"nominatedNodeName": "n2"}, 35, ["Forbidden status.nominatedNodeName"]),
+        (DOUBLE, 33, ["Invalid status.hostIPs", "Duplicate status.hostIPs[1]"]),
+        (DOUBLE, 34, ["Invalid status.hostIPs"]),
+        ({"podIPs": [{"ip": "010.0.0.1"}]}, 35, []),
+        ({"podIPs": [{"ip": "010.0.0.1"}]}, 36, ["Invalid status.podIPs[0]"]),
+        ({"extendedResourceClaimStatus": CLAIM}, 36, [f"Invalid {CLAIM_FIELD}.requestMappings[0].containerName"]),
+        (
+            {"extendedResourceClaimStatus": {}},
+            36,
+            [f"Required {CLAIM_FIELD}.requestMappings", f"Required {CLAIM_FIELD}.resourceClaimName"],
+        ),
+    ],
+)
+def test_rules_of_the_status_depend_on_the_release(status: dict[str, Any], release: int, expected: list[str]) -> None:
+    at = Release(1, release)
+    options = pod_options(build_gates({}, at), Identity(), allow_privileged=True, release=at)
+    old = pod(nodeName="n1")
+
+    assert found(validate_pod_status({**old, "status": status}, old, options)) == expected
+
+
+def test_health_is_reported_for_requested_resources_only() -> None:
+    options = PodOptions(Identity(), release=Release(1, 36))
+    old = pod(containers=[{"name": "web", "image": "i", "resources": {"claims": [{"name": "gpu", "request": "a"}]}}])
+    healthy = {"resourceID": "1", "health": "Healthy"}
+    reported = [
+        {"name": "claim:gpu/a", "resources": [healthy, {**healthy, "health": "Fine", "message": ""}]},
+        {"name": "claim:gpu"},
+    ]
+    status = {"containerStatuses": [{"name": "web", "allocatedResourcesStatus": reported}]}
+
+    field = "status.containerStatuses[0].allocatedResourcesStatus"
+    assert found(validate_pod_status({**old, "status": status}, old, options)) == [
+        f"NotSupported {field}[0].resources[1].health",
+        f"Required {field}[0].resources[1].message",
+        f"Duplicate {field}[0].resources[1].resourceID",
+        f"Invalid {field}[1].name",
+    ]

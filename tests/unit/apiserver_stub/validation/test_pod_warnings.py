@@ -8,6 +8,7 @@ import pytest
 
 from apiserver_stub.validation.pod_warnings import pod_warnings
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 from tests.unit.apiserver_stub.validation.pods import container, pod
 
 
@@ -84,3 +85,26 @@ def test_fields_of_a_template_are_named_from_its_path() -> None:
     assert pod_warnings({}, made["spec"], Identity(), "template") == [
         'template.spec.imagePullSecrets[0].name: invalid empty name ""'
     ]
+
+
+REPEATED = [{"name": "A", "value": "x"}, {"name": "A", "value": "y"}]
+GIT = {"name": "v", "gitRepo": {"repository": "x"}}
+EMPTY = {"name": "v", "projected": {"sources": [{}]}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "first", "expected"),
+    [
+        (
+            {"containers": [{"name": "c", "image": "i", "env": REPEATED}]},
+            32,
+            'spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply',
+        ),
+        ({"volumes": [EMPTY]}, 32, 'volume "v" (Projected) has no sources provided'),
+        ({"volumes": [GIT]}, 33, "spec.volumes[0].gitRepo: deprecated in v1.11, and disabled by default in v1.33+"),
+    ],
+)
+def test_warnings_depend_on_the_release(spec: dict[str, Any], first: int, expected: str) -> None:
+    warned = [minor for minor in range(29, 37) if expected in pod_warnings({}, spec, Identity(), "", Release(1, minor))]
+
+    assert warned == list(range(first, 37))
