@@ -86,23 +86,10 @@ class PodCleaner:
         context = self._context
         root = context.root_dir / "pods"
         on_disk = await asyncio.to_thread(disk.directories, root)
-        orphans, left = {*on_disk, *context.volumes.pods_with_volumes()} - set(known), 0
-        for uid in orphans:
-            paths = PodPaths(context.pod_dir(uid), self._log_root, self._pod_logs, "", "", uid)
-            _log.log(v_level(3), "Orphaned pod found, removing", extra={"podUID": uid})
-            try:
-                await self.release(uid, paths)
-                await self._user_namespaces.release(uid)
-                stuck = await asyncio.to_thread(disk.remove_pod_directory, paths.root)
-                if stuck:
-                    left += 1
-                    problem = f"orphaned pod {uid!r} found, but its directory contains unexpected files"
-                    fields = {"podUID": uid, "err": problem, "files": stuck[:5]}
-                    _log.error("Failed cleaning up orphaned pod directories", extra=fields)
-            except NodeAgentError as error:
-                left += 1
-                problem = f"orphaned pod {uid!r} found, but {error}"
-                _log.error("Failed cleaning up orphaned pod directories", extra={"podUID": uid, "err": problem})
+        orphans = {*on_disk, *context.volumes.pods_with_volumes()} - set(known)
+        # Together, because a volume in use delays the release of its pod.
+        removed = await asyncio.gather(*map(self._remove_orphan, sorted(orphans)))
+        left = removed.count(False)
         CLEANED_ORPHANS.set(len(orphans))
         ORPHANS_LEFT.set(left)
         try:
@@ -140,6 +127,24 @@ class PodCleaner:
         """Remove a container that was never started; its log first, because a remaining log counts as a run."""
         await asyncio.to_thread(_remove_files, paths, status)
         await self.remove_container(paths, status)
+
+    async def _remove_orphan(self, uid: str) -> bool:
+        """Remove an orphaned pod; return false if a part of it remains, which is logged."""
+        paths = PodPaths(self._context.pod_dir(uid), self._log_root, self._pod_logs, "", "", uid)
+        _log.log(v_level(3), "Orphaned pod found, removing", extra={"podUID": uid})
+        try:
+            await self.release(uid, paths)
+            await self._user_namespaces.release(uid)
+            stuck = await asyncio.to_thread(disk.remove_pod_directory, paths.root)
+        except NodeAgentError as error:
+            problem = f"orphaned pod {uid!r} found, but {error}"
+            _log.error("Failed cleaning up orphaned pod directories", extra={"podUID": uid, "err": problem})
+            return False
+        if stuck:
+            problem = f"orphaned pod {uid!r} found, but its directory contains unexpected files"
+            fields = {"podUID": uid, "err": problem, "files": stuck[:5]}
+            _log.error("Failed cleaning up orphaned pod directories", extra=fields)
+        return not stuck
 
     async def _remove_directories(self, paths: PodPaths, containers: list[tuple[str, str]]) -> None:
         await self._user_namespaces.release(paths.uid)

@@ -172,7 +172,7 @@ def _volume_mount(container: Container, index: int, part: VolumePart, paths: Pod
         )
     host_path = volume.host_path
     if part.subpath:
-        target = paths.subpaths / volume.name / container.name / str(index)
+        target = paths.subpaths / (volume.volume_name or volume.name) / container.name / str(index)
         host_path = bind_subpath(volume.host_path, part.subpath, target, bind, create=not volume.readonly)
     return Mount(
         container_path=container_path,

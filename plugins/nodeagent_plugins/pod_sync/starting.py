@@ -47,6 +47,7 @@ from nodeagent_plugins.pod_sync.security import container_security
 from nodeagent_plugins.pod_sync.step import Step
 from nodeagent_plugins.pod_sync.stopping import ContainerStopper, HookCaller, plan_stop
 from nodeagent_plugins.pod_sync.subpaths import BindMount
+from nodeagent_plugins.pod_sync.volume_groups import with_volume_groups
 
 CONFIG_ERROR = "CreateContainerConfigError"
 IMAGE_RETRY_SECONDS = 10.0
@@ -188,6 +189,7 @@ class ContainerStarter:
             target_id=_target_id(step, start),
             user_namespace=user_namespace,
         )
+        security = with_volume_groups(security, step.volumes)
         parts = volume_parts(
             container,
             {**step.volumes, **volume_images},
@@ -319,7 +321,7 @@ class ContainerStarter:
 
     async def _environment(self, step: Step, container: Container, reference: ObjectReference) -> Environment:
         context, pod = self._context, step.pod
-        volumes = {name: volume.host_path for name, volume in step.volumes.items()}
+        volumes = {name: volume.host_path for name, volume in step.volumes.items() if not volume.device_path}
         facts = PodEnvironmentInputs(
             step.ips,
             host_ips(context),

@@ -15,11 +15,11 @@ import stat
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from nodeagent.base.mounts import calls
 from nodeagent.errors import ContainerError, VolumeError
 
 _CONFIG_ERROR = "CreateContainerConfigError"
 _MS_BIND, _MS_REC = 4096, 16384
-_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 _MAX_LINKS = 40
 
 BindMount = Callable[[str, str], None]
@@ -134,13 +134,13 @@ def bind_mount(source: str, target: str) -> None:
 def unmount(target: Path) -> None:
     """Unmount all mounts on *target*; does nothing if there is none.
 
-    :raises OSError: the kernel returned an error.
+    A mount in use is not detached, because the device below it could then be removed while it is written to.
+
+    :raises OSError: the kernel returned an error, such as ``EBUSY``.
     """
-    while _libc().umount2(str(target).encode(), _MNT_DETACH | _UMOUNT_NOFOLLOW) == 0:
-        pass
-    number = ctypes.get_errno()
-    if number not in (errno.EINVAL, errno.ENOENT, errno.EPERM):  # EPERM: without privileges nothing was mounted either.
-        raise OSError(number, os.strerror(number), str(target))
+    with contextlib.suppress(PermissionError):  # Without privileges nothing was mounted either.
+        while calls.unmount(target):
+            pass
 
 
 def _mount_point(target: Path, *, is_directory: bool) -> None:
