@@ -191,7 +191,7 @@ def _phase(pod: Pod, init: Sequence[ContainerStatus], regular: Sequence[Containe
     """Return the phase that follows from the container states, with the kubelet's precedence."""
     containers = {c.name: c for _, c in pod.containers()}
     sidecars = {c.name for c in pod.spec.init_containers or () if c.restartable_init}
-    initializing = False
+    initializing = pending = False
     for status in init:
         if status.name in sidecars:
             initializing = initializing or not status.started
@@ -202,13 +202,13 @@ def _phase(pod: Pod, init: Sequence[ContainerStatus], regular: Sequence[Containe
                 return PodPhase.FAILED
             initializing = True
         elif done is None:
-            initializing = True
+            pending = True  # Also after the pod ran in an earlier sandbox, as after a reboot of the node.
     running = sum(1 for s in regular if s.state.running is not None)
     stopped = {s.name: s.state.terminated for s in regular if s.state.terminated is not None}
     fresh = sum(1 for s in regular if s.state.waiting is not None and s.last_state.terminated is None)
     restarting = len(regular) - running - len(stopped) - fresh
     has_started = running or stopped or restarting
-    if (initializing and not has_started) or fresh:
+    if pending or (initializing and not has_started) or fresh:
         return PodPhase.PENDING if not ended else _terminated_phase(regular, stopped)
     if running:
         return PodPhase.RUNNING

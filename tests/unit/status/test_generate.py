@@ -248,6 +248,14 @@ def test_unfinished_init_containers_keep_pod_pending():
     assert condition(status, "Initialized").reason == "ContainersNotInitialized"
 
 
+def test_pod_that_is_initialized_again_is_pending():
+    pod, runtime = make_pod("web", init_containers=["prepare"]), FakeRuntime()
+    runtime.exit(runtime.start("main", pod), 137)
+    runtime.start("prepare", pod)
+
+    assert generate_status(pod, observe(runtime, pod, PodStatus(phase="Running"))).phase == "Pending"
+
+
 def test_init_container_not_started_waits_with_pod_initializing():
     """Clients that summarize pods treat any other reason as the cause of a problem."""
     pod = make_pod("web", init_containers=["prepare"])
