@@ -1,4 +1,4 @@
-"""Anonymous authentication: requests without credentials belong to the user ``system:anonymous``.
+"""Anonymous authentication: requests that no authenticator recognizes belong to the user ``system:anonymous``.
 
 spec: type.NodeAgentAnonymousAuthentication.enabled
 """
@@ -14,7 +14,6 @@ from nodeagent.contracts.server import (
     GROUP_UNAUTHENTICATED,
     Authenticator,
     RequestCredentials,
-    Unauthenticated,
     User,
 )
 
@@ -25,9 +24,7 @@ def nodeagent_provide_authenticators(context: ServerContext) -> Sequence[Authent
 
 
 class AnonymousAuthenticator:
-    """Authenticates requests without credentials; invalid credentials are rejected."""
+    """Authenticates all requests, after other authenticators have rejected those with invalid credentials."""
 
     async def authenticate(self, credentials: RequestCredentials) -> User | None:
-        if credentials.certificate is not None or credentials.token is not None:
-            raise Unauthenticated("the credentials were not recognized")
         return User(ANONYMOUS, (GROUP_UNAUTHENTICATED,))

@@ -210,6 +210,15 @@ async def test_anonymous_applies_only_without_credentials(pki, tmp_path):
     assert groups == ["system:unauthenticated"]
 
 
+@pytest.mark.row("type.NodeAgentAnonymousAuthentication.enabled")
+async def test_tokens_are_ignored_without_an_authenticator_for_them(pki, tmp_path):
+    anonymous = authentication(webhook=False, anonymous=True)
+    async with serving(pki, tmp_path, authentication=anonymous, authorization=ALWAYS_ALLOW) as node:
+        status, *_ = await node.fetch("/healthz", token="made-up")
+
+    assert status == 200
+
+
 @pytest.mark.row("type.NodeAgentAuthorization.mode")
 async def test_always_allow_permits_any_authenticated_user(pki, tmp_path):
     async with serving(pki, tmp_path, authorization=ALWAYS_ALLOW) as node:
