@@ -31,6 +31,8 @@ CNI_PLUGINS = Path("/usr/lib/cni")
 LATER = Path(__file__).parents[2] / "build/containerd-1.7/usr/bin"
 """Directory to which tools/test-parts extracts containerd of the next Debian release."""
 MAX_NETWORKS = 200
+NETWORK_LOCKS = Path("/tmp/containerd-networks")
+"""Not below ``TMPDIR``: runs with different temporary directories share the names of network interfaces."""
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
 
@@ -267,10 +269,9 @@ class Network:
 
     def __init__(self) -> None:
         self._lock: IO[str] | None = None
-        directory = Path(tempfile.gettempdir()) / "containerd-networks"
-        directory.mkdir(exist_ok=True)
+        NETWORK_LOCKS.mkdir(exist_ok=True)
         for number in range(1, MAX_NETWORKS):
-            lock = (directory / str(number)).open("w")
+            lock = (NETWORK_LOCKS / str(number)).open("w")
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
