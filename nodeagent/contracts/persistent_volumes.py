@@ -237,6 +237,7 @@ class RefreshedVolumeKind(PersistentVolumeKind, Protocol):
         """Return whether a mounted volume has to be mounted again, as a remount, at each sync of its pod.
 
         :param spec: a supported volume.
+        :raises VolumeError: this is not known now.
         """
         ...
 

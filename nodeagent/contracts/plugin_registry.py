@@ -50,5 +50,6 @@ class PluginHandler(Protocol):
         """Stop to use the plugin, because its socket was removed or replaced; idempotent.
 
         :param plugin: the plugin as registered.
+        :raises PluginRegistrationError: the plugin is still in use; called again with a back-off.
         """
         ...

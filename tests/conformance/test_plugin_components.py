@@ -174,7 +174,8 @@ class TestVolumeManager(VolumeManagerContract):
             for result in plugins.provide_all("nodeagent_provide_volume_kinds", context=context)
             for kind in result.value
         ]
-        return plugins.provide("nodeagent_provide_volume_manager", context=context, kinds=kinds)
+        arguments = {"context": context, "kinds": kinds, "persistent_kinds": (), "claims": None}
+        return plugins.provide("nodeagent_provide_volume_manager", **arguments)
 
 
 class TestExecCredentials(CredentialProviderContract):

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nodeagent.apiclient.list_watch import follow
 from nodeagent.contracts.api import SERVICES, Api, WatchEvent, WatchType
+from nodeagent.contracts.list_watch import follow
 from nodeagent.errors import ApiUnavailable
 
 if TYPE_CHECKING:

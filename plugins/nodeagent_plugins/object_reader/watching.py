@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodeagent.apiclient.list_watch import follow
 from nodeagent.base.aio import Clock, TaskOwner
 from nodeagent.contracts.api import Api, Resource, WatchEvent, WatchType
+from nodeagent.contracts.list_watch import follow
 from nodeagent.errors import ApiUnavailable
 from nodeagent_plugins.object_reader.stores import Key, PlainObject, fetch, slim
 

@@ -8,9 +8,9 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nodeagent.apiclient.list_watch import follow
 from nodeagent.base.selectors import LabelSelector, Requirement
 from nodeagent.contracts.api import Api, Resource, WatchEvent, WatchType
+from nodeagent.contracts.list_watch import follow
 from nodeagent.errors import ApiError, ApiNotFound, VolumeError
 from nodeagent_plugins.volumes.pem import decode_blocks, encode_certificates
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from nodeagent.apiclient.list_watch import follow
 from nodeagent.base.release import Release
 from nodeagent.contracts.api import SERVICE_ACCOUNTS, Api, Resource, WatchEvent, WatchType
+from nodeagent.contracts.list_watch import follow
 from nodeagent.errors import ApiError
 from nodeagent.model.pod import Pod, PodCertificate
 from nodeagent_plugins.volumes.pem import decode_blocks, encode_certificates

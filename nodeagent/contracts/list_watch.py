@@ -1,4 +1,4 @@
-"""List and watch of one selection of objects."""
+"""Lists and watches: a plugin follows one selection of objects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,16 @@ async def follow(
 ) -> None:
     """Report the selection once, then every change; after a gap report the complete selection again.
 
-    Only the first of consecutive errors is logged; retries have increasing delays.
+    Runs until it is cancelled. Only the first of consecutive errors is logged, none is raised; retries have increasing
+    delays.
+
+    :param api: the client.
+    :param resource: the REST resource.
+    :param namespace: restricts the selection to one namespace; empty for all.
+    :param clock: the clock of the delays.
+    :param field_selector: selector such as ``metadata.name=web``; empty selects all objects.
+    :param listed: called with the complete selection.
+    :param changed: called with each change.
     """
     pauses = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
     version, expired, failing = "", False, False
