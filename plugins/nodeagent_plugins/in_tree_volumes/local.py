@@ -51,6 +51,7 @@ class LocalVolumes:
         self._context, self._mounter = context, mounter or LinuxMounter()
         self._formatter = formatter or Formatter(self._mounter)
         self._devices = context.root_dir / "plugins" / names.label_domain / "local-volume" / "mounts"
+        self._maps = context.root_dir / "plugins" / self.name / "volumeDevices"
 
     def supports(self, spec: VolumeSpec) -> bool:
         return spec.persistent_volume is not None and spec.persistent_volume.spec.local is not None
@@ -97,15 +98,17 @@ class LocalVolumes:
 
         :raises VolumeError: the volume cannot be mounted.
         """
-        spec, directory = request.spec, request.directory
+        spec, directory, maps = request.spec, request.directory, str(self._maps / request.spec.name)
         try:
             if spec.mode is VolumeMode.BLOCK:
                 await in_own_thread(_link, _source(spec), directory)
-            else:
-                new = await in_own_thread(self._bind, spec, directory)
-                # An earlier attempt may have been interrupted between the bind and the group.
-                if new or not (request.remount or request.reconstructed):
-                    await self._apply_group(request)
+                return MountedVolume(
+                    spec.volume.name, str(directory), spec.read_only, device_path=str(directory), global_map_path=maps
+                )
+            new = await in_own_thread(self._bind, spec, directory)
+            # An earlier attempt may have been interrupted between the bind and the group.
+            if new or not (request.remount or request.reconstructed):
+                await self._apply_group(request)
         except OSError as error:
             raise VolumeError(str(error)) from error
         return MountedVolume(spec.volume.name, str(directory), spec.read_only, selinux_relabel=not spec.read_only)

@@ -18,6 +18,7 @@ from nodeagent.contracts.persistent_volumes import (
 )
 from nodeagent.contracts.volumes import DriverVolumeKind, MountedVolume, VolumeKind
 from nodeagent.errors import NodeAgentError, VolumeError
+from nodeagent.model.persistent_volume import PersistentVolume, PersistentVolumeSpec
 from nodeagent.model.pod import Volume
 from nodeagent_plugins.volumes.features import features_of
 from nodeagent_plugins.volumes.metrics import plugin_name
@@ -25,6 +26,12 @@ from nodeagent_plugins.volumes.metrics import plugin_name
 SETUP_SECONDS = 120.0
 """Time limit of the setup and of the teardown of a volume; less than a pod sync waits for its volumes."""
 _FIELDS = {field.name: field.encode_name for field in msgspec.structs.fields(Volume)}
+_SPEC_FIELDS = [field.name for field in msgspec.structs.fields(PersistentVolumeSpec)]
+_PERSISTENT_SOURCES = {
+    field.name: field.encode_name
+    for field in msgspec.structs.fields(PersistentVolumeSpec)
+    if _SPEC_FIELDS.index(field.name) > _SPEC_FIELDS.index("node_affinity")  # The sources are the last fields.
+}
 _log = logging.getLogger(__name__)
 
 
@@ -97,7 +104,10 @@ class Kinds:
                 return other
         if spec.persistent_volume is None:
             raise VolumeError(f"volumes of type {source_of(spec.volume)} are not supported on this node")
-        raise VolumeError(f'failed to get Plugin from volumeSpec for volume "{spec.name}" err=no volume plugin matched')
+        raise VolumeError(
+            f'failed to get Plugin from volumeSpec for volume "{spec.name}" err=no volume plugin matched: '
+            f"type {source_of_persistent_volume(spec.persistent_volume)} is not supported on this node"
+        )
 
     def owner(self, directory: Path) -> PersistentVolumeKind | None:
         """Return the kind of a volume's directory, possibly from before a restart; ``None`` if unknown. Blocking."""
@@ -118,6 +128,12 @@ def unique_name(kind: PersistentVolumeKind, spec: VolumeSpec, pod_uid: str) -> s
 def pod_volume_name(kind: PersistentVolumeKind, pod_uid: str, name: str) -> str:
     """Return the unique name of a volume that belongs to one pod."""
     return f"{plugin_name(kind.name)}/{pod_uid}-{name}"
+
+
+def source_of_persistent_volume(volume: PersistentVolume) -> str:
+    """Return the JSON name of the source that *volume* has."""
+    given = [wire for name, wire in _PERSISTENT_SOURCES.items() if getattr(volume.spec, name) is not None]
+    return given[0] if given else "unknown"
 
 
 def source_of(volume: Volume) -> str:

@@ -251,7 +251,8 @@ async def test_block_volume_is_a_link_to_the_device(
     request = request_of(local(device, mode=VolumeMode.BLOCK), tmp_path)
     await kind.mount_device(request)
     for _ in range(2):
-        await kind.mount(request)
+        mounted = await kind.mount(request)
+    assert mounted.device_path == str(request.directory)
     assert request.directory.readlink() == device and mounter.mounts == {} and commands.calls == []
 
     await kind.unmount(VolumeOnDisk("uid-web", "pv-1", request.directory, VolumeMode.BLOCK))
