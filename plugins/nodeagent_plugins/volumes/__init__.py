@@ -18,6 +18,7 @@ from nodeagent_plugins.volumes.host_path import HostPath
 from nodeagent_plugins.volumes.loop import VolumeLoop, VolumesInUse
 from nodeagent_plugins.volumes.manager import Manager
 from nodeagent_plugins.volumes.mounts import LinuxMounter
+from nodeagent_plugins.volumes.noswap import tmpfs_option
 
 if TYPE_CHECKING:
     from nodeagent.contracts.background import BackgroundLoop
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
 @hookimpl
 def nodeagent_provide_volume_kinds(context: CgroupsContext) -> Sequence[VolumeKind]:
     mounter = LinuxMounter()
+    noswap = tmpfs_option(context, mounter)
     return [
-        EmptyDir(context, mounter),
+        EmptyDir(context, mounter, noswap),
         HostPath(),
-        *content_kinds(context, mounter),
+        *content_kinds(context, mounter, noswap),
         FlexVolumes(context, mounter, Drivers(Path(context.config.volume_plugin_dir))),
     ]
 

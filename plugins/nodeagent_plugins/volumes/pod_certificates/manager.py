@@ -33,7 +33,7 @@ class _Key(NamedTuple):
 
 
 class PodCertificates:
-    """Starts a task per certificate when its volume is set up, and cancels it when the volume is torn down."""
+    """Starts a task per certificate when its volume is set up, which ends with the volume or the pod."""
 
     def __init__(self, context: CgroupsContext) -> None:
         self._context = context
@@ -51,10 +51,15 @@ class PodCertificates:
         key = _Key(pod.uid, volume, index)
         if key not in self._projections:
             new = Projection(self._context, self._requests, pod, source)
-            task = self._context.tasks.start(new.run(), f"pod-certificate/{pod.full_name}/{volume}/{index}")
+            task = self._context.tasks.start(self._run(key, new), f"pod-certificate/{pod.full_name}/{volume}/{index}")
             self._projections[key] = new, task
             await wait_for(new.settled, self._context.clock, FIRST_WAIT_SECONDS)
         return self._projections[key][0].credentials()
+
+    async def _run(self, key: _Key, projection: Projection) -> None:
+        await projection.run()
+        if key in self._projections and self._projections[key][0] is projection:
+            del self._projections[key]
 
     def forget(self, pod_uid: str, volume: str) -> None:
         """Drop the certificates of a volume; keys are stored nowhere else."""

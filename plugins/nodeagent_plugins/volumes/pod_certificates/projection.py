@@ -100,10 +100,15 @@ class Projection:
             return self._final.condition.lower()
         return self._credentials.state(self._context.clock.wall()) if self._credentials else "not_yet_issued"
 
+    @property
+    def abandoned(self) -> bool:
+        """True if the pod was removed, possibly before its volume was set up."""
+        return self._context.pods.get(self.pod.uid) is None
+
     async def run(self) -> None:
-        """Request certificates until a signer rejects one or the task is cancelled."""
+        """Request certificates until a signer rejects one or the pod is removed."""
         pauses = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
-        while True:
+        while not self.abandoned:
             try:
                 request = await self._requests.create(self.pod, self.source)
                 outcome = await self._wait(request)
@@ -112,24 +117,27 @@ class Projection:
                 await self._context.clock.sleep(pauses.next())
                 continue
             pauses.reset()
-            if outcome is None:
+            if outcome is None and not self.abandoned:
                 self._fail(f"PodCertificateRequest {request.namespace}/{request.name} appears to have been deleted")
+            if outcome is None:
                 continue
             self._error = ""
             if outcome.condition != ISSUED:
                 self._reject(request, outcome)
+                while not self.abandoned:
+                    await self._context.clock.sleep(CHECK_SECONDS)
                 return
             refresh_at = outcome.refresh_at + self._jitter()
             self._credentials = Credentials(request.key.private_pem, outcome.chain, refresh_at, outcome.expires_at)
             self._reported.clear()
-            self.settled.set()
-            while (left := (refresh_at - self._context.clock.wall()).total_seconds()) > 0:
+            self._settle()
+            while not self.abandoned and (left := (refresh_at - self._context.clock.wall()).total_seconds()) > 0:
                 await self._context.clock.sleep(min(left, CHECK_SECONDS))
 
     async def _wait(self, request: SentRequest) -> Outcome | None:
-        """Return the result of *request*, or ``None`` if it was deleted."""
+        """Return the result of *request*, or ``None`` if it or the pod was deleted."""
         abandon_at = request.created_at + ABANDON_AFTER + self._jitter()
-        while True:
+        while not self.abandoned:
             changed = self._requests.changed
             if (outcome := self._requests.outcome(request)) is not None:
                 return outcome
@@ -137,6 +145,12 @@ class Projection:
                 return None
             self._report_age()
             await wait_for(changed, self._context.clock, CHECK_SECONDS)
+        return None
+
+    def _settle(self) -> None:
+        """Sync the pod, so that its volume is written without a delay."""
+        self.settled.set()
+        self._context.pods.trigger_sync(self.pod.uid)
 
     def _report_age(self) -> None:
         """Record an event if the renewal is late, and one if the certificate has expired."""
@@ -161,7 +175,7 @@ class Projection:
             f'reason="{outcome.reason}", message="{outcome.message}"'
         )
         self._context.recorder.record(self.pod.reference(), EventType.WARNING, outcome.condition, note)
-        self.settled.set()
+        self._settle()
 
     def _fail(self, text: str) -> None:
         """Keep the reason for the pod, and log the first of consecutive failures."""

@@ -10,6 +10,7 @@ import pytest
 from nodeagent.base.release import Release, SelectedRelease
 from nodeagent.contracts.context import AgentContext
 from nodeagent.testing import FakeClock, FakeObjects, FakeRecorder, make_context
+from nodeagent_plugins import volumes
 from nodeagent_plugins.volumes.content import content_kinds
 from nodeagent_plugins.volumes.empty_dir import EmptyDir
 from nodeagent_plugins.volumes.manager import Manager
@@ -48,6 +49,20 @@ def test_kernel_without_the_option_is_reported(tmp_path: Path, mounter: FakeMoun
     assert tmpfs_option(context_of(tmp_path, Release(1, 36), recorder=recorder), mounter, lambda: AREAS) == ""
     (event,) = recorder.of("PossibleMemoryBackedVolumesOnDisk")
     assert event.note.startswith("The tmpfs noswap option is not supported.")
+
+
+async def test_bundled_kinds_have_the_option(
+    tmp_path: Path, mounter: FakeMounter, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, objects: FakeObjects
+) -> None:
+    monkeypatch.setattr(volumes, "LinuxMounter", lambda: mounter)
+    monkeypatch.setattr(volumes, "tmpfs_option", lambda *_: "noswap")
+    context = make_context(tmp_path, clock=clock, objects=objects)
+    kinds = volumes.nodeagent_provide_volume_kinds(context)
+    memory = [{"name": "mem", "emptyDir": {"medium": "Memory"}}, {"name": "info", "downwardAPI": {"items": []}}]
+
+    await Manager(context, kinds, mounter).prepare(pod_with(*memory))
+
+    assert {path.name for path, (_, options) in mounter.mounts.items() if "noswap" in options} == {"mem", "info"}
 
 
 async def test_volumes_in_memory_are_mounted_with_the_option(

@@ -21,7 +21,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ApiError, ApiUnavailable, VolumeError
 from nodeagent.model.meta import wire_time
 from nodeagent.model.pod import Pod
-from nodeagent.testing import FakeApi, FakeRecorder, make_context
+from nodeagent.testing import FakeApi, FakePodDirectory, FakeRecorder, make_context
 from nodeagent.testing.clock import FakeClock, eventually
 from nodeagent_plugins.volumes.manager import Manager
 from nodeagent_plugins.volumes.pod_certificates.keys import generate_key
@@ -92,9 +92,15 @@ async def context(
     await context.tasks.close()
 
 
-def pod_of(**source: Any) -> Pod:
+def pod_of(context: AgentContext, **source: Any) -> Pod:
+    """Return a pod of the node with a certificate."""
     volume = {"name": "v", "projected": {"sources": [{"podCertificate": {**SOURCE, **source}}], "defaultMode": 0o640}}
-    return pod_with(volume)
+    return known(context, pod_with(volume))
+
+
+def known(context: AgentContext, pod: Pod) -> Pod:
+    assert isinstance(context.pods, FakePodDirectory)
+    return context.pods.add(pod)
 
 
 async def issued(manager: Manager, api: SigningApi, pod: Pod) -> Path:
@@ -109,7 +115,7 @@ def reasons(recorder: FakeRecorder) -> list[str]:
 
 
 async def test_request_names_pod_account_and_node(context: AgentContext, mounter: FakeMounter, api: SigningApi) -> None:
-    pod = pod_of(maxExpirationSeconds=7200, userAnnotations={"example.com/a": "b"})
+    pod = pod_of(context, maxExpirationSeconds=7200, userAnnotations={"example.com/a": "b"})
 
     await issued(new_manager(context, mounter), api, pod)
 
@@ -134,7 +140,7 @@ async def test_request_names_pod_account_and_node(context: AgentContext, mounter
 
 
 async def test_key_and_certificate_are_written(context: AgentContext, mounter: FakeMounter, api: SigningApi) -> None:
-    directory = await issued(new_manager(context, mounter), api, pod_of())
+    directory = await issued(new_manager(context, mounter), api, pod_of(context))
 
     key, chain = (directory / "key.pem").read_bytes(), (directory / "chain.pem").read_bytes()
     assert chain == CHAIN
@@ -145,9 +151,8 @@ async def test_key_and_certificate_are_written(context: AgentContext, mounter: F
 
 
 async def test_files_of_one_user_are_private(context: AgentContext, mounter: FakeMounter, api: SigningApi) -> None:
-    pod = pod_of()
     volumes = [{"name": "v", "projected": {"sources": [{"podCertificate": {"keyPath": "key", **SOURCE}}]}}]
-    pod = pod_with(*volumes, security_context={"runAsUser": 0})
+    pod = known(context, pod_with(*volumes, security_context={"runAsUser": 0}))
 
     directory = await issued(new_manager(context, mounter), api, pod)
 
@@ -157,7 +162,7 @@ async def test_files_of_one_user_are_private(context: AgentContext, mounter: Fak
 async def test_pod_waits_for_the_signer(
     context: AgentContext, mounter: FakeMounter, api: SigningApi, clock: FakeClock
 ) -> None:
-    manager, pod = new_manager(context, mounter), pod_of()
+    manager, pod = new_manager(context, mounter), pod_of(context)
     preparing = asyncio.create_task(manager.prepare(pod))
     request = await api.next()
 
@@ -183,7 +188,7 @@ async def test_rejected_request_is_final(
     kind: str,
     was: str,
 ) -> None:
-    manager, pod = new_manager(context, mounter), pod_of()
+    manager, pod = new_manager(context, mounter), pod_of(context)
     preparing = asyncio.create_task(manager.prepare(pod))
     api.decide(await api.next(), kind, "UnsupportedKeyType", "use RSA")
 
@@ -203,7 +208,7 @@ async def test_rejected_request_is_final(
 async def test_certificate_is_renewed(
     context: AgentContext, mounter: FakeMounter, api: SigningApi, clock: FakeClock
 ) -> None:
-    manager, pod = new_manager(context, mounter), pod_of()
+    manager, pod = new_manager(context, mounter), pod_of(context)
     directory = await issued(manager, api, pod)
     before = (directory / "key.pem").read_bytes()
 
@@ -223,7 +228,7 @@ async def test_certificate_is_renewed(
 async def test_late_renewal_and_expiry_are_events(
     context: AgentContext, mounter: FakeMounter, api: SigningApi, clock: FakeClock, recorder: FakeRecorder
 ) -> None:
-    manager, pod = new_manager(context, mounter), pod_of()
+    manager, pod = new_manager(context, mounter), pod_of(context)
     await issued(manager, api, pod)
 
     api.fail("create", ApiUnavailable("gone"), 1000)
@@ -240,7 +245,7 @@ async def test_late_renewal_and_expiry_are_events(
 async def test_deleted_request_is_created_again(
     context: AgentContext, mounter: FakeMounter, api: SigningApi, clock: FakeClock
 ) -> None:
-    manager, pod = new_manager(context, mounter), pod_of()
+    manager, pod = new_manager(context, mounter), pod_of(context)
     preparing = asyncio.create_task(manager.prepare(pod))
     request = await api.next()
     api.remove(REQUESTS, request["metadata"]["name"])
@@ -257,7 +262,7 @@ async def test_error_of_the_server_is_the_reason(
     context: AgentContext, mounter: FakeMounter, api: SigningApi, clock: FakeClock
 ) -> None:
     api.fail("create", ApiError('signer "x" is forbidden', code=403), 1)
-    manager, pod = new_manager(context, mounter), pod_of()
+    manager, pod = new_manager(context, mounter), pod_of(context)
     preparing = asyncio.create_task(manager.prepare(pod))
 
     await eventually(lambda: len(api.made("create", REQUESTS)) == 1)
@@ -272,7 +277,7 @@ async def test_error_of_the_server_is_the_reason(
 async def test_key_is_dropped_with_the_volume(
     context: AgentContext, mounter: FakeMounter, api: SigningApi, clock: FakeClock
 ) -> None:
-    manager, pod = new_manager(context, mounter), pod_of()
+    manager, pod = new_manager(context, mounter), pod_of(context)
     await issued(manager, api, pod)
 
     await manager.release(pod.uid)
@@ -282,6 +287,34 @@ async def test_key_is_dropped_with_the_volume(
     assert len(api.made("create", REQUESTS)) == 1
 
 
+@pytest.mark.parametrize("kind", ["", "Denied"])
+async def test_removed_pod_requests_nothing(
+    context: AgentContext, mounter: FakeMounter, api: SigningApi, clock: FakeClock, kind: str
+) -> None:
+    manager, pod = new_manager(context, mounter), pod_of(context)
+    preparing = asyncio.create_task(manager.prepare(pod))
+    request = await api.next()
+    if kind:
+        api.decide(request, kind)
+    await clock.advance(6)
+    await asyncio.gather(preparing, return_exceptions=True)
+
+    del context.pods.pods[pod.uid]  # type: ignore[attr-defined]
+    api.remove(REQUESTS, request["metadata"]["name"])
+    await clock.advance(DAY)
+
+    assert STATES.sample() == {}
+    assert len(api.made("create", REQUESTS)) == 1
+
+
+async def test_issued_certificate_triggers_a_sync(context: AgentContext, mounter: FakeMounter, api: SigningApi) -> None:
+    pod = pod_of(context)
+
+    await issued(new_manager(context, mounter), api, pod)
+
+    assert context.pods.triggered == [pod.uid]  # type: ignore[attr-defined]
+
+
 async def test_earlier_servers_receive_the_public_key(
     tmp_path: Path, clock: FakeClock, mounter: FakeMounter, api: SigningApi
 ) -> None:
@@ -289,7 +322,7 @@ async def test_earlier_servers_receive_the_public_key(
     node = {"metadata": {"name": "node-1", "uid": "node-uid"}}
     release = SelectedRelease(Release(1, 34))
     context = make_context(tmp_path, clock=clock, api=api, node=node, release=release)
-    pod = pod_of()
+    pod = pod_of(context)
     preparing = asyncio.create_task(new_manager(context, mounter).prepare(pod))
     await eventually(lambda: len(api.made("create", alpha)) == 1)
     spec = api.made("create", alpha)[0].body["spec"]
