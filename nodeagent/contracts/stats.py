@@ -112,6 +112,8 @@ class VolumeUsage:
     """Namespace and name of the PersistentVolumeClaim."""
     local_ephemeral: bool = False
     """True if its usage counts as the pod's ephemeral storage."""
+    abnormal: bool | None = None
+    """The driver's view of the volume's health; ``None`` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

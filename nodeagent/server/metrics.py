@@ -33,6 +33,10 @@ _ACTIVE_HELP = (
 _FEATURE_HELP = "This metric records the data about the stage and enablement of a k8s feature."
 _CONTAINERS_HELP = "Number of containers currently running"
 _EPHEMERAL_HELP = "Current number of ephemeral containers in pods managed by this kubelet."
+_HEALTH_HELP = (
+    "Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, "
+    "0 indicates volume is healthy"
+)
 _VOLUME_FIGURES = (
     ("capacity_bytes", "Capacity in bytes of the volume"),
     ("available_bytes", "Number of available bytes in the volume"),
@@ -116,7 +120,11 @@ def _pod_families(context: AgentContext, prefix: str) -> Iterator[Family]:
 
 def _volume_families(usage: Iterable[PodUsage], prefix: str) -> Iterator[Family]:
     """Return the usage of volumes with a claim, and of container logs."""
-    claimed = {volume.claim: volume.filesystem for pod in usage for volume in pod.volumes if volume.claim is not None}
+    volumes = [volume for pod in usage for volume in pod.volumes]
+    claimed, health = {}, {}
+    for volume in reversed(volumes):  # Of several pods with a claim, the first one is used.
+        if volume.claim is not None:
+            claimed[volume.claim], health[volume.claim] = volume.filesystem, volume.abnormal
     for figure, text in _VOLUME_FIGURES:
         family = Family(f"{prefix}volume_stats_{figure}", "gauge", text, ("namespace", "persistentvolumeclaim"))
         for claim, filesystem in claimed.items():
@@ -124,6 +132,13 @@ def _volume_families(usage: Iterable[PodUsage], prefix: str) -> Iterator[Family]
             if value is not None:
                 family.add(value, *claim)
         yield family
+    abnormal = Family(
+        f"{prefix}volume_stats_health_status_abnormal", "gauge", _HEALTH_HELP, ("namespace", "persistentvolumeclaim")
+    )
+    for claim, status in health.items():
+        if status is not None:
+            abnormal.add(int(status), *claim)
+    yield abnormal
     logs = Family(
         f"{prefix}container_log_filesystem_used_bytes",
         "gauge",

@@ -205,7 +205,9 @@ def _filesystem(stats: FilesystemStats | None) -> dict[str, Any] | None:
 
 def _volume(volume: VolumeUsage) -> dict[str, Any]:
     claim = {"name": volume.claim[1], "namespace": volume.claim[0]} if volume.claim is not None else None
-    return _known({**(_filesystem(volume.filesystem) or {}), "name": volume.name, "pvcRef": claim})
+    health = {"abnormal": volume.abnormal} if volume.abnormal is not None else None
+    fields = {"name": volume.name, "pvcRef": claim, "volumeHealthStats": health}
+    return _known({**(_filesystem(volume.filesystem) or {}), **fields})
 
 
 def _time_of(cpu: CpuStats | None, memory: MemoryStats | None) -> int:

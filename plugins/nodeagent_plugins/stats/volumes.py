@@ -22,6 +22,7 @@ from nodeagent.contracts.stats import VolumeUsage
 from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.stats.disk import WalkTooLong, use_of_tree
 from nodeagent_plugins.stats.machine import filesystem, nanoseconds
+from nodeagent_plugins.stats.persistent_volumes import PersistentVolumeMeter
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class VolumeMeter:
         self._context, self._jitter = context, jitter
         self._period = context.config.volume_stats_agg_period.seconds
         self._quotas = context.gates.enabled("LocalStorageCapacityIsolationFSQuotaMonitoring")
+        self._persistent = PersistentVolumeMeter(context, WALKS)
         self._measured: dict[str, Sequence[VolumeUsage]] = {}
         self._due: dict[str, float] = {}
 
@@ -68,6 +70,7 @@ class VolumeMeter:
         clock = self._context.clock
         while True:
             pods = {pod.uid: pod for pod in self._context.pods.all() if pod.spec.volumes}
+            self._persistent.forget(list(self._due.keys() - pods.keys()))
             for gone in self._due.keys() - pods.keys():
                 del self._due[gone]
                 self._measured.pop(gone, None)
@@ -80,19 +83,28 @@ class VolumeMeter:
 
     async def _update(self, pod: Pod) -> None:
         walks: list[float] = []
-        self._measured[pod.uid] = await asyncio.to_thread(self._measure, pod, self._measured.get(pod.uid, ()), walks)
+        persistent = await self._persistent.update(pod)
+        before = {volume.name: volume for volume in self._measured.get(pod.uid, ())}
+        measured = await asyncio.to_thread(self._measure, pod, before, walks, frozenset(persistent))
+        self._measured[pod.uid] = (*measured, *filter(None, persistent.values()))
         for seconds in walks:
             WALKS.observe(seconds, "du")
         self._due[pod.uid] = self._context.clock.now() + self._period * (1 + self._jitter())
 
-    def _measure(self, pod: Pod, before: Sequence[VolumeUsage], walks: list[float]) -> Sequence[VolumeUsage]:
-        return tuple(self._measure_all(pod, {volume.name: volume for volume in before}, walks))
+    def _measure(
+        self, pod: Pod, before: dict[str, VolumeUsage], walks: list[float], omitted: frozenset[str]
+    ) -> Sequence[VolumeUsage]:
+        return tuple(self._measure_all(pod, before, walks, omitted))
 
-    def _measure_all(self, pod: Pod, before: dict[str, VolumeUsage], walks: list[float]) -> Iterator[VolumeUsage]:
+    def _measure_all(
+        self, pod: Pod, before: dict[str, VolumeUsage], walks: list[float], omitted: frozenset[str]
+    ) -> Iterator[VolumeUsage]:
         directories = _directories(self._context.pod_dir(pod.uid) / "volumes")
         for volume in pod.spec.volumes or ():
             path = directories.get(volume.name)
-            if path is None or volume.flex_volume is not None:  # A driver may hang, and few have metrics.
+            if path is None or volume.name in omitted:
+                continue
+            if volume.flex_volume is not None:  # A driver may hang, and few have metrics.
                 continue
             try:
                 yield self._measure_one(pod, volume, path, walks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from nodeagent.base.mounts.table import read_mounts
 from tests.csi_driver import BindMounts, Faults, Storage
 from tests.integration.agent.conftest import Node
-from tests.integration.programs import ApiServer, NodeAgent, Program, simple_pod, wait_until
+from tests.integration.programs import ApiServer, NodeAgent, Program, free_port, simple_pod, wait_until
 
 DRIVER = "csi.test"
 STORAGE_API = "/apis/storage.k8s.io/v1"
@@ -47,7 +48,7 @@ def driver(containerd: Any, tmp_path: Path) -> Iterator[tuple[Node, Driver]]:
     built = Driver(tmp_path, registry)
     try:
         api.start()
-        agent.start(syncFrequency="5s")
+        agent.start(syncFrequency="5s", volumeStatsAggPeriod="1s", readOnlyPort=free_port())
         built.start()
         spec = {"attachRequired": False, "podInfoOnMount": True, "fsGroupPolicy": "File"}
         api.request("POST", f"{STORAGE_API}/csidrivers", {"metadata": {"name": DRIVER}, "spec": spec})
@@ -82,6 +83,15 @@ def claim(api: ApiServer, name: str, mode: str = "Filesystem") -> None:
     wait_until(lambda: api.get(f"{path}/{name}")["status"].get("phase") == "Bound", f"claim {name} is bound")
 
 
+def claimed_volumes(agent: NodeAgent) -> list[tuple[str, str, int]]:
+    """Return pod volume, claim and capacity of the volumes in the summary that have a claim."""
+    url = f"http://127.0.0.1:{agent.config['readOnlyPort']}/stats/summary"
+    with urllib.request.urlopen(url) as response:
+        pods = json.load(response)["pods"]
+    volumes = [volume for pod in pods for volume in pod.get("volume", ())]
+    return [(v["name"], v["pvcRef"]["name"], v["capacityBytes"]) for v in volumes if "pvcRef" in v]
+
+
 def pod(name: str, claim_name: str, command: str, **container: Any) -> dict[str, Any]:
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim_name}}]
     container = container or {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
@@ -114,6 +124,7 @@ def test_data_survives_kills_of_agent_and_driver(driver: tuple[Node, Driver]) ->
     wait_until(lambda: node.log(writer) == "written", "the pod has written")
     stage, publish = ("NodeStageVolume", "NodePublishVolume")
     assert csi.storage.methods() == [stage, publish]
+    wait_until(lambda: claimed_volumes(agent) == [("data", "data", 100)], "the driver's figures are reported")
 
     # Both processes are killed; the volume remains mounted, and a second pod uses it afterwards.
     csi.kill()
