@@ -13,6 +13,8 @@ from apiserver_stub.validation.pod_qos import qos_class
 
 _KINDS = ("containers", "initContainers")
 _RESIZABLE = ("cpu", "memory")
+_NO_FIELD = "[]"
+"""Path by which upstream reports errors without a field."""
 _ONLY = "only cpu and memory resources are mutable"
 
 
@@ -47,9 +49,9 @@ def validate_pod_resize(
     :param pod_level: resources of the pod itself can be resized.
     """
     if keys(options.identity).mirror in (old["metadata"].get("annotations") or {}):
-        return [forbidden_value("", "static pods cannot be resized")]
+        return [forbidden_value(_NO_FIELD, "static pods cannot be resized")]
     if dig(old, ("spec", "os", "name")) == "windows":
-        return [forbidden_value("", "windows pods cannot be resized")]
+        return [forbidden_value(_NO_FIELD, "windows pods cannot be resized")]
     causes = validate_pod(new, options)
     stored = dig(old, ("status", "qosClass")) or qos_class(old["spec"])
     if stored != qos_class(new["spec"]):

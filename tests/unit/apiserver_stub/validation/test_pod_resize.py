@@ -122,5 +122,5 @@ def test_running_container_without_reported_resources_prevents_a_resize(resource
 def test_static_and_windows_pods_cannot_be_resized() -> None:
     mirror = sized(metadata={"annotations": {"kubernetes.io/config.mirror": "1"}})
 
-    assert errors(set_cpu(), mirror) == [": static pods cannot be resized"]
-    assert errors(set_cpu(), sized(os={"name": "windows"})) == [": windows pods cannot be resized"]
+    assert errors(set_cpu(), mirror) == ["[]: static pods cannot be resized"]
+    assert errors(set_cpu(), sized(os={"name": "windows"})) == ["[]: windows pods cannot be resized"]
