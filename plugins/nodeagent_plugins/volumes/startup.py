@@ -135,11 +135,13 @@ class Startup:
             return
 
     def _identify(self, status: Mapping[str, Any]) -> None:
+        in_use = [str(name) for name in status.get("volumesInUse") or ()]
         for volume in self._unsynced():
             path = attached_path(status, volume.unique_name)
-            volume.attachable = volume.attached = path is not None
-            volume.device_path = path or ""
-        self._unidentified = [str(name) for name in status.get("volumesInUse") or ()]
+            volume.attached, volume.device_path = path is not None, path or ""
+            # A volume that was reported in use stays reported until it is unstaged, even if it was detached by force.
+            volume.attachable = path is not None or volume.unique_name in in_use
+        self._unidentified = in_use
         self._synced = True
 
     def _node_changed(self) -> None:
