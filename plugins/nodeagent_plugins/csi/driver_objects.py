@@ -9,16 +9,14 @@ from typing import Any
 
 import msgspec
 
-from nodeagent.base.aio import Backoff, Clock
-from nodeagent.contracts.api import CSI_DRIVERS, Api, WatchType
-from nodeagent.errors import ApiError, ApiGone, TransientVolumeError
+from nodeagent.base.aio import Clock
+from nodeagent.contracts.api import CSI_DRIVERS, Api, WatchEvent, WatchType
+from nodeagent.contracts.list_watch import follow
+from nodeagent.errors import TransientVolumeError
 from nodeagent.model.wire import WireStruct
 from nodeagent_plugins.csi.names import PREFIX
 
 _SYNC_SECONDS = 120.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.8, 30.0
-_QUICK_SECONDS = 1.0
-"""A watch that ends sooner is followed by a delay."""
 
 _log = logging.getLogger(__name__)
 
@@ -87,33 +85,7 @@ class DriverObjects:
         if self._api is None:
             await asyncio.Event().wait()
             return
-        api, pauses, version, failing = self._api, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), "", False
-        while True:
-            started = self._clock.now()
-            try:
-                if not version:
-                    listing = await api.list(CSI_DRIVERS, into=dict)
-                    version = listing.resource_version
-                    self._replace(listing.items)
-                async for event in api.watch(CSI_DRIVERS, into=dict, resource_version=version):
-                    version = event.resource_version or version
-                    if event.type is not WatchType.BOOKMARK:
-                        self._change(event.object, deleted=event.type is WatchType.DELETED)
-                if failing:
-                    failing = False
-                    _log.info("Resumed watch", extra={"kind": CSI_DRIVERS.kind})
-            except ApiGone:
-                version = ""
-            except ApiError as error:
-                if not failing:
-                    failing = True
-                    _log.warning("Failed to watch", extra={"kind": CSI_DRIVERS.kind, "err": str(error)})
-                if not error.transient:
-                    version = ""
-            if self._clock.now() - started > _QUICK_SECONDS:
-                pauses.reset()
-            else:
-                await self._clock.sleep(pauses.next())
+        await follow(self._api, CSI_DRIVERS, "", clock=self._clock, listed=self._replace, changed=self._change)
 
     def _replace(self, objects: list[dict[str, Any]]) -> None:
         self._specs = {}
@@ -122,11 +94,11 @@ class DriverObjects:
         self._synced.set()
         self.changed()
 
-    def _change(self, obj: dict[str, Any], *, deleted: bool) -> None:
-        if deleted:
-            self._specs.pop(_name(obj), None)
+    def _change(self, event: WatchEvent[dict[str, Any]]) -> None:
+        if event.type is WatchType.DELETED:
+            self._specs.pop(_name(event.object), None)
         else:
-            self._store(obj)
+            self._store(event.object)
         self.changed()
 
     def _store(self, obj: dict[str, Any]) -> None:
