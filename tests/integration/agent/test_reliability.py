@@ -165,7 +165,7 @@ def test_full_disk_of_the_root_directory_is_reported_and_recovers(containerd, tm
     filler = agent.root / "filler"
     try:
         api.start()
-        agent.start()
+        agent.start(evictionHard={"memory.available": "1Mi"})  # The full disk evicts no pod.
         api.create_pod(simple_pod("before", STAY, nodeName="node-1"))
         before = node.phase("before", "Running")
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):

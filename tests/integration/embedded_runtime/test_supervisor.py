@@ -36,6 +36,7 @@ async def test_missing_or_exited_runtime_is_started():
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+        await asyncio.get_running_loop().shutdown_default_executor()  # It may still start a process.
         left = find_server(socket)
         if left is not None:
             await left.end(10)
