@@ -16,7 +16,8 @@ READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 def annotations_of(obj: Object) -> Mapping[str, str]:
     """Return the annotations of *obj*."""
-    return obj["metadata"].get("annotations") or {}
+    found = obj["metadata"].get("annotations")
+    return found if isinstance(found, dict) else {}  # Another server of the same store may write anything.
 
 
 def class_of(obj: Object, names: VolumeNames) -> str:

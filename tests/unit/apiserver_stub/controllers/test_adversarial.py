@@ -32,6 +32,8 @@ from apiserver_stub.controllers.node_taints import NodeTaints
 from apiserver_stub.controllers.quotas import ResourceQuotas
 from apiserver_stub.controllers.scheduler import Scheduler
 from apiserver_stub.controllers.volume_protection import VolumeProtection
+from apiserver_stub.controllers.volumes.binder import VolumeBinder
+from apiserver_stub.controllers.volumes.ephemeral_claims import EphemeralClaims
 from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.kinds.service_allocators import ServiceAllocators
 from apiserver_stub.lifecycle import Lifecycle
@@ -78,6 +80,8 @@ CONTROLLERS: dict[str, Make] = {
     "api services": lambda store, clock: Registration(store, REGISTRY, clock=clock, identity=Identity()).keep(),
     "budgets": lambda store, clock: DisruptionBudgets(store, clock).run(),
     "certificates": certificates,
+    "claims": lambda store, clock: VolumeBinder(store, Identity(), 3600, clock).run(),
+    "ephemeral claims": lambda store, clock: EphemeralClaims(context(store), REGISTRY, Identity(), 3600, clock).run(),
     "garbage": lambda store, clock: GarbageCollector(context(store), REGISTRY, clock).run(),
     "legacy tokens": lambda store, clock: LegacyTokenTracking(store, Identity(), clock).run(),
     "namespace contents": lambda store, clock: NamespaceContents(store, Identity(), "CA", clock=clock).run(),
@@ -257,6 +261,9 @@ async def test_conflicting_object_is_retried_with_back_off(store: MeteredStore, 
         for collection, namespace in ((VOLUMES, ""), (CLAIMS, "n")):
             held = {"finalizers": ["kubernetes.io/pv-protection", "kubernetes.io/pvc-protection"], **DELETED}
             store.put(collection, {"metadata": named(name, namespace, **held)})
+    template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+    ephemeral = {"name": "v", "ephemeral": {"volumeClaimTemplate": template}}
+    store.put(PODS, {"metadata": named("with-claim", "n"), "spec": {"volumes": [ephemeral]}})
     store.put(NAMESPACES, {"metadata": named("gone", **DELETED), "spec": {"finalizers": ["kubernetes"]}})
     request = {"signerName": "kubernetes.io/kubelet-serving", "request": "eA==", "usages": []}
     store.put(REQUESTS, {"metadata": named("r", creationTimestamp="2020-01-01T00:00:00Z"), "spec": request})
