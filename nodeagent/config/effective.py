@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nodeagent.base import identity
 from nodeagent.base.gates import FeatureGates
 from nodeagent.base.release import SelectedRelease
 from nodeagent.config import names
@@ -15,6 +16,8 @@ from nodeagent.config.nodeflags import NODE_FLAGS
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.effective_config import LoadedProviders
 from nodeagent.contracts.settings import NodeSettings
+
+_KUBELET = "kubelet"
 
 
 class Effective:
@@ -31,6 +34,8 @@ class Effective:
         self._release = release or SelectedRelease()
 
     def masked(self) -> dict[str, Any]:
+        if identity.current().component == _KUBELET:
+            return names.kubelet_form(masked(self._config))
         return {"kind": names.NATIVE_KIND, "apiVersion": names.native_version(), **masked(self._config)}
 
     def flag_values(self) -> Mapping[str, object]:

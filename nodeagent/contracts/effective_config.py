@@ -24,7 +24,10 @@ class EffectiveConfig(Protocol):
     """The effective configuration; ``context.effective``."""
 
     def masked(self) -> dict[str, Any]:
-        """Return the configuration file in JSON form for display, without values that may be credentials."""
+        """Return the configuration in JSON form for display, without values that may be credentials.
+
+        It is a ``KubeletConfiguration`` if the component is named ``kubelet``, which is the default.
+        """
         ...
 
     def flag_values(self) -> Mapping[str, object]:

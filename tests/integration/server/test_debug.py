@@ -325,7 +325,7 @@ async def test_configz_shows_the_driver_in_effect_and_no_secrets(pki, tmp_path):
         _, text, _ = await node.fetch("/configz", tls=pki.client("admin"))
 
     shown = json.loads(text)["kubeletconfig"]
-    assert (shown["kind"], shown["apiVersion"]) == ("NodeAgentConfiguration", "nodeagent.config.k8s.io/v1beta1")
+    assert (shown["kind"], shown["apiVersion"]) == ("KubeletConfiguration", "kubelet.config.k8s.io/v1beta1")
     assert (shown["maxPods"], shown["cgroupDriver"]) == (7, "systemd")
     assert shown["authentication"]["x509"]["clientCAFile"] == str(pki.directory / "ca.crt")
     assert "secret" not in text

@@ -29,6 +29,19 @@ def test_header_values_are_masked() -> None:
     assert "do-not-show" not in str(effective.flag_values())
 
 
+def test_configuration_of_the_component_kubelet_has_the_kubelets_form() -> None:
+    config = make_config(
+        platform_api_qps=7, enforce_node_allocatable=["pods", "platform-reserved"], feature_gates={"NodeAgentPSI": True}
+    )
+
+    shown = Effective(config, NodeSettings(), build_gates({})).masked()
+
+    assert (shown["kind"], shown["apiVersion"]) == ("KubeletConfiguration", "kubelet.config.k8s.io/v1beta1")
+    assert (shown["kubeAPIQPS"], "platformAPIQPS" in shown) == (7, False)
+    assert shown["enforceNodeAllocatable"] == ["pods", "kube-reserved"]
+    assert shown["featureGates"] == {"KubeletPSI": True}
+
+
 def test_missing_provider_file_is_a_configuration_error() -> None:
     settings = NodeSettings(image_credential_provider_config="/no/such/file.yaml")
 
