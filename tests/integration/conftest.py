@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,9 +11,13 @@ import grpc.aio
 import pytest
 import pytest_asyncio
 
+from nodeagent_plugins.cgroups.files import CgroupError, CgroupFiles
+from nodeagent_plugins.cgroups.hierarchy import find_hierarchy
 from tests.integration.containerd import Containerd
 
 HERE = Path(__file__).parent
+OWNER = "user.nodeagent.root"
+"""Extended attribute of a pod's cgroup with the root directory of its agent."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,6 +33,21 @@ def containerd() -> Iterator[Containerd]:
     """A private containerd for the session; a test removes the pods that it created."""
     with Containerd() as daemon:
         yield daemon
+
+
+@pytest.fixture(scope="session", autouse=True)
+def removed_cgroups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Remove the cgroups of the pods that killed agents of the session have left."""
+    yield
+    hierarchy = find_hierarchy(Path("/proc/self/mountinfo").read_text())
+    if hierarchy is None:
+        return
+    for name in (("kubepods",), ("kubepods", "burstable"), ("kubepods", "besteffort")):
+        for path in hierarchy.paths(name)[0].glob("pod*"):
+            with contextlib.suppress(OSError, CgroupError):
+                owner = os.getxattr(path, OWNER).decode()
+                if Path(owner).is_relative_to(tmp_path_factory.getbasetemp()):
+                    CgroupFiles(hierarchy, owner).remove((*name, path.name))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
