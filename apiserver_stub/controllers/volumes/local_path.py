@@ -21,7 +21,7 @@ from apiserver_stub.controllers.volumes.local_path_volume import (
     unsupported,
     volume_name,
 )
-from apiserver_stub.controllers.volumes.writes import CLAIMS, VOLUMES, change, drop_annotation
+from apiserver_stub.controllers.volumes.writes import CLAIMS, VOLUMES, change, drop_annotation, is_claimed
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.scheduling.volume_matching import annotations_of, capacity, class_of, requested_size
 from apiserver_stub.scheduling.volume_names import VolumeNames
@@ -193,6 +193,8 @@ class LocalPathProvisioner:
         deleting = "deletionTimestamp" in volume["metadata"]
         released = dig(volume, ("status", "phase")) in _RELEASED
         if dig(volume, ("spec", "persistentVolumeReclaimPolicy")) == "Delete" and released:
+            if await is_claimed(self._store, volume):
+                return  # Released by mistake; the data is in use.
             await self._delete_directory(volume, forgets_node=deleting)
         elif not deleting or dig(volume, ("status", "phase")) == "Bound":
             return

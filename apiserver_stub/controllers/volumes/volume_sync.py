@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.controllers.event_recorder import EventRecorder
-from apiserver_stub.controllers.volumes.writes import VOLUMES, change, drop_annotation, set_phase
+from apiserver_stub.controllers.volumes.writes import VOLUMES, change, drop_annotation, is_claimed, set_phase
 from apiserver_stub.scheduling.volume_binding import VolumeState
 from apiserver_stub.scheduling.volume_matching import annotations_of, mode_of
 from nodeagent.base.identity import Identity
@@ -71,6 +71,8 @@ class VolumeSync:
     async def _reclaim(self, volume: Object) -> None:
         """Release *volume*; the provisioner of a volume that is to be deleted acts on the phase."""
         if dig(volume, ("status", "phase")) not in _RELEASED:
+            if await is_claimed(self._store, volume):
+                return  # The claim appears in the state soon, which queues the volume again.
             if (released := await set_phase(self._store, volume, "Released")) is None:
                 return
             volume = released

@@ -80,6 +80,22 @@ async def select_node(store: Store, claim: Object, node: str, names: VolumeNames
     await change(store, CLAIMS, claim, edit)
 
 
+async def is_claimed(store: Store, volume: Object) -> bool:
+    """Return whether the claim of *volume* exists and is not bound to another volume, as of now.
+
+    The claims of a shared store may be behind its volumes; data is deleted only after they have caught up.
+    """
+    reference = dig(volume, ("spec", "claimRef")) or {}
+    await store.catch_up(CLAIMS)
+    key = objects.key_of(reference.get("namespace") or "", reference.get("name") or "")
+    record = store.collection(CLAIMS).get(key)
+    if record is None:
+        return False
+    claim: Object = objects.decode(record.data)
+    bound_to = dig(claim, ("spec", "volumeName"))
+    return claim["metadata"].get("uid") == reference.get("uid") and bound_to in (None, "", volume["metadata"]["name"])
+
+
 async def set_phase(store: Store, volume: Object, phase: str, message: str = "") -> Object | None:
     """Set the phase of *volume*; return its new state."""
 

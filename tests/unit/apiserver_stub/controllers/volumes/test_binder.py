@@ -197,6 +197,22 @@ async def test_volume_of_a_deleted_claim_is_released(
     assert store.read(VOLUMES, "v")["spec"]["claimRef"] == reserved
 
 
+async def test_claim_of_another_server_is_awaited_before_a_release(
+    store: MeteredStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def catch_up(name: str, revision: int = 0) -> None:
+        if name == CLAIMS and store.read(CLAIMS, "n/c") is None:
+            store.put(CLAIMS, claim(volumeName="v", annotations={COMPLETED: "yes"}))
+
+    monkeypatch.setattr(store, "catch_up", catch_up)
+    store.put(VOLUMES, volume(phase="Bound", claimRef=reference("c", "uid-c")))
+    phases = []
+    store.before_update = lambda name, key: phases.append(phase(store)) if name == VOLUMES else None
+    await run(store, clock)
+
+    assert set(phases) | {phase(store)} == {"Bound"} and bound_to(store) == ("Bound", "v")
+
+
 async def test_volume_of_a_provisioner_is_left_to_it(store: MeteredStore, clock: FakeClock) -> None:
     metadata = {"annotations": {"pv.kubernetes.io/provisioned-by": "example.com/p"}}
     reserved = reference("c", "uid-c")

@@ -113,6 +113,21 @@ async def test_retained_volume_keeps_its_directory(
     assert phase(store, "pvc-uid-c") == "Released" and agents.directories
 
 
+async def test_directory_of_a_claim_in_use_is_never_deleted(
+    store: MeteredStore, clock: FakeClock, agents: FakeAgents, controllers: Any
+) -> None:
+    store.put(CLAIMS, local_claim())
+    async with controllers():
+        await settle(store, clock)
+        for wrong in ("Released", "Failed"):
+            volume = store.read(VOLUMES, "pvc-uid-c")
+            store.put(VOLUMES, {**volume, "status": {"phase": wrong}})
+            await settle(store, clock)
+
+    assert agents.directories and bound_to(store) == ("Bound", "pvc-uid-c")
+    assert phase(store, "pvc-uid-c") == "Bound"
+
+
 async def test_deletion_is_retried_until_the_node_confirms_it(
     store: MeteredStore, clock: FakeClock, agents: FakeAgents, controllers: Any
 ) -> None:
