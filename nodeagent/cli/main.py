@@ -12,7 +12,20 @@ from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_startup_error
 from nodeagent.errors import ConfigError, PluginError
 
-COMMANDS = ("config", "plugins", "creds", "image", "status", "why", "doctor", "logs", "evict", "shutdown", "demo")
+COMMANDS = (
+    "config",
+    "plugins",
+    "creds",
+    "image",
+    "status",
+    "why",
+    "doctor",
+    "logs",
+    "evict",
+    "shutdown",
+    "volumes",
+    "demo",
+)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -62,7 +75,7 @@ def _unknown(name: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from nodeagent.cli import config, creds, demo, doctor, evict, image, logs, plugins, shutdown, status, why
+    from nodeagent.cli import config, creds, demo, doctor, evict, image, logs, plugins, shutdown, status, volumes, why
 
     parser = argparse.ArgumentParser(prog="nodeagent", description="Node agent: runs the pods of a Linux node.")
     parser.add_argument("--version", action="version", version=f"nodeagent {__version__}")
@@ -77,5 +90,6 @@ def _parser() -> argparse.ArgumentParser:
     logs.add_parser(commands)
     evict.add_parser(commands)
     shutdown.add_parser(commands)
+    volumes.add_parser(commands)
     demo.add_parser(commands)
     return parser

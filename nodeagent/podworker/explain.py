@@ -21,6 +21,7 @@ from nodeagent.contracts.diagnostics import (
 )
 from nodeagent.contracts.images import ProgressReportingImagePuller
 from nodeagent.contracts.local import LocalQuery
+from nodeagent.contracts.persistent_volumes import StatefulVolumeManager
 from nodeagent.contracts.pods import find_pod
 from nodeagent.contracts.volumes import ProgressReportingVolumeManager
 from nodeagent.event_journal import EventJournal
@@ -135,6 +136,7 @@ class Explainer:
         puller, volumes = context.puller, context.volumes
         pulls = puller.pulls() if isinstance(puller, ProgressReportingImagePuller) else ()
         pending = volumes.pending(pod.uid) if isinstance(volumes, ProgressReportingVolumeManager) else {}
+        states = volumes.states(pod.uid) if isinstance(volumes, StatefulVolumeManager) else ()
         since = worker.working_since if worker is not None else None
         return PodDiagnosticInputs(
             pod=pod,
@@ -149,6 +151,8 @@ class Explainer:
             deciding=self._deciding() if worker is None else "",
             resolving={p.image: now - p.since for p in pulls if pod.full_name in p.pods and p.resolving_credentials},
             pending_volumes={name: now - pending_since for name, pending_since in pending.items()},
+            volumes=states,
+            monotonic=now,
             working_seconds=None if since is None else now - since,
             now=context.clock.wall(),
         )

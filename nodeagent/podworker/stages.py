@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from nodeagent.contracts.diagnostics import Stage, StageReport, StageState
+from nodeagent.contracts.persistent_volumes import VolumeState
 from nodeagent.contracts.runtime import ContainerState, RuntimePod
 from nodeagent.event_journal import JournalEntry
 from nodeagent.model.pod import (
@@ -48,6 +49,10 @@ class PodDiagnosticInputs:
     resolving: Mapping[str, float] = field(default_factory=dict)
     """Images whose credentials are being resolved: duration in seconds."""
     pending_volumes: Mapping[str, float] = field(default_factory=dict)
+    volumes: Sequence[VolumeState] = ()
+    """States of the pod's volumes; empty if the volume manager has none."""
+    monotonic: float = 0.0
+    """Monotonic time of the states."""
     """Volumes that are being set up: duration in seconds."""
     working_seconds: float | None = None
     """Duration of the sync in progress."""
@@ -132,6 +137,18 @@ def _volumes(inputs: PodDiagnosticInputs) -> StageReport:
     mounted = {mount.name for _, container in inputs.pod.containers() for mount in container.volume_mounts or ()}
     names = [volume.name for volume in inputs.pod.spec.volumes or () if volume.name in mounted]
     worker = inputs.worker
+    unready = [state for state in inputs.volumes if state.volume and state.claim and state.phase != "Mounted"]
+    if unready:
+        text = "; ".join(volume_text(state, inputs.monotonic) for state in unready)
+        failed = any(state.error for state in unready)
+        entry = inputs.last("FailedMount") if failed else None
+        return StageReport(
+            stage=Stage.VOLUMES,
+            state=BLOCKED if failed else WORKING,
+            at=entry.first if entry else None,
+            reason="FailedMount" if failed else "",
+            detail=text,
+        )
     if worker is not None and worker.reason == "FailedMount" and worker.error:
         entry = inputs.last("FailedMount")
         at = entry.first if entry else None
@@ -145,6 +162,21 @@ def _volumes(inputs: PodDiagnosticInputs) -> StageReport:
         at = _timestamp(inputs.observed.sandboxes[-1].created_at)
         return StageReport(stage=Stage.VOLUMES, state=DONE, at=at, detail=f"{len(names)} mounted")
     return StageReport(stage=Stage.VOLUMES, state=WORKING, detail=f"{len(names)} to set up")
+
+
+def volume_text(state: VolumeState, now: float) -> str:
+    """Return claim, phase, call, last error and next attempt of a volume that is not mounted.
+
+    :param now: monotonic time.
+    """
+    parts = [f"{state.volume} (claim {state.claim}, {state.plugin}): {state.phase}"]
+    if state.running_since:
+        parts.append(f"{state.call} for {now - state.running_since:.0f} s")
+    if state.error:
+        parts.append(f"last error: {state.error}" if state.running_since else f"{state.call} failed: {state.error}")
+    if state.next_attempt:
+        parts.append(f"next attempt in {max(0.0, state.next_attempt - now):.0f} s")
+    return ", ".join(parts)
 
 
 def _sandbox(inputs: PodDiagnosticInputs) -> StageReport:

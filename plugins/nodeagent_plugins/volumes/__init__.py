@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
+from nodeagent.contracts.local import LocalQuery
+from nodeagent.contracts.volume_report import VOLUMES_QUERY, VolumesRequest
 from nodeagent_plugins.volumes.content import content_kinds
 from nodeagent_plugins.volumes.empty_dir import EmptyDir
 from nodeagent_plugins.volumes.flex.drivers import Drivers
@@ -19,6 +21,7 @@ from nodeagent_plugins.volumes.loop import VolumeLoop, VolumesInUse
 from nodeagent_plugins.volumes.manager import Manager
 from nodeagent_plugins.volumes.mounts import LinuxMounter
 from nodeagent_plugins.volumes.noswap import tmpfs_option
+from nodeagent_plugins.volumes.report import VolumeReporter
 
 if TYPE_CHECKING:
     from nodeagent.contracts.background import BackgroundLoop
@@ -48,6 +51,14 @@ def nodeagent_provide_volume_manager(
     claims: ClaimResolver | None,
 ) -> VolumeManager:
     return Manager(context, kinds, LinuxMounter(), persistent_kinds, claims)
+
+
+@hookimpl
+def nodeagent_provide_local_queries(context: AgentContext) -> Sequence[LocalQuery]:
+    if not isinstance(context.volumes, Manager):  # Another plugin provides the volume manager.
+        return []
+    reporter = VolumeReporter(context, context.volumes)
+    return [LocalQuery(VOLUMES_QUERY, VolumesRequest, reporter.report)]
 
 
 @hookimpl
