@@ -14,6 +14,7 @@ from pathlib import Path
 
 from nodeagent_plugins.embedded_runtime.helpers import syscalls
 from nodeagent_plugins.embedded_runtime.host import Host
+from nodeagent_plugins.embedded_runtime.rootfs import mount_points
 
 _log = logging.getLogger(__name__)
 ALIASES = Path("/run/nodeagent-runtime")
@@ -42,9 +43,9 @@ def make_passable(root: Path, host: Host) -> Path:
     try:
         ALIASES.mkdir(mode=_MODE, parents=True, exist_ok=True)
         alias.mkdir(mode=_MODE, exist_ok=True)
-        if alias.is_mount() and not alias.samefile(root):
+        if _is_mounted(alias) and not alias.samefile(root):
             syscalls.unmount(str(alias))  # Of a directory that was deleted.
-        if not alias.is_mount():
+        if not _is_mounted(alias):
             syscalls.mount(str(root), str(alias), flags=syscalls.MS_BIND | syscalls.MS_REC)
             syscalls.mount("", str(alias), flags=syscalls.MS_PRIVATE)
     except OSError as error:
@@ -57,10 +58,15 @@ def release(root: Path) -> None:
     """Remove the bind mount of *root*, if there is one; there must be no pods."""
     alias = alias_of(root)
     try:
-        if alias.is_mount():
+        while _is_mounted(alias):
             syscalls.unmount(str(alias))
         alias.rmdir()
     except FileNotFoundError:
         pass
     except OSError as error:
         _log.warning("Failed to remove mount of runtime directory", extra={"path": str(alias), "err": error})
+
+
+def _is_mounted(alias: Path) -> bool:
+    """Return whether something is mounted at *alias*; ``Path.is_mount`` misses bind mounts of the same file system."""
+    return str(alias) in mount_points(alias)

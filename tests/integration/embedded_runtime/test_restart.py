@@ -12,6 +12,8 @@ import pytest
 from nodeagent.contracts.runtime import ContainerState
 from nodeagent.errors import RuntimeUnavailable
 from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.embedded_runtime.passable_root import alias_of
+from nodeagent_plugins.embedded_runtime.rootfs import mount_points
 from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
 from tests.integration.embedded_runtime.test_pods import exited, texts, until
 
@@ -111,3 +113,19 @@ async def reachable(cri: CriRuntime) -> bool:
         return bool(await cri.version())
     except RuntimeUnavailable:
         return False
+
+
+def test_path_for_user_namespaces_is_mounted_once_and_removed() -> None:
+    runtime = EmbeddedRuntime()
+    alias = alias_of(runtime.root)
+    runtime.directory.chmod(0o700)
+    try:
+        runtime.start()
+        runtime.stop(signal.SIGKILL)
+        runtime.start()
+        mounted = mount_points(alias)
+        shared = alias.samefile(runtime.root)
+        runtime.stop()
+        assert (mounted, shared, alias.exists()) == ([str(alias)], True, False)
+    finally:
+        runtime.close()
