@@ -113,6 +113,10 @@ class Shape:
         since, until = self.releases.get(name, (0, 0))
         return since <= minor and (not until or minor < until)
 
+    def key_default(self, name: str) -> Any:
+        """Return the default value of field *name* as a list key, ``None`` for a field without one."""
+        return self.always.get(name, _KEY_DEFAULTS.get((self.name, name)))
+
     def blank(self) -> dict[str, Any]:
         """Return an object without set fields: those that are always present, with their zero values."""
         return {name: self.members[name].blank() if value == {} else value for name, value in self.always.items()}
@@ -124,8 +128,14 @@ class Shape:
 
 UNKNOWN = Shape(Form.ANY)
 
-KEY_DEFAULTS: Mapping[str, str] = {"protocol": "TCP"}
-"""Default values of optional list keys."""
+_KEY_DEFAULTS: Mapping[tuple[str, str], str] = {
+    ("ContainerPort", "protocol"): "TCP",
+    ("ServicePort", "protocol"): "TCP",
+    ("LocalObjectReference", "name"): "",
+    ("HostAlias", "ip"): "",
+    ("PodIP", "ip"): "",
+}
+"""Default values of optional list keys, by message and field; keys that are always present default to zero values."""
 
 _SPECIAL: Mapping[str, Form] = {
     "Time": Form.TIME,

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from apiserver_stub.schema.shapes import KEY_DEFAULTS, Shape
+from apiserver_stub.schema.shapes import UNKNOWN, Shape
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _SCALARS = (str, int, float, bool)
@@ -26,12 +26,12 @@ def element_of(item: Any, shape: Shape) -> str:
     if not isinstance(item, dict):
         kind = "a null element" if item is None else "non-map elements"
         raise InvalidElement(f"associative list with keys may not have {kind}")
-    defaults = shape.item.always if shape.item is not None else {}
+    schema = shape.item or UNKNOWN
     key = {}
     for name in shape.keys:
         if name in item:
             key[name] = item[name]
-        elif (default := defaults.get(name, KEY_DEFAULTS.get(name))) is not None:
+        elif (default := schema.key_default(name)) is not None:
             key[name] = default
         else:
             raise InvalidElement(

@@ -76,9 +76,20 @@ def test_differences_are_removed_modified_or_added(old: Any, new: Any, removed: 
 
 
 def test_item_without_key_is_an_error() -> None:
-    spec: dict[str, Any] = {"imagePullSecrets": [{}]}
+    account = shapes.of("v1", "ServiceAccount", "k8s.io")
+    assert account is not None
+    config: dict[str, Any] = {"secrets": [{}]}
 
     with pytest.raises(InvalidElement, match='omits key field "name"'):
-        fields_of(spec, _spec("Pod"))
+        fields_of(config, account)
     with pytest.raises(InvalidElement, match='omits key field "name"'):
-        compare({}, spec, _spec("Pod"))
+        compare({}, config, account)
+
+
+def test_item_without_key_uses_the_default() -> None:
+    found = fields_of({"imagePullSecrets": [{}], "hostAliases": [{"hostnames": ["a"]}]}, _spec("Pod"))
+
+    assert field_sets.encode(found) == {
+        "f:hostAliases": {'k:{"ip":""}': {".": {}, "f:hostnames": {}}},
+        "f:imagePullSecrets": {'k:{"name":""}': {}},
+    }

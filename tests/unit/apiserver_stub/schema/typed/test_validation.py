@@ -45,12 +45,19 @@ def test_configuration_follows_the_schema(spec: dict[str, Any], problems: list[s
 
 
 def test_key_without_default_is_required() -> None:
-    config: dict[str, Any] = {"spec": {"containers": [{}], "imagePullSecrets": [{}]}}
-
-    assert validate(config, _shape("Pod")) == [
-        ".spec.imagePullSecrets: element 0: associative list with keys has an element that omits key field "
-        '"name" (and doesn\'t have default value)'
+    assert validate({"secrets": [{}]}, _shape("ServiceAccount")) == [
+        '.secrets: element 0: associative list with keys has an element that omits key field "name" '
+        "(and doesn't have default value)"
     ]
+
+
+def test_key_with_default_is_optional() -> None:
+    config: dict[str, Any] = {
+        "spec": {"containers": [{}], "imagePullSecrets": [{}], "hostAliases": [{}]},
+        "status": {"podIPs": [{}]},
+    }
+
+    assert validate(config, _shape("Pod")) == []
 
 
 def test_stored_objects_may_contain_duplicate_items() -> None:
