@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
     ContainerConfig,
@@ -91,9 +93,10 @@ def stop_signal(name: str) -> cri.Signal:
     :raises RuntimeFailure: CRI does not have the signal.
     """
     try:
-        return cri.Signal.Value(name.replace("+", "PLUS").replace("-", "MINUS")) if name else cri.RUNTIME_DEFAULT
+        number = cri.Signal.Value(name.replace("+", "PLUS").replace("-", "MINUS")) if name else cri.RUNTIME_DEFAULT
     except ValueError as error:
         raise RuntimeFailure(f'invalid stop signal "{name}"') from error
+    return cast("cri.Signal", number)
 
 
 def mount(requested: Mount) -> cri.Mount:

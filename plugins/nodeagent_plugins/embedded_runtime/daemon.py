@@ -79,9 +79,14 @@ class Daemon:
         root = options.root
         root.mkdir(parents=True, exist_ok=True, mode=0o711)
         self._lock = _take_lock(root / "lock")
-        self._passable_root = passable_root.make_passable(root, host)
         self._network = choose_network(options, host)
-        runner = choose_runner(options.runner, self._passable_root / "state", host)
+        self._passable_root = passable_root.make_passable(root, host)
+        try:
+            runner = choose_runner(options.runner, self._passable_root / "state", host)
+        except Exception:
+            if not any((root / "sandboxes").glob("*")):
+                passable_root.release(root)
+            raise
         self._sandboxes = Sandboxes(
             Records(self._passable_root / "sandboxes", Sandbox, cri.PodSandboxConfig),
             self._network,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from typing import cast
 
 from nodeagent.base.criproto import api_pb2 as cri
 
@@ -40,7 +41,8 @@ def cri_signal(name: str) -> cri.Signal:
             return cri.RUNTIME_DEFAULT
     else:
         full = _full_name(name).replace("+", "PLUS").replace("-", "MINUS")
-    return cri.Signal.Value(full) if full in cri.Signal.keys() else cri.RUNTIME_DEFAULT  # noqa: SIM118 - not a mapping
+    known = full in cri.Signal.keys()  # noqa: SIM118 - not a mapping
+    return cast("cri.Signal", cri.Signal.Value(full)) if known else cri.RUNTIME_DEFAULT
 
 
 def _full_name(name: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.base.aio import SystemClock
+from nodeagent_plugins.embedded_runtime.passable_root import alias_of
 from nodeagent_plugins.embedded_runtime.supervisor import Supervisor, find_server
 from tests.integration.embedded_runtime.test_pods import until
 
@@ -56,3 +57,4 @@ async def test_failed_start_is_logged_with_its_reason(tmp_path, caplog):
         await asyncio.gather(running, return_exceptions=True)
 
     assert any("unknown runner" in record.err for record in caplog.records if hasattr(record, "err"))
+    assert not alias_of(tmp_path / "root").exists()
