@@ -68,8 +68,11 @@ GATES_IN_USE = frozenset(
         "QOSReserved",
         "RelaxedEnvironmentVariableValidation",
         "RestartAllContainersOnContainerExits",
+        "RecoverVolumeExpansionFailure",
         "RotateNodeAgentServerCertificate",
         "RuntimeClassInImageCriApi",
+        "SELinuxMount",
+        "SELinuxMountReadWriteOncePod",
         "SidecarContainers",
         "SizeMemoryBackedVolumes",
         "TopologyManager",
@@ -92,7 +95,7 @@ _REASONS = {
         CloudDualStackNodeIPs DisableCloudProviders DisableNodeAgentCloudCredentialProviders
     """,
     "volumes of CSI drivers and persistent volumes are not supported": """
-        RecoverVolumeExpansionFailure SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod
+        SELinuxChangePolicy
     """,
     "device plugins and dynamic resource allocation are not supported": """
         DRAConsumableCapacity DRAExtendedResource DRANodeAllocatableResources DRAPartitionableDevices

@@ -15,10 +15,12 @@ from nodeagent.base.aio import Backoff
 from nodeagent.base.aio.waker import wait_for
 from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Gauge
+from nodeagent.base.release import Release
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.node import NodeReport
+from nodeagent.contracts.persistent_volumes import StatefulVolumeManager
 from nodeagent.contracts.pods import KillReason, Rejection
 from nodeagent.contracts.shutdown import (
     ShutdownGroup,
@@ -37,6 +39,8 @@ _log = logging.getLogger(__name__)
 NOT_READY = "node is shutting down"
 REJECTION = Rejection("NodeShutdown", "Pod was rejected as the node is shutting down.")
 STATUS_REASON = "Terminated"
+VOLUMES_SINCE = Release(1, 31)
+VOLUME_CHECK_SECONDS = 0.5
 MESSAGE = "Pod was terminated in response to imminent node shutdown."
 DETECTED = "Shutdown manager detected shutdown event"
 CANCELLED = "Shutdown manager detected shutdown cancellation"
@@ -189,6 +193,8 @@ class ShutdownManager:
     async def _end_group(self, group: ShutdownGroup, coming: Sequence[ShutdownGroup], until: float) -> None:
         clock, pods = self._context.clock, self._context.pods
         left = until - clock.now()
+        share = share_of(coming, left)
+        group_until = clock.now() + share
         active = {pod.uid for pod in pods.active()}
         self._left = {pod.uid for pod in group.pods} & active
         self._ended.clear()
@@ -199,11 +205,24 @@ class ShutdownManager:
                 _log.log(v_level(1), "Shutdown manager killing pod with gracePeriod", extra=fields)
                 pods.kill(pod.uid, KillReason.SHUTDOWN, MESSAGE, status_reason=STATUS_REASON, grace_seconds=grace)
         if self._left:
-            await wait_for(self._ended, clock, share_of(coming, left))
+            await wait_for(self._ended, clock, share)
         if self._left:
             names = _names(pod for pod in group.pods if pod.uid in self._left)
             fields = {"gracePeriod": group.seconds, "priority": group.priority, "pods": names}
             _log.log(v_level(1), "Shutdown manager pod killing time out", extra=fields)
+        await self._wait_for_volumes(group, group_until)
+
+    async def _wait_for_volumes(self, group: ShutdownGroup, until: float) -> None:
+        """Wait until the volumes of the group are unmounted, since 1.31: their drivers are in a later group."""
+        volumes, clock = self._context.volumes, self._context.clock
+        if self._context.release.release < VOLUMES_SINCE or not isinstance(volumes, StatefulVolumeManager):
+            return
+        while mounted := [pod for pod in group.pods if volumes.states(pod.uid)]:
+            if clock.now() >= until:
+                fields = {"gracePeriod": group.seconds, "priority": group.priority, "pods": _names(mounted)}
+                _log.error("Failed to unmount volumes before the shutdown", extra=fields)
+                return
+            await clock.sleep(min(VOLUME_CHECK_SECONDS, until - clock.now()))
 
     async def _keep_state(self, started: str, ended: str) -> None:
         """Write the start time and, once complete, the end time; the next start exposes them as metrics."""

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from nodeagent.base.logging import v_level
+from nodeagent.base.release import Release, SelectedRelease
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.persistent_volumes import VolumeState
 from nodeagent.contracts.pods import KillReason
 from nodeagent.contracts.shutdown import ShutdownPeriods
 from nodeagent.model.pod import Pod
 from nodeagent.pluginmanager import PluginManager
-from nodeagent.testing import FakeClock, admit, load_plugin, make_context, make_pod
+from nodeagent.testing import FakeClock, FakeVolumes, admit, load_plugin, make_context, make_pod
 from nodeagent_plugins.shutdown.logind import LogindError
 from nodeagent_plugins.shutdown.manager import ENDED_AT, STARTED_AT, STATE_FILE, ShutdownManager
 
@@ -164,6 +166,45 @@ async def test_late_pods_do_not_reduce_the_time_of_later_groups(tmp_path: Path, 
     assert harness.inhibitor.log[-1] == "release"
     harness.loop.cancel()
     await harness.context.tasks.close()
+
+
+class MountedVolumes(FakeVolumes):
+    """A volume manager with one volume that is being unmounted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mounted = [VolumeState("uid-web", "v", "pv", "kind", "plugin", "Unmounting")]
+
+    def states(self, pod_uid: str = "") -> list[VolumeState]:
+        return [state for state in self.mounted if state.pod_uid == pod_uid]
+
+    async def measure(self, pod_uid: str, volume: str) -> None:
+        return None
+
+
+@pytest.mark.parametrize(("minor", "waits"), [(30, False), (31, True)])
+async def test_next_group_waits_for_volumes_since_1_31(harness: Harness, minor: int, waits: bool) -> None:
+    harness.context.release = SelectedRelease(Release(1, minor))  # type: ignore[misc]
+    volumes = harness.context.volumes = MountedVolumes()  # type: ignore[misc]
+    web, _ = harness.add("web"), harness.add("dns", CRITICAL)
+    await harness.say(True)
+    await harness.end(web)
+    await harness.clock.advance(2)
+    early = "dns" in harness.killed
+    volumes.mounted.clear()
+    await harness.clock.advance(1)
+
+    assert early is not waits and "dns" in harness.killed
+
+
+async def test_wait_for_volumes_ends_with_the_time_of_the_group(harness: Harness) -> None:
+    harness.context.release = SelectedRelease(Release(1, 31))  # type: ignore[misc]
+    harness.context.volumes = MountedVolumes()  # type: ignore[misc]
+    web, _ = harness.add("web"), harness.add("dns", CRITICAL)
+    await harness.say(True)
+    await harness.end(web)
+    await harness.clock.advance(21)
+    assert "dns" in harness.killed
 
 
 async def test_node_without_pods_does_not_delay_the_shutdown(harness: Harness) -> None:
