@@ -368,6 +368,10 @@ class TestAnonymous(AuthenticatorContract):
     def bad(self):
         return UNKNOWN_TOKEN
 
+    async def test_invalid_credentials_raise_without_revealing_the_token(self, authenticator, bad):
+        """Override: other authenticators, if any are configured, have rejected invalid credentials before."""
+        assert await authenticator.authenticate(bad) == await authenticator.authenticate(RequestCredentials())
+
 
 class TestX509(AuthenticatorContract):
     @pytest.fixture
