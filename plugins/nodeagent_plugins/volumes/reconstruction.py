@@ -15,7 +15,6 @@ from nodeagent.contracts.persistent_volumes import (
     VolumeMode,
     VolumeOnDisk,
 )
-from nodeagent.errors import VolumeError
 from nodeagent_plugins.volumes.kinds import Kinds
 
 VOLUMES, VOLUME_DEVICES = "volumes", "volumeDevices"
@@ -44,8 +43,8 @@ def find_volumes(pods: Path, kinds: Kinds) -> FoundVolumes:
         if isinstance(kind, DeviceVolumeKind):
             try:
                 found.devices.extend((kind, device) for device in kind.devices_on_disk())
-            except (VolumeError, OSError) as error:
-                found.failed[Path(kind.name)] = str(error)
+            except Exception as error:  # A kind without a result must not prevent the pods of others.
+                found.failed[Path(kind.name)] = str(error) or type(error).__name__
     return found
 
 
@@ -55,14 +54,14 @@ def find_pod_volumes(pod: Path, kinds: Kinds, found: FoundVolumes) -> None:
     :param pod: the pod's directory, named after its UID.
     """
     for directory, mode in volume_directories(pod):
-        kind = kinds.owner(directory)
-        if kind is None:
-            found.failed[directory] = ""
-            continue
         try:
+            kind = kinds.owner(directory)
+            if kind is None:
+                found.failed[directory] = ""
+                continue
             found.volumes.append((kind, kind.reconstruct(pod.name, directory, mode)))
-        except (VolumeError, OSError) as error:
-            found.failed[directory] = str(error)
+        except Exception as error:  # As above.
+            found.failed[directory] = str(error) or type(error).__name__
 
 
 def volume_directories(pod: Path) -> list[tuple[Path, VolumeMode]]:

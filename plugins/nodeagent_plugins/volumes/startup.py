@@ -16,7 +16,7 @@ from nodeagent.contracts.persistent_volumes import (
     PersistentVolumeKind,
     VolumeOnDisk,
 )
-from nodeagent.errors import ApiError
+from nodeagent.errors import ApiError, VolumeError
 from nodeagent_plugins.volumes.actual_state import DeviceState, MountState, NodeVolume, PodMount
 from nodeagent_plugins.volumes.features import features_of
 from nodeagent_plugins.volumes.kinds import AdaptedKind, Kinds, pod_volume_name
@@ -77,10 +77,16 @@ class Startup:
             await self._context.clock.sleep(CHECK_SECONDS)
 
     async def find(self) -> None:
-        """Search the disk for volumes, once."""
-        if self._search is None:
+        """Search the disk for volumes, once.
+
+        :raises VolumeError: the directory of the pods cannot be read; call again.
+        """
+        if self._search is None or (self._search.done() and not self.done):
             self._search = self._context.tasks.start(self._find(), "find volumes")
-        await asyncio.shield(self._search)
+        try:
+            await asyncio.shield(self._search)
+        except OSError as error:
+            raise VolumeError(f"failed to find the volumes of an earlier process: {error}") from error
 
     async def adopt(self, pod_dir: Path) -> None:
         """Add volumes in the directory of a pod that are not in the actual state yet."""

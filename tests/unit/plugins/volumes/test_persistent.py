@@ -254,6 +254,23 @@ async def test_unidentified_volume_is_left_untouched(host: Host, caplog: pytest.
     assert next(state.error for state in host.manager.states(pod.uid)).startswith("cannot read")
 
 
+async def test_kind_that_fails_at_the_start_does_not_affect_others(
+    host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await (await host.begin(claim_pod()))
+    await host.kill()
+
+    def fail(*arguments: object) -> None:
+        raise KeyError("bug")
+
+    monkeypatch.setattr(host.kind, "reconstruct", fail)
+    monkeypatch.setattr(host.kind, "devices_on_disk", fail)
+    manager = host.start()
+    other = pod_with({"name": "none", "image": {"reference": "x"}}, name="other")
+    assert await manager.prepare(other) == {}
+    assert "Failed to reconstruct volume" in caplog.messages
+
+
 # --- attachment -----------------------------------------------------------------------------------------------
 
 
