@@ -71,6 +71,7 @@ GATES_IN_USE = frozenset(
         "RecoverVolumeExpansionFailure",
         "RotateNodeAgentServerCertificate",
         "RuntimeClassInImageCriApi",
+        "SELinuxChangePolicy",
         "SELinuxMount",
         "SELinuxMountReadWriteOncePod",
         "SidecarContainers",
@@ -93,9 +94,6 @@ _REASONS = {
     """,
     "cloud providers run outside the agent": """
         CloudDualStackNodeIPs DisableCloudProviders DisableNodeAgentCloudCredentialProviders
-    """,
-    "volumes of CSI drivers and persistent volumes are not supported": """
-        SELinuxChangePolicy
     """,
     "device plugins and dynamic resource allocation are not supported": """
         DRAConsumableCapacity DRAExtendedResource DRANodeAllocatableResources DRAPartitionableDevices

@@ -167,7 +167,7 @@ class Populator:
             return ""
         if source.spec.access_modes != [READ_WRITE_ONCE_POD] and not gates.enabled("SELinuxMount"):
             return ""
-        label = volume_label(pod, spec.volume.name)
+        label = volume_label(pod, spec.volume.name, policy=gates.enabled("SELinuxChangePolicy"))
         return label if label and await labeled.supports_label(spec) else ""
 
 

@@ -10,11 +10,12 @@ _ENFORCE = Path("/sys/fs/selinux/enforce")
 _DEFAULT_USER, _DEFAULT_ROLE, _DEFAULT_TYPE = "system_u", "object_r", "container_file_t"
 
 
-def volume_label(pod: Pod, name: str, *, enabled: bool | None = None) -> str:
+def volume_label(pod: Pod, name: str, *, policy: bool = True, enabled: bool | None = None) -> str:
     """Return the label ``user:role:type:level`` for a volume of a pod.
 
     :param pod: the pod.
     :param name: name of the volume in the pod spec.
+    :param policy: honor the pod's ``seLinuxChangePolicy``.
     :param enabled: whether the host uses SELinux; ``None`` checks it.
     :returns: the label that all containers with the volume share; empty if they differ, one of them has no level, the
         pod opts out, or the host does not use SELinux.
@@ -22,7 +23,7 @@ def volume_label(pod: Pod, name: str, *, enabled: bool | None = None) -> str:
     if not (_ENFORCE.exists() if enabled is None else enabled):
         return ""
     security = pod.spec.security_context
-    if security is not None and getattr(security, "se_linux_change_policy", None) == "Recursive":
+    if policy and security is not None and security.se_linux_change_policy == "Recursive":
         return ""
     labels = set()
     for _, container in pod.containers():
