@@ -40,12 +40,13 @@ class Driver(Program):
 
 
 @pytest.fixture
-def driver(containerd: Any, tmp_path: Path) -> Iterator[tuple[Node, Driver]]:
-    api = ApiServer(tmp_path)
-    agent = NodeAgent(tmp_path, containerd.endpoint, api)
+def driver(containerd: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Driver]]:
+    directory = tmp_path_factory.mktemp("csi")  # The path of a socket is limited to 107 characters.
+    api = ApiServer(directory)
+    agent = NodeAgent(directory, containerd.endpoint, api)
     registry = agent.root / "plugins_registry"
     registry.mkdir(parents=True)
-    built = Driver(tmp_path, registry)
+    built = Driver(directory, registry)
     try:
         api.start()
         agent.start(syncFrequency="5s", volumeStatsAggPeriod="1s", readOnlyPort=free_port())
