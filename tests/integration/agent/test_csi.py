@@ -154,7 +154,7 @@ def test_data_survives_kills_of_agent_and_driver(driver: tuple[Node, Driver]) ->
     assert not csi.storage.published()
     assert csi.storage.methods()[-1] == "NodeUnstageVolume"
     wait_until(lambda: not mounts_below(agent.root), "no mount remains")
-    assert not list(agent.root.glob("plugins/kubernetes.io/csi/*/*"))
+    wait_until(lambda: not list(agent.root.glob("plugins/kubernetes.io/csi/*/*")), "no staging directory remains")
     (volume,) = csi.state.glob("volumes/*/file")
     assert volume.read_text() == "kept\n"
 
