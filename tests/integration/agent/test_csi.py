@@ -180,5 +180,6 @@ def test_block_volume_is_a_device_in_the_container(driver: tuple[Node, Driver]) 
 
     (image,) = csi.state.glob("volumes/*.img")
     assert image.read_bytes()[:5] == b"kept\n"
-    assert not list(node.agent.root.glob("plugins/kubernetes.io/csi/volumeDevices/*/*"))
+    blocks = node.agent.root / "plugins/kubernetes.io/csi/volumeDevices"
+    wait_until(lambda: not list(blocks.glob("*/*")), "no directory of blocks remains")
     assert str(held) not in [f.read_text().strip() for f in Path("/sys/block").glob("loop*/loop/backing_file")]
