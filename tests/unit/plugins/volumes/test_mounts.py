@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.base.mounts import calls
 from nodeagent_plugins.volumes import mounts
 from nodeagent_plugins.volumes.mounts import in_thread, mount_points
 
@@ -42,18 +43,18 @@ def test_mounts_are_found_through_a_symbolic_link(tmp_path: Path) -> None:
 
 
 def test_volume_in_memory_is_mounted_without_restrictions(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[object, ...]] = []
+    done: list[tuple[object, ...]] = []
 
     class Kernel:
         def mount(self, *arguments: object) -> int:
-            calls.append(arguments)
+            done.append(arguments)
             return 0
 
-    monkeypatch.setattr(mounts, "_libc", Kernel)
+    monkeypatch.setattr(calls, "_libc", Kernel)
 
     mounts.LinuxMounter().mount("tmpfs", Path("/v"), "size=4096")
 
-    assert calls == [(b"tmpfs", b"/v", b"tmpfs", 0, b"size=4096")]
+    assert done == [(b"tmpfs", b"/v", b"tmpfs", 0, b"size=4096")]
 
 
 async def test_cancelled_caller_waits_for_its_thread() -> None:
