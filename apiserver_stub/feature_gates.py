@@ -16,6 +16,7 @@ GATES_IN_USE = frozenset(
         "AdmissionWebhookMatchConditions",
         "AllowInsecureNodeAgentCertificateSigningRequests",
         "AggregatedDiscoveryEndpoint",
+        "AggregatedDiscoveryRemoveBetaType",
         "AnyVolumeDataSource",
         "AppArmor",
         "AppArmorFields",

@@ -14,6 +14,7 @@ from typing import Any
 
 from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
+from apiserver_stub.schema.null_times import unset_creation_time
 from apiserver_stub.webhook import Poster, WebhookError
 from nodeagent.base.aio import Clock, SystemClock, TaskOwner
 from nodeagent.base.aio.call_cache import CallCache
@@ -40,10 +41,12 @@ class WebhookTokens:
         *,
         version: str,
         ttl_seconds: float,
+        shows_null_times: bool = True,
         clock: Clock | None = None,
     ) -> None:
         self._service, self._api_audiences = service, tuple(api_audiences)
         self._api_version = f"{identity.group('authentication')}/{version}"
+        self._metadata = unset_creation_time(shows_null=shows_null_times)
         self._ttl, self._key = ttl_seconds, secrets.token_bytes(32)
         self._users: CallCache[bytes, AuthenticatedUser | Rejected | None, WebhookError] = CallCache(
             clock or SystemClock(), tasks, WebhookError, "token-webhook"
@@ -74,7 +77,7 @@ class WebhookTokens:
         review = {
             "kind": "TokenReview",
             "apiVersion": self._api_version,
-            "metadata": {"creationTimestamp": None},
+            "metadata": self._metadata,
             "spec": {"token": token, **({"audiences": list(audiences)} if audiences else {})},
             "status": {"user": {}},
         }

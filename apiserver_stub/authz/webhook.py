@@ -16,6 +16,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz import NO_OPINION, AuthorizationResult, Rules
 from apiserver_stub.cel import CelError, Expression
+from apiserver_stub.schema.null_times import unset_creation_time
 from apiserver_stub.webhook import Poster, WebhookError
 from nodeagent.base.aio import Clock, SystemClock, TaskOwner
 from nodeagent.base.aio.call_cache import CallCache
@@ -43,6 +44,8 @@ class WebhookSettings:
     on_failure: Literal["no-opinion", "deny"] = "no-opinion"
     conditions: tuple[Expression, ...] = ()
     """Expressions over ``request``, the spec of the review; the service is called only if all are true."""
+    shows_null_times: bool = True
+    """``True`` if reviews have the creation timestamp null, as in early releases."""
 
 
 class WebhookAuthorizer:
@@ -88,7 +91,7 @@ class WebhookAuthorizer:
         review = {
             "kind": "SubjectAccessReview",
             "apiVersion": self._api_version,
-            "metadata": {"creationTimestamp": None},
+            "metadata": unset_creation_time(shows_null=self._settings.shows_null_times),
             "spec": sent,
             "status": {"allowed": False},
         }

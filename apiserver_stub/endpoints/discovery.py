@@ -14,15 +14,18 @@ from apiserver_stub.apimachinery.media import Format
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import no_such_resource
 from apiserver_stub.apimachinery.version import version
+from apiserver_stub.schema.null_times import OMITTED_SINCE, unset_creation_time
 from apiserver_stub.verbs.responses import Reply
 from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Registry, Resource, Subresource
+    from nodeagent.base.gates import FeatureGates
 
 _AGGREGATED = "APIGroupDiscoveryList"
-_AGGREGATED_VERSION = "v2beta1"
+_STABLE_SINCE = Release(1, 30)
+_BETA, _STABLE = "v2beta1", "v2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +35,22 @@ class DiscoverySettings:
     release: Release = OLDEST
     reported_version: str = ""
     """Git version at ``/version``; empty for that of the release."""
-    aggregated: bool = True
-    """Serves one document of all groups (feature gate ``AggregatedDiscoveryEndpoint``)."""
+    aggregated: Sequence[str] = (_BETA,)
+    """Versions of the one document of all groups; empty if it is not served."""
     storage_hashes: bool = True
     """Reports the ``storageVersionHash`` of resources (feature gate ``StorageVersionHash``)."""
+
+
+def aggregated_versions(gates: FeatureGates, release: Release) -> tuple[str, ...]:
+    """Return the versions of the one document of all groups that *release* serves.
+
+    spec: gate.AggregatedDiscoveryEndpoint
+    """
+    if not gates.enabled("AggregatedDiscoveryEndpoint"):
+        return ()
+    if release < _STABLE_SINCE:
+        return (_BETA,)
+    return (_STABLE,) if gates.enabled("AggregatedDiscoveryRemoveBetaType") else (_STABLE, _BETA)
 
 
 class Discovery:
@@ -61,8 +76,8 @@ class Discovery:
         served = self._remotes.merged(registry.group_versions())
         groups = list(dict.fromkeys(group for group, _ in served if group))
         if path in ("/api", "/apis"):
-            if self._settings.aggregated and (format_ := _aggregated_format(request)):
-                return self._aggregated(request, served, [""] if path == "/api" else groups, format_)
+            if (requested := _aggregated_format(request, self._settings.aggregated)) is not None:
+                return self._aggregated(request, served, [""] if path == "/api" else groups, *requested)
             if path == "/apis":
                 return _document(
                     {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(served, g) for g in groups]}, request
@@ -99,17 +114,17 @@ class Discovery:
         return found
 
     def _aggregated(
-        self, request: Request, served: Sequence[GroupVersion], groups: list[str], format_: Format
+        self, request: Request, served: Sequence[GroupVersion], groups: list[str], format_: Format, document: str
     ) -> Reply:
         items = []
         for group in groups:
             metadata: Object = {"name": group} if group else {}
             versions = [self._version(group, version) for other, version in served if other == group]
-            metadata["creationTimestamp"] = None
+            metadata |= unset_creation_time(shows_null=self._settings.release < OMITTED_SINCE)
             items.append({"metadata": metadata, "versions": versions})
         listing = {
             "kind": _AGGREGATED,
-            "apiVersion": f"{request.identity.group('apidiscovery')}/{_AGGREGATED_VERSION}",
+            "apiVersion": f"{request.identity.group('apidiscovery')}/{document}",
             "metadata": {},
             "items": items,
         }
@@ -120,7 +135,7 @@ class Discovery:
         }
         content_type, body = media.encode(format_, listing, request.identity.api_domain)
         group = request.identity.group("apidiscovery")
-        content_type = f"{content_type};g={group};v={_AGGREGATED_VERSION};as={_AGGREGATED}"
+        content_type = f"{content_type};g={group};v={document};as={_AGGREGATED}"
         if request.headers.get("If-None-Match") == headers["Etag"]:
             return Reply(304, content_type=content_type, headers=headers)  # clients put it to the document they have
         return Reply(200, body=body, content_type=content_type, headers=headers)
@@ -149,8 +164,8 @@ def _document(obj: Object, request: Request) -> Reply:
     return Reply(200, body=body, content_type=content_type)
 
 
-def _aggregated_format(request: Request) -> Format | None:
-    """Return the format of the one document of all groups if it is requested, ``None`` for the plain one."""
+def _aggregated_format(request: Request, versions: Sequence[str]) -> tuple[Format, str] | None:
+    """Return format and version of the one document of all groups if it is requested, ``None`` for the plain one."""
     types = media.object_types(request.identity)
     for kind, values in media.clauses(request.headers.get("Accept", "")):
         encoding = media.JSON if kind == "*/*" else kind
@@ -159,8 +174,9 @@ def _aggregated_format(request: Request) -> Format | None:
         if "as" not in values:
             return None
         group = request.identity.group("apidiscovery")
-        if (values["as"], values.get("g"), values.get("v")) == (_AGGREGATED, group, _AGGREGATED_VERSION):
-            return Format(encoding)
+        document = values.get("v") or ""
+        if (values["as"], values.get("g")) == (_AGGREGATED, group) and document in versions:
+            return Format(encoding), document
     return None
 
 

@@ -24,6 +24,7 @@ from apiserver_stub.authn.token_file import TokenFile, TokenFileError
 from apiserver_stub.authn.tokens import Tokens
 from apiserver_stub.authn.webhook import WebhookTokens
 from apiserver_stub.options import Options
+from apiserver_stub.schema.null_times import OMITTED_SINCE
 from apiserver_stub.storage import Store
 from apiserver_stub.webhook import Webhook
 from nodeagent.base.aio import TaskOwner
@@ -157,6 +158,7 @@ async def _token_authenticators(
                 options.identity,
                 version=options.authentication_token_webhook_version,
                 ttl_seconds=options.authentication_token_webhook_cache_ttl_seconds,
+                shows_null_times=options.compatibility_version < OMITTED_SINCE,
             )
         )
     return authenticators

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from apiserver_stub.authz import AlwaysAllow, AlwaysDeny, Authorizer, Chain
 from apiserver_stub.authz import config as authorization_config
@@ -15,6 +15,7 @@ from apiserver_stub.authz.node import NodeAuthorizer
 from apiserver_stub.authz.rbac import Rbac
 from apiserver_stub.authz.webhook import WebhookAuthorizer, WebhookSettings
 from apiserver_stub.options import Options
+from apiserver_stub.schema.null_times import OMITTED_SINCE
 from apiserver_stub.storage import Store
 from apiserver_stub.webhook import Webhook
 from nodeagent.base.aio import TaskOwner
@@ -99,4 +100,6 @@ class _Builder:
             raise AuthorizationError("authorization-mode Webhook's authorization config file not passed")
         webhook = await asyncio.to_thread(Webhook, config.connection, attempt_seconds=config.timeout_seconds)
         service = await self._stack.enter_async_context(webhook)
-        return WebhookAuthorizer(service, config.webhook, self._tasks, self._options.identity)
+        shows_null_times = self._options.compatibility_version < OMITTED_SINCE
+        settings = replace(config.webhook, shows_null_times=shows_null_times)
+        return WebhookAuthorizer(service, settings, self._tasks, self._options.identity)

@@ -16,7 +16,7 @@ from apiserver_stub.authn import Authenticator
 from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authz import Chain
 from apiserver_stub.endpoints import metrics
-from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings
+from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings, aggregated_versions
 from apiserver_stub.endpoints.health import Health
 from apiserver_stub.endpoints.issuer_discovery import IssuerDiscovery
 from apiserver_stub.endpoints.metrics import Collector, Metrics
@@ -107,7 +107,7 @@ async def build_pipeline(
     discovery = DiscoverySettings(
         release=release,
         reported_version=options.reported_version,
-        aggregated=gates.enabled("AggregatedDiscoveryEndpoint"),
+        aggregated=aggregated_versions(gates, release),
         storage_hashes=gates.enabled("StorageVersionHash"),
     )
     endpoints: list[Endpoint] = [

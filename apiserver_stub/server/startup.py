@@ -51,6 +51,7 @@ from apiserver_stub.pipeline.handler import RequestHandler
 from apiserver_stub.pipeline.limits import Limits
 from apiserver_stub.pipeline.request_metrics import RequestMetrics
 from apiserver_stub.plugins import load_plugins
+from apiserver_stub.schema.null_times import OMITTED_SINCE
 from apiserver_stub.server import debug_socket
 from apiserver_stub.server.admission import build_admission
 from apiserver_stub.server.audit import build_audit
@@ -208,6 +209,7 @@ async def start(options: Options) -> RunningServer:
                 collects_garbage=options.enable_garbage_collector,
                 min_watch_seconds=options.min_request_timeout_seconds,
                 watch_lists=options.gates.enabled("WatchList"),
+                shows_null_times=options.compatibility_version < OMITTED_SINCE,
                 is_cached=options.caches,
             ),
         )

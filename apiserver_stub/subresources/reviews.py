@@ -10,6 +10,7 @@ from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.apimachinery.status import Cause, bad_request, invalid
 from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authz import aggregate
+from apiserver_stub.schema.null_times import unset_creation_time
 from apiserver_stub.validation.reviews import (
     validate_attributes,
     validate_local_attributes,
@@ -61,7 +62,7 @@ class Reviews:
         call = await self._admitted(request, resource)
         await self._context.admission.validate(call)
         status = {"userInfo": _user_info(request.user)}
-        return Reply(201, obj={**_head(resource, objects.now()), "status": status})
+        return Reply(201, obj={**_head(resource, {"creationTimestamp": objects.now()}), "status": status})
 
     async def review_own_access(self, request: Request, resource: Resource) -> Reply:
         """Return the decision about the user of the request."""
@@ -98,7 +99,8 @@ class Reviews:
         status = {"resourceRules": rules.resources, "nonResourceRules": rules.paths, "incomplete": rules.incomplete}
         if rules.errors:
             status["evaluationError"] = aggregate(rules.errors)
-        return Reply(201, obj={**_head(resource), "spec": {}, "status": status})
+        metadata = unset_creation_time(shows_null=self._context.settings.shows_null_times)
+        return Reply(201, obj={**_head(resource, metadata), "spec": {}, "status": status})
 
     async def _admitted(self, request: Request, resource: Resource) -> AdmissionRequest:
         """Return the review of the body after the mutating plugins; the others validate it after its own rules.
@@ -139,17 +141,18 @@ class Reviews:
             status["reason"] = result.reason
         if result.error:
             status["evaluationError"] = result.error
-        review["metadata"].setdefault("creationTimestamp", None)
+        if self._context.settings.shows_null_times:
+            review["metadata"].setdefault("creationTimestamp", None)
         review["status"] = status
         return Reply(201, obj=review)
 
 
-def _head(resource: Resource, created_at: str | None = None) -> Object:
+def _head(resource: Resource, metadata: Object) -> Object:
     """Return the first fields of a review without those of the request."""
     return {
         "kind": resource.kind,
         "apiVersion": resource.api_version,
-        "metadata": {"creationTimestamp": created_at},
+        "metadata": metadata,
     }
 
 

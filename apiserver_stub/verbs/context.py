@@ -47,6 +47,8 @@ class VerbSettings:
     """Minimum duration of a watch if the client requests no timeout."""
     watch_lists: bool = False
     """``True`` if watches may start with the current objects (feature gate ``WatchList``)."""
+    shows_null_times: bool = True
+    """``True`` if unset creation timestamps are null in responses, as in early releases."""
     is_cached: Callable[[str, str], bool] = lambda plural, group: True
     """Return whether lists of *plural* in *group* behave as served from a watch cache."""
 

@@ -14,6 +14,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, expired
 from apiserver_stub.kinds import tables
 from apiserver_stub.schema import shapes
+from apiserver_stub.schema.null_times import omit_null_times, unset_creation_time
 from apiserver_stub.storage import Change, Compacted, Record
 from apiserver_stub.storage.record import with_revision, without_revision
 from apiserver_stub.verbs.lists import Selection, selection
@@ -186,18 +187,20 @@ class Watch:
         return objects.encode({"type": type_, "object": obj}) + b"\n"
 
     def _bookmark(self, *, initial_end: bool = False) -> bytes:
+        shows_null = self._context.settings.shows_null_times
         metadata: dict[str, Any] = {
             "resourceVersion": str(self._context.store.revision_of(self._resource.storage)),
-            "creationTimestamp": None,
+            **unset_creation_time(shows_null=shows_null),
         }
         if initial_end:
             metadata["annotations"] = {self._api_domain + "/initial-events-end": "true"}
         kind, api_version = self._resource.kind, self._resource.api_version
         shape = shapes.of(api_version, kind, self._api_domain) if self.is_text else None
         blank = shape.blank() if shape is not None else {}
-        return self._encode(
-            "BOOKMARK", self._shape({"kind": kind, "apiVersion": api_version, **blank, "metadata": metadata})
-        )
+        obj = {"kind": kind, "apiVersion": api_version, **blank, "metadata": metadata}
+        if not shows_null:
+            omit_null_times(obj, shape)
+        return self._encode("BOOKMARK", self._shape(obj))
 
     def _error_frame(self, error: ApiError) -> bytes:
         return self._encode("ERROR", error.body())

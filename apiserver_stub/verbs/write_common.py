@@ -13,6 +13,7 @@ from apiserver_stub.kinds.registry import any_name_problems
 from apiserver_stub.schema import shapes
 from apiserver_stub.schema.field_validation import Findings, SchemaMismatch, check, merge_repeated, repeated
 from apiserver_stub.schema.managed_fields import same_but_times
+from apiserver_stub.schema.null_times import omit_null_times
 from apiserver_stub.schema.stored_form import settle
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.validation.metadata import validate_field_manager, validate_metadata, validate_metadata_update
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource, Strategy
     from apiserver_stub.schema.managed_fields import ManagedFieldsEntry
+    from apiserver_stub.schema.shapes import Shape
     from apiserver_stub.verbs.context import VerbContext
 
 _OMITTED_IF_EMPTY = ("annotations", "finalizers", "labels", "ownerReferences")
@@ -190,13 +192,16 @@ async def prepare_new(
     _omit_empty(metadata)
     strategy = resource.strategy
     strategy.default(obj)
+    shape = shapes.of(resource.api_version, resource.kind, request.identity.api_domain)
+    if not context.settings.shows_null_times:
+        omit_null_times(obj, shape)
     if entries is None:  # Fields that admission and the server set later have no owner.
         track_create(request, resource, obj)
     else:
         put(obj, entries)
     call = AdmissionRequest("CREATE", request, resource, obj, name=metadata.get("name") or "", dry_run=request.dry_run)
     await context.admission.admit(call)
-    settle(obj, shapes.of(resource.api_version, resource.kind, request.identity.api_domain))
+    _settle(context, obj, shape)
     metadata = obj["metadata"]
     _drop_duplicate_owners(request, metadata, " after mutating admission happens")
     if not metadata.get("name") and metadata.get("generateName"):
@@ -222,6 +227,13 @@ async def prepare_new(
     strategy.canonicalize(obj)
     await context.admission.validate(call)
     return obj
+
+
+def _settle(context: VerbContext, obj: Object, shape: Shape | None) -> None:
+    """Normalize *obj* after admission, which may have replaced it, in place."""
+    settle(obj, shape)
+    if not context.settings.shows_null_times:
+        omit_null_times(obj, shape)
 
 
 def clean_metadata(request: Request, metadata: Object) -> None:
@@ -317,13 +329,16 @@ async def plan_update(
         strategy.default_status(new)
     else:
         strategy.default(new)
+    shape = shapes.of(resource.api_version, resource.kind, request.identity.api_domain)
+    if not context.settings.shows_null_times:
+        omit_null_times(new, shape)
     if entries is None:
         track_update(request, resource, new, old)
     else:
         put(new, entries)
     call = AdmissionRequest("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
     await context.admission.admit(call)
-    settle(new, shapes.of(resource.api_version, resource.kind, request.identity.api_domain))
+    _settle(context, new, shape)
     _drop_duplicate_owners(request, new["metadata"], " after mutating admission happens")
     owners = new["metadata"].get("managedFields")
     strategy.prepare_update(new, old, info.subresource)

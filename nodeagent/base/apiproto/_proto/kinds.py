@@ -17,6 +17,7 @@ KINDS = {
         "ValidatingAdmissionPolicyBindingList",
         "ValidatingAdmissionPolicyList",
     ),
+    "apidiscovery_v2": ("APIGroupDiscoveryList",),
     "apidiscovery_v2beta1": ("APIGroupDiscoveryList",),
     "apiregistration_v1": (
         "APIService",

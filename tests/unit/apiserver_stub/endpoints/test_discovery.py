@@ -12,16 +12,19 @@ from apiserver_stub.aggregation.remotes import Remotes
 from apiserver_stub.apimachinery.media import PLAIN, PRETTY, Format
 from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
 from apiserver_stub.apimachinery.status import ApiError
-from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings
+from apiserver_stub.endpoints.discovery import Discovery, DiscoverySettings, aggregated_versions
 from apiserver_stub.endpoints.issuer_discovery import IssuerDiscovery
+from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.options import parse
 from apiserver_stub.pipeline.dispatch import Dispatcher
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.subresources import Handlers
 from apiserver_stub.transport.rendered import Rendered
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+STABLE = AGGREGATED.replace("v2beta1", "v2")
 ISSUER = "/.well-known/openid-configuration"
 
 
@@ -29,11 +32,18 @@ def address() -> str:
     return "127.0.0.1:6443"
 
 
-async def send(path: str, *, method: str = "GET", format_: Format = PLAIN, **headers: str) -> Rendered:
+async def send(
+    path: str,
+    *,
+    method: str = "GET",
+    format_: Format = PLAIN,
+    settings: DiscoverySettings | None = None,
+    **headers: str,
+) -> Rendered:
     options = parse([])
     tokens: Any = SimpleNamespace(issuer="https://issuer.example", keys=[])
     endpoints = [
-        Discovery(build_registry(options), Remotes(Identity()), address, DiscoverySettings()),
+        Discovery(build_registry(options), Remotes(Identity()), address, settings or DiscoverySettings()),
         IssuerDiscovery(tokens, address, jwks_uri="", external_hostname=""),
     ]
     dispatcher = Dispatcher(SimpleNamespace(), Handlers(), endpoints, SimpleNamespace())
@@ -66,6 +76,42 @@ async def test_aggregated_document_is_sent_again_only_after_a_change(path: str) 
     assert (again.code, again.pieces, again.headers["Etag"]) == (304, [b""], tag)
     assert again.content_type == first.content_type  # clients then use their cached document
     assert (await send(path, Accept=AGGREGATED, If_None_Match='"other"')).code == 200
+
+
+@pytest.mark.parametrize(
+    ("minor", "gates", "expected"),
+    [
+        (29, {}, ["v2beta1"]),
+        (29, {"AggregatedDiscoveryEndpoint": False}, []),
+        (30, {}, ["v2", "v2beta1"]),
+        (32, {}, ["v2", "v2beta1"]),
+        (33, {}, ["v2"]),
+        (33, {"AggregatedDiscoveryRemoveBetaType": False}, ["v2", "v2beta1"]),
+        (36, {}, ["v2"]),
+    ],
+)
+async def test_versions_of_aggregated_discovery_by_release(
+    minor: int, gates: dict[str, bool], expected: list[str]
+) -> None:
+    release = Release(1, minor)
+    settings = DiscoverySettings(release, aggregated=aggregated_versions(build_gates(gates, release), release))
+
+    for version, accept in (("v2", STABLE), ("v2beta1", AGGREGATED)):
+        sent = await send("/apis", settings=settings, Accept=f"{accept},application/json")
+        document = json.loads(sent.pieces[0])
+        if version in expected:
+            assert (sent.content_type, document["apiVersion"]) == (accept, f"apidiscovery.k8s.io/{version}")
+        else:
+            assert (sent.content_type, document["kind"]) == ("application/json", "APIGroupList")
+
+
+@pytest.mark.parametrize(("minor", "expected"), [(33, {"creationTimestamp": None}), (34, {})])
+async def test_groups_have_a_null_creation_time_before_1_34(minor: int, expected: dict[str, Any]) -> None:
+    settings = DiscoverySettings(Release(1, minor), aggregated=["v2"])
+
+    document = json.loads((await send("/api", settings=settings, Accept=STABLE)).pieces[0])
+
+    assert document["items"][0]["metadata"] == expected
 
 
 @pytest.mark.parametrize("method", ["DELETE", "OPTIONS", "POST"])

@@ -16,7 +16,7 @@ from apiserver_stub.options import parse
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.storage import Record
 from apiserver_stub.verbs.admission import AdmissionRequest
-from apiserver_stub.verbs.context import VerbContext
+from apiserver_stub.verbs.context import VerbContext, VerbSettings
 from apiserver_stub.verbs.write_common import DryRun, check_types, plan_update, prepare_new
 from nodeagent.base.identity import Identity
 from tests.unit.apiserver_stub.validation.pods import pod
@@ -95,3 +95,20 @@ async def test_status_update_drops_spec_changes_of_admission(limits: Limits) -> 
 
 def record(obj: dict[str, Any]) -> Record:
     return Record("default/web", 5, encode(obj))
+
+
+@pytest.mark.parametrize("shows_null", [True, False])
+async def test_embedded_metadata_has_a_null_creation_time_in_early_releases(limits: Limits, shows_null: bool) -> None:
+    found = server(limits)
+    context = VerbContext(found.context.store, found.context.admission, VerbSettings(shows_null_times=shows_null))
+    template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+    volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": template}}
+    new = pod(volumes=[volume])
+    check_types(new, "k8s.io")
+
+    done = await prepare_new(context, request("create"), pods(found), new)
+
+    metadata = done["spec"]["volumes"][0]["ephemeral"]["volumeClaimTemplate"]["metadata"]
+    assert metadata == ({"creationTimestamp": None} if shows_null else {})
+    owned = done["metadata"].get("managedFields") or [{"fieldsV1": {}}]
+    assert ("f:creationTimestamp" in str(owned[0]["fieldsV1"])) is shows_null
