@@ -172,6 +172,13 @@ class PodDirectory(Protocol):
         """
         ...
 
+    def reported_status(self, uid: str) -> PodStatus | None:
+        """Return the status in the API, for a static pod that of its mirror pod; ``None`` if it has not been read.
+
+        :param uid: UID of the pod.
+        """
+        ...
+
     def observed(self, uid: str) -> RuntimePod | None:
         """Return the pod's last observed status in the runtime.
 

@@ -71,3 +71,7 @@ class StatusReporter(Protocol):
     def get(self, uid: str) -> PodStatus | None:
         """Return the last generated status."""
         ...
+
+    def reported(self, pod: Pod) -> PodStatus | None:
+        """Return the status in the API, for a static pod that of its mirror pod, if there is one."""
+        ...

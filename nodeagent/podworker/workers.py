@@ -117,6 +117,10 @@ class PodWorkers:
     def status(self, uid: str) -> PodStatus | None:
         return self._components.status.get(uid) if self._components else None
 
+    def reported_status(self, uid: str) -> PodStatus | None:
+        pod = self.get(uid)
+        return self._components.status.reported(pod) if self._components is not None and pod is not None else None
+
     def observed(self, uid: str) -> RuntimePod | None:
         return self._components.observer.get(uid) if self._components else None
 

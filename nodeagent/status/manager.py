@@ -69,6 +69,8 @@ class _Entry:
     changed_at: float | None = None
     """Monotonic time of the first unsent change."""
     static: bool = False
+    resuming: bool = False
+    """True until the status is generated for the first time with that of the mirror pod from before a restart."""
     backoff: Backoff = field(default_factory=lambda: Backoff(0.5, RETRY_SECONDS))
 
 
@@ -146,6 +148,7 @@ class StatusManager:
             entry.status = resumed(entry.status, entry.sent)
             self._entries[pod.uid] = entry
         entry.pod = pod
+        entry.resuming = False
         if waiting is not None:
             entry.waiting = waiting
         entry.ended = entry.ended or ended
@@ -224,13 +227,27 @@ class StatusManager:
         entry = self._entries.get(uid)
         return entry.status if entry is not None else None
 
+    def reported(self, pod: Pod) -> PodStatus | None:
+        if not self._is_static(pod):
+            return pod.status
+        mirror = self._mirror_of(pod)
+        return mirror.status if mirror is not None else None
+
     def mirror_appeared(self, uid: str, mirror: Pod) -> None:
-        """Send the status of static pod *uid* to its new mirror pod, or resume the status from before a restart."""
+        """Send the status of static pod *uid* to its new mirror pod, or resume the status from before a restart.
+
+        Then the status is generated again before it is sent: probe results that the mirror pod reports remain.
+        """
         entry = self._entries.get(uid)
-        if entry is not None:
-            entry.sent = mirror.status
-            if self._mirror_of(entry.pod) is mirror:
-                entry.status = resumed(entry.status, mirror.status)
+        if entry is None:
+            return
+        entry.sent = mirror.status
+        if self._mirror_of(entry.pod) is mirror:
+            entry.status = resumed(entry.status, mirror.status)
+            entry.resuming = bool(mirror.status.container_statuses) and not entry.ended
+        if entry.resuming:
+            self._trigger_sync(uid)
+        else:
             self._mark(uid)
 
     # --- sending --------------------------------------------------------------------------------------------
@@ -342,7 +359,7 @@ class StatusManager:
         if api is None or entry is None:
             return
         target = self._mirror_of(entry.pod) if entry.static else entry.pod
-        if target is None:
+        if target is None or entry.resuming:
             return
         status, changed_at = entry.status, entry.changed_at
         entry.changed_at = None

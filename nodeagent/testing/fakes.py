@@ -44,6 +44,8 @@ class FakePodDirectory:
     def __init__(self, *pods: Pod) -> None:
         self.pods: dict[str, Pod] = {pod.uid: pod for pod in pods}
         self.statuses: dict[str, PodStatus] = {}
+        self.reported: dict[str, PodStatus | None] = {}
+        """Statuses in the API by UID, where they are not part of the pod: those of mirror pods."""
         self.runtime_pods: dict[str, RuntimePod] = {}
         self.ended: set[str] = set()
         self.triggered: list[str] = []
@@ -70,6 +72,10 @@ class FakePodDirectory:
 
     def status(self, uid: str) -> PodStatus | None:
         return self.statuses.get(uid)
+
+    def reported_status(self, uid: str) -> PodStatus | None:
+        pod = self.pods.get(uid)
+        return None if pod is None else self.reported.get(uid, pod.status)
 
     def observed(self, uid: str) -> RuntimePod | None:
         return self.runtime_pods.get(uid)

@@ -12,7 +12,7 @@ from nodeagent.base.logging import v_level
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import RuntimeContainerStatus, RuntimePod
-from nodeagent.model.pod import Container, ContainerKind, Pod, Probe
+from nodeagent.model.pod import Container, ContainerKind, Pod, PodStatus, Probe
 from nodeagent_plugins.probes.actions import Actions
 from nodeagent_plugins.probes.outcome import INITIAL
 from nodeagent_plugins.probes.worker import ProbeWorker
@@ -48,6 +48,7 @@ class ProbeManager:
         self._started_at = context.clock.now()
         self._pods: dict[str, _PodProbes] = {}
         self._results: dict[str, _Results] = {}
+        self._unreported: dict[str, _PodProbes] = {}
         self._added: set[str] = set()
 
     def add_pod(self, pod: Pod, observed: RuntimePod) -> None:
@@ -57,7 +58,9 @@ class ProbeManager:
         if known is None:
             if not any(probes_of(pod)):
                 return
-            known = self._pods[pod.uid] = _PodProbes(self._context, self._actions, self._results, self._started_at)
+            known = self._pods[pod.uid] = _PodProbes(
+                self._context, self._actions, self._results, self._unreported, self._started_at
+            )
         known.update(pod, observed)
         if pod.metadata.deletion_timestamp is not None:
             known.end_liveness()
@@ -83,24 +86,41 @@ class ProbeManager:
         if container_id not in self._results:
             # The result is requested right after the start, before a probe has run.
             any(pod.sees(container_id) for pod in self._pods.values())
+        if (waiting := self._unreported.get(container_id)) is not None:
+            waiting.adopt_reported(container_id)
         known = self._results.get(container_id)
         return (self._reported_results(container_id) if known is None else known).get(kind)
 
     def _reported_results(self, container_id: str) -> _Results:
         """Return the reported results of a container from before a restart, until its pod is added."""
         for pod in self._context.pods.active():
-            if pod.uid not in self._added and (found := reported(pod, container_id)):
+            if pod.uid in self._added or (status := self._context.pods.reported_status(pod.uid)) is None:
+                continue
+            if found := reported(pod, status, container_id):
                 return found
         return {}
 
 
 class _PodProbes:
-    """Probes of one pod."""
+    """Probes of one pod.
+
+    :param results: the effective results by container ID, of all pods.
+    :param unreported: pods by the ID of a container whose status in the API has not been read, as before the mirror pod
+        of a static pod is known.
+    """
 
     def __init__(
-        self, context: PullerContext, actions: Actions, results: dict[str, _Results], started_at: float
+        self,
+        context: PullerContext,
+        actions: Actions,
+        results: dict[str, _Results],
+        unreported: dict[str, _PodProbes],
+        started_at: float,
     ) -> None:
-        self._context, self._actions, self._results, self._started_at = context, actions, results, started_at
+        self._context, self._actions, self._started_at = context, actions, started_at
+        self._results, self._unreported = results, unreported
+        self._probed: set[_Key] = set()
+        """Container IDs in *unreported*, with the probes that had a result since the start of the agent."""
         self._workers: dict[_Key, _Running] = {}
         self._containers: dict[str, str] = {}
         self._liveness_ended = False
@@ -140,7 +160,7 @@ class _PodProbes:
             running.worker.remove_metrics()
         self._workers.clear()
         for container_id in self._containers.values():
-            self._results.pop(container_id, None)
+            self._drop(container_id)
 
     def sees(self, container_id: str) -> bool:
         """Start probing a container if it is the latest with its name in this pod; return whether it is."""
@@ -150,6 +170,19 @@ class _PodProbes:
                 self.start_container(name, container_id)
                 return True
         return False
+
+    def adopt_reported(self, container_id: str) -> None:
+        """Use the results in the API for probes without a result, once the pod's status there has been read."""
+        status = self._context.pods.reported_status(self.uid)
+        if status is None:
+            return
+        del self._unreported[container_id]
+        probed = {kind for owner, kind in self._probed if owner == container_id}
+        self._probed -= {(container_id, kind) for kind in probed}
+        adopted = {kind: r for kind, r in reported(self._pod, status, container_id).items() if kind not in probed}
+        if adopted:
+            self._results[container_id] |= adopted
+            self._trigger(next(name for name, known in self._containers.items() if known == container_id))
 
     # --- calls of the workers -------------------------------------------------------------------------------
 
@@ -182,19 +215,20 @@ class _PodProbes:
             return
         self._containers[name] = container_id
         if before is not None:
-            self._results.pop(before, None)
-        workers = {kind: running.worker for (owner, kind), running in self._workers.items() if owner == name}
-        results = self._results[container_id] = {kind: INITIAL[kind] for kind in workers}
+            self._drop(before)
+        self._results[container_id] = {kind: INITIAL[kind] for owner, kind in self._workers if owner == name}
         if before is None:
-            results |= reported(self._pod, container_id)
-        for worker in workers.values():
-            worker.trigger()
+            self._unreported[container_id] = self
+            self.adopt_reported(container_id)
+        self._trigger(name)
 
     def result(self, container_id: str, kind: ProbeKind) -> ProbeResult | None:
         return self._results.get(container_id, {}).get(kind)
 
     def set_result(self, container_id: str, name: str, kind: ProbeKind, result: ProbeResult) -> None:
         results = self._results.get(container_id)
+        if container_id in self._unreported:
+            self._probed.add((container_id, kind))
         if results is None or results.get(kind) is result:
             return
         results[kind] = result
@@ -215,6 +249,16 @@ class _PodProbes:
     def _now(self) -> RuntimePod:
         return self._context.pods.observed(self.uid) or self._observed
 
+    def _trigger(self, name: str) -> None:
+        for (owner, _), running in self._workers.items():
+            if owner == name:
+                running.worker.trigger()
+
+    def _drop(self, container_id: str) -> None:
+        """Remove the results of a container."""
+        self._results.pop(container_id, None)
+        self._unreported.pop(container_id, None)
+
     def _replace_workers(self) -> None:
         desired = {
             (container.name, kind): (where, container, probe) for where, container, kind, probe in probes_of(self._pod)
@@ -231,21 +275,21 @@ class _PodProbes:
             self._workers[key] = _Running(worker, task)
 
 
-def reported(pod: Pod, container_id: str) -> _Results:
-    """Return the successful probes of a container in the status on the API server.
+def reported(pod: Pod, status: PodStatus, container_id: str) -> _Results:
+    """Return the successful probes of a container in *status*, the status of *pod* in the API.
 
     A restart of the agent does not make pods unready: where the kubelet starts with "not ready", the reported readiness
     remains until a probe changes it, and a completed startup is not repeated.
     """
-    shown = [*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())]
-    status = next((s for s in shown if str(s.container_id).rpartition("://")[2] == container_id), None)
-    if status is None:
+    containers = [*(status.container_statuses or ()), *(status.init_container_statuses or ())]
+    shown = next((s for s in containers if str(s.container_id).rpartition("://")[2] == container_id), None)
+    if shown is None:
         return {}
-    successful = {ProbeKind.READINESS: status.ready, ProbeKind.STARTUP: status.started}
+    successful = {ProbeKind.READINESS: shown.ready, ProbeKind.STARTUP: shown.started}
     return {
         kind: ProbeResult.SUCCESS
         for _, container, kind, _ in probes_of(pod)
-        if container.name == status.name and successful.get(kind)
+        if container.name == shown.name and successful.get(kind)
     }
 
 

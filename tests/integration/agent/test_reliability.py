@@ -31,6 +31,24 @@ def container_id(pod: Any) -> str:
     return str(pod["status"]["containerStatuses"][0]["containerID"])
 
 
+def test_static_pod_stays_started_and_ready_when_the_agent_restarts(own: Node) -> None:
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 5}
+    container = {"startupProbe": probe, "readinessProbe": probe}
+    own.agent.write_pod(simple_pod("static", STAY, container=container))
+    own.until("static-node-1", lambda p: (p["status"].get("containerStatuses") or [{}])[0].get("ready"), "it is ready")
+
+    own.agent.kill()
+    own.agent.begin()
+    own.api.create_pod(simple_pod("later", STAY, nodeName="node-1"))
+
+    def unchanged_until_later_pod_runs() -> bool:
+        status = own.api.pod("static-node-1")["status"]["containerStatuses"][0]
+        assert (status["started"], status["ready"], status["restartCount"]) == (True, True, 0)
+        return own.api.pod("later")["status"].get("phase") == "Running"
+
+    wait_until(unchanged_until_later_pod_runs, "the restarted agent starts a pod", 60)
+
+
 @pytest.mark.timeout(240)
 def test_killed_agent_causes_no_restarts_and_leaves_no_files(own: Node) -> None:
     chance = random.Random(7)

@@ -11,6 +11,7 @@ import pytest
 from nodeagent.base.release import NEWEST, OLDEST
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import PODS
+from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.errors import ApiUnavailable
 from nodeagent.model.pod import Container, PodCondition
 from nodeagent.pluginmanager import PluginManager
@@ -30,12 +31,14 @@ def total():
     return next(value for suffix, _, value, _ in SYNC_DURATION.family().rows if suffix == "_sum")
 
 
-def make_manager(clock, api=None, trigger_sync=lambda uid: None, mirror_of=lambda pod: None, release=OLDEST, **gates):
+def make_manager(
+    clock, api=None, trigger_sync=lambda uid: None, mirror_of=lambda pod: None, release=OLDEST, probes=None, **gates
+):
     return StatusManager(
         api=lambda: api,
         clock=clock,
         plugins=PluginManager(),
-        probes=lambda container_id, kind: None,
+        probes=probes or (lambda container_id, kind: None),
         host_ips=lambda: ["10.0.0.1"],
         runtime_name=lambda: "fake",
         is_static=is_static,
@@ -221,6 +224,34 @@ async def test_static_pod_keeps_times_across_agent_restart(clock, shown_first):
     after = manager.update(pod, runtime.pod(pod.uid))
 
     assert (after.start_time, after.conditions) == (before.start_time, before.conditions)
+
+
+async def test_mirror_pod_from_before_a_restart_is_updated_only_after_a_sync(clock):
+    probe = {"exec": {"command": ["check"]}}
+    pod = make_pod(
+        "web", annotations={"kubernetes.io/config.source": "file"}, containers=[make_container(startup_probe=probe)]
+    )
+    runtime, mirrors, results, triggered = FakeRuntime(clock), [], {ProbeKind.STARTUP: ProbeResult.SUCCESS}, []
+    runtime.start("main", pod)
+    api = FakeApi()
+    known = {"probes": lambda _id, kind: results.get(kind), "mirror_of": lambda _: mirrors[0] if mirrors else None}
+    before = make_manager(clock, **known).update(pod, runtime.pod(pod.uid))
+    results[ProbeKind.STARTUP] = ProbeResult.UNKNOWN
+    manager = make_manager(clock, api, trigger_sync=triggered.append, **known)
+    async with sending(manager):
+        manager.update(pod, runtime.pod(pod.uid))
+
+        mirrors.append(make_pod("web", status=before))
+        manager.mirror_appeared(pod.uid, mirrors[0])
+        await clock.settle()
+        sent_before_the_sync = list(api.requests)
+        results[ProbeKind.STARTUP] = ProbeResult.SUCCESS
+        after = manager.update(pod, runtime.pod(pod.uid))
+        await clock.settle()
+
+    assert (sent_before_the_sync, triggered) == ([], [pod.uid])
+    assert before.container_statuses[0].started is after.container_statuses[0].started is True
+    assert manager.reported(pod) == before
 
 
 async def test_readiness_gate_change_triggers_pod_sync(clock):

@@ -168,6 +168,33 @@ async def test_reported_results_apply_only_to_their_container(node: Node) -> Non
     assert node.results(web) == [None, BAD, UNKNOWN]
 
 
+async def test_static_pod_keeps_the_results_of_its_mirror_pod(node: Node, clock: FakeClock) -> None:
+    pod = probed_pod("readiness", "startup", initialDelaySeconds=3600 * 24)
+    web = node.runtime.start("main", pod)
+    node.directory.reported[pod.uid] = None
+    node.sync(pod)
+    await clock.settle()
+    before_the_mirror_pod_is_read = node.results(web)
+
+    node.directory.reported[pod.uid] = reported_as(pod, web, ready=True, started=True).status
+
+    assert before_the_mirror_pod_is_read == [None, BAD, UNKNOWN]
+    assert node.results(web) == [None, GOOD, GOOD]
+
+
+async def test_mirror_pod_does_not_replace_results_of_probes(node: Node, clock: FakeClock) -> None:
+    pod = probed_pod("readiness", failureThreshold=1)
+    web = node.runtime.start("main", pod)
+    node.directory.reported[pod.uid] = None
+    node.healthy = False
+    node.sync(pod)
+    await clock.settle()
+
+    node.directory.reported[pod.uid] = reported_as(pod, web, ready=True, started=True).status
+
+    assert node.results(web) == [None, BAD, None]
+
+
 async def test_startup_in_progress_continues_after_a_restart(node: Node) -> None:
     pod = probed_pod("readiness", "startup", initialDelaySeconds=5)
     web = node.runtime.start("main", pod)
