@@ -14,6 +14,8 @@
     │   ├── TransientVolumeError   an operation was not started
     │   ├── UncertainVolumeError   an operation may have taken effect
     │   └── VolumesNotReady        volumes of a pod were not mounted in time
+    ├── DeviceError                a device cannot be allocated; the pod is rejected unless the error is transient
+    │   └── DevicesNotReady        devices of a pod are unavailable now (transient)
     ├── PluginRegistrationError    a plugin that registered with a socket is rejected (transient)
     └── ApiError                   the API server returned an error status
         ├── ApiUnavailable         the API server cannot be reached (transient)
@@ -132,6 +134,19 @@ class VolumesNotReady(VolumeError):
 
 class UncertainVolumeError(VolumeError):
     """An operation on a volume may have taken effect, or may still be running in a driver."""
+
+
+class DeviceError(NodeAgentError):
+    """A device cannot be allocated or used; if the error is transient, the pod waits instead of being rejected."""
+
+    reason = "UnexpectedAdmissionError"
+
+
+class DevicesNotReady(DeviceError):
+    """Devices of a pod are unavailable now, for example because their device plugin has not registered yet."""
+
+    reason = "WaitingForDevices"
+    transient = True
 
 
 class PluginRegistrationError(NodeAgentError):

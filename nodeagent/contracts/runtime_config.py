@@ -243,6 +243,8 @@ class ContainerConfig:
     envs: Sequence[tuple[str, str]] = ()
     mounts: Sequence[Mount] = ()
     devices: Sequence[Device] = ()
+    cdi_devices: Sequence[str] = ()
+    """Qualified CDI names, which the runtime resolves."""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     log_path: str = ""

@@ -74,6 +74,7 @@ def container_config(config: ContainerConfig) -> cri.ContainerConfig:
             cri.Device(container_path=device.container_path, host_path=device.host_path, permissions=device.permissions)
             for device in config.devices
         ],
+        CDI_devices=[cri.CDIDevice(name=name) for name in config.cdi_devices],
         labels=config.labels,
         annotations=config.annotations,
         log_path=config.log_path,
