@@ -11,16 +11,19 @@ from typing import Any, NamedTuple
 
 import grpc.aio
 from google.protobuf import message_factory
+from google.protobuf.message import DecodeError
 
 from nodeagent.base import tracing
 from nodeagent.base.criproto import api_pb2, content
 from nodeagent.base.metrics import Counter, Histogram, exponential
+from nodeagent.errors import RuntimeFailure
 from nodeagent_plugins.cri import errors
 from nodeagent_plugins.cri.failure_log import log_failure
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 RECONNECT_MS = (100, 3000)
 FINISH_SECONDS = 5.0
+INVALID_RESPONSE = "the runtime returned an invalid response"
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -94,7 +97,11 @@ class Connection:
         OPERATIONS.inc(operation)
         try:
             with tracing.span(METHODS[name].path[1:], lambda: _attributes(name), kind="client"):
-                return await self._method(name)(request, timeout=bound, metadata=_metadata(*metadata))
+                response = await self._method(name)(request, timeout=bound, metadata=_metadata(*metadata))
+                return METHODS[name].response.FromString(response)
+        except DecodeError as error:
+            FAILURES.inc(operation)
+            raise log_failure(name, request, RuntimeFailure(f"{attempt}: {INVALID_RESPONSE}")) from error
         except grpc.aio.AioRpcError as error:
             FAILURES.inc(operation)
             # A variable for the new error would keep this frame, and with it the channel, in a reference cycle.
@@ -129,7 +136,10 @@ class Connection:
         OPERATIONS.inc(METHODS[name].operation)
         try:
             async for response in call:
-                yield response
+                yield METHODS[name].response.FromString(response)
+        except DecodeError as error:
+            FAILURES.inc(METHODS[name].operation)
+            raise RuntimeFailure(f"{attempt}: {INVALID_RESPONSE}") from error
         except grpc.aio.AioRpcError as error:
             FAILURES.inc(METHODS[name].operation)
             raise errors.translate(error, attempt) from error
@@ -149,9 +159,9 @@ class Connection:
             if self._channel is None:
                 self._channel = grpc.aio.insecure_channel(self.endpoint, options=OPTIONS)
             kind = self._channel.unary_stream if stream else self._channel.unary_unary
-            method = METHODS[name]
+            # Responses are decoded by the callers: gRPC would return None for one that it fails to decode.
             known = self._calls[name] = kind(
-                method.path, request_serializer=_serialize, response_deserializer=method.response.FromString
+                METHODS[name].path, request_serializer=_serialize, response_deserializer=bytes
             )
         return known
 

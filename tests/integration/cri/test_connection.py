@@ -23,6 +23,13 @@ pytestmark = pytest.mark.integration
 OVERHEAD_BYTES = 64
 
 
+class Broken:
+    """Response that is not a message."""
+
+    def SerializeToString(self) -> bytes:
+        return b"\xff"
+
+
 class SmallRuntime:
     """Runtime with a few calls; ``images`` is the length of the image's name, ``events`` the content of the stream."""
 
@@ -30,7 +37,7 @@ class SmallRuntime:
         self.socket = socket
         self.name_bytes = 10
         self.events: list[cri.ContainerEventResponse] = []
-        self.stream_stays_open = False
+        self.stream_stays_open = self.broken = False
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
@@ -52,13 +59,17 @@ class SmallRuntime:
             await self._server.stop(None)
             self._server = None
 
-    async def _version(self, request: Any, context: Any) -> cri.VersionResponse:
+    async def _version(self, request: Any, context: Any) -> Any:
+        if self.broken:
+            return Broken()
         return cri.VersionResponse(runtime_name="small", runtime_version=request.version)
 
     async def _list_images(self, request: Any, context: Any) -> cri.ListImagesResponse:
         return cri.ListImagesResponse(images=[cri.Image(id="x" * self.name_bytes)])
 
-    async def _get_events(self, request: Any, context: Any) -> AsyncIterator[cri.ContainerEventResponse]:
+    async def _get_events(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        if self.broken:
+            yield Broken()
         for event in self.events:
             yield event
         while self.stream_stays_open:
@@ -113,6 +124,15 @@ async def test_broken_stream_means_the_runtime_is_unavailable(small, client):
     with pytest.raises(RuntimeUnavailable, match="watch the runtime's events"):
         async with asyncio.timeout(10):
             await anext(stream)
+
+
+async def test_undecodable_responses_are_failures(small, client):
+    small.broken = True
+
+    with pytest.raises(RuntimeFailure, match="get the runtime version: the runtime returned an invalid response"):
+        await client.version()
+    with pytest.raises(RuntimeFailure, match="watch the runtime's events: the runtime returned an invalid response"):
+        await anext(client.events())
 
 
 async def test_response_over_16_mib_is_rejected(small, client):

@@ -137,6 +137,7 @@ def test_complete_container_is_converted():
         envs=(("A", "1"), ("B", "2")),
         mounts=(Mount("/in", "/out", True, True, MountPropagation.BIDIRECTIONAL),),
         devices=(Device("/dev/a", "/dev/b", "r"),),
+        cdi_devices=("example.com/gpu=0", "example.com/gpu=1"),
         labels={"l": "1"},
         annotations={"a": "1"},
         log_path="c/3.log",
@@ -162,6 +163,7 @@ def test_complete_container_is_converted():
         )
     ]
     assert list(made.devices) == [cri.Device(container_path="/dev/a", host_path="/dev/b", permissions="r")]
+    assert [device.name for device in made.CDI_devices] == ["example.com/gpu=0", "example.com/gpu=1"]
     assert (dict(made.labels), dict(made.annotations), made.log_path) == ({"l": "1"}, {"a": "1"}, "c/3.log")
     assert (made.stdin, made.stdin_once, made.tty) == (True, True, True)
     assert made.linux.resources == requests.resources(RESOURCES)
@@ -246,7 +248,7 @@ def test_every_contract_field_is_covered():
     """Fails for a new field of the contract until the tests above cover it."""
     fields = {kind: len(dataclasses.fields(kind)) for kind in (SandboxConfig, ContainerConfig, ContainerSecurity)}
 
-    assert fields == {SandboxConfig: 15, ContainerConfig: 19, ContainerSecurity: 16}
+    assert fields == {SandboxConfig: 15, ContainerConfig: 20, ContainerSecurity: 16}
 
 
 def test_mount_of_an_image_has_reference_and_subpath():
