@@ -17,7 +17,7 @@ from benchmarks.api import Client
 from benchmarks.upstream import Kubelet, ReferenceApiServer
 from nodeagent.base.criproto import api_pb2 as cri
 from tests.integration.containerd import Containerd
-from tests.integration.programs import ApiServer, NodeAgent, Program, simple_pod, wait_until
+from tests.integration.programs import ApiServer, NodeAgent, Program, simple_pod, unmount_below, wait_until
 
 MEMORY = Path("/dev/shm")
 POD_NAME_LABEL = "io.kubernetes.pod.name"
@@ -133,7 +133,10 @@ def quick_directory() -> Iterator[Path]:
     """
     parent = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="bench-", dir=parent, ignore_cleanup_errors=True) as directory:
-        yield Path(directory)
+        try:
+            yield Path(directory)
+        finally:
+            unmount_below(Path(directory))
 
 
 def stop(command: Program) -> None:

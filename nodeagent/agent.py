@@ -36,6 +36,7 @@ from nodeagent.model.pod import Pod
 from nodeagent.node import NodeManager
 from nodeagent.node.overview import Overview
 from nodeagent.node.release_check import ReleaseCheck
+from nodeagent.node.root_directory import prepare_root
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pleg.evented import EventedPleg
 from nodeagent.pleg.generic import GenericPleg
@@ -192,7 +193,7 @@ class Agent:
         """
         config, context = self._config, self.context
         _log.info("Started nodeagent", extra={"node": context.node_name, "rootDirectory": str(context.root_dir)})
-        await asyncio.to_thread(_prepare_root, context.root_dir)
+        await asyncio.to_thread(prepare_root, context.root_dir)
         await asyncio.to_thread(self._allocations.load)
         await asyncio.to_thread(remember_release, context.root_dir, context.release)
         has_certificate = bool(config.tls_cert_file and config.tls_private_key_file)
@@ -420,9 +421,3 @@ def _resize_rules(config: NodeAgentConfiguration, gates: FeatureGates) -> Resize
         static_cpu_policy=config.cpu_manager_policy.lower() == "static",
         static_memory_policy=config.memory_manager_policy.lower() == "static",
     )
-
-
-def _prepare_root(root: Path) -> None:
-    root.mkdir(mode=0o750, parents=True, exist_ok=True)
-    for name in ("pods", "plugins", "plugins_registry"):
-        (root / name).mkdir(mode=0o750, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
 import json
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from nodeagent.base.mounts.calls import unmount
 from nodeagent.base.release import NEWEST
 from nodeagent.errors import NodeAgentError
 
@@ -71,6 +73,18 @@ class DemoProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def release_root(root: Path) -> None:
+    """Unmount the agent's root directory, a shared mount of itself, so that users can remove it. Blocking.
+
+    It remains mounted while pods are left: a driver in a container makes its mounts below it.
+
+    :param root: the root directory.
+    """
+    with contextlib.suppress(OSError):
+        if not any((root / "pods").iterdir()):
+            unmount(root)
 
 
 def start_api_server(directory: Path, port: int, node: str) -> tuple[DemoProcess, dict[str, Any]]:

@@ -25,6 +25,7 @@ from nodeagent.demo.processes import (
     DemoProcess,
     Ports,
     acquire_lock,
+    release_root,
     start_agent,
     start_api_server,
     start_runtime,
@@ -67,6 +68,7 @@ class Demo:
         await asyncio.to_thread(self.directory.mkdir, 0o711, parents=True, exist_ok=True)
         async with AsyncExitStack() as stack:
             stack.callback(acquire_lock(self.directory / "lock").close)
+            stack.push_async_callback(asyncio.to_thread, release_root, self.directory / "root")
             ports = await asyncio.to_thread(Ports.find, self.directory / "ports.json")
             stack.push_async_callback(self._stop_processes)
             api_server = asyncio.create_task(self._start_api_server(ports), name="start the API server")

@@ -14,6 +14,7 @@ import pytest_asyncio
 from nodeagent_plugins.cgroups.files import CgroupError, CgroupFiles
 from nodeagent_plugins.cgroups.hierarchy import find_hierarchy
 from tests.integration.containerd import Containerd
+from tests.integration.programs import unmount_below
 
 HERE = Path(__file__).parent
 OWNER = "user.nodeagent.root"
@@ -48,6 +49,13 @@ def removed_cgroups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
                 owner = os.getxattr(path, OWNER).decode()
                 if Path(owner).is_relative_to(tmp_path_factory.getbasetemp()):
                     CgroupFiles(hierarchy, owner).remove((*name, path.name))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unmounted_roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Unmount the root directories of the session's agents, each a shared mount of itself."""
+    yield
+    unmount_below(tmp_path_factory.getbasetemp())
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)

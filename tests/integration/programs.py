@@ -57,6 +57,14 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def unmount_below(directory: Path) -> None:
+    """Unmount everything at and below *directory*, such as the root directory of an agent, a mount of itself."""
+    points = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for point in reversed(points):
+        if Path(point).is_relative_to(directory.resolve()):
+            subprocess.run(["umount", "--lazy", point], check=False, capture_output=True)
+
+
 class Program:
     """Subprocess with its output in a file."""
 

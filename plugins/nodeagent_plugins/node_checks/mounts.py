@@ -30,9 +30,7 @@ def checks(context: ImageContext) -> Sequence[NodeCheck]:
 
     async def drivers() -> Sequence[Finding]:
         sockets = await asyncio.to_thread(driver_sockets, root)
-        if not sockets:
-            return []
-        shared = await asyncio.to_thread(lambda: check_propagation(root, read_mounts()))
+        shared = await asyncio.to_thread(lambda: check_propagation(root, read_mounts(), used=bool(sockets)))
         return [*shared, *await check_drivers(sockets)]
 
     return NodeCheck("orphaned mounts", mounts), NodeCheck("CSI drivers", drivers)
@@ -58,16 +56,22 @@ def check_orphaned_mounts(
     return [warning(f"{len(left)} orphaned mount{'s' * (len(left) > 1)} of deleted pods: {shown}", remedy)]
 
 
-def check_propagation(root: Path, mounts: Iterable[MountEntry]) -> Sequence[Finding]:
-    """Return a finding if mounts that drivers make below *root* do not reach other containers."""
+def check_propagation(root: Path, mounts: Iterable[MountEntry], *, used: bool) -> Sequence[Finding]:
+    """Return a finding if mounts that drivers make below *root* do not reach other containers. Blocking.
+
+    :param used: a driver has registered; without one, the finding is only a warning.
+    """
     entry = containing_mount(root, mounts)
-    if entry is None or entry.shared:
+    if entry is None or entry.shared or not (root / "plugins_registry").is_dir():  # No agent has started there.
         return []
     remedy = (
-        f"restart the agent, which makes {root} a shared mount; its unit must not have PrivateMounts, PrivateTmp or "
-        "ProtectSystem. Or run `mount --bind DIR DIR && mount --make-rshared DIR`"
+        f"restart the agent, which makes {root} a shared mount, and check its log; its unit must not have "
+        "PrivateMounts, PrivateTmp or ProtectSystem. Or run `mount --bind DIR DIR && mount --make-rshared DIR` while "
+        "nothing is mounted below"
     )
-    return [problem(f"the root directory {root} is not a shared mount: volumes of CSI drivers stay empty", remedy)]
+    if used:
+        return [problem(f"the root directory {root} is not a shared mount: volumes of CSI drivers stay empty", remedy)]
+    return [warning(f"the root directory {root} is not a shared mount: containers of CSI drivers cannot start", remedy)]
 
 
 def driver_sockets(root: Path) -> list[Path]:

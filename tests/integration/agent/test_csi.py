@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import shlex
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +15,11 @@ import pytest
 from nodeagent.base.mounts.table import read_mounts
 from tests.csi_driver import BindMounts, Faults, Storage
 from tests.integration.agent.conftest import Node
-from tests.integration.programs import ApiServer, NodeAgent, Program, free_port, simple_pod, wait_until
+from tests.integration.programs import ApiServer, NodeAgent, Program, free_port, simple_pod, unmount_below, wait_until
 
 DRIVER = "csi.test"
 STORAGE_API = "/apis/storage.k8s.io/v1"
+CHECKOUT = Path(__file__).parents[3]
 
 
 class Driver(Program):
@@ -32,25 +34,28 @@ class Driver(Program):
     def start(self) -> None:
         """Start, and wait until the driver serves."""
         before = self.log.stat().st_size if self.log.exists() else 0
-        self.launch(
+        self.launch(*self.arguments)
+        wait_until(lambda: "ready" in self.log.read_text()[before:], "the driver serves")
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments of ``python -m``."""
+        return [
             "tests.csi_driver", "--name", DRIVER, "--directory", str(self.state), "--registry", str(self._registry),
             "--max-volumes", "7", "--topology", "topology.csi.test/zone=z1",
-        )  # fmt: skip
-        wait_until(lambda: "ready" in self.log.read_text()[before:], "the driver serves")
+        ]  # fmt: skip
 
 
 @pytest.fixture
-def driver(containerd: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Driver]]:
+def stopped(containerd: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Driver]]:
+    """Node with a driver that has not been started."""
     directory = tmp_path_factory.mktemp("csi")  # The path of a socket is limited to 107 characters.
     api = ApiServer(directory)
     agent = NodeAgent(directory, containerd.endpoint, api)
-    registry = agent.root / "plugins_registry"
-    registry.mkdir(parents=True)
-    built = Driver(directory, registry)
+    built = Driver(directory, agent.root / "plugins_registry")
     try:
-        api.start()
+        api.start("--allow-privileged")
         agent.start(syncFrequency="5s", volumeStatsAggPeriod="1s", readOnlyPort=free_port())
-        built.start()
         spec = {"attachRequired": False, "podInfoOnMount": True, "fsGroupPolicy": "File"}
         api.request("POST", f"{STORAGE_API}/csidrivers", {"metadata": {"name": DRIVER}, "spec": spec})
         yield Node(containerd, api, agent), built
@@ -59,10 +64,15 @@ def driver(containerd: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         built.kill()
         api.stop()
         containerd.remove_pods()
-        for path in reversed(mounts_below(agent.root)):
-            subprocess.run(["umount", path], check=False)
+        unmount_below(agent.root)
         for image in built.state.glob("volumes/*.img"):
             BindMounts().detach(image)
+
+
+@pytest.fixture
+def driver(stopped: tuple[Node, Driver]) -> tuple[Node, Driver]:
+    stopped[1].start()
+    return stopped
 
 
 def mounts_below(root: Path) -> list[str]:
@@ -97,6 +107,54 @@ def pod(name: str, claim_name: str, command: str, **container: Any) -> dict[str,
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim_name}}]
     container = container or {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     return simple_pod(name, command, nodeName="node-1", volumes=volumes, container=container)
+
+
+def driver_pod(agent: NodeAgent, driver: Driver) -> dict[str, Any]:
+    """Return a pod that runs the driver with the files of this host; its mounts propagate to the host."""
+    environment = [f"PYTHONPATH={CHECKOUT}:{CHECKOUT / 'plugins'}"]
+    command = ["chroot", "/host", "/usr/bin/env", *environment, sys.executable, "-m", *driver.arguments]
+    mounts = [
+        {"name": "host", "mountPath": "/host"},
+        {"name": "root", "mountPath": f"/host{agent.root}", "mountPropagation": "Bidirectional"},
+    ]
+    paths = {"host": "/", "root": str(agent.root)}
+    return simple_pod(
+        "driver",
+        f"exec {shlex.join(command)}",
+        nodeName="node-1",
+        volumes=[{"name": name, "hostPath": {"path": path}} for name, path in paths.items()],
+        container={"volumeMounts": mounts, "securityContext": {"privileged": True}},
+    )
+
+
+def test_mounts_of_a_driver_in_a_pod_reach_other_pods_and_the_agent(stopped: tuple[Node, Driver]) -> None:
+    node, csi = stopped
+    api, agent = node.api, node.agent
+    api.create_pod(driver_pod(agent, csi))
+    running = node.phase("driver", "Running", 60.0)
+    wait_until(lambda: node.log(running) == "ready", "the driver serves")
+    script = "until grep -q /globalmount /proc/mounts; do sleep 0.1; done; echo seen; exec sleep 1000000"
+    plugins = {"name": "plugins", "hostPath": {"path": str(agent.root / "plugins")}}
+    mount = {"name": "plugins", "mountPath": "/plugins", "mountPropagation": "HostToContainer"}
+    api.create_pod(
+        simple_pod("observer", script, nodeName="node-1", volumes=[plugins], container={"volumeMounts": [mount]})
+    )
+    observer = node.phase("observer", "Running", 60.0)
+
+    claim(api, "data")
+    api.create_pod(pod("writer", "data", "echo kept > /data/file; sync; echo written; exec sleep 1000000"))
+    writer = node.phase("writer", "Running", 60.0)
+    wait_until(lambda: node.log(writer) == "written", "the pod has written")
+    (volume,) = csi.state.glob("volumes/*/file")
+    assert volume.read_text() == "kept\n"
+    wait_until(lambda: node.log(observer) == "seen", "the other pod sees the mount")
+    target = f"{agent.root}/pods/{writer['metadata']['uid']}/volumes/kubernetes.io~csi/pv-data/mount"
+    assert target in mounts_below(agent.root)
+
+    node.remove("writer")
+    wait_until(lambda: not csi.storage.all_staged(), "the volume is unstaged", 60.0)
+    wait_until(lambda: not mounts_below(agent.root), "no mount remains")
+    assert volume.read_text() == "kept\n"
 
 
 def test_data_survives_kills_of_agent_and_driver(driver: tuple[Node, Driver]) -> None:

@@ -40,9 +40,12 @@ def test_mounts_of_unknown_pods_are_orphaned(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("propagation", "findings"), [((), 1), (("master:1",), 1), (("shared:2",), 0)])
 def test_root_directory_must_be_a_shared_mount(tmp_path: Path, propagation: tuple[str, ...], findings: int) -> None:
-    found = check_propagation(tmp_path, [entry("/", "shared:1"), entry(tmp_path, *propagation)])
-
-    assert [each.severity for each in found] == [Severity.PROBLEM] * findings
+    mounts = [entry("/", "shared:1"), entry(tmp_path, *propagation)]
+    assert check_propagation(tmp_path, mounts, used=True) == []  # No agent has started there.
+    (tmp_path / "plugins_registry").mkdir()
+    for used, severity in ((True, Severity.PROBLEM), (False, Severity.WARNING)):
+        found = check_propagation(tmp_path, mounts, used=used)
+        assert [each.severity for each in found] == [severity] * findings
 
 
 async def test_driver_that_does_not_respond_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
