@@ -41,6 +41,8 @@ class VolumeSpec:
     claim: PersistentVolumeClaim | None = None
     read_only: bool = False
     mode: VolumeMode = VolumeMode.FILESYSTEM
+    migrated: bool = False
+    """True if an in-tree source of a cloud was translated to its CSI driver."""
 
 
 class ClaimResolver(Protocol):

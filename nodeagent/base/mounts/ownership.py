@@ -35,7 +35,7 @@ def apply_fs_group(
     :param group: ID of the group.
     :param read_only: grant read access only.
     :param only_on_mismatch: skip the tree if its root already matches (``OnRootMismatch``).
-    :param progress: called with the number of processed files, once per directory.
+    :param progress: called with the number of processed files after each of them.
     :raises OSError: a directory cannot be read, or the root is a symbolic link.
     """
     bits = _READ_ONLY if read_only else _READ_WRITE
@@ -65,14 +65,14 @@ def _walk(directory: int, group: int, bits: int, progress: Callable[[int], None]
                 if inside is None:
                     _change_entry(directory, names.pop(), group, bits)
                     processed += 1
+                    if progress is not None:
+                        progress(processed)
                     continue
                 os.close(directory)
                 directory = inside
                 stack.append((_identity(directory), _names(directory)))
                 continue
             stack.pop()
-            if progress is not None:
-                progress(processed)
             if not stack:
                 return
             parent = os.open("..", _OPEN_DIRECTORY, dir_fd=directory)
@@ -82,6 +82,8 @@ def _walk(directory: int, group: int, bits: int, progress: Callable[[int], None]
                 raise OSError(errno.ESTALE, "directory was moved while its group was changed")
             _change_entry(directory, stack[-1][1].pop(), group, bits)
             processed += 1
+            if progress is not None:
+                progress(processed)
     finally:
         os.close(directory)
 

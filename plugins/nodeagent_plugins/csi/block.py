@@ -54,7 +54,7 @@ class Blocks:
             device_path=request.device_path,
         )
         driver = self._drivers.get(source.driver, f"{PREFIX}blockMapper.SetUpDevice failed to get CSI client")
-        async with driver.step() as step:
+        async with driver.step(migrated=source.migrated) as step:
             attempt = f"{PREFIX}blockMapper.SetupDevice failed to get volume attachment"
             publish_context = await self._objects.publish_context(source, attempt)
             capability = await self._capability(step, source)
@@ -108,7 +108,7 @@ class Blocks:
         paths = self._paths.block(name)
         driver = self._drivers.get(source.driver, f"{PREFIX}blockMapper.MapPodDevice failed to get CSI client")
         target = paths.publish(pod.uid)
-        async with driver.step() as step:
+        async with driver.step(migrated=source.migrated) as step:
             spec = await self._specs.find(source.driver)
             check_lifecycle(spec, source.driver, source.lifecycle)
             attempt = f"{PREFIX}blockMapper.MapPodDevice failed to get volume attachment"

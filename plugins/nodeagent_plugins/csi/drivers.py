@@ -49,17 +49,21 @@ class Driver:
     capabilities: frozenset[int] | None = None
 
     @asynccontextmanager
-    async def step(self) -> AsyncIterator[Step]:
-        """Provide a connection for one step."""
+    async def step(self, *, migrated: bool = False) -> AsyncIterator[Step]:
+        """Provide a connection for one step.
+
+        :param migrated: label of metrics: the volume has an in-tree source that was translated to this driver.
+        """
         async with connect(self.endpoint, TIMEOUT_SECONDS) as connection:
-            yield Step(self, connection)
+            yield Step(self, connection, migrated=migrated)
 
 
 class Step:
     """Calls of a driver within one step, which share a deadline."""
 
-    def __init__(self, driver: Driver, connection: Connection) -> None:
+    def __init__(self, driver: Driver, connection: Connection, *, migrated: bool = False) -> None:
         self._driver, self._connection = driver, connection
+        self._migrated = "true" if migrated else "false"
 
     async def call(self, method: str, **fields: Any) -> Any:
         """Call *method* with a request of *fields*; requests contain secrets and are never logged.
@@ -81,7 +85,7 @@ class Step:
             raise
         finally:
             duration = monotonic() - started
-            _DURATIONS.observe(duration, self._driver.name, f"/csi.v1.Node/{method}", code, "false")
+            _DURATIONS.observe(duration, self._driver.name, f"/csi.v1.Node/{method}", code, self._migrated)
 
     async def has(self, capability: int) -> bool:
         """Return whether the driver has the node capability with this number.

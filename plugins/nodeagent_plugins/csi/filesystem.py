@@ -6,10 +6,10 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodeagent.base.mounts.ownership import apply_fs_group
 from nodeagent.base.mounts.points import is_mount_point
 from nodeagent.base.plugin_rpc import RpcError
 from nodeagent.contracts.persistent_volumes import DeviceOnDisk, MountRequest, VolumeOnDisk
+from nodeagent.contracts.volume_ownership import change_group
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import TransientVolumeError, UncertainVolumeError, VolumeError
 from nodeagent.model.persistent_volume import READ_WRITE_ONCE, READ_WRITE_ONCE_POD
@@ -30,7 +30,7 @@ from nodeagent_plugins.csi.driver_objects import (
     fs_group_policy,
 )
 from nodeagent_plugins.csi.drivers import MOUNT_GROUP, MULTI_WRITER, STAGE_UNSTAGE, Drivers, Step, volume_error
-from nodeagent_plugins.csi.names import PREFIX, Paths, attachment_name, unique_name
+from nodeagent_plugins.csi.names import PLUGIN, PREFIX, Paths, attachment_name, unique_name
 from nodeagent_plugins.csi.requests import volume_capability
 from nodeagent_plugins.csi.selinux import needs_relabel
 from nodeagent_plugins.csi.sources import CallObjects, Source, pod_information, source_of
@@ -77,7 +77,7 @@ class FileSystems:
             selinux_label=label,
         )
         driver = self._drivers.get(source.driver, f"{PREFIX}attacher.MountDevice failed to create newCsiDriverClient")
-        async with driver.step() as step:
+        async with driver.step(migrated=source.migrated) as step:
             try:
                 if not await step.has(STAGE_UNSTAGE):
                     return device
@@ -134,7 +134,7 @@ class FileSystems:
         source, directory, pod = source_of(request.spec, request.pod), request.directory, request.pod
         driver = self._drivers.get(source.driver, f"{PREFIX}mounter.SetUpAt failed to get CSI client")
         target = directory / "mount"
-        async with driver.step() as step:
+        async with driver.step(migrated=source.migrated) as step:
             spec = await self._specs.find(source.driver)
             check_lifecycle(spec, source.driver, source.lifecycle)
             policy = fs_group_policy(spec)
@@ -269,9 +269,9 @@ class FileSystems:
         security = pod.spec.security_context
         if security is None or security.fs_group is None or not applies_fs_group(source, policy, self._both_modes):
             return
-        only_on_mismatch = security.fs_group_change_policy == "OnRootMismatch"
+        plugin, run, migrated = f"{PLUGIN}:{source.driver}", self._threads.run, source.migrated
         try:
-            await self._threads.run(apply_fs_group, target, security.fs_group, only_on_mismatch=only_on_mismatch)
+            await change_group(self._context, pod, target, security.fs_group, run=run, plugin=plugin, migrated=migrated)
         except OSError as error:
             raise UncertainVolumeError(f"applyFSGroup failed for vol {source.handle}: {error}") from error
 

@@ -124,7 +124,7 @@ class CsiVolumes:
         source = source_of(spec)
         driver = self._drivers.get(source.driver, f"{PREFIX}Expander.NodeExpand failed to get CSI client")
         block = volume.mode is VolumeMode.BLOCK
-        async with driver.step() as step:
+        async with driver.step(migrated=source.migrated) as step:
             try:
                 if not await step.has(EXPAND):
                     return False

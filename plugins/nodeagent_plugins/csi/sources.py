@@ -39,6 +39,8 @@ class Source:
     mount_options: tuple[str, ...] = ()
     read_only: bool = False
     inline: bool = False
+    migrated: bool = False
+    """True if the volume has an in-tree source that was translated to this driver."""
     stage_secret: SecretReference | None = None
     publish_secret: SecretReference | None = None
     expand_secret: SecretReference | None = None
@@ -71,6 +73,7 @@ def find_source(spec: VolumeSpec, pod: Pod | None = None) -> Source | None:
             tuple(volume.spec.access_modes or ()),
             tuple(volume.spec.mount_options or ()),
             spec.read_only,
+            migrated=spec.migrated,
             stage_secret=csi.node_stage_secret_ref,
             publish_secret=csi.node_publish_secret_ref,
             expand_secret=csi.node_expand_secret_ref,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent.base import identity
-from nodeagent.base.mounts.ownership import apply_fs_group
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.persistent_volumes import (
     DeviceOnDisk,
@@ -18,6 +17,7 @@ from nodeagent.contracts.persistent_volumes import (
     VolumeOnDisk,
     VolumeSpec,
 )
+from nodeagent.contracts.volume_ownership import change_group
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import VolumeError
 from nodeagent.model.meta import ObjectReference
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from nodeagent.contracts.context import CgroupsContext
 
 _DEFAULT_FILE_SYSTEM = "ext4"
-_ON_ROOT_MISMATCH = "OnRootMismatch"
 
 
 class LocalVolumes:
@@ -193,10 +192,9 @@ class LocalVolumes:
                 )
                 self._context.recorder.record(request.pod.reference(), EventType.WARNING, "AlreadyMountedVolume", note)
             return
-        assert context is not None
-        policy = context.fs_group_change_policy == _ON_ROOT_MISMATCH
+        plugin = self._plugin_name
         try:
-            await in_own_thread(apply_fs_group, directory, group, only_on_mismatch=policy)
+            await change_group(self._context, request.pod, directory, group, run=in_own_thread, plugin=plugin)
         except OSError as error:
             await in_own_thread(self._release, directory)
             raise VolumeError(f"applyFSGroup failed for vol {spec.name}: {error}") from error

@@ -54,10 +54,11 @@ class Resolver:
             check_bound(pv, claim)
         except VolumeError as error:
             raise _prefixed(error, pod, name) from error
-        pv = to_csi(pv)
+        translated = to_csi(pv)
+        migrated, pv = translated is not pv, translated
         mode = VolumeMode.BLOCK if pv.spec.volume_mode == VolumeMode.BLOCK else VolumeMode.FILESYSTEM
         check_mode(pod, volume.name, mode)
-        return VolumeSpec(pv.metadata.name, volume, pv, claim, read_only, mode)
+        return VolumeSpec(pv.metadata.name, volume, pv, claim, read_only, mode, migrated)
 
     @staticmethod
     async def _claim(api: Api, namespace: str, name: str) -> PersistentVolumeClaim:
@@ -80,7 +81,7 @@ def _inline(pod: Pod, volume: Volume) -> VolumeSpec:
     if pv is None:
         return VolumeSpec(volume.name, volume, read_only=read_only)
     # The name becomes a directory; names of migrated Azure disks contain slashes.
-    return VolumeSpec(pv.metadata.name.replace("/", "~"), volume, pv, read_only=read_only)
+    return VolumeSpec(pv.metadata.name.replace("/", "~"), volume, pv, read_only=read_only, migrated=True)
 
 
 def _read_only(volume: Volume) -> bool:

@@ -79,6 +79,8 @@ class NodeVolume:
     device: DeviceOnDisk | None = None
     device_reconstructed: bool = False
     selinux_label: str = ""
+    migrated: bool = False
+    """True if an in-tree source was translated to a CSI driver."""
     size: int | None = None
     """Known size of the claim in bytes."""
     expansion_stopped: bool = False

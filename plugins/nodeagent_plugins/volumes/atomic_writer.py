@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from nodeagent.base.mounts.ownership import apply_fs_group
 from nodeagent.errors import VolumeError
-from nodeagent_plugins.volumes.trees import apply_fs_group, remove_tree
+from nodeagent_plugins.volumes.trees import remove_tree
 
 DATA, _NEW_DATA = "..data", "..data_tmp"
 _MAX_PATH, _MAX_NAME = 4096, 255
@@ -79,7 +80,7 @@ def write_payload(directory: Path, payload: Payload, *, group: int | None, now: 
         fresh.chmod(0o755)
         _write_files(fresh, payload)
         if group is not None:
-            apply_fs_group(fresh, group, readonly=True)
+            apply_fs_group(fresh, group, read_only=True)
         new_link = directory / _NEW_DATA
         new_link.unlink(missing_ok=True)
         new_link.symlink_to(fresh.name)

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent.base import identity
+from nodeagent.base.mounts.ownership import apply_fs_group
 from nodeagent.contracts.volumes import MountedVolume, VolumeKind
 from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.volumes.atomic_writer import Payload, write_payload
 from nodeagent_plugins.volumes.mounts import Mounter, in_thread
 from nodeagent_plugins.volumes.payload import DEFAULT_MODE, Collector, fs_group
 from nodeagent_plugins.volumes.pod_certificates.manager import PodCertificates
-from nodeagent_plugins.volumes.trees import apply_fs_group, open_to_all, remove_tree
+from nodeagent_plugins.volumes.trees import open_to_all, remove_tree
 from nodeagent_plugins.volumes.trust_bundles import TrustBundles
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent.base import identity
+from nodeagent.base.mounts.ownership import apply_fs_group
 from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import VolumeError
@@ -15,7 +16,6 @@ from nodeagent_plugins.volumes.mounts import Mounter, in_thread
 from nodeagent_plugins.volumes.payload import fs_group
 from nodeagent_plugins.volumes.quotas import VolumeProjects
 from nodeagent_plugins.volumes.trees import (
-    apply_fs_group,
     make_directories,
     open_to_all,
     remove_if_empty,

@@ -10,13 +10,6 @@ VOLUMES = SampledGauge(
     ("plugin_name", "state"),
     prefixed=False,
 )
-OPERATIONS = Histogram(
-    "storage_operation_duration_seconds",
-    "Storage operation duration",
-    ("volume_plugin", "operation_name", "status", "migrated"),
-    bounds=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600),
-    prefixed=False,
-)
 MOUNT_SECONDS = Histogram(
     "volume_operation_total_seconds",
     "Storage operation end to end duration in seconds",
@@ -38,11 +31,6 @@ RECONSTRUCTION_ERRORS = Counter(
 MOUNT, UNMOUNT, UNMOUNT_DEVICE = "volume_mount", "volume_unmount", "unmount_device"
 MAP, UNMAP, UNMAP_DEVICE = "map_volume", "unmap_volume", "unmap_device"
 VERIFY_ATTACHED, EXPAND = "verify_controller_attached_volume", "volume_fs_resize"
-
-
-def observe(plugin: str, operation: str, problem: bool, seconds: float) -> None:
-    """Record an operation on a volume of a plugin, such as ``kubernetes.io/csi:driver``."""
-    OPERATIONS.observe(seconds, plugin, operation, "fail-unknown" if problem else "success", "false")
 
 
 def plugin_name(kind: str) -> str:

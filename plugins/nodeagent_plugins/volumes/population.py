@@ -140,6 +140,7 @@ class Populator:
             record = self._volumes[name] = NodeVolume(name, kind, kind.plugin_name(spec), adapted)
         elif not adapted:
             record.plugin = kind.plugin_name(spec)
+        record.migrated = spec.migrated
         return record
 
     def _take_mount(self, record: NodeVolume, pod_uid: str, directory: Path) -> None:

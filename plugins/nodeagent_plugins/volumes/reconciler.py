@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.contracts.persistent_volumes import VolumeMode
+from nodeagent.contracts.storage_operations import observe_operation
 from nodeagent.errors import VolumeError
 from nodeagent_plugins.volumes import metrics
 from nodeagent_plugins.volumes.actual_state import DeviceState, NodeVolume
@@ -124,7 +125,7 @@ class Reconciler:
             await work()
             failed = False
         finally:
-            metrics.observe(volume.plugin, name, failed, clock.now() - started)
+            observe_operation(volume.plugin, name, clock.now() - started, failed=failed, migrated=volume.migrated)
         if pod_uid and pod_uid not in self._waiters and not volume.paced and was_mounted != volume.is_ready(pod_uid):
             self._context.pods.trigger_sync(pod_uid)  # The pod's worker no longer waits.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent.base import identity
+from nodeagent.contracts.volume_ownership import change_group
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import VolumeError
 from nodeagent.model.pod import Pod, Volume
@@ -16,9 +17,10 @@ from nodeagent_plugins.volumes.flex.devices import Devices
 from nodeagent_plugins.volumes.flex.drivers import Drivers, directory_name, is_name
 from nodeagent_plugins.volumes.flex.options import device_options, mount_options
 from nodeagent_plugins.volumes.flex.records import Record, Records
+from nodeagent_plugins.volumes.metrics import plugin_name
 from nodeagent_plugins.volumes.mounts import Mounter, in_thread
 from nodeagent_plugins.volumes.payload import fs_group
-from nodeagent_plugins.volumes.trees import apply_fs_group, make_directories, remove_if_empty
+from nodeagent_plugins.volumes.trees import make_directories, remove_if_empty
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import CgroupsContext
@@ -128,10 +130,9 @@ class FlexVolumes:
     async def _give_to_group(self, pod: Pod, directory: Path) -> None:
         if (group := fs_group(pod)) is None:
             return
-        security = pod.spec.security_context
-        lenient = security is not None and security.fs_group_change_policy == "OnRootMismatch"
+        plugin = plugin_name(directory.parent.name)
         try:
-            await in_thread(apply_fs_group, directory, group, only_on_mismatch=lenient)
+            await change_group(self._context, pod, directory, group, run=in_thread, plugin=plugin)
         except OSError as error:
             # Many network file systems have no owners; their drivers receive the group.
             _log.warning("Failed to apply fsGroup to volume", extra={"volume": str(directory), "err": str(error)})

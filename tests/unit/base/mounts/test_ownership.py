@@ -70,6 +70,7 @@ def test_file_swapped_for_a_link_during_the_walk_is_not_followed(root: Path, mon
 
 def test_directory_moved_during_the_walk_ends_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "d/deep").mkdir()
+    (root / "d/deep/f").touch()
     moved = root.parent / "moved"
     moved.mkdir()
 
@@ -97,7 +98,7 @@ def test_deep_tree_needs_few_descriptors(tmp_path: Path) -> None:
         counts.append(len(os.listdir("/proc/self/fd")) - before)
 
     apply_fs_group(tmp_path, GROUP, progress=count)
-    assert len(counts) == 101 and max(counts) <= 4
+    assert len(counts) == 100 and max(counts) <= 4
 
 
 def test_root_that_is_a_link_is_rejected(root: Path) -> None:

@@ -160,7 +160,9 @@ async def test_second_pod_with_another_group_is_reported(
     kind: LocalVolumes, recorder: FakeRecorder, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     groups: list[int] = []
-    monkeypatch.setattr(module, "apply_fs_group", lambda path, group, **_: groups.append(group))
+    monkeypatch.setattr(
+        "nodeagent.contracts.volume_ownership.apply_fs_group", lambda path, group, **_: groups.append(group)
+    )
     await kind.mount(request_of(local(source), tmp_path, "a", security_context={"fsGroup": 1234}))
     await kind.mount(request_of(local(source), tmp_path, "b", security_context={"fsGroup": 4321}))
 

@@ -155,7 +155,7 @@ async def test_group_owns_the_files_unless_the_driver_handles_it(
 ):
     groups = []
     monkeypatch.setattr(
-        "nodeagent_plugins.volumes.flex.kind.apply_fs_group", lambda path, group, **_: groups.append((path, group))
+        "nodeagent.contracts.volume_ownership.apply_fs_group", lambda path, group, **_: groups.append((path, group))
     )
     driver.outputs["init"] = SUCCESS | {"capabilities": capabilities}
     volume = {"name": "data", "flexVolume": {"driver": "acme/disk"}}

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.storage_operations import OPERATIONS
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import VolumeError
 from nodeagent.model.pod import Pod, Volume
 from nodeagent.testing import FakeObjects, FakeRecorder, make_pod
 from nodeagent_plugins import volumes
 from nodeagent_plugins.volumes.manager import Manager
-from nodeagent_plugins.volumes.metrics import MOUNT, OPERATIONS, UNMOUNT, VOLUMES
+from nodeagent_plugins.volumes.metrics import MOUNT, UNMOUNT, VOLUMES
 
 from .conftest import FakeMounter, new_manager, pod_with
 

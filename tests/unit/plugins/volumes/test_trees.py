@@ -6,19 +6,11 @@ import os
 import stat
 from pathlib import Path
 
-from nodeagent_plugins.volumes.trees import apply_fs_group, make_directories, remove_tree
-
-GROUP = os.getgid()
+from nodeagent_plugins.volumes.trees import make_directories, remove_tree
 
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
-
-
-def make_tree(root: Path) -> None:
-    (root / "d").mkdir(mode=0o700)
-    (root / "d/f").touch(mode=0o600)
-    (root / "link").symlink_to("/etc/hostname")
 
 
 def test_new_directories_have_no_permissions_for_others(tmp_path: Path) -> None:
@@ -26,41 +18,6 @@ def test_new_directories_have_no_permissions_for_others(tmp_path: Path) -> None:
     make_directories(tmp_path / "a/b")
 
     assert [mode(tmp_path / name) & 0o007 for name in ("a", "a/b")] == [0, 0]
-
-
-def test_fs_group_may_write(tmp_path: Path) -> None:
-    make_tree(tmp_path)
-    untouched = Path("/etc/hostname").stat().st_mode if Path("/etc/hostname").exists() else None
-
-    apply_fs_group(tmp_path, GROUP)
-
-    assert mode(tmp_path / "d/f") == 0o660
-    assert mode(tmp_path / "d") == 0o2770
-    assert mode(tmp_path) & 0o2770 == 0o2770
-    if untouched is not None:
-        assert Path("/etc/hostname").stat().st_mode == untouched
-
-
-def test_fs_group_of_a_readonly_volume_may_only_read(tmp_path: Path) -> None:
-    make_tree(tmp_path)
-
-    apply_fs_group(tmp_path, GROUP, readonly=True)
-
-    assert mode(tmp_path / "d/f") == 0o640
-    assert mode(tmp_path / "d") == 0o2750
-
-
-def test_on_root_mismatch_skips_a_tree_with_a_matching_root(tmp_path: Path) -> None:
-    make_tree(tmp_path)
-    tmp_path.chmod(0o2770)
-    apply_fs_group(tmp_path, GROUP, only_on_mismatch=True)
-    skipped = mode(tmp_path / "d/f")
-    tmp_path.chmod(0o770)
-
-    apply_fs_group(tmp_path, GROUP, only_on_mismatch=True)
-
-    assert skipped == 0o600
-    assert mode(tmp_path / "d/f") == 0o660
 
 
 def test_tree_of_any_depth_is_removed_without_following_links(tmp_path: Path) -> None:
