@@ -22,6 +22,7 @@ GATES_IN_USE = frozenset(
         "AppArmorFields",
         "AuthorizeNodeWithSelectors",
         "ClearingNominatedNodeNameAfterBinding",
+        "CSIServiceAccountTokenSecrets",
         "ClusterTrustBundle",
         "ClusterTrustBundleProjection",
         "ComponentSLIs",
@@ -43,6 +44,7 @@ GATES_IN_USE = frozenset(
         "MatchLabelKeysInPodTopologySpread",
         "MatchLabelKeysInPodTopologySpreadSelectorMerge",
         "MinDomainsInPodTopologySpread",
+        "MutableCSINodeAllocatableCount",
         "NodeAgentFineGrainedAuthz",
         "NodeAgentServiceAccountTokenForCredentialProviders",
         "NodeDeclaredFeatures",
@@ -88,6 +90,7 @@ GATES_IN_USE = frozenset(
         "UserNamespacesSupport",
         "ValidatingAdmissionPolicy",
         "VolumeAttributesClass",
+        "VolumeLimitScaling",
         "WatchList",
     }
 )

@@ -14,9 +14,12 @@ _DRIVER_VALUES = {
     "volumeLifecycleModes": ["Persistent"],
     "requiresRepublish": False,
 }
-DRIVER = Defaults(below={"spec": Defaults(_DRIVER_VALUES)})
-DRIVER_WITH_SELINUX_MOUNT = Defaults(below={"spec": Defaults({**_DRIVER_VALUES, "seLinuxMount": False})})
-"""Defaults with the gate ``SELinuxMountReadWriteOncePod``."""
+
+
+def driver_defaults(*names: str) -> Defaults:
+    """Return the default values of CSI drivers; those of the fields *names*, which depend on gates, are false."""
+    return Defaults(below={"spec": Defaults({**_DRIVER_VALUES, **dict.fromkeys(names, False)})})
+
 
 _VOLUME_SPEC = {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}
 _PHASE = Defaults({"phase": "Pending"})

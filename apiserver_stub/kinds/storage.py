@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause
-from apiserver_stub.defaulting.storage import ATTACHMENT, DRIVER, DRIVER_WITH_SELINUX_MOUNT, STORAGE_CLASS
+from apiserver_stub.defaulting.storage import ATTACHMENT, STORAGE_CLASS, driver_defaults
 from apiserver_stub.kinds.columns import AGE, NAME, at, name
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.validation.csi import (
+    DriverOptions,
+    driver_warnings,
     validate_driver,
     validate_driver_update,
     validate_node_drivers,
@@ -25,6 +27,7 @@ from apiserver_stub.validation.storage_classes import (
     validate_storage_class_update,
 )
 from apiserver_stub.validation.volume_attachments import validate_attachment, validate_attachment_update
+from nodeagent.base.release import OLDEST, Release
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
@@ -33,45 +36,82 @@ if TYPE_CHECKING:
 
 _DEFAULT_PREFIXES = ("storageclass", "storageclass.beta")
 _GENERATION_FIELDS = ("tokenRequests", "requiresRepublish", "seLinuxMount")
-"""Fields of a CSI driver whose changes increment its generation; new drivers have none."""
+"""Fields of a CSI driver whose changes increment its generation before release 1.33; new drivers have none."""
+_COUNTS_ALL_FIELDS = Release(1, 33)
+_GATED_FIELDS = {
+    "seLinuxMount": "SELinuxMountReadWriteOncePod",
+    "nodeAllocatableUpdatePeriodSeconds": "MutableCSINodeAllocatableCount",
+    "serviceAccountTokenInSecrets": "CSIServiceAccountTokenSecrets",
+    "preventPodSchedulingIfMissing": "VolumeLimitScaling",
+}
+"""Fields of a CSI driver that exist only with a feature gate."""
+_DEFAULTED = ("seLinuxMount", "preventPodSchedulingIfMissing")
+_LIMITS_IN_DRIVERS = Release(1, 36)
+"""First release whose drivers have the field of the gate ``VolumeLimitScaling``."""
 
 
 class DriverStrategy(Strategy):
-    """CSI drivers (spec: gate.SELinuxMountReadWriteOncePod)."""
+    """CSI drivers.
 
-    def __init__(self, gates: FeatureGates) -> None:
-        self._selinux_mount = gates.enabled("SELinuxMountReadWriteOncePod")
+    spec: gate.SELinuxMountReadWriteOncePod, gate.MutableCSINodeAllocatableCount, gate.CSIServiceAccountTokenSecrets
+    """
+
+    def __init__(self, gates: FeatureGates, release: Release = OLDEST) -> None:
+        self._release = release
+        self._disabled = tuple(name for name in _GATED_FIELDS if not self._has(gates, name))
+        self._defaults = driver_defaults(*(name for name in _DEFAULTED if name not in self._disabled))
+        self._options = DriverOptions(
+            selinux_mount="seLinuxMount" not in self._disabled,
+            volume_limits="preventPodSchedulingIfMissing" not in self._disabled,
+            release=release,
+        )
+
+    def _has(self, gates: FeatureGates, name: str) -> bool:
+        exists = name != "preventPodSchedulingIfMissing" or self._release >= _LIMITS_IN_DRIVERS
+        return exists and gates.enabled(_GATED_FIELDS[name])
 
     def default(self, new: Object) -> None:
-        (DRIVER_WITH_SELINUX_MOUNT if self._selinux_mount else DRIVER).apply(new)
+        self._defaults.apply(new)
 
     def prepare_create(self, new: Object) -> None:
-        if not self._selinux_mount:
-            new["spec"].pop("seLinuxMount", None)
+        for field in self._disabled:
+            new["spec"].pop(field, None)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
         spec, before = new["spec"], old.get("spec") or {}
-        if not self._selinux_mount and before.get("seLinuxMount") is None:
-            spec.pop("seLinuxMount", None)
-        if any(spec.get(name) != before.get(name) for name in _GENERATION_FIELDS):
+        for field in self._disabled:
+            if before.get(field) is None:
+                spec.pop(field, None)
+        counted = spec.keys() | before.keys() if self._release >= _COUNTS_ALL_FIELDS else _GENERATION_FIELDS
+        if any(spec.get(name) != before.get(name) for name in counted):
             new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_driver(new["spec"], selinux_mount=self._selinux_mount)
+        return validate_driver(new["spec"], self._options)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return validate_driver_update(new["spec"], old.get("spec") or {}, selinux_mount=self._selinux_mount)
+        return validate_driver_update(new["spec"], old.get("spec") or {}, self._options)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        if "serviceAccountTokenInSecrets" in self._disabled:
+            return []
+        return driver_warnings(new["spec"], None if old is None else old.get("spec") or {})
 
 
 class CsiNodeStrategy(Strategy):
-    """CSINodes: the CSI drivers of a node."""
+    """CSINodes: the CSI drivers of a node (spec: gate.MutableCSINodeAllocatableCount)."""
+
+    def __init__(self, gates: FeatureGates, release: Release = OLDEST) -> None:
+        self._mutable_count, self._release = gates.enabled("MutableCSINodeAllocatableCount"), release
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_node_drivers(_node_drivers(new))
+        return validate_node_drivers(_node_drivers(new), self._release)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return validate_node_drivers_update(_node_drivers(new), _node_drivers(old))
+        return validate_node_drivers_update(
+            _node_drivers(new), _node_drivers(old), self._release, mutable_count=self._mutable_count
+        )
 
 
 class AttachmentStrategy(Strategy):
@@ -79,8 +119,9 @@ class AttachmentStrategy(Strategy):
 
     status_keeps = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "selfLink")
 
-    def __init__(self, identity: Identity) -> None:
-        self._identity = identity
+    def __init__(self, gates: FeatureGates, identity: Identity, release: Release = OLDEST) -> None:
+        self._error_codes = gates.enabled("MutableCSINodeAllocatableCount")
+        self._identity, self._release = identity, release
 
     def default(self, new: Object) -> None:
         ATTACHMENT.apply(new)
@@ -88,8 +129,17 @@ class AttachmentStrategy(Strategy):
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"attached": False}
 
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        super().prepare_update(new, old, subresource)
+        if self._error_codes:
+            return
+        for field in ("attachError", "detachError"):
+            error = dig(new, ("status", field))
+            if error is not None and dig(old, ("status", field, "errorCode")) is None:
+                error.pop("errorCode", None)
+
     def validate(self, new: Object) -> list[Cause]:
-        return validate_attachment(new, self._identity)
+        return validate_attachment(new, self._identity, self._release)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         return validate_attachment_update(new, old, self._identity)
@@ -142,7 +192,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "CSINode",
             "csinodes",
             namespaced=False,
-            strategy=CsiNodeStrategy(),
+            strategy=CsiNodeStrategy(settings.gates, settings.compatibility_version),
             metadata_rules=MetadataRules(whole=2, changes=0),
             columns=(NAME, Column("Drivers", _drivers, type="integer"), AGE),
             unconditional_update=False,
@@ -155,7 +205,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "csidrivers",
             namespaced=False,
             metadata_rules=MetadataRules(whole=0),
-            strategy=DriverStrategy(settings.gates),
+            strategy=DriverStrategy(settings.gates, settings.compatibility_version),
             columns=(
                 NAME,
                 at("AttachRequired", "spec.attachRequired", type="boolean", default=True),
@@ -178,7 +228,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             metadata_rules=MetadataRules(whole=2, changes=0),
             subresource_rules=MetadataRules(whole=2, changes=0),
             reset_fields={"status": ("spec", "metadata")},
-            strategy=AttachmentStrategy(settings.identity),
+            strategy=AttachmentStrategy(settings.gates, settings.identity, settings.compatibility_version),
             subresources=(Subresource("status"),),
             columns=(
                 NAME,

@@ -29,6 +29,7 @@ from apiserver_stub.cel.authorization import Decide
 from apiserver_stub.controllers.namespaces import provide_namespace
 from apiserver_stub.controllers.node_taints import run_node_taint_controller
 from apiserver_stub.controllers.quotas import run_quota_controller
+from apiserver_stub.controllers.volume_attributes_protection import release_attributes_classes
 from apiserver_stub.controllers.volume_protection import release_volumes
 from apiserver_stub.plugin_discovery import discover_plugins
 from nodeagent.base.aio import SystemClock, TaskOwner
@@ -96,7 +97,7 @@ async def build_admission(
         *await create_plugins(classes, context, configs, options.gates),
     ]
     for plugin in plugins:
-        _start_controller(plugin, store, options.identity, tasks)
+        _start_controller(plugin, store, registry, options.identity, tasks)
     return AdmissionChain(plugins)
 
 
@@ -134,7 +135,9 @@ async def create_plugins(
     return plugins
 
 
-def _start_controller(plugin: AdmissionPlugin, store: Store, identity: Identity, tasks: TaskOwner) -> None:
+def _start_controller(
+    plugin: AdmissionPlugin, store: Store, registry: Registry, identity: Identity, tasks: TaskOwner
+) -> None:
     """Start the controller that complements *plugin* after admission, if there is one."""
     match plugin:
         case ResourceQuota():
@@ -143,6 +146,8 @@ def _start_controller(plugin: AdmissionPlugin, store: Store, identity: Identity,
             tasks.start(run_node_taint_controller(store, identity), "node-taints")
         case StorageObjectInUseProtection():
             tasks.start(release_volumes(store, identity), "volume-protection")
+            if any(item.plural == "volumeattributesclasses" for item in registry):
+                tasks.start(release_attributes_classes(store, identity), "volume-attributes-protection")
 
 
 def _authorize(authorizer: Chain) -> Decide:

@@ -55,6 +55,26 @@ def validate_storage_class_update(new: Object, old: Object) -> list[Cause]:
     return causes
 
 
+def validate_attributes_class(new: Object) -> list[Cause]:
+    """Return the errors in a volume attributes class."""
+    driver, parameters = new.get("driverName") or "", new.get("parameters") or {}
+    causes = [] if driver else [required("driverName")]
+    if driver:
+        causes += invalid_each("driverName", driver.lower(), qualified_name_problems(driver.lower()))
+    causes += _validate_parameters(parameters, "parameters")
+    return causes if parameters else [*causes, required("parameters", "must contain at least one key/value pair")]
+
+
+def validate_attributes_class_update(new: Object, old: Object) -> list[Cause]:
+    """Return the errors in the change of a volume attributes class, whose fields are immutable."""
+    causes = []
+    if new.get("driverName") != old.get("driverName"):
+        causes.append(forbidden_value("driverName", "updates to driverName are forbidden."))
+    if (new.get("parameters") or {}) != (old.get("parameters") or {}):
+        causes.append(forbidden_value("parameters", "updates to parameters are forbidden."))
+    return causes + validate_attributes_class(new)
+
+
 def storage_class_warnings(new: Object, identity: Identity) -> list[str]:
     """Return the warnings about a storage class: deprecated labels of nodes."""
     return [

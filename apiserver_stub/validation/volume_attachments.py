@@ -8,15 +8,16 @@ from apiserver_stub.validation.persistent_volumes import validate_volume_spec
 from apiserver_stub.validation.volume_sources import validate_csi_driver_name
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import subdomain_problems
+from nodeagent.base.release import OLDEST, Release
 
 _METADATA_LIMIT_BYTES, _MESSAGE_LIMIT_BYTES = 256 << 10, 1 << 10
 _ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 
 
-def validate_attachment(new: Object, identity: Identity) -> list[Cause]:
+def validate_attachment(new: Object, identity: Identity, release: Release = OLDEST) -> list[Cause]:
     """Return the errors in a new attachment."""
     causes, spec = _validate(new, identity), new.get("spec") or {}
-    causes += validate_csi_driver_name(spec.get("attacher") or "", "spec.attacher")
+    causes += validate_csi_driver_name(spec.get("attacher") or "", "spec.attacher", release)
     if (name := (spec.get("source") or {}).get("persistentVolumeName")) is not None:
         causes += invalid_each("spec.source.persistentVolumeName", name, subdomain_problems(name))
     return causes
@@ -42,7 +43,11 @@ def _validate(new: Object, identity: Identity) -> list[Cause]:
     if size > _METADATA_LIMIT_BYTES:
         causes.append(too_long("status.attachmentMetadata", _METADATA_LIMIT_BYTES))
     for name in ("attachError", "detachError"):
-        if len(((status.get(name) or {}).get("message") or "").encode()) > _MESSAGE_LIMIT_BYTES:
+        error = status.get(name) or {}
+        if (error.get("errorCode") or 0) < 0:
+            detail = "must be between 0 and 2147483647, inclusive"
+            causes.append(invalid_value(f"status.{name}.errorCode", error["errorCode"], detail))
+        if len((error.get("message") or "").encode()) > _MESSAGE_LIMIT_BYTES:
             causes.append(too_long(f"status.{name}.message", _METADATA_LIMIT_BYTES))  # The limit that upstream names.
     return causes
 

@@ -1,4 +1,4 @@
-"""StorageObjectInUseProtection admission plugin: add the finalizers that protect volumes and claims in use."""
+"""StorageObjectInUseProtection admission plugin: add finalizers that protect volumes, claims and attributes classes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ def protection_finalizers(identity: Identity) -> dict[str, str]:
     return {
         "persistentvolumes": identity.label("pv-protection"),
         "persistentvolumeclaims": identity.label("pvc-protection"),
+        "volumeattributesclasses": identity.label("vac-protection"),
     }
 
 
 class StorageObjectInUseProtection(AdmissionPlugin):
-    """Add the finalizers that protect volumes and claims in use (spec: admission.StorageObjectInUseProtection)."""
+    """Add the finalizers that protect objects in use (spec: admission.StorageObjectInUseProtection)."""
 
     name = "StorageObjectInUseProtection"
     order = 2200
     enabled_by_default = True
-    resources = ("persistentvolumes", "persistentvolumeclaims")
+    resources = ("persistentvolumes", "persistentvolumeclaims", "volumeattributesclasses")
     operations = ("CREATE",)
 
     def __init__(self, identity: Identity) -> None:

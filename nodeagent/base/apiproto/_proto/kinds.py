@@ -135,5 +135,15 @@ KINDS = {
         "StorageClassList",
         "VolumeAttachment",
         "VolumeAttachmentList",
+        "VolumeAttributesClass",
+        "VolumeAttributesClassList",
+    ),
+    "storage_v1alpha1": (
+        "VolumeAttributesClass",
+        "VolumeAttributesClassList",
+    ),
+    "storage_v1beta1": (
+        "VolumeAttributesClass",
+        "VolumeAttributesClassList",
     ),
 }

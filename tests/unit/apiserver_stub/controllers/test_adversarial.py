@@ -31,6 +31,7 @@ from apiserver_stub.controllers.node_certificates import NodeCertificates
 from apiserver_stub.controllers.node_taints import NodeTaints
 from apiserver_stub.controllers.quotas import ResourceQuotas
 from apiserver_stub.controllers.scheduler import Scheduler
+from apiserver_stub.controllers.volume_attributes_protection import AttributesClassProtection
 from apiserver_stub.controllers.volume_protection import VolumeProtection
 from apiserver_stub.controllers.volumes.binder import VolumeBinder
 from apiserver_stub.controllers.volumes.ephemeral_claims import EphemeralClaims
@@ -47,6 +48,7 @@ __all__ = ["store"]
 Make = Callable[[MeteredStore, FakeClock], Coroutine[Any, Any, None]]
 MAPS, PODS, NODES, NAMESPACES = "core/configmaps", "core/pods", "core/nodes", "core/namespaces"
 QUOTAS, CLAIMS, VOLUMES = "core/resourcequotas", "core/persistentvolumeclaims", "core/persistentvolumes"
+ATTRIBUTES_CLASSES = "storage.k8s.io/volumeattributesclasses"
 BUDGETS, ROLES = "policy/poddisruptionbudgets", "rbac.authorization.k8s.io/clusterroles"
 REQUESTS, SERVICES = "certificates.k8s.io/certificatesigningrequests", "apiregistration.k8s.io/apiservices"
 MANY = 1500
@@ -90,6 +92,7 @@ CONTROLLERS: dict[str, Make] = {
     "scheduler": lambda store, clock: Scheduler(store, Identity(), 3600, build_gates({}), clock).run(),
     "roles": lambda store, clock: keep_aggregated(store, clock=clock, identity=Identity()),
     "taints": lambda store, clock: NodeTaints(store, Identity(), clock).run(),
+    "volume attributes classes": lambda store, clock: AttributesClassProtection(store, Identity(), clock).run(),
     "volumes": lambda store, clock: VolumeProtection(store, Identity(), clock).run(),
 }
 every_controller = pytest.mark.parametrize("make", CONTROLLERS.values(), ids=CONTROLLERS.keys())
@@ -261,6 +264,8 @@ async def test_conflicting_object_is_retried_with_back_off(store: MeteredStore, 
         for collection, namespace in ((VOLUMES, ""), (CLAIMS, "n")):
             held = {"finalizers": ["kubernetes.io/pv-protection", "kubernetes.io/pvc-protection"], **DELETED}
             store.put(collection, {"metadata": named(name, namespace, **held)})
+        held = {"finalizers": ["kubernetes.io/vac-protection"], **DELETED}
+        store.put(ATTRIBUTES_CLASSES, {"metadata": named(name, **held)})
     template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
     ephemeral = {"name": "v", "ephemeral": {"volumeClaimTemplate": template}}
     store.put(PODS, {"metadata": named("with-claim", "n"), "spec": {"volumes": [ephemeral]}})

@@ -8,6 +8,8 @@ import pytest
 
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.validation.csi import (
+    DriverOptions,
+    driver_warnings,
     validate_driver,
     validate_driver_update,
     validate_node_drivers,
@@ -15,11 +17,14 @@ from apiserver_stub.validation.csi import (
 )
 from apiserver_stub.validation.storage_classes import (
     storage_class_warnings,
+    validate_attributes_class,
+    validate_attributes_class_update,
     validate_storage_class,
     validate_storage_class_update,
 )
 from apiserver_stub.validation.volume_attachments import validate_attachment, validate_attachment_update
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import NEWEST
 
 CLASS = {"provisioner": "csi.example.com", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
 DRIVER = {"attachRequired": True, "fsGroupPolicy": "File", "volumeLifecycleModes": ["Persistent"]}
@@ -97,7 +102,7 @@ def test_errors_of_a_driver_are_those_of_upstream() -> None:
 
     assert validate_driver(DRIVER) == []
     assert short(validate_driver(new)) == errors
-    assert short(validate_driver(DRIVER, selinux_mount=True)) == [("Required", "seLinuxMount")]
+    assert short(validate_driver(DRIVER, DriverOptions(selinux_mount=True))) == [("Required", "seLinuxMount")]
     assert short(validate_driver_update({**DRIVER, "attachRequired": False}, DRIVER)) == [
         ("Invalid", "attachedRequired")
     ]
@@ -149,3 +154,66 @@ def test_attachment_keeps_its_specification() -> None:
         ("TooLong", "status.attachError.message"),
         ("Invalid", "spec"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "errors"),
+    [
+        ({"nodeAllocatableUpdatePeriodSeconds": 10}, []),
+        ({"nodeAllocatableUpdatePeriodSeconds": 9}, [("Invalid", "nodeAllocatableUpdatePeriodSeconds")]),
+        ({"serviceAccountTokenInSecrets": False}, [("Invalid", "serviceAccountTokenInSecrets")]),
+        ({"serviceAccountTokenInSecrets": True, "tokenRequests": [{"audience": "a"}]}, []),
+    ],
+)
+def test_fields_of_newer_drivers_are_validated(changes: dict[str, Any], errors: list[tuple[str, str]]) -> None:
+    assert short(validate_driver({**DRIVER, **changes})) == errors
+
+
+def test_later_releases_allow_more_changes_of_drivers() -> None:
+    new, options = {**DRIVER, "fsGroupPolicy": "None", "podInfoOnMount": True}, DriverOptions(release=NEWEST)
+
+    assert short(validate_driver_update(new, DRIVER)) == [("Invalid", "fsGroupPolicy"), ("Invalid", "podInfoOnMount")]
+    assert validate_driver_update(new, DRIVER, options) == []
+
+
+def test_tokens_in_volume_attributes_are_warned_about() -> None:
+    new = {**DRIVER, "tokenRequests": [{"audience": "a"}]}
+
+    assert driver_warnings(new, None) == driver_warnings(new, DRIVER)
+    assert driver_warnings(new, DRIVER)[0].startswith("spec.serviceAccountTokenInSecrets is unset;")
+    assert driver_warnings(new, new) == driver_warnings(DRIVER, None) == []
+    assert driver_warnings({**new, "serviceAccountTokenInSecrets": False}, None) == []
+
+
+def test_number_of_volumes_changes_only_with_its_gate() -> None:
+    new = [{**NODE, "allocatable": {"count": 3}}]
+
+    assert validate_node_drivers_update(new, [NODE], NEWEST, mutable_count=True) == []
+    (cause,) = validate_node_drivers_update(new, [NODE], NEWEST)
+    assert cause.field == "spec.drivers"
+    (cause,) = validate_node_drivers_update(new, [NODE])
+    assert cause.field == "CSINodeDriver"
+
+
+@pytest.mark.parametrize(
+    ("changes", "errors"),
+    [
+        ({}, []),
+        ({"driverName": ""}, [("Required", "driverName")]),
+        ({"driverName": "a b"}, [("Invalid", "driverName")]),
+        ({"parameters": {}}, [("Required", "parameters")]),
+        ({"parameters": {"": "a"}}, [("Invalid", "parameters")]),
+    ],
+)
+def test_errors_of_a_volume_attributes_class(changes: dict[str, Any], errors: list[tuple[str, str]]) -> None:
+    attributes = {"driverName": "csi.example.com", "parameters": {"iops": "9"}}
+
+    assert short(validate_attributes_class({**attributes, **changes})) == errors
+
+
+def test_volume_attributes_class_is_immutable() -> None:
+    old, new = {"driverName": "a", "parameters": {"iops": "1"}}, {"driverName": "b", "parameters": {"iops": "2"}}
+
+    causes = short(validate_attributes_class_update(new, old))
+
+    assert causes == [("Forbidden", "driverName"), ("Forbidden", "parameters")]
