@@ -268,6 +268,12 @@ GATED: dict[str, dict[str, tuple[str, ...]]] = {
     "system:kubelet-api-admin": {
         "NodeAgentFineGrainedAuthz": ("* core nodes/configz,nodes/healthz,nodes/pods",),
     },
+    "system:kube-scheduler": {
+        "DynamicResourceAllocation": (
+            "get,list,watch resource deviceclasses,resourceclaims,resourceslices",
+            "patch,update resource resourceclaims,resourceclaims/binding,resourceclaims/status",
+        ),
+    },
     "system:node": {
         "DynamicResourceAllocation": ("get resource resourceclaims", "deletecollection resource resourceslices"),
         "ClusterTrustBundle": ("get,list,watch certificates clustertrustbundles",),

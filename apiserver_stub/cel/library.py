@@ -177,7 +177,7 @@ def _urls() -> Iterator[Overload]:
 # Quantities: a map with the amount in billionths
 
 
-def _quantity(text: str) -> dict[str, Any]:
+def quantity(text: str) -> dict[str, Any]:
     return {"nanos": str(Quantity.parse(text).nanos)}
 
 
@@ -200,18 +200,18 @@ def _whole(quantity: dict[str, Any]) -> int:
     return nanos // _NANOS
 
 
-def _compare(one: dict[str, Any], other: dict[str, Any]) -> int:
+def compare_quantities(one: dict[str, Any], other: dict[str, Any]) -> int:
     return (_nanos(one) > _nanos(other)) - (_nanos(one) < _nanos(other))
 
 
 def _quantities() -> Iterator[Overload]:
-    yield Overload("quantity", ("string",), QUANTITY, _quantity, member=False)
+    yield Overload("quantity", ("string",), QUANTITY, quantity, member=False)
     yield Overload("isQuantity", ("string",), "bool", _is_quantity, member=False)
     sign: Callable[[Any], int] = lambda found: (_nanos(found) > 0) - (_nanos(found) < 0)  # noqa: E731
     yield Overload("sign", (QUANTITY,), "int", sign, member=False)
-    yield Overload("isGreaterThan", (QUANTITY, QUANTITY), "bool", lambda one, other: _compare(one, other) > 0)
-    yield Overload("isLessThan", (QUANTITY, QUANTITY), "bool", lambda one, other: _compare(one, other) < 0)
-    yield Overload("compareTo", (QUANTITY, QUANTITY), "int", _compare)
+    yield Overload("isGreaterThan", (QUANTITY, QUANTITY), "bool", lambda one, other: compare_quantities(one, other) > 0)
+    yield Overload("isLessThan", (QUANTITY, QUANTITY), "bool", lambda one, other: compare_quantities(one, other) < 0)
+    yield Overload("compareTo", (QUANTITY, QUANTITY), "int", compare_quantities)
     yield Overload("asApproximateFloat", (QUANTITY,), "double", lambda found: _nanos(found) / _NANOS)
     yield Overload("asInteger", (QUANTITY,), "int", _whole)
     yield Overload("isInteger", (QUANTITY,), "bool", lambda found: not _nanos(found) % _NANOS)

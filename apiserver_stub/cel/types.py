@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 PACKAGE = "kubernetes"
-REQUEST, NAMESPACE, VARIABLES = "AdmissionRequest", "Namespace", "variables"
+REQUEST, NAMESPACE, VARIABLES, DEVICE = "AdmissionRequest", "Namespace", "variables", "DRADevice"
 _KIND = {"group": "string", "version": "string", "kind": "string"}
 _RESOURCE = {"group": "string", "version": "string", "resource": "string"}
 _MESSAGES: Mapping[str, Mapping[str, str]] = {
@@ -53,6 +53,7 @@ _MESSAGES: Mapping[str, Mapping[str, str]] = {
     "NamespaceStatus": {"conditions": "list(NamespaceCondition)", "phase": "string"},
     NAMESPACE: {"metadata": "NamespaceMetadata", "spec": "NamespaceSpec", "status": "NamespaceStatus"},
 }
+_DEVICE = {"driver": "string", "attributes": "map", "capacity": "map", "allowMultipleAllocations": "bool"}
 _WELL_KNOWN = {
     "dyn": "Value",
     "duration": "Duration",
@@ -76,6 +77,16 @@ def pool(variables: Mapping[str, str]) -> Any:
     for file in (*_well_known_files(), _file("admission", _MESSAGES)):
         found.Add(file)
     found.Add(_file("variables", {VARIABLES: variables}))
+    return found
+
+
+def device_pool() -> Any:
+    """Return a pool with the type of the variable of device selectors."""
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    found = DescriptorPool()
+    for file in (*_well_known_files(), _file("devices", {DEVICE: _DEVICE})):
+        found.Add(file)
     return found
 
 

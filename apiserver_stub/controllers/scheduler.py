@@ -11,14 +11,17 @@ import logging
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.device_versions import structured
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.devices.writes import DeviceNames, allocate, reserve_claim
 from apiserver_stub.controllers.event_recorder import EventRecorder
 from apiserver_stub.controllers.leases import SCHEDULER, is_held
 from apiserver_stub.controllers.volumes.writes import CLAIMS, VOLUMES, reserve, select_node
 from apiserver_stub.kinds.nodes import is_ready
 from apiserver_stub.kinds.pod_binding import BindingRules, bound, topology_labels
-from apiserver_stub.scheduling.decision import decide
+from apiserver_stub.scheduling.decision import PodResources, decide
+from apiserver_stub.scheduling.dynamic_resources import DYNAMIC_RESOURCES, DevicePlan, DeviceState, PodDevices
 from apiserver_stub.scheduling.model import NodeInfo, NodeTaintKeys, SchedulingFeatures, read_pod
 from apiserver_stub.scheduling.queue import PendingPods
 from apiserver_stub.scheduling.state import ClusterState
@@ -47,10 +50,18 @@ _LEASE_CHECK_SECONDS = 30.0
 
 
 async def bind_to_single_node(
-    store: Store, identity: Identity, event_ttl_seconds: int | None, gates: FeatureGates
+    store: Store,
+    identity: Identity,
+    event_ttl_seconds: int | None,
+    gates: FeatureGates,
+    *,
+    allocates_devices: bool = False,
 ) -> None:
-    """Schedule pending pods; runs until cancelled."""
-    await Scheduler(store, identity, event_ttl_seconds, gates).run()
+    """Schedule pending pods; runs until cancelled.
+
+    :param allocates_devices: the kinds of dynamic resource allocation are served.
+    """
+    await Scheduler(store, identity, event_ttl_seconds, gates, allocates_devices=allocates_devices).run()
 
 
 class Scheduler:
@@ -63,6 +74,8 @@ class Scheduler:
         event_ttl_seconds: int | None,
         gates: FeatureGates,
         clock: Clock | None = None,
+        *,
+        allocates_devices: bool = False,
     ) -> None:
         self._features = SchedulingFeatures(
             gates.enabled("TaintTolerationComparisonOperators"), gates.enabled("NodeDeclaredFeatures")
@@ -80,7 +93,17 @@ class Scheduler:
             CLAIMS: self._volumes.claims,
             classes: self._volumes.classes,
         }
-        self._feed = ChangeFeed(store, [_NAMESPACES, _NODES, *self._of_volumes, _PODS], self)
+        self._device_names = DeviceNames.of(identity)
+        self._devices = DeviceState(self._device_names.group)
+        self._of_devices: dict[str, dict[str, Object]] = {}
+        if allocates_devices:
+            self._of_devices = {
+                self._device_names.classes: self._devices.classes,
+                self._device_names.slices: self._devices.slices,
+                self._device_names.claims: self._devices.claims,
+            }
+        names = [_NAMESPACES, _NODES, *self._of_volumes, *self._of_devices, _PODS]
+        self._feed = ChangeFeed(store, names, self)
         self._events = EventRecorder(store, NAME, event_ttl_seconds, identity, clock)
 
     async def run(self) -> None:
@@ -94,6 +117,7 @@ class Scheduler:
     def reset(self) -> None:
         self._state.clear()
         self._volumes.clear()
+        self._devices.clear()
         self._pending.clear()
 
     def see(self, collection: str, record: Record, previous: Record | None) -> None:
@@ -107,6 +131,9 @@ class Scheduler:
         elif collection in self._of_volumes:
             self._of_volumes[collection][record.key] = obj
             self._retry((BINDING, RESTRICTIONS))
+        elif collection in self._of_devices:
+            self._of_devices[collection][record.key] = structured(obj)
+            self._retry((DYNAMIC_RESOURCES,))
         else:
             self._see_pod(record.key, obj, None if previous is None else objects.decode(previous.data), now)
 
@@ -120,6 +147,9 @@ class Scheduler:
         elif collection in self._of_volumes:
             self._of_volumes[collection].pop(record.key, None)
             self._retry((BINDING, RESTRICTIONS))
+        elif collection in self._of_devices:
+            self._of_devices[collection].pop(record.key, None)
+            self._retry((DYNAMIC_RESOURCES,))
         else:
             self._pending.remove(record.key)
             self._release(record.key)
@@ -198,13 +228,17 @@ class Scheduler:
         """
         info = read_pod(pod, self._features)
         volumes = PodVolumes(self._volumes, info, self._state.pods) if info.claims else None
-        decision = decide(self._state, info, volumes)
+        devices = PodDevices(self._devices, info) if info.device_claims and self._of_devices else None
+        decision = decide(self._state, info, PodResources(volumes, devices))
         node = self._choose(decision.feasible)
         if node and volumes is not None and (plan := volumes.plan(node)):
             # Recorded first: the claims may be bound while the writes are awaited.
             self._pending.wait_for(key, (BINDING,), self._clock.now())
             await self._bind_volumes(plan, node)
             return
+        if node and devices is not None and not await self._bind_devices(devices.plan(node), pod):
+            self._pending.wait_for(key, (DYNAMIC_RESOURCES,), self._clock.now())
+            return  # A claim has changed since the decision.
         if node:
             if await self._bind(key, pod, node):
                 metadata = pod["metadata"]
@@ -222,6 +256,16 @@ class Scheduler:
             await reserve(self._store, volume, claim, self._volumes.names)
         for claim in plan.provision:
             await select_node(self._store, claim, node, self._volumes.names)
+
+    async def _bind_devices(self, plan: DevicePlan, pod: Object) -> bool:
+        """Allocate and reserve the claims of *plan*; return ``False`` if one has changed since the decision."""
+        for claim, allocation in plan.allocate:
+            if not await allocate(self._store, self._device_names, claim, allocation, pod):
+                return False
+        for claim in plan.reserve:
+            if not await reserve_claim(self._store, self._device_names, claim, pod):
+                return False
+        return True
 
     def _choose(self, feasible: tuple[str, ...]) -> str:
         """Return the node to bind to: the only ready one, or the only feasible one; empty if there are several."""
@@ -310,4 +354,6 @@ def with_condition(pod: Object, reason: str, message: str, generation: int | Non
 
 def _decision_inputs(pod: Object) -> Object:
     """Return the fields that a decision depends on; changes of other fields do not trigger another attempt."""
-    return {"labels": pod["metadata"].get("labels"), "spec": pod["spec"], "uid": pod["metadata"].get("uid")}
+    metadata = pod["metadata"]
+    claims = dig(pod, ("status", "resourceClaimStatuses"))
+    return {"labels": metadata.get("labels"), "spec": pod["spec"], "uid": metadata.get("uid"), "claims": claims}

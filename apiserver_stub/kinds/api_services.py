@@ -52,6 +52,7 @@ _VERSIONS = {
     ("flowcontrol.apiserver", "v1"): 21,
     ("flowcontrol.apiserver", "v1beta3"): 18,
     ("internal.apiserver", "v1alpha1"): 9,
+    ("resource", "v1beta2"): 12,
     ("resource", "v1alpha2"): 9,
 }
 _STAGES = {"v1": 15, "v1beta1": 9, "v1alpha1": 1}

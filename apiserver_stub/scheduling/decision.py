@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from apiserver_stub.scheduling.dynamic_resources import PodDevices
 from apiserver_stub.scheduling.model import NodeInfo, PodInfo
 from apiserver_stub.scheduling.node_affinity import named_nodes
 from apiserver_stub.scheduling.node_filters import (
@@ -43,8 +44,25 @@ class Decision:
     """Names of the filters that rejected it."""
 
 
-def decide(state: ClusterState, pod: PodInfo, volumes: PodVolumes | None = None) -> Decision:
-    """Return where *pod* fits; *volumes* are its claims, ``None`` without any.
+@dataclass(frozen=True, slots=True)
+class PodResources:
+    """Volumes and devices of a pod, ``None`` without any."""
+
+    volumes: PodVolumes | None = None
+    devices: PodDevices | None = None
+
+    @property
+    def conflict(self) -> Rejection | None:
+        """The reason why the pod fits on no node, ``None`` if its claims allow some."""
+        conflicts = (item.conflict for item in (self.volumes, self.devices) if item is not None)
+        return next((item for item in conflicts if item is not None), None)
+
+
+_NO_RESOURCES = PodResources()
+
+
+def decide(state: ClusterState, pod: PodInfo, resources: PodResources = _NO_RESOURCES) -> Decision:
+    """Return where *pod* fits; *resources* are its claims.
 
     Pods of lower priority are never preempted: where that would help, the message does not mention preemption.
     """
@@ -53,13 +71,13 @@ def decide(state: ClusterState, pod: PodInfo, volumes: PodVolumes | None = None)
         return Decision(message=NO_NODES)
     names = named_nodes(pod)
     conflict = Rejection("NodeAffinity", (_CONFLICT,)) if names is not None and not names else None
-    if conflict is None and volumes is not None:
-        conflict = volumes.conflict
+    if conflict is None:
+        conflict = resources.conflict
     if conflict is not None:
         rejections = dict.fromkeys((node.name for node in nodes), conflict)
         text = f"{_availability(len(nodes))} {conflict.reasons[0]}."
-        return Decision((), text + _preemption(state, nodes, pod, rejections, volumes), frozenset([conflict.filter]))
-    run = _filters(state, nodes, pod, volumes)
+        return Decision((), text + _preemption(state, nodes, pod, rejections, resources), frozenset([conflict.filter]))
+    run = _filters(state, nodes, pod, resources)
     feasible, rejections = [], {}
     for node in nodes:
         if names is not None and node.name not in names:
@@ -73,11 +91,11 @@ def decide(state: ClusterState, pod: PodInfo, volumes: PodVolumes | None = None)
         return Decision(tuple(feasible))
     text = _summary(len(nodes), [reason for item in rejections.values() for reason in item.reasons])
     filters = frozenset(item.filter for item in rejections.values()) or frozenset(["NodeAffinity"])
-    return Decision((), text + _preemption(state, nodes, pod, rejections, volumes), filters)
+    return Decision((), text + _preemption(state, nodes, pod, rejections, resources), filters)
 
 
 def _filters(
-    state: ClusterState, nodes: Sequence[NodeInfo], pod: PodInfo, volumes: PodVolumes | None
+    state: ClusterState, nodes: Sequence[NodeInfo], pod: PodInfo, resources: PodResources
 ) -> Callable[[NodeInfo], Rejection | None]:
     """Return a function that returns the first rejection of a node."""
     across = [
@@ -88,10 +106,13 @@ def _filters(
         for one in _NODE_FILTERS:
             if (rejection := one(pod, node)) is not None:
                 return rejection
-        if volumes is not None and (rejection := volumes.check(pod, node)) is not None:
+        if resources.volumes is not None and (rejection := resources.volumes.check(pod, node)) is not None:
             return rejection
-        found = next((found for check in across if (found := check(node)) is not None), None)
-        return node_declared_features(pod, node) if found is None else found
+        if (found := next((found for check in across if (found := check(node)) is not None), None)) is not None:
+            return found
+        if resources.devices is not None and (rejection := resources.devices.check(node)) is not None:
+            return rejection
+        return node_declared_features(pod, node)
 
     return run
 
@@ -101,7 +122,7 @@ def _preemption(
     nodes: Sequence[NodeInfo],
     pod: PodInfo,
     rejections: Mapping[str, Rejection],
-    volumes: PodVolumes | None,
+    resources: PodResources,
 ) -> str:
     """Return the end of the message: why the deletion of other pods would not help."""
     if not pod.may_preempt:
@@ -117,7 +138,7 @@ def _preemption(
             reasons.append(_NO_VICTIMS)
             continue
         emptied = node.without(victims)
-        still = _filters(state, [emptied if item is node else item for item in nodes], pod, volumes)(emptied)
+        still = _filters(state, [emptied if item is node else item for item in nodes], pod, resources)(emptied)
         if still is None:
             return ""
         reasons.extend(still.reasons)

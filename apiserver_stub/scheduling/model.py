@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from apiserver_stub.apimachinery import resource_lists
 from apiserver_stub.apimachinery.label_selectors import read_selector
 from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.scheduling.pod_claims import PodClaim, claims_of
 from apiserver_stub.scheduling.required_features import required_features
 from apiserver_stub.scheduling.resized_requests import with_reserved_requests
 from nodeagent.base.identity import Identity
@@ -83,6 +84,7 @@ class PodInfo:
     """Names of its claims; true for those of ephemeral volumes, which the pod owns."""
     features: frozenset[str] = frozenset()
     """Features that its node must declare."""
+    device_claims: tuple[PodClaim, ...] = ()
 
     def tolerates(self, taint: Mapping[str, str]) -> bool:
         return any(_tolerates(toleration, taint) for toleration in self.tolerations)
@@ -194,6 +196,7 @@ def read_pod(pod: Object, features: SchedulingFeatures | None = None) -> PodInfo
         uid=metadata.get("uid") or "",
         claims=tuple(_claims(spec, metadata["name"])),
         features=frozenset(required_features(spec) if features.requires_declared else ()),
+        device_claims=tuple(claims_of(pod)),
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub.admission import AdmissionChain, AdmissionContext, AdmissionPlugin
 from apiserver_stub.admission.config import AdmissionError, load
 from apiserver_stub.admission.context import DefaultTolerations
+from apiserver_stub.admission.device_admin_access import DeviceAdminAccess
 from apiserver_stub.admission.listers import Lister
 from apiserver_stub.admission.plugins.resource_quota import ResourceQuota
 from apiserver_stub.admission.plugins.storage_object_in_use_protection import StorageObjectInUseProtection
@@ -92,6 +93,7 @@ async def build_admission(
     plugins = [
         SigningRequestIdentity(options.identity),
         PodCertificateSigning(authorize, options.identity),
+        DeviceAdminAccess(lister, options.identity),
         PolicyParameterPermission(lister, registry, authorize, options.identity),
         *more,
         *await create_plugins(classes, context, configs, options.gates),

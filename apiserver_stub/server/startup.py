@@ -28,6 +28,7 @@ from apiserver_stub.controllers.allocator_repair import repair_service_ranges
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.authentication_config_map import AuthenticationConfigMap, RequestHeaderNames
 from apiserver_stub.controllers.cluster_role_aggregation import aggregate_roles, keep_aggregated
+from apiserver_stub.controllers.devices.claim_controller import device_resources, run_claim_controller
 from apiserver_stub.controllers.disruption import run_disruption_controller
 from apiserver_stub.controllers.garbage_collector import collect_garbage
 from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
@@ -240,8 +241,15 @@ async def start(options: Options) -> RunningServer:
             tasks.start(service_ranges.run(), "service-ranges")
         if options.enable_garbage_collector:
             tasks.start(collect_garbage(context, registry), "garbage")
+        device_kinds = device_resources(registry, identity)
+        if device_kinds is not None:
+            claims = run_claim_controller(context, device_kinds, identity, event_ttl_seconds)
+            tasks.start(claims, "resource-claims")
         if options.bind_pods_to_single_node:
-            tasks.start(bind_to_single_node(store, identity, event_ttl_seconds, options.gates), "scheduler")
+            scheduling = bind_to_single_node(
+                store, identity, event_ttl_seconds, options.gates, allocates_devices=device_kinds is not None
+            )
+            tasks.start(scheduling, "scheduler")
         if options.manage_volumes:
             tasks.start(bind_claims(store, identity, event_ttl_seconds), "volume-binder")
             ephemeral_claims = create_ephemeral_claims(context, registry, identity, event_ttl_seconds)

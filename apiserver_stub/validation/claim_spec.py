@@ -39,17 +39,20 @@ _SPELLINGS = {"uid": "uID"}
 
 def validate_claim_template(template: Object, field: str, *, volume_attributes_class: bool = False) -> list[Cause]:
     """Return the errors in a claim template, whose metadata has labels and annotations only."""
-    metadata = template.get("metadata") or {}
-    path = f"{field}.metadata"
-    causes = validate_annotations(metadata.get("annotations"), f"{path}.annotations")
-    causes += validate_labels(metadata.get("labels"), f"{path}.labels")
-    causes += [
-        forbidden_value(f"{path}.{_SPELLINGS.get(name, name)}", "cannot be set")
+    causes = validate_template_metadata(template.get("metadata") or {}, f"{field}.metadata")
+    spec = template.get("spec") or {}
+    return causes + validate_claim_spec(spec, f"{field}.spec", volume_attributes_class=volume_attributes_class)
+
+
+def validate_template_metadata(metadata: Object, field: str) -> list[Cause]:
+    """Return the errors in the metadata of a claim template: only labels and annotations may be set."""
+    causes = validate_annotations(metadata.get("annotations"), f"{field}.annotations")
+    causes += validate_labels(metadata.get("labels"), f"{field}.labels")
+    return causes + [
+        forbidden_value(f"{field}.{_SPELLINGS.get(name, name)}", "cannot be set")
         for name in _NOT_IN_TEMPLATES
         if metadata.get(name) not in (None, "", 0) or (name == "deletionGracePeriodSeconds" and name in metadata)
     ]
-    spec = template.get("spec") or {}
-    return causes + validate_claim_spec(spec, f"{field}.spec", volume_attributes_class=volume_attributes_class)
 
 
 def validate_claim_spec(

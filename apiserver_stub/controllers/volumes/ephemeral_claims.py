@@ -13,9 +13,9 @@ from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.event_recorder import EventRecorder
+from apiserver_stub.controllers.internal_requests import create_object
 from apiserver_stub.controllers.leases import CONTROLLER_MANAGER, HELD_FOR, is_held
 from apiserver_stub.controllers.loop import run_controller
-from apiserver_stub.controllers.volumes.internal_requests import create_object
 from apiserver_stub.controllers.volumes.writes import CLAIMS
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.storage import Record

@@ -10,8 +10,8 @@ from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.event_recorder import EventRecorder
+from apiserver_stub.controllers.internal_requests import create_object, delete_object
 from apiserver_stub.controllers.loop import run_controller
-from apiserver_stub.controllers.volumes.internal_requests import create_object, delete_object
 from apiserver_stub.controllers.volumes.local_directories import LocalDirectories, NodeUnavailable
 from apiserver_stub.controllers.volumes.local_path_class import provisioner_name
 from apiserver_stub.controllers.volumes.local_path_volume import (

@@ -30,7 +30,7 @@ async def create_object(
         "create",
         "",
         group=resource.group,
-        version="v1",
+        version=resource.version,
         resource=resource.plural,
         namespace=metadata.get("namespace", ""),
     )

@@ -1,0 +1,1 @@
+"""Controller of resource claims, and the changes of claims by controllers."""
