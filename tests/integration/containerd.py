@@ -54,6 +54,8 @@ disabled_plugins = [
   netns_mounts_under_state_dir = true
   stream_server_address = "127.0.0.1"
   stream_server_port = "0"
+  enable_cdi = true
+  cdi_spec_dirs = ["{dir}/cdi"]
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{cni_bin}"
     conf_dir = "{dir}/cni"
@@ -91,7 +93,7 @@ class Containerd:
         self.endpoint = f"unix://{self.socket}"
         self._process: subprocess.Popen[bytes] | None = None
         self._network = Network()
-        for name in ("cni", "certs.d", "opt"):
+        for name in ("cni", "certs.d", "opt", "cdi"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         (self.directory / "cni" / "10-test.conflist").write_text(self._network.configuration(self.directory))
         settings = {"dir": self.directory, "pause": images.PAUSE_IMAGE, "cni_bin": CNI_PLUGINS}

@@ -7,6 +7,7 @@ import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.cdi.support import cdi_support
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
     LABEL_POD_UID,
@@ -24,7 +25,7 @@ from nodeagent.contracts.runtime import (
     SandboxStats,
     SandboxStatus,
 )
-from nodeagent.errors import NotFound
+from nodeagent.errors import NotFound, RuntimeFailure
 from nodeagent_plugins.cri import requests, responses
 from nodeagent_plugins.cri.connection import Connection
 from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
@@ -131,6 +132,8 @@ class CriRuntime:
             sandbox_config=requests.sandbox_config(sandbox),
         )
         attempt = f"create container {config.name} of {sandbox.namespace}/{sandbox.name}"
+        if config.cdi_devices and (problem := await self._cdi_problem()):
+            raise RuntimeFailure(f"{attempt}: CDI devices {', '.join(config.cdi_devices)}: {problem}")
         return str((await self.connection.finish("CreateContainer", request, attempt)).container_id)
 
     async def start_container(self, container_id: str) -> None:
@@ -261,6 +264,11 @@ class CriRuntime:
                     yield responses.event(response)
         except UnimplementedError as error:
             raise NotImplementedError(str(error)) from error
+
+    async def _cdi_problem(self) -> str:
+        """Return why the runtime would ignore the CDI devices of a container; empty if it applies them."""
+        version = await self.version()
+        return cdi_support(version.name, version.version, await self.info()).problem
 
     async def _if_known(self, name: str, request: object, attempt: str, timeout_seconds: float = 0) -> None:
         """Send a call that stops or removes an object; an object unknown to the runtime counts as removed."""

@@ -37,6 +37,13 @@ def main() -> int:
         "--insecure-registry", action="append", default=[], metavar="HOST[:PORT]", help="pull from it without TLS"
     )
     parser.add_argument(
+        "--cdi-spec-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="directory of CDI specs; of several, a later one takes precedence (default: /etc/cdi, /var/run/cdi)",
+    )
+    parser.add_argument(
         "--detach", action="store_true", help="run in the background and log to ROOT/runtime.log; return once it serves"
     )
     parser.add_argument(
@@ -68,6 +75,7 @@ def main() -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     import uvloop
 
+    from nodeagent.base.cdi.catalog import DEFAULT_DIRECTORIES
     from nodeagent_plugins.embedded_runtime.daemon import Daemon, InUseError, Options
 
     options = Options(
@@ -79,6 +87,7 @@ def main() -> int:
         subnet=given.pod_cidr,
         hairpin_mode=given.hairpin_mode,
         insecure_registries=given.insecure_registry,
+        cdi_directories=given.cdi_spec_dir or DEFAULT_DIRECTORIES,
     )
     try:
         daemon = Daemon(options)

@@ -7,13 +7,14 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import cgroups, commands, mounts
+from nodeagent_plugins.embedded_runtime.cdi_devices import CdiDevices
 from nodeagent_plugins.embedded_runtime.errors import AlreadyExists, CallError, FailedPrecondition, InvalidArgument
 from nodeagent_plugins.embedded_runtime.helpers import launch
 from nodeagent_plugins.embedded_runtime.host import Host
@@ -53,9 +54,10 @@ class Containers:
         runner: Runner,
         host: Host,
         changed: Callable[[cri.ContainerEventType, Container], None],
+        cdi: CdiDevices,
     ) -> None:
         self.records, self._sandboxes, self._images = records, sandboxes, images
-        self._roots, self.runner, self._host, self._changed = roots, runner, host, changed
+        self._roots, self.runner, self._host, self._changed, self._cdi = roots, runner, host, changed, cdi
         self._names: dict[tuple[str, str, int], str] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -85,6 +87,11 @@ class Containers:
             recursive_read_only_mounts=self._roots.clones_mounts,
             user_namespaces=not self._sandboxes.user_namespace_problem,
         )
+
+    @property
+    def cdi_directories(self) -> Sequence[str]:
+        """Directories of CDI specs."""
+        return self._cdi.directories
 
     def of(self, sandbox_id: str) -> list[Container]:
         """Return the containers of a sandbox."""
@@ -250,25 +257,29 @@ class Containers:
         users = mappings_of(sandbox.options)
         owner = (0, 0) if users is None else users.root
         mounts.check(container.config.mounts)
+        edits = self._cdi.edits(container.config)
         with opened(sandbox.namespace("user")) as namespace:
             rootfs = self._roots.make(directory, self._layers_of(image.id), namespace, owner)
-            sources = MountSources(directory, self._roots, self._layers_of, namespace).prepare(container.config.mounts)
-        user = self._user(container.config, image, rootfs)
-        container.user = {"uid": user.uid, "gid": user.gid, "groups": list(user.groups)}
-        around = ContainerEnvironment(
-            host=self._host,
-            user=user,
-            image_config=image.config,
-            hostname=sandbox.config.hostname or os.uname().nodename,
-            namespaces=self._namespaces(container, sandbox),
-            files=self._sandboxes.files(sandbox),
-            sources=sources,
-            users=users,
-            lent=image.lent,
-            cgroups_path=self._cgroups_path(container, sandbox),
-            seccomp=seccomp_profile(container.config.linux.security_context, self.runner),
-        )
-        spec = make_spec(container.config, around)
+            sources = MountSources(directory, self._roots, self._layers_of, namespace)
+            around = ContainerEnvironment(
+                host=self._host,
+                user=self._user(container.config, image, rootfs),
+                image_config=image.config,
+                hostname=sandbox.config.hostname or os.uname().nodename,
+                namespaces=self._namespaces(container, sandbox),
+                files=self._sandboxes.files(sandbox),
+                sources=sources.prepare(container.config.mounts),
+                users=users,
+                lent=image.lent,
+                cgroups_path=self._cgroups_path(container, sandbox),
+                seccomp=seccomp_profile(container.config.linux.security_context, self.runner),
+                edits=edits,
+                map_owners=sources.map_owners,
+                directory=directory,
+            )
+            spec = make_spec(container.config, around)
+        user = spec["process"]["user"]
+        container.user = {"uid": user["uid"], "gid": user["gid"], "groups": user["additionalGids"]}
         self._write_spec(directory, spec)
         self.records.save(container)
 

@@ -7,14 +7,16 @@ import fcntl
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from nodeagent.base.cdi.catalog import DEFAULT_DIRECTORIES
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import cri_responses, passable_root
+from nodeagent_plugins.embedded_runtime.cdi_devices import CdiDevices
 from nodeagent_plugins.embedded_runtime.containers import Containers
 from nodeagent_plugins.embedded_runtime.events import Events
 from nodeagent_plugins.embedded_runtime.execution import Execution
@@ -63,6 +65,7 @@ class Options:
     subnet: str = DEFAULT_SUBNET
     hairpin_mode: str = PROMISCUOUS_BRIDGE
     insecure_registries: list[str] = field(default_factory=list)
+    cdi_directories: Sequence[str] = DEFAULT_DIRECTORIES
 
 
 class InUseError(Exception):
@@ -102,6 +105,7 @@ class Daemon:
             runner,
             host,
             self._container_changed,
+            CdiDevices(runner.name, options.cdi_directories),
         )
         if not host.cgroup_version:
             _log.warning("Ignoring limits of containers, no permission to create cgroups")

@@ -35,6 +35,10 @@ class IdMappings:
         """User and group of the host that are root in the namespace."""
         return _host_id(self.uids), _host_id(self.gids)
 
+    def on_host(self, uid: int, gid: int) -> tuple[int, int]:
+        """Return the user and group of the host for IDs of the namespace; those of root for IDs without mapping."""
+        return _host_id(self.uids, uid), _host_id(self.gids, gid)
+
     def arguments(self) -> list[str]:
         """Return the arguments of the pause process."""
         return [f"uid_map={_text(self.uids)}", f"gid_map={_text(self.gids)}"]
@@ -103,8 +107,11 @@ def _try_mounts(root: Path, roots: RootFileSystems, path: str) -> None:
             roots.remove(directory)
 
 
-def _host_id(mappings: Sequence[cri.IDMapping]) -> int:
-    return next(mapping.host_id for mapping in mappings if mapping.container_id == 0)
+def _host_id(mappings: Sequence[cri.IDMapping], number: int = 0) -> int:
+    for mapping in mappings:
+        if mapping.container_id <= number < mapping.container_id + mapping.length:
+            return mapping.host_id + number - mapping.container_id
+    return _host_id(mappings)
 
 
 def _text(mappings: Sequence[cri.IDMapping]) -> str:

@@ -58,6 +58,19 @@ class MountSources:
         except OSError as error:
             raise FailedPrecondition(f"mount {mount.container_path}: {error}") from error
 
+    def map_owners(self, source: str) -> str:
+        """Return the path to bind-mount for *source*, a path of the host, with owners mapped to those of the pod.
+
+        :raises FailedPrecondition: the file system does not support mapped owners.
+        """
+        if self.user_namespace < 0:
+            return source
+        number = len(list((self.directory / "mounts").glob("cdi-*")))
+        try:
+            return self._clone(f"cdi-{number}", str(Path(source).resolve()), 0, self.user_namespace)
+        except OSError as error:
+            raise FailedPrecondition(f"mount of {source}: {error}") from error
+
     def _image(self, name: str, mount: cri.Mount) -> str:
         try:
             content = self.directory / "images" / name

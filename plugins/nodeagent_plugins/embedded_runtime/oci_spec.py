@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nodeagent.base.cdi.spec import ContainerEdits
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.capabilities import compute_capabilities
+from nodeagent_plugins.embedded_runtime.cdi_devices import apply_edits
+from nodeagent_plugins.embedded_runtime.devices import DeviceSetup, add_devices
 from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 from nodeagent_plugins.embedded_runtime.host import Host
 from nodeagent_plugins.embedded_runtime.id_mappings import IdMappings
@@ -48,6 +50,12 @@ class ContainerEnvironment:
     """Paths of the node that are part of the image, mounted read-only at the same path."""
     cgroups_path: str = ""
     seccomp: Mapping[str, Any] | None = None
+    edits: ContainerEdits | None = None
+    """Changes for the CDI devices of the container."""
+    map_owners: Callable[[str], str] = str
+    """Returns the path to bind-mount for a path of the host that a CDI device needs."""
+    directory: Path | None = None
+    """Directory of the container; required with a user namespace."""
 
 
 def make_spec(config: cri.ContainerConfig, around: ContainerEnvironment) -> Spec:
@@ -110,7 +118,10 @@ def make_spec(config: cri.ContainerConfig, around: ContainerEnvironment) -> Spec
     }
     if around.hostname and around.namespaces.get("uts") == "":
         spec["hostname"] = around.hostname
-    add_devices(spec, config, host, remapped=host.remapped or around.users is not None)
+    setup = DeviceSetup(host, around.users, around.directory)
+    add_devices(spec, config, setup)
+    if around.edits is not None:
+        apply_edits(spec, around.edits, setup, around.map_owners)
     return spec
 
 
@@ -186,67 +197,6 @@ def compute_mounts(config: cri.ContainerConfig, around: ContainerEnvironment) ->
             options = ["rbind", "rprivate", "ro", *safe]
         mounts.append(_mount(mount.container_path, "bind", source, options))
     return mounts
-
-
-def add_devices(spec: Spec, config: cri.ContainerConfig, host: Host, *, remapped: bool = False) -> None:
-    """Allow the devices of the container: all devices if it is privileged.
-
-    :param remapped: root is mapped in a user namespace, which cannot create devices.
-    """
-    if config.linux.security_context.privileged:
-        if host.cgroup_version:
-            spec["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
-        requested = [] if remapped else [(str(path), str(path), "rwm") for path in _all_devices(Path("/dev"))]
-    else:
-        if host.cgroup_version:
-            spec["linux"]["resources"]["devices"] = [{"allow": False, "access": "rwm"}]
-        requested = []
-    requested += [(device.host_path, device.container_path, device.permissions or "rwm") for device in config.devices]
-    for source, target, access in requested:
-        try:
-            about = Path(source).stat()
-        except OSError as error:
-            raise InvalidArgument(f"device {source}: {error.strerror}") from error
-        if stat.S_ISDIR(about.st_mode):
-            requested.extend(
-                (str(path), f"{target.rstrip('/')}/{path.relative_to(source)}", access)
-                for path in _all_devices(Path(source))
-            )
-            continue
-        if not stat.S_ISCHR(about.st_mode) and not stat.S_ISBLK(about.st_mode):
-            raise InvalidArgument(f"device {source}: not a device")
-        if remapped:
-            spec["mounts"].append(_mount(target, "bind", source, ["bind", "rw"]))
-        else:
-            owner = (about.st_uid, about.st_gid)
-            _add_device(spec, host, target, about.st_rdev, about.st_mode, owner, access)
-
-
-def _add_device(
-    spec: Spec, host: Host, target: str, number: int, mode: int, owner: tuple[int, int], access: str
-) -> None:
-    import os
-
-    kind = "c" if stat.S_ISCHR(mode) else "b"
-    major, minor = os.major(number), os.minor(number)
-    device = {"path": target, "type": kind, "major": major, "minor": minor, "fileMode": stat.S_IMODE(mode)}
-    spec["linux"].setdefault("devices", []).append(device | {"uid": owner[0], "gid": owner[1]})
-    if host.cgroup_version:
-        allowed = {"allow": True, "type": kind, "major": major, "minor": minor, "access": access}
-        spec["linux"]["resources"]["devices"].append(allowed)
-
-
-def _all_devices(directory: Path) -> list[Path]:
-    """Return the devices below *directory*, except terminals and the container's standard devices."""
-    found: list[Path] = []
-    for path in sorted(directory.iterdir()):
-        if path.is_symlink() or path.name in ("pts", "shm", "fd", "mqueue", "console", "ptmx"):
-            continue
-        if path.is_dir():
-            found += _all_devices(path)
-        elif path.is_char_device() or path.is_block_device():
-            found.append(path)
-    return found
 
 
 def _mount(destination: str, kind: str, source: str, options: Sequence[str]) -> Spec:

@@ -44,6 +44,13 @@ def nodeagent_settings_schema() -> dict[str, Any]:
                 "items": {"type": "string"},
                 "description": "HOST[:PORT] of registries that are accessed without TLS.",
             },
+            "cdiSpecDirs": {
+                "type": "array",
+                "items": {"type": "string", "pattern": "^/"},
+                "minItems": 1,
+                "description": "Directories of CDI specs, a later one taking precedence; by default /etc/cdi and "
+                "/var/run/cdi.",
+            },
         },
     }
 
@@ -87,4 +94,6 @@ def daemon_options(settings: Mapping[str, Any], hairpin_mode: str) -> list[str]:
             options += [option, str(settings[name])]
     for registry in settings.get("insecureRegistries", ()):
         options += ["--insecure-registry", str(registry)]
+    for directory in settings.get("cdiSpecDirs", ()):
+        options += ["--cdi-spec-dir", str(directory)]
     return options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -57,6 +58,7 @@ class RuntimeService:
         info = {}
         if request.verbose:
             info = {"runner": self._containers.runner.name, "network": type(self._network).__name__, "module": _package}
+            info["config"] = json.dumps({"enableCDI": True, "cdiSpecDirs": list(self._containers.cdi_directories)})
         return cri.StatusResponse(
             status=cri.RuntimeStatus(conditions=conditions),
             info=info,

@@ -11,7 +11,8 @@ from nodeagent.contracts.context import ImageContext
 
 @hookimpl
 def nodeagent_provide_node_checks(context: ImageContext) -> Sequence[NodeCheck]:
-    from nodeagent_plugins.node_checks import api_server, disks, files, kernel, mounts, runtime
+    from nodeagent_plugins.node_checks import api_server, cdi, disks, files, kernel, mounts, runtime
 
     checks = [*runtime.checks(context), *kernel.checks(context), *disks.checks(context), *files.checks(context)]
+    checks += cdi.checks(context)
     return [*checks, *mounts.checks(context), *api_server.checks(context)]

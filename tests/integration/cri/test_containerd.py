@@ -26,6 +26,7 @@ from nodeagent.testing.context import make_context
 from nodeagent_plugins.cri import plugin
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import Connection
+from tests.integration.cdi_specs import NAME, SCRIPT, SEEN, write_spec
 from tests.integration.cri.conftest import exited, until
 from tests.integration.images import BUSYBOX_IMAGE, PAUSE_IMAGE
 
@@ -242,6 +243,21 @@ async def test_event_stream_is_supported_since_containerd_1_7(cri, pods):
             while found.container_id != sandbox_id:  # Pods of earlier tests end as well.
                 found = await anext(events)
     await events.aclose()
+
+
+async def test_cdi_devices_are_supported_since_containerd_1_7(cri, pods, containerd):
+    write_spec(containerd.directory / "cdi", hook="createRuntime")
+    sandbox_id = await pods.sandbox()
+    if (await cri.version()).version.startswith("1.6"):
+        with pytest.raises(RuntimeFailure, match=rf"CDI devices {NAME}: containerd 1\.6.* does not support CDI"):
+            await pods.container(sandbox_id, SCRIPT, cdi_devices=(NAME,))
+        return
+
+    await exited(cri, await pods.container(sandbox_id, SCRIPT, cdi_devices=(NAME,)))
+
+    assert [line.split(" ", 3)[3] for line in pods.log(sandbox_id).splitlines()] == SEEN
+    with pytest.raises(RuntimeFailure, match=r"unresolvable CDI devices example\.com/sensor=right"):
+        await pods.container(sandbox_id, SCRIPT, attempt=1, cdi_devices=("example.com/sensor=right",))
 
 
 async def test_pod_cidr_is_accepted(cri):

@@ -35,7 +35,10 @@ class EmbeddedRuntime:
         self.endpoint = f"unix://{self.socket}"
         self._network = Network()
         self.subnet, self.bridge = self._network.subnet, self._network.bridge
-        self.options = [*options, "--bridge", self.bridge, "--pod-cidr", self.subnet]
+        self.cdi_specs = self.directory / "cdi"
+        self.cdi_specs.mkdir()
+        cdi = ["--cdi-spec-dir", str(self.cdi_specs)]
+        self.options = [*options, *cdi, "--bridge", self.bridge, "--pod-cidr", self.subnet]
         self.process: subprocess.Popen[bytes] | None = None
 
     @property

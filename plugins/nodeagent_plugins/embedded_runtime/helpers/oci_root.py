@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl  # Here, because a mapped root may have no access to the modules.
 import os
+import stat
 import struct
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ _KEPT = (
     (os.ST_NODEV, syscalls.MS_NODEV),
     (os.ST_NOEXEC, syscalls.MS_NOEXEC),
 )
+_KINDS = {"c": stat.S_IFCHR, "b": stat.S_IFBLK, "p": stat.S_IFIFO}
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 LINKS = {
     "fd": "/proc/self/fd",
@@ -183,8 +185,8 @@ def _make_devices(root: Path, devices: Any) -> None:
         if path.exists():
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        kind = 0o020000 if device["type"] == "c" else 0o060000
-        os.mknod(path, kind | device.get("fileMode", 0o600), os.makedev(device["major"], device["minor"]))
+        number = os.makedev(device.get("major", 0), device.get("minor", 0))
+        os.mknod(path, _KINDS[device["type"]] | device.get("fileMode", 0o600), number)
         path.chmod(device.get("fileMode", 0o600))
         os.chown(path, device.get("uid", 0), device.get("gid", 0))
 

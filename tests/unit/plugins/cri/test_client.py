@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
@@ -24,7 +26,7 @@ from nodeagent.contracts.runtime import (
     SandboxConfig,
     Transfer,
 )
-from nodeagent.errors import NotFound, RuntimeUnavailable
+from nodeagent.errors import NotFound, RuntimeFailure, RuntimeUnavailable
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import DURATIONS, FAILURES, METHODS, OPERATIONS, Connection
 from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
@@ -227,6 +229,29 @@ async def test_ids_and_urls_are_returned(connection, runtime):
     assert await PLAIN["Exec"](runtime, None) == "http://x"
     assert await PLAIN["Attach"](runtime, None) == "http://y"
     assert await PLAIN["PortForward"](runtime, None) == "http://z"
+
+
+@pytest.mark.parametrize(
+    ("version", "enabled", "problem"),
+    [
+        ("1.6.20", None, "containerd 1.6.20 does not support CDI devices"),
+        ("1.7.24", False, "CDI is disabled in the configuration of containerd 1.7.24"),
+        ("1.7.24", True, ""),
+    ],
+)
+async def test_container_is_not_created_without_its_cdi_devices(connection, runtime, version, enabled, problem):
+    connection.responses = {
+        "CreateContainer": cri.CreateContainerResponse(container_id="c"),
+        "Version": cri.VersionResponse(runtime_name="containerd", runtime_version=version),
+        "Status": cri.StatusResponse(info={"config": json.dumps({"enableCDI": enabled})}),
+    }
+    config = dataclasses.replace(CONTAINER, cdi_devices=("example.com/gpu=x",))
+
+    if problem:
+        with pytest.raises(RuntimeFailure, match=f"of default/web: CDI devices example.com/gpu=x: {problem}"):
+            await runtime.create_container("s", config, SANDBOX)
+    else:
+        assert await runtime.create_container("s", config, SANDBOX) == "c"
 
 
 async def test_events_are_yielded_in_order(connection, runtime):

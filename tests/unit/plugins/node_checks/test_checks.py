@@ -438,5 +438,5 @@ def test_standalone_node_has_no_api_server_checks(context):
 
     assert names == [
         "runtime", "cgroup driver", "pod network", "swap", "kernel features", "cgroup controllers", "disks",
-        "orphaned volumes", "file modes", "certificates", "orphaned mounts", "CSI drivers",
+        "orphaned volumes", "file modes", "certificates", "CDI", "orphaned mounts", "CSI drivers",
     ]  # fmt: skip

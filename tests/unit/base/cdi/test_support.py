@@ -1,0 +1,34 @@
+"""Tests for the support of CDI by container runtimes."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.base.cdi.support import cdi_support
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "config", "problem"),
+    [
+        ("containerd", "1.6.20~ds1", "{}", "containerd 1.6.20~ds1 does not support CDI devices"),
+        ("containerd", "1.7.1", '{"enableCDI": true}', "containerd 1.7.1 does not support CDI devices"),
+        ("containerd", "1.7.24", '{"enableCDI": false}', "CDI is disabled in the configuration of containerd 1.7.24"),
+        ("containerd", "1.7.24", '{"enableCDI": true}', ""),
+        ("containerd", "v2.0.5", "{}", ""),
+        ("cri-o", "1.27.3", "{}", "cri-o 1.27.3 does not support CDI devices"),
+        ("cri-o", "1.28.0", "not json", ""),
+        ("nodeagent-embedded", "0.1.0", "[]", ""),
+    ],
+)
+def test_problem_depends_on_release_and_configuration(name: str, version: str, config: str, problem: str) -> None:
+    support = cdi_support(name, version, {"config": config})
+
+    assert support.problem == problem
+    assert bool(support.remedy) is bool(problem)
+
+
+def test_directories_are_those_of_the_runtime() -> None:
+    support = cdi_support("containerd", "1.7.24", {"config": '{"enableCDI": true, "cdiSpecDirs": ["/opt/cdi"]}'})
+
+    assert support.directories == ("/opt/cdi",)
+    assert cdi_support("other", "1.0", {}).directories == ("/etc/cdi", "/var/run/cdi")
