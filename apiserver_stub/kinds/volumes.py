@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
     from nodeagent.base.gates import FeatureGates
     from nodeagent.base.identity import Identity
+from nodeagent.base.release import OLDEST, Release
 
 _CLASS, _TRANSITION_TIME = "volumeAttributesClassName", "lastPhaseTransitionTime"
 _SHORT_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -87,11 +88,12 @@ class VolumeStrategy(Strategy):
 class ClaimStrategy(Strategy):
     """PersistentVolumeClaims; after binding, only their size can change."""
 
-    def __init__(self, gates: FeatureGates, identity: Identity) -> None:
+    def __init__(self, gates: FeatureGates, identity: Identity, release: Release = OLDEST) -> None:
         self._gates, self._identity = gates, identity
-        self._options = ClaimOptions(
-            identity, gates.enabled("VolumeAttributesClass"), gates.enabled("RecoverVolumeExpansionFailure")
+        attributes_class, recovery = (
+            gates.enabled(gate) for gate in ("VolumeAttributesClass", "RecoverVolumeExpansionFailure")
         )
+        self._options = ClaimOptions(identity, attributes_class, recovery, release)
 
     def default(self, new: Object) -> None:
         CLAIM.apply(new)
@@ -159,7 +161,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "persistentvolumeclaims",
             short_names=("pvc",),
             metadata_rules=MetadataRules(whole=2),
-            strategy=ClaimStrategy(settings.gates, settings.identity),
+            strategy=ClaimStrategy(settings.gates, settings.identity, settings.compatibility_version),
             subresources=(Subresource("status"),),
             columns=(
                 NAME,

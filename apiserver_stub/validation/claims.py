@@ -19,16 +19,15 @@ from apiserver_stub.validation.quantities import amount, is_native, validate_non
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import qualified_name_problems
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.release import OLDEST, Release
 
 _CLASS = "volumeAttributesClassName"
 _STORAGE = ("resources", "requests", "storage")
-_RESIZE_STATUSES = (
-    "ControllerResizeFailed",
-    "ControllerResizeInProgress",
-    "NodeResizeFailed",
-    "NodeResizeInProgress",
-    "NodeResizePending",
-)
+_RESIZE_STATUSES = ("ControllerResizeInProgress", "NodeResizeInProgress", "NodeResizePending")
+_FAILED_STATUSES = ("ControllerResizeFailed", "NodeResizeFailed")
+_INFEASIBLE_STATUSES = ("ControllerResizeInfeasible", "NodeResizeInfeasible")
+_INFEASIBLE_SINCE = Release(1, 32)
+"""First release that names the statuses of failed expansions ``Infeasible``."""
 _IMMUTABLE_SPEC = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
@@ -43,6 +42,13 @@ class ClaimOptions:
     """Claims have a class of attributes (spec: gate.VolumeAttributesClass)."""
     recovery: bool = False
     """A failed expansion may be retried with less (spec: gate.RecoverVolumeExpansionFailure)."""
+    release: Release = OLDEST
+
+    @property
+    def resize_statuses(self) -> tuple[str, ...]:
+        """The valid values of ``allocatedResourceStatuses``, sorted."""
+        failed = _INFEASIBLE_STATUSES if self.release >= _INFEASIBLE_SINCE else _FAILED_STATUSES
+        return tuple(sorted((*_RESIZE_STATUSES, *failed)))
 
 
 def validate_claim(new: Object, options: ClaimOptions) -> list[Cause]:
@@ -87,8 +93,8 @@ def validate_claim_status(status: Object, old: Object, options: ClaimOptions) ->
     field = "status.allocatedResourceStatus"
     for name, state in (status.get("allocatedResourceStatuses") or {}).items():
         causes += _validate_resource(name, field, options.identity.label_domain)
-        if state not in _RESIZE_STATUSES:
-            causes.append(not_supported(field, name, _RESIZE_STATUSES))
+        if state not in options.resize_statuses:
+            causes.append(not_supported(field, name, options.resize_statuses))
     field = "status.allocatedResources"
     for name, text in (status.get("allocatedResources") or {}).items():
         path = f"{field}[{name}]"

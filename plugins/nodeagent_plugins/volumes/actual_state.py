@@ -85,6 +85,8 @@ class NodeVolume:
     """Known size of the claim in bytes."""
     expansion_stopped: bool = False
     """True if the driver cannot expand the volume while it is in use."""
+    expansion_failed: bool = False
+    """True if the last expansion has certainly failed."""
 
     @property
     def features(self) -> KindFeatures:

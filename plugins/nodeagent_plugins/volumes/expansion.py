@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.base.quantity import Quantity
+from nodeagent.base.release import Release
 from nodeagent.contracts.api import PERSISTENT_VOLUME_CLAIMS, Api
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.persistent_volumes import VolumeOnDisk, VolumeSpec
@@ -20,7 +22,11 @@ if TYPE_CHECKING:
 
 IN_USE, INFEASIBLE = "InUse", "Infeasible"
 """Reasons of errors of :meth:`ExpandableVolumeKind.expand` after which a retry is useless."""
-_PENDING, _IN_PROGRESS, _NODE_INFEASIBLE = "NodeResizePending", "NodeResizeInProgress", "NodeResizeInfeasible"
+_PENDING, _IN_PROGRESS = "NodeResizePending", "NodeResizeInProgress"
+_NODE_FAILED, _NODE_INFEASIBLE = "NodeResizeFailed", "NodeResizeInfeasible"
+_CONDITIONS_SINCE = Release(1, 32)
+"""First release in which a failed expansion sets a condition of the claim and is repeated; earlier ones set the status
+``NodeResizeFailed``, which ends it."""
 _STORAGE = "storage"
 _NOT_REQUIRED = "volume.kubernetes.io/node-expansion-not-required"
 _FINISHED_CONDITIONS = ("Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError")
@@ -42,7 +48,7 @@ class VolumeExpander:
         size = capacity(spec)
         if size is None or volume.size is None or volume.size >= size or volume.expansion_stopped or spec.read_only:
             return False
-        return not self._recovers(spec.claim) or _may_expand(spec.claim)
+        return not self._recovers(spec.claim) or _may_expand(spec.claim, self._target(spec.claim, size))
 
     async def expand_in_use(self, volume: NodeVolume, pod_uid: str) -> None:
         """Expand a mounted volume.
@@ -73,8 +79,6 @@ class VolumeExpander:
         volume.size = current
         if current is None or current >= size:
             return
-        if self._recovers(claim) and not _may_expand(claim):
-            return
         await self._expand(volume, desired, on_disk, claim)
 
     async def _expand(
@@ -96,42 +100,55 @@ class VolumeExpander:
             return
         claim = claim or await self._read(api, spec.claim)
         recovers = self._recovers(claim)
-        target = size
+        target = self._target(claim, size) if recovers else size
         if recovers:
-            target = _quantity((claim.status.allocated_resources or {}).get(_STORAGE)) or size
-            if _resize_status(claim) != _IN_PROGRESS and _STORAGE in (claim.status.allocated_resource_statuses or {}):
-                claim = await self._patch(api, claim, _status_patch(_IN_PROGRESS))
+            if not _may_expand(claim, target):
+                desired.spec = replace(spec, claim=claim)  # Until the next pod sync.
+                return
+            if _resize_status(claim) == _PENDING:
+                claim = await self._begin(api, claim)
         try:
             expanded = await kind.expand(on_disk, spec, target)
         except VolumeError as error:
-            await self._failed(api, volume, claim, error, recovers=recovers)
-            if error.reason == IN_USE and not recovers:
+            if recovers and not isinstance(error, UncertainVolumeError):
+                await self._failed(api, volume, claim, target, error)
+            if error.reason == IN_USE:
+                volume.expansion_stopped = True
                 return  # The controller has grown the device; the file system grows at the next mount.
             raise
         if expanded:
             note = f'MountVolume.NodeExpandVolume succeeded for volume "{spec.name}" {self._context.node_name}'
             self._record(desired, EventType.NORMAL, "FileSystemResizeSuccessful", note)
             await self._finish(api, claim, spec, target)
-        volume.size = target
+        volume.size, volume.expansion_failed = target, False
+
+    async def _begin(self, api: Api, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+        try:
+            return await self._patch(api, claim, _status_patch(_IN_PROGRESS))
+        except NodeAgentError as error:
+            attempt = "MountVolume.NodeExpandVolume failed to mark node expansion in progress"
+            raise VolumeError(f"{attempt}: {error}") from error
 
     async def _failed(
-        self, api: Api, volume: NodeVolume, claim: PersistentVolumeClaim, error: VolumeError, *, recovers: bool
+        self, api: Api, volume: NodeVolume, claim: PersistentVolumeClaim, target: int, error: VolumeError
     ) -> None:
-        if error.reason == IN_USE:
-            volume.expansion_stopped = True
-        if not recovers or isinstance(error, UncertainVolumeError):
-            return
-        infeasible = error.reason == INFEASIBLE
-        if infeasible:
-            volume.expansion_stopped = True
-        condition = {
-            "type": "NodeResizeError",
-            "status": "True",
-            "message": f"failed to expand pvc with {error}",
-        }
-        status: dict[str, Any] = {"conditions": [condition]}
-        if infeasible:
-            status["allocatedResourceStatuses"] = {_STORAGE: _NODE_INFEASIBLE}
+        """Record in the claim that an expansion has certainly failed.
+
+        If it can never succeed, or the user has requested another size since it failed first, the controller has to
+        decide on the next size.
+        """
+        request = claim.spec.resources.requests if claim.spec.resources is not None else None
+        changed = _quantity((request or {}).get(_STORAGE)) != target
+        infeasible = error.reason == INFEASIBLE or (changed and volume.expansion_failed)
+        volume.expansion_failed = True
+        status: dict[str, Any] = {}
+        if self._context.release.release < _CONDITIONS_SINCE:
+            status["allocatedResourceStatuses"] = {_STORAGE: _NODE_FAILED}
+        else:
+            message = f"failed to expand pvc with {error}"
+            status["conditions"] = [{"type": "NodeResizeError", "status": "True", "message": message}]
+            if infeasible:
+                status["allocatedResourceStatuses"] = {_STORAGE: _NODE_INFEASIBLE}
         try:
             await self._patch(api, claim, {"status": status})
         except NodeAgentError as problem:
@@ -166,6 +183,15 @@ class VolumeExpander:
         name, namespace = claim.metadata.name, claim.metadata.namespace
         return await api.get(PERSISTENT_VOLUME_CLAIMS, name, namespace, into=PersistentVolumeClaim)
 
+    def _target(self, claim: PersistentVolumeClaim, size: int) -> int:
+        """Return the new size of a volume whose expansion can be recovered.
+
+        :param size: size of the PersistentVolume.
+        """
+        if self._context.release.release < _CONDITIONS_SINCE:
+            return size
+        return _quantity((claim.status.allocated_resources or {}).get(_STORAGE)) or size
+
     def _recovers(self, claim: PersistentVolumeClaim) -> bool:
         used = bool(claim.status.allocated_resources or claim.status.allocated_resource_statuses)
         return self._recovery and used
@@ -195,13 +221,14 @@ def claim_reference(claim: PersistentVolumeClaim) -> ObjectReference:
     )
 
 
-def _may_expand(claim: PersistentVolumeClaim) -> bool:
-    """Return whether the controller has left the expansion to the node."""
+def _may_expand(claim: PersistentVolumeClaim, target: int) -> bool:
+    """Return whether the controller has left the expansion to *target* bytes to the node."""
     if _resize_status(claim) in (_PENDING, _IN_PROGRESS):
         return True
     # Another node has recorded the expansion of a shared volume; this node's file system may still be small.
     shared = "ReadWriteMany" in (claim.spec.access_modes or ())
-    return shared and not _resize_status(claim) and _NOT_REQUIRED not in (claim.metadata.annotations or {})
+    recorded = not _resize_status(claim) and (claim_size(claim) or 0) >= target
+    return shared and recorded and _NOT_REQUIRED not in (claim.metadata.annotations or {})
 
 
 def _resize_status(claim: PersistentVolumeClaim) -> str:

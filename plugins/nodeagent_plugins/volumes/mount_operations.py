@@ -104,7 +104,8 @@ class MountOperations:
         await volume.kind.unmount(mount.volume)
         del volume.mounts[pod_uid]
         if not volume.mounts and volume.device_state is DeviceState.NOT_MOUNTED:
-            volume.selinux_label, volume.expansion_stopped = "", False
+            volume.selinux_label = ""
+            volume.expansion_stopped = volume.expansion_failed = False
 
     async def unmount_device(self, volume: NodeVolume) -> None:
         """Unstage a volume that no pod uses.
@@ -119,7 +120,8 @@ class MountOperations:
             await self._check_references(device)
             await kind.unmount_device(device)
         volume.device_state, volume.device, volume.device_reconstructed = DeviceState.NOT_MOUNTED, None, False
-        volume.selinux_label, volume.expansion_stopped = "", False
+        volume.selinux_label = ""
+        volume.expansion_stopped = volume.expansion_failed = False
 
     async def verify_attached(self, volume: NodeVolume) -> None:
         """Check in the node object, freshly read, that the volume is attached and reported in use.

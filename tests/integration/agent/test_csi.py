@@ -19,6 +19,7 @@ from tests.integration.programs import ApiServer, NodeAgent, Program, free_port,
 
 DRIVER = "csi.test"
 STORAGE_API = "/apis/storage.k8s.io/v1"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 CHECKOUT = Path(__file__).parents[3]
 
 
@@ -47,14 +48,16 @@ class Driver(Program):
 
 
 @pytest.fixture
-def stopped(containerd: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Driver]]:
-    """Node with a driver that has not been started."""
+def stopped(
+    request: pytest.FixtureRequest, containerd: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Node, Driver]]:
+    """Node with a driver that has not been started; the parameter is the release."""
     directory = tmp_path_factory.mktemp("csi")  # The path of a socket is limited to 107 characters.
     api = ApiServer(directory)
     agent = NodeAgent(directory, containerd.endpoint, api)
     built = Driver(directory, agent.root / "plugins_registry")
     try:
-        api.start("--allow-privileged")
+        api.start("--allow-privileged", f"--compatibility-version={getattr(request, 'param', '1.29')}")
         agent.start(syncFrequency="5s", volumeStatsAggPeriod="1s", readOnlyPort=free_port())
         spec = {"attachRequired": False, "podInfoOnMount": True, "fsGroupPolicy": "File"}
         api.request("POST", f"{STORAGE_API}/csidrivers", {"metadata": {"name": DRIVER}, "spec": spec})
@@ -79,9 +82,9 @@ def mounts_below(root: Path) -> list[str]:
     return sorted(each.path for each in read_mounts() if each.path.startswith(f"{root}/p"))
 
 
-def claim(api: ApiServer, name: str, mode: str = "Filesystem") -> None:
+def claim(api: ApiServer, name: str, mode: str = "Filesystem", storage_class: str = "") -> None:
     """Create a volume of the driver, and a claim that is bound to it."""
-    common = {"accessModes": ["ReadWriteOnce"], "volumeMode": mode, "storageClassName": ""}
+    common = {"accessModes": ["ReadWriteOnce"], "volumeMode": mode, "storageClassName": storage_class}
     csi = {"driver": DRIVER, "volumeHandle": f"handle-{name}", "fsType": "ext4" if mode == "Filesystem" else None}
     source = {key: value for key, value in csi.items() if value}
     volume = {**common, "capacity": {"storage": "1Mi"}, "csi": source, "persistentVolumeReclaimPolicy": "Retain"}
@@ -89,9 +92,13 @@ def claim(api: ApiServer, name: str, mode: str = "Filesystem") -> None:
     assert created["kind"] == "PersistentVolume", created
     requested = {**common, "resources": {"requests": {"storage": "1Mi"}}, "volumeName": f"pv-{name}"}
     body = {"metadata": {"name": name}, "spec": requested}
-    path = "/api/v1/namespaces/default/persistentvolumeclaims"
-    assert api.request("POST", path, body)["kind"] == "PersistentVolumeClaim"
-    wait_until(lambda: api.get(f"{path}/{name}")["status"].get("phase") == "Bound", f"claim {name} is bound")
+    assert api.request("POST", CLAIMS, body)["kind"] == "PersistentVolumeClaim"
+    wait_until(lambda: api.get(f"{CLAIMS}/{name}")["status"].get("phase") == "Bound", f"claim {name} is bound")
+
+
+def patch(api: ApiServer, path: str, **body: Any) -> None:
+    patched = api.request("PATCH", path, body, "application/merge-patch+json")
+    assert patched["kind"] != "Status", patched
 
 
 def claimed_volumes(agent: NodeAgent) -> list[tuple[str, str, int]]:
@@ -241,3 +248,50 @@ def test_block_volume_is_a_device_in_the_container(driver: tuple[Node, Driver]) 
     blocks = node.agent.root / "plugins/kubernetes.io/csi/volumeDevices"
     wait_until(lambda: not list(blocks.glob("*/*")), "no directory of blocks remains")
     assert str(held) not in [f.read_text().strip() for f in Path("/sys/block").glob("loop*/loop/backing_file")]
+
+
+@pytest.mark.parametrize("stopped", ["1.34"], indirect=True)
+def test_failed_expansion_is_repeated_and_an_infeasible_one_reduced(driver: tuple[Node, Driver]) -> None:
+    node, csi = driver
+    api = node.api
+    storage_class = {"metadata": {"name": "growing"}, "provisioner": DRIVER, "allowVolumeExpansion": True}
+    api.request("POST", f"{STORAGE_API}/storageclasses", storage_class)
+    claim(api, "data", storage_class="growing")
+    api.create_pod(pod("writer", "data", "exec sleep 1000000"))
+    node.phase("writer", "Running", 60.0)
+
+    def status() -> Any:
+        return api.get(f"{CLAIMS}/data")["status"]
+
+    def expand(size: str) -> None:
+        """Do what the user and the controller do."""
+        patch(api, f"{CLAIMS}/data", spec={"resources": {"requests": {"storage": size}}})
+        allocated = {"allocatedResources": {"storage": size}}
+        pending = {"allocatedResourceStatuses": {"storage": "NodeResizePending"}}
+        patch(api, f"{CLAIMS}/data/status", status={**allocated, **pending})
+
+    csi.faults.set("NodeExpandVolume", code="INTERNAL")
+    expand("2Mi")
+    patch(api, "/api/v1/persistentvolumes/pv-data", spec={"capacity": {"storage": "2Mi"}})
+    (condition,) = wait_until(lambda: status().get("conditions"), "the failure is recorded", 60.0)
+    assert (condition["type"], condition["status"]) == ("NodeResizeError", "True")
+    assert "rpc error: code = Internal desc = injected fault" in condition["message"]
+    assert status()["allocatedResourceStatuses"] == {"storage": "NodeResizeInProgress"}
+    csi.faults.clear()
+    wait_until(lambda: status()["capacity"] == {"storage": "2Mi"}, "the volume is expanded", 60.0)
+    assert not status().get("conditions") and not status().get("allocatedResourceStatuses")
+    assert csi.storage.size("handle-data") == 2 << 20
+    assert {"VolumeResizeFailed", "FileSystemResizeSuccessful"} <= node.reasons("writer")
+
+    csi.faults.set("NodeExpandVolume", code="OUT_OF_RANGE")
+    expand("4Mi")
+    patch(api, "/api/v1/persistentvolumes/pv-data", spec={"capacity": {"storage": "4Mi"}})
+    infeasible = {"storage": "NodeResizeInfeasible"}
+    wait_until(lambda: status().get("allocatedResourceStatuses") == infeasible, "the size is infeasible", 60.0)
+    calls = len(csi.storage.calls("NodeExpandVolume"))
+    csi.faults.clear()
+    expand("3Mi")
+    wait_until(lambda: status()["capacity"] == {"storage": "3Mi"}, "the volume has the smaller size", 60.0)
+    assert csi.storage.size("handle-data") == 3 << 20
+    assert len(csi.storage.calls("NodeExpandVolume")) == calls + 1
+    node.remove("writer")

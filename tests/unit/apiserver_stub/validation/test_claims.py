@@ -15,6 +15,7 @@ from apiserver_stub.validation.claims import (
     validate_claim_update,
 )
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 
 SPEC: dict[str, Any] = {
     "accessModes": ["ReadWriteOnce"],
@@ -102,6 +103,15 @@ def test_errors_of_a_status_are_those_of_upstream() -> None:
         ("NotSupported", "status.allocatedResourceStatus"),
         ("Invalid", "status.allocatedResources[storage]"),
     ]
+
+
+@pytest.mark.parametrize(("state", "release"), [("NodeResizeFailed", (1, 31)), ("NodeResizeInfeasible", (1, 32))])
+def test_status_of_a_failed_expansion_depends_on_the_release(state: str, release: tuple[int, int]) -> None:
+    status = {"allocatedResourceStatuses": {"storage": state}}
+    for each in ((1, 31), (1, 32)):
+        options = ClaimOptions(Identity(), recovery=True, release=Release(*each))
+        errors = short(validate_claim_status(status, claim(SPEC), options))
+        assert errors == ([] if each == release else [("NotSupported", "status.allocatedResourceStatus")])
 
 
 def test_deprecated_annotation_and_fractions_are_warned_about() -> None:

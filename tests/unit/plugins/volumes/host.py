@@ -23,7 +23,9 @@ def claim_pod(name: str = "web", claim: str = "data") -> Pod:
 class Host:
     """A node whose agent can be restarted: the disk, the API and the driver remain."""
 
-    def __init__(self, root: Path, clock: FakeClock, api: FakeApi | None) -> None:
+    def __init__(self, root: Path, clock: FakeClock, api: FakeApi | None, **components: Any) -> None:
+        self.components = components
+        """Further components of the context."""
         self.root, self.clock, self.api = root, clock, api
         self.recorder, self.claims = FakeRecorder(), FakeClaims()
         self.node: dict[str, Any] = {"metadata": {"name": "node-1"}, "status": {}}
@@ -50,6 +52,7 @@ class Host:
             node=self.node,
             trigger_node_status=count,
             on_node_change=self.listeners.append,
+            **self.components,
         )
         self.context.pods.all_sources_ready = self.sources_ready  # type: ignore[misc]
         self.manager = Manager(self.context, [], FakeMounter(), [self.kind], self.claims)
