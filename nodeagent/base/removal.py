@@ -8,6 +8,8 @@ import secrets
 import stat
 from pathlib import Path
 
+from nodeagent.base.mounts.points import is_mount_point
+
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -36,16 +38,17 @@ def remove_content(root: int, directory: Path) -> None:
 
     :param root: descriptor of the directory.
     :param directory: its path, for messages.
-    :raises OSError: with ``EBUSY`` if another file system is mounted below.
+    :raises OSError: with ``EBUSY`` if a file system or a bind is mounted below.
     """
-    prefix, moved, device = f"..removed-{secrets.token_hex(8)}-", 0, os.fstat(root).st_dev
+    prefix, moved = f"..removed-{secrets.token_hex(8)}-", 0
     while names := _names(root):
         for name in names:
             if _unlink(name, root):
                 continue
             inside = os.open(name, _OPEN, dir_fd=root)
             try:
-                if os.fstat(inside).st_dev != device:
+                # A bind inside one file system has the same device number.
+                if is_mount_point(Path(), dir_fd=inside):
                     raise OSError(errno.EBUSY, "a file system is mounted here", str(directory / name))
                 for entry in _names(inside):
                     if not _unlink(entry, inside):

@@ -22,18 +22,19 @@ _ATTR_MOUNT_ROOT = 0x2000
 _STATX_BYTES, _ATTRIBUTES, _ATTRIBUTES_MASK = 256, 8, 56
 
 
-def is_mount_point(path: Path) -> bool:
+def is_mount_point(path: Path, *, dir_fd: int | None = None) -> bool:
     """Return whether a file system or a bind is mounted at *path*; a symbolic link is not followed.
 
     Recognizes binds inside one file system. Attributes are not requested from a server; resolving a path on a server
     that does not respond may still block.
 
     :param path: a file or directory.
+    :param dir_fd: descriptor of the directory to which *path* is relative; ``.`` is the directory itself.
     :returns: true also for a corrupted mount; false if the path does not exist.
     :raises OSError: the path cannot be examined for another reason.
     """
     try:
-        attributes, known = _attributes(path)
+        attributes, known = _attributes(path, dir_fd)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             return False
@@ -42,6 +43,8 @@ def is_mount_point(path: Path) -> bool:
     else:
         if known & _ATTR_MOUNT_ROOT:
             return bool(attributes & _ATTR_MOUNT_ROOT)
+    if dir_fd is not None:
+        path = Path(f"/proc/self/fd/{dir_fd}").readlink() / path
     return bool(mounts_at(path, read_mounts()))
 
 
@@ -76,11 +79,11 @@ def _libc() -> ctypes.CDLL:
     return libc
 
 
-def _attributes(path: Path) -> tuple[int, int]:
+def _attributes(path: Path, dir_fd: int | None) -> tuple[int, int]:
     """Return the attributes of *path*, and those that the kernel supports."""
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     flags = _AT_SYMLINK_NOFOLLOW | _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC
-    if _libc().statx(_AT_FDCWD, os.fsencode(path), flags, 0, buffer) != 0:
+    if _libc().statx(_AT_FDCWD if dir_fd is None else dir_fd, os.fsencode(path), flags, 0, buffer) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(path))
     attributes, mask = (struct.unpack_from("=Q", buffer, offset)[0] for offset in (_ATTRIBUTES, _ATTRIBUTES_MASK))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.base.mounts import calls
+from nodeagent.base.removal import remove_tree
 from nodeagent.model.pod import Pod
 from nodeagent.testing import make_container, make_context, make_pod
 from nodeagent_plugins.pod_sync.subpaths import bind_subpath, release_subpaths
@@ -59,3 +61,21 @@ async def test_mode_of_empty_dir_and_sub_path_follows_medium(
         await manager.release(pod.uid)
 
         assert found == (expected, expected)
+
+
+def test_removal_stops_at_a_bind_inside_one_file_system(tmp_path: Path) -> None:
+    data, inside = tmp_path / "data", tmp_path / "tree" / "a" / "bind"
+    data.mkdir()
+    inside.mkdir(parents=True)
+    (data / "file").write_text("kept")
+    calls.bind(data, inside)
+    try:
+        with pytest.raises(OSError, match="mounted here"):
+            remove_tree(tmp_path / "tree")
+        with pytest.raises(OSError, match="mounted here"):
+            remove_tree(tmp_path / "tree" / "a")
+        assert (data / "file").read_text() == "kept"
+    finally:
+        calls.unmount(inside)
+    remove_tree(tmp_path / "tree")
+    assert (data / "file").read_text() == "kept"

@@ -20,7 +20,7 @@ def test_only_a_mounted_directory_is_a_mount_point(tmp_path: Path) -> None:
 
 
 def test_corrupted_mount_is_found_in_the_mount_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(path: Path) -> tuple[int, int]:
+    def fail(path: Path, _dir_fd: int | None) -> tuple[int, int]:
         raise OSError(errno.ESTALE, "stale", str(path))
 
     monkeypatch.setattr(points, "_attributes", fail)
