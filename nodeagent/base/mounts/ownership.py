@@ -26,6 +26,7 @@ def apply_fs_group(
     read_only: bool = False,
     only_on_mismatch: bool = False,
     progress: Callable[[int], None] | None = None,
+    dir_fd: int | None = None,
 ) -> None:
     """Change the group of a tree and grant the group access; each directory after its content, the root last.
 
@@ -36,13 +37,14 @@ def apply_fs_group(
     :param read_only: grant read access only.
     :param only_on_mismatch: skip the tree if its root already matches (``OnRootMismatch``).
     :param progress: called with the number of processed files after each of them.
+    :param dir_fd: descriptor of the directory to which a relative *directory* refers.
     :raises OSError: a directory cannot be read, or the root is a symbolic link.
     """
     bits = _READ_ONLY if read_only else _READ_WRITE
-    if only_on_mismatch and _root_matches(directory, group, bits):
-        return
-    root = os.open(directory, _OPEN_PATH)
+    root = os.open(directory, _OPEN_PATH, dir_fd=dir_fd)
     try:
+        if only_on_mismatch and _root_matches(root, group, bits):
+            return
         if stat.S_ISLNK(os.fstat(root).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(directory))
         if stat.S_ISDIR(os.fstat(root).st_mode):
@@ -133,11 +135,8 @@ def _identity(descriptor: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _root_matches(directory: Path, group: int, bits: int) -> bool:
-    try:
-        status = directory.stat()
-    except OSError:
-        return False
+def _root_matches(root: int, group: int, bits: int) -> bool:
+    status = os.fstat(root)
     desired = bits | _DIRECTORY | stat.S_ISGID
     return stat.S_ISDIR(status.st_mode) and status.st_gid == group and status.st_mode & desired == desired
 
