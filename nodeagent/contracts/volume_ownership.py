@@ -54,7 +54,8 @@ async def change_group(
     reports = asyncio.create_task(progress.report(), name=f"report fsGroup of {directory.name}")
     started, failed = context.clock.now(), True
     try:
-        walk = partial(apply_fs_group, only_on_mismatch=only_on_mismatch, progress=progress.update)
+        below = context.root_dir if directory.is_relative_to(context.root_dir) else None
+        walk = partial(apply_fs_group, only_on_mismatch=only_on_mismatch, progress=progress.update, below=below)
         await run(partial(walk, directory, group))
         failed = False
     finally:

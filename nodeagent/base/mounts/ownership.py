@@ -26,7 +26,7 @@ def apply_fs_group(
     read_only: bool = False,
     only_on_mismatch: bool = False,
     progress: Callable[[int], None] | None = None,
-    dir_fd: int | None = None,
+    below: Path | None = None,
 ) -> None:
     """Change the group of a tree and grant the group access; each directory after its content, the root last.
 
@@ -37,11 +37,11 @@ def apply_fs_group(
     :param read_only: grant read access only.
     :param only_on_mismatch: skip the tree if its root already matches (``OnRootMismatch``).
     :param progress: called with the number of processed files after each of them.
-    :param dir_fd: descriptor of the directory to which a relative *directory* refers.
+    :param below: a parent of *directory*, below which no component of the path may be a symbolic link.
     :raises OSError: a directory cannot be read, or the root is a symbolic link.
     """
     bits = _READ_ONLY if read_only else _READ_WRITE
-    root = os.open(directory, _OPEN_PATH, dir_fd=dir_fd)
+    root = _open_root(directory, below)
     try:
         if only_on_mismatch and _root_matches(root, group, bits):
             return
@@ -53,6 +53,19 @@ def apply_fs_group(
             _change(root, group, bits)
     finally:
         os.close(root)
+
+
+def _open_root(directory: Path, below: Path | None) -> int:
+    if below is None:
+        return os.open(directory, _OPEN_PATH)
+    descriptor = os.open(below, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for name in directory.relative_to(below).parts:
+        try:
+            inner = os.open(name, _OPEN_PATH, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = inner
+    return descriptor
 
 
 def _walk(directory: int, group: int, bits: int, progress: Callable[[int], None] | None) -> None:

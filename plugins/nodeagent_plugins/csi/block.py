@@ -86,7 +86,7 @@ class Blocks:
             if used := await self._threads.run(block_devices.users, directory):
                 raise VolumeError(f'the device "{directory}" is still referenced from other Pods [{" ".join(used)}]')
         try:
-            data = await self._threads.run(data_file.load, paths.data_directory)
+            data = await self._threads.run(data_file.load, self._context.root_dir, paths.data_directory)
         except FileNotFoundError:
             await self._threads.run(block_devices.remove_volume, paths, data_file.NAME)
             return
@@ -155,7 +155,7 @@ class Blocks:
         paths, uid = self._paths.block(volume.name), volume.pod_uid
         target = paths.publish(uid)
         try:
-            data = await self._threads.run(data_file.load, paths.data_directory)
+            data = await self._threads.run(data_file.load, self._context.root_dir, paths.data_directory)
         except FileNotFoundError as error:
             for path in (target, paths.device(uid)):
                 if await self._threads.run(os.path.lexists, path):

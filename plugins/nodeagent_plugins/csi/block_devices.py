@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
@@ -42,11 +43,8 @@ def map_device(root: Path, paths: BlockPaths, pod_uid: str, device: Path, link: 
             loop_devices.release(mapped)
             while unmount(mapped):
                 pass
-            with open_directory(root, paths.devices) as parent, contextlib.suppress(FileExistsError):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                os.close(os.open(mapped.name, flags, 0o750, dir_fd=parent))
-            bind(device, mapped)
-        _link(link, device)
+            _bind_device(root, device, mapped)
+        _link(root, link, device)
         loop_devices.hold(mapped, read_only=read_only)
     except OSError as error:
         raise VolumeError(f"{PREFIX}failed to map device {device} to [{mapped}]: {error}") from error
@@ -111,10 +109,29 @@ def _same_device(mapped: Path, device: Path) -> bool:
     return stat.S_ISBLK(status.st_mode) and status.st_rdev == device.stat().st_rdev
 
 
-def _link(link: Path, device: Path) -> None:
-    if link.is_symlink() and link.readlink() == device:
-        return
-    aside = link.with_name(f".{link.name}.new")
-    aside.unlink(missing_ok=True)
-    aside.symlink_to(device)
-    aside.replace(link)
+def _bind_device(root: Path, device: Path, mapped: Path) -> None:
+    """Bind *device* to a new file; neither the file nor a parent may be a symbolic link."""
+    with open_directory(root, mapped.parent) as parent:
+        with contextlib.suppress(FileExistsError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.close(os.open(mapped.name, flags, 0o750, dir_fd=parent))
+        file = os.open(mapped.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(mapped))
+        bind(device, Path(f"/proc/self/fd/{file}"))
+    finally:
+        os.close(file)
+
+
+def _link(root: Path, link: Path, device: Path) -> None:
+    """Replace *link* atomically by a symbolic link to *device*."""
+    aside = f".{link.name}.new"
+    with open_directory(root, link.parent) as parent:
+        with contextlib.suppress(OSError):
+            if os.readlink(link.name, dir_fd=parent) == str(device):
+                return
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(aside, dir_fd=parent)
+        os.symlink(device, aside, dir_fd=parent)
+        os.rename(aside, link.name, src_dir_fd=parent, dst_dir_fd=parent)

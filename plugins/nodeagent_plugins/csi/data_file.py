@@ -51,15 +51,16 @@ class VolumeData:
         return f"{text}\n".encode()
 
 
-def load(directory: Path) -> VolumeData:
-    """Read the data file of *directory*.
+def load(root: Path, directory: Path) -> VolumeData:
+    """Read the data file of *directory*; symbolic links below *root* are not followed.
 
+    :param root: the root directory of the agent.
     :raises FileNotFoundError: there is none.
     :raises VolumeError: it cannot be read, or its content is invalid.
     """
-    file = directory / NAME
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open_directory(root, directory) as parent:
+            descriptor = os.open(NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=parent)
         with os.fdopen(descriptor, "rb") as opened:
             content = opened.read(_MAX_BYTES + 1)
         fields = msgspec.json.decode(content, type=dict[str, str])

@@ -64,21 +64,41 @@ def remove_directory(path: Path) -> None:
         raise VolumeError(f"{PREFIX}failed to remove dir [{path}]: {_reason(error)}") from error
 
 
-def remove_mount_directory(mount: Path, data: Path) -> None:
-    """Remove the path that a driver mounted, the data file and their directory.
+def remove_mount_directory(root: Path, mount: Path, data: str) -> None:
+    """Remove the path that a driver mounted, the data file next to it and their directory.
 
-    Nothing is removed while something is mounted, and a directory with content is left unchanged.
+    Nothing is removed while something is mounted, and a directory with content is left unchanged. Every step starts
+    from the descriptor of the parent directory, because a driver may replace a directory by a symbolic link.
 
-    :raises VolumeError: the path is a mount point or has content.
+    :param root: the root directory of the agent.
+    :param data: name of the data file.
+    :raises VolumeError: the path is a mount point, has content, or leads through a symbolic link.
     """
+    directory = mount.parent
     try:
-        if is_mount_point(mount):
-            raise VolumeError(f"{PREFIX}[{mount}] is still a mount point")
+        with open_directory(root, directory) as parent:
+            if is_mount_point(Path(mount.name), dir_fd=parent):
+                raise VolumeError(f"{PREFIX}[{mount}] is still a mount point")
+            with _removal(mount), contextlib.suppress(FileNotFoundError):
+                os.rmdir(mount.name, dir_fd=parent)
+            with _removal(directory / data), contextlib.suppress(FileNotFoundError):
+                os.unlink(data, dir_fd=parent)
+        with open_directory(root, directory.parent) as outer, _removal(directory):
+            os.rmdir(directory.name, dir_fd=outer)
+    except FileNotFoundError:
+        return
     except OSError as error:
         raise VolumeError(f"{PREFIX}failed to inspect [{mount}]: {_reason(error)}") from error
-    remove_directory(mount)
-    unlink(data)
-    remove_directory(data.parent)
+
+
+@contextmanager
+def _removal(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise VolumeError(f"{PREFIX}failed to remove [{path}]: {_reason(error)}") from error
 
 
 def unlink(path: Path) -> None:

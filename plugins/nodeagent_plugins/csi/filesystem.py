@@ -114,10 +114,12 @@ class FileSystems:
     async def unstage(self, device: DeviceOnDisk) -> None:
         path = device.path
         try:
-            data = await self._threads.run(data_file.load, path.parent)
+            data = await self._threads.run(data_file.load, self._context.root_dir, path.parent)
         except FileNotFoundError:
             await self._threads.run(_remove_unrecorded, path)
             return
+        if path != self._paths.staging(data.driver, data.handle):
+            raise VolumeError(f"{PREFIX}attacher.UnmountDevice failed: [{path.parent}] has the data of another volume")
         driver = self._drivers.get(data.driver, f"{PREFIX}attacher.UnmountDevice failed to create newCsiDriverClient")
         async with driver.step() as step:
             try:
@@ -125,7 +127,7 @@ class FileSystems:
                     await step.call("NodeUnstageVolume", volume_id=data.handle, staging_target_path=str(path))
             except RpcError as error:
                 raise volume_error(error, f"{PREFIX}attacher.UnmountDevice failed") from error
-        await self._threads.run(remove_mount_directory, path, path.parent / data_file.NAME)
+        await self._threads.run(remove_mount_directory, self._context.root_dir, path, data_file.NAME)
         self._created.discard(path.parent)
 
     # --- publish ----------------------------------------------------------------------------------------------
@@ -207,10 +209,12 @@ class FileSystems:
         directory = volume.directory
         target = directory / "mount"
         try:
-            data = await self._threads.run(data_file.load, directory)
+            data = await self._threads.run(data_file.load, self._context.root_dir, directory)
         except FileNotFoundError:
             await self._threads.run(_remove_without_data, directory)
             return
+        if volume.unique_name and volume.unique_name != unique_name(data.driver, data.handle):
+            raise VolumeError(f"{PREFIX}Unmounter.TearDownAt failed: [{directory}] has the data of another volume")
         driver = self._drivers.get(data.driver, f"{PREFIX}Unmounter.TearDownAt failed to get CSI client")
         async with driver.step() as step:
             try:
@@ -218,7 +222,7 @@ class FileSystems:
             except RpcError as error:
                 raise volume_error(error, f"{PREFIX}Unmounter.TearDownAt failed") from error
         try:
-            await self._threads.run(remove_mount_directory, target, directory / data_file.NAME)
+            await self._threads.run(remove_mount_directory, self._context.root_dir, target, data_file.NAME)
         except VolumeError as error:
             raise VolumeError(f"{PREFIX}Unmounter.TearDownAt failed to clean mount dir [{target}]: {error}") from error
         self._created.discard(directory)
@@ -236,7 +240,7 @@ class FileSystems:
         if mount.parent not in self._created:
             return
         try:
-            await self._threads.run(remove_mount_directory, mount, mount.parent / data_file.NAME)
+            await self._threads.run(remove_mount_directory, self._context.root_dir, mount, data_file.NAME)
         except VolumeError as error:
             _log.error("Failed to remove mount dir after error", extra={"path": str(mount), "err": str(error)})
         else:

@@ -177,7 +177,8 @@ class CsiVolumes:
         block = volume.mode is VolumeMode.BLOCK
         paths = self._paths.block(volume.name)
         try:  # The data file has the handle of an inline volume, too.
-            data = await self._threads.run(data_file.load, paths.data_directory if block else volume.directory)
+            directory = paths.data_directory if block else volume.directory
+            data = await self._threads.run(data_file.load, self._context.root_dir, directory)
         except FileNotFoundError:
             return None
         driver = self._drivers.get(data.driver, f"{PREFIX}failed to get CSI client")
@@ -196,7 +197,7 @@ class CsiVolumes:
         block = mode is VolumeMode.BLOCK
         data_directory = self._paths.block(directory.name).data_directory if block else directory
         try:
-            data = data_file.load(data_directory)
+            data = data_file.load(self._context.root_dir, data_directory)
         except FileNotFoundError as error:
             raise VolumeError(
                 f"{PREFIX}unmounter failed to load volume data file [{data_directory}]: {error.strerror}"
@@ -215,7 +216,7 @@ class CsiVolumes:
     def devices_on_disk(self) -> Sequence[DeviceOnDisk]:
         devices = []
         for file in sorted(self._paths.plugin.glob(f"*/*/{data_file.NAME}")):
-            data = _load(file.parent)
+            data = self._load(file.parent)
             if data is None:
                 continue
             path = file.parent / "globalmount"
@@ -225,7 +226,7 @@ class CsiVolumes:
             name = unique_name(data.driver, data.handle)
             devices.append(DeviceOnDisk(name, data.handle, path, selinux_label=data.selinux_label))
         for file in sorted(self._paths.block_directory.glob(f"*/data/{data_file.NAME}")):
-            data = _load(file.parent)
+            data = self._load(file.parent)
             if data is not None:
                 volume = file.parent.parent.name
                 paths = self._paths.block(volume)
@@ -233,14 +234,13 @@ class CsiVolumes:
                 devices.append(DeviceOnDisk(name, volume, paths.staging, VolumeMode.BLOCK))
         return devices
 
-
-def _load(directory: Path) -> VolumeData | None:
-    """Return the content of a data file, or ``None`` if it is invalid; nothing is removed then."""
-    try:
-        return data_file.load(directory)
-    except (VolumeError, FileNotFoundError) as error:
-        _log.error("Failed to load volume data file", extra={"path": str(directory), "err": str(error)})
-        return None
+    def _load(self, directory: Path) -> VolumeData | None:
+        """Return the content of a data file, or ``None`` if it is invalid; nothing is removed then."""
+        try:
+            return data_file.load(self._context.root_dir, directory)
+        except (VolumeError, OSError) as error:
+            _log.error("Failed to load volume data file", extra={"path": str(directory), "err": str(error)})
+            return None
 
 
 def _known_spec(name: str, data: VolumeData, mode: VolumeMode) -> VolumeSpec:

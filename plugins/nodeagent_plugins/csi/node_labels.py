@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from nodeagent.base import identity
 
+MAX_SEGMENTS = 64
 _TOPOLOGY_NAMES = ("zone", "region")
 
 
@@ -13,8 +14,10 @@ def check_topology(topology: Mapping[str, str], labels: Mapping[str, str]) -> No
     """Check that the topology segments of a driver can become labels of the node.
 
     :param labels: the current labels.
-    :raises ValueError: a label has another value, or a node must not set it.
+    :raises ValueError: a label has another value, a node must not set it, or there are too many.
     """
+    if len(topology) > MAX_SEGMENTS:
+        raise ValueError(f"driver reported {len(topology)} topology segments, more than {MAX_SEGMENTS}")
     for key, value in sorted(topology.items()):
         if not _may_set(key):
             raise ValueError(f'driver reported topology key "{key}", which a node is not allowed to set')

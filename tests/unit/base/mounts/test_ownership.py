@@ -101,6 +101,17 @@ def test_deep_tree_needs_few_descriptors(tmp_path: Path) -> None:
     assert len(counts) == 100 and max(counts) <= 4
 
 
+def test_link_in_the_path_to_the_root_is_rejected(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(root.parent)
+    path = tmp_path / "link" / root.name
+    before = root.stat().st_mode
+
+    with pytest.raises(NotADirectoryError):
+        apply_fs_group(path, os.getgid(), below=tmp_path)
+
+    assert root.stat().st_mode == before
+
+
 def test_root_that_is_a_link_is_rejected(root: Path) -> None:
     with pytest.raises(OSError, match="symbolic links"):
         apply_fs_group(root / "link", GROUP)

@@ -106,8 +106,8 @@ class Harness:
         directory.parent.mkdir(parents=True, exist_ok=True)
         return MountRequest(pod, spec, directory, **fields)
 
-    def on_disk(self, request):
-        return VolumeOnDisk(request.pod.uid, request.spec.name, request.directory, request.spec.mode)
+    def on_disk(self, request, **fields):
+        return VolumeOnDisk(request.pod.uid, request.spec.name, request.directory, request.spec.mode, **fields)
 
     def call(self, method):
         """Return the last request of *method*."""

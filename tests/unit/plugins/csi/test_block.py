@@ -18,12 +18,15 @@ class Kernel:
 
     def __init__(self, monkeypatch):
         self.loops, self.binds = set(), set()
-        monkeypatch.setattr(block_devices, "bind", lambda _source, target: self.binds.add(target))
+        monkeypatch.setattr(block_devices, "bind", self._bind)
         monkeypatch.setattr(block_devices, "unmount", self._unmount)
         monkeypatch.setattr(block_devices, "resolve_device", self._resolve)
         monkeypatch.setattr(block_devices, "_same_device", lambda mapped, _device: mapped in self.binds)
         monkeypatch.setattr(loop_devices, "hold", lambda path, *, read_only: self.loops.add((path, read_only)))
         monkeypatch.setattr(loop_devices, "release", self._release)
+
+    def _bind(self, _source, target):
+        self.binds.add(target.resolve())
 
     def _resolve(self, path):
         assert path.exists()

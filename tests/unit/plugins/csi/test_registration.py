@@ -121,6 +121,7 @@ async def test_volume_limit(harness, handler, plugin, limit):
     ("topology", "node_id", "message"),
     [
         ({"zone": "b"}, "n", 'detected topology value collision: driver reported "zone":"b" but existing label is'),
+        ({f"topology.test/{n}": "b" for n in range(100_000)}, "n", "reported 100000 topology segments, more than 64"),
         ({"topology.kubernetes.io/rack": "b"}, "n", "which a node is not allowed to set"),
         ({"node-restriction.kubernetes.io/x": "b"}, "n", "which a node is not allowed to set"),
         ({"node-role.kubernetes.io/control-plane": ""}, "n", "which a node is not allowed to set"),

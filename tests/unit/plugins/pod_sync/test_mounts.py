@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,45 @@ def test_symlink_cannot_leave_the_volume(paths, volume, target):
 
     with pytest.raises(ContainerError, match="path is outside of the volume"):
         prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": "link"})
+
+
+@pytest.mark.parametrize("target", ["../outside", "ABSOLUTE"])
+def test_directory_swapped_for_a_symlink_is_never_left(volume, target):
+    outside = volume.parent / "outside"
+    (outside / "inner").mkdir(parents=True)
+    directory, aside, link = (volume / name for name in ("a", "aside", "link"))
+    directory.mkdir()
+    ended = threading.Event()
+
+    def swap():
+        while not ended.is_set():
+            link.symlink_to(outside if target == "ABSOLUTE" else target)
+            directory.rename(aside)
+            link.rename(directory)
+            directory.unlink()
+            aside.rename(directory)
+
+    swapper = threading.Thread(target=swap, daemon=True)
+    swapper.start()
+    found, errors = set(), 0
+    try:
+        for _ in range(300):
+            try:
+                opened = open_beneath(volume, "a/inner/new", create=True)
+            except OSError:
+                errors += 1
+                continue
+            try:
+                found.add(os.path.realpath(f"/proc/self/fd/{opened}").startswith(f"{volume}/"))
+            finally:
+                os.close(opened)
+    finally:
+        ended.set()
+        swapper.join()
+
+    assert found <= {True}
+    assert found or errors
+    assert [path.name for path in outside.rglob("*")] == ["inner"]
 
 
 def test_symlink_within_the_volume_is_followed(volume):
