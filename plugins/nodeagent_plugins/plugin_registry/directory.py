@@ -36,10 +36,11 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Sockets by path, and the directories that contain them or may do so."""
+    """Sockets by path, the directories that contain them or may do so, and symbolic links, which are ignored."""
 
     sockets: dict[str, Stamp]
     directories: frozenset[str]
+    links: frozenset[str] = frozenset()
 
 
 def scan(directory: Path) -> Snapshot:
@@ -51,7 +52,7 @@ def scan(directory: Path) -> Snapshot:
     """
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     sockets: dict[str, Stamp] = {}
-    directories = {str(directory)}
+    directories, links = {str(directory)}, set()
     entries = 0
     for entry in _walk(str(directory), 0):
         entries += 1
@@ -64,9 +65,11 @@ def scan(directory: Path) -> Snapshot:
             continue  # Deleted since it was listed.
         if stat.S_ISDIR(status.st_mode):
             directories.add(entry.path)
+        elif stat.S_ISLNK(status.st_mode):
+            links.add(entry.path)
         elif stat.S_ISSOCK(status.st_mode):
             sockets[entry.path] = Stamp(status.st_dev, status.st_ino, status.st_mtime_ns)
-    return Snapshot(sockets, frozenset(directories))
+    return Snapshot(sockets, frozenset(directories), frozenset(links))
 
 
 def _walk(directory: str, depth: int) -> Iterator[os.DirEntry[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from nodeagent.base.plugin_rpc import Connection, RpcError, connect, methods_of
 from nodeagent.base.pluginproto import registration_pb2
@@ -82,3 +83,12 @@ def check_description(plugin: RegisteredPlugin) -> None:
         raise PluginRegistrationError(f"invalid endpoint {endpoint[:253]!r}: must be an absolute path without ..")
     if len(plugin.versions) > _MAX_VERSIONS:
         raise PluginRegistrationError(f"plugin lists more than {_MAX_VERSIONS} supported versions")
+
+
+def check_endpoint(plugin: RegisteredPlugin) -> None:
+    """Check that the endpoint is not a symbolic link, which could lead to the socket of another process. Blocking.
+
+    :raises PluginRegistrationError: it is one.
+    """
+    if Path(plugin.endpoint).is_symlink():
+        raise PluginRegistrationError(f"invalid endpoint {plugin.endpoint!r}: must not be a symbolic link")

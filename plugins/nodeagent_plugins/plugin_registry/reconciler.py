@@ -15,7 +15,7 @@ from nodeagent.base.metrics import SampledGauge
 from nodeagent.contracts.plugin_registry import PluginHandler, RegisteredPlugin
 from nodeagent.errors import PluginRegistrationError
 from nodeagent_plugins.plugin_registry.directory import DirectoryWatch, Stamp, scan
-from nodeagent_plugins.plugin_registry.protocol import Session, check_description, open_session
+from nodeagent_plugins.plugin_registry.protocol import Session, check_description, check_endpoint, open_session
 
 INITIAL_SECONDS, MAX_SECONDS = 0.5, 122.0
 _POLL_SECONDS, _CHECK_SECONDS = 1.0, 60.0
@@ -51,6 +51,7 @@ class Reconciler:
         self._desired: dict[str, Stamp] = {}
         self._registered: dict[str, _Registered] = {}
         self._changes: dict[str, asyncio.Event] = {}
+        self._links: frozenset[str] = frozenset()
         TOTAL_PLUGINS.sample = self._count
 
     async def run(self) -> None:
@@ -65,8 +66,14 @@ class Reconciler:
                 snapshot = await asyncio.to_thread(scan, self._directory)
                 if watch.watch(snapshot.directories):
                     continue
+                self._report_links(snapshot.links)
                 self._apply(snapshot.sockets, tasks)
                 await wait_for(watch.changed, self._clock, _CHECK_SECONDS if watch.complete else _POLL_SECONDS)
+
+    def _report_links(self, links: frozenset[str]) -> None:
+        for path in sorted(links - self._links):
+            _log.warning("Ignoring symbolic link in plugin directory", extra={"path": path})
+        self._links = links
 
     def _apply(self, sockets: dict[str, Stamp], tasks: TaskOwner) -> None:
         changed = {
@@ -122,6 +129,7 @@ class Reconciler:
                 )
             try:
                 check_description(plugin)
+                await asyncio.to_thread(check_endpoint, plugin)
                 await handler.validate(plugin)
             except PluginRegistrationError as error:
                 await _reject(session, f"RegisterPlugin error -- plugin validation failed with err: {error}", error)

@@ -203,7 +203,21 @@ async def test_plugin_that_does_not_accept_the_result_is_deregistered(running, d
     assert "actual_state_of_world" not in {state for _, state in TOTAL_PLUGINS.sample()}
 
 
-async def test_files_links_and_hidden_names_are_ignored(running, directory, handler):
+async def test_endpoint_that_is_a_symbolic_link_is_rejected(running, directory, handler, clock):
+    elsewhere = directory / ".elsewhere.sock"
+    endpoint = directory / ".csi.sock"
+    endpoint.symlink_to(elsewhere)
+    registrar = Registrar("a.example", str(endpoint))
+
+    async with registrar.serve(directory / "a.sock"):
+        await eventually(lambda: registrar.notifications)
+
+    ((registered, error),) = registrar.notifications
+    assert not registered and "must not be a symbolic link" in error
+    assert not handler.calls
+
+
+async def test_files_links_and_hidden_names_are_ignored(running, directory, handler, caplog):
     (directory / "file.sock").write_text("")
     async with Registrar("hidden.example", "").serve(directory / ".hidden.sock"):
         (directory / "link.sock").symlink_to(directory / ".hidden.sock")
@@ -212,6 +226,8 @@ async def test_files_links_and_hidden_names_are_ignored(running, directory, hand
             await eventually(lambda: registrar.notifications)
 
     assert handler.of("register") == ["a.example"]
+    messages = [r.path for r in caplog.records if r.message == "Ignoring symbolic link in plugin directory"]
+    assert messages == [str(directory / "link.sock")]
 
 
 async def test_oversized_description_is_rejected(running, directory, handler, clock):
