@@ -127,7 +127,8 @@ class NodeService:
         return csi.NodeStageVolumeResponse()
 
     async def NodeUnstageVolume(self, request: Any, context: Context, injection: Injection) -> Any:
-        if self.storage.published(request.volume_id):
+        if published := self.storage.published(request.volume_id):
+            self.storage.violate(f"{request.volume_id} is unstaged while it is published at {', '.join(published)}")
             await context.abort(grpc.StatusCode.INTERNAL, f"volume {request.volume_id} is still published")
         await asyncio.to_thread(self.storage.mounts.unmount, Path(request.staging_target_path))
         await asyncio.to_thread(self.storage.detach, request.volume_id)
@@ -138,6 +139,7 @@ class NodeService:
     async def NodePublishVolume(self, request: Any, context: Context, injection: Injection) -> Any:
         block = request.volume_capability.HasField("block")
         if request.staging_target_path and STAGE in self.capabilities and not self.storage.staged(request.volume_id):
+            self.storage.violate(f"{request.volume_id} is published at {request.target_path} while it is not staged")
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"volume {request.volume_id} is not staged")
         fault = injection.fault
         target = Path(fault.path if fault and fault.path else request.target_path)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 _BIND, _READ_ONLY, _REMOUNT = 0x1000, 0x1, 0x20
 DEFAULT_SIZE = 1 << 20
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Mounts(Protocol):
@@ -95,6 +96,7 @@ class Storage:
         self.directory, self.mounts = directory, mounts
         for name in ("volumes", "staged", "published"):
             (directory / name).mkdir(parents=True, exist_ok=True)
+        self._forget_earlier_boot()
         self._calls = directory / "calls.jsonl"
 
     # --- calls ------------------------------------------------------------------------------------------------
@@ -110,6 +112,16 @@ class Storage:
             calls = [json.loads(line) for line in self._calls.read_text().splitlines()]
             return [call for call in calls if method in ("", call["method"])]
         return []
+
+    def violate(self, text: str) -> None:
+        """Record a call in a forbidden order."""
+        with (self.directory / "violations").open("a") as file:
+            file.write(f"{text}\n")
+
+    def violations(self) -> list[str]:
+        """Return the recorded calls in a forbidden order."""
+        file = self.directory / "violations"
+        return file.read_text().splitlines() if file.exists() else []
 
     def methods(self) -> list[str]:
         """Return the names of the recorded calls that change a volume."""
@@ -170,6 +182,15 @@ class Storage:
     def all_staged(self) -> list[str]:
         """Return the identifiers of the staged volumes."""
         return sorted(json.loads(file.read_text())["volume"] for file in (self.directory / "staged").iterdir())
+
+    def _forget_earlier_boot(self) -> None:
+        """Drop the records of mounts that a restart of the host has removed."""
+        boot, file = _BOOT_ID.read_text(), self.directory / "boot_id"
+        if file.exists() and file.read_text() != boot:
+            for kind in ("staged", "published"):
+                for record in (self.directory / kind).iterdir():
+                    record.unlink()
+        file.write_text(boot)
 
     def _record(self, kind: str, name: str) -> dict[str, str]:
         try:
