@@ -243,6 +243,7 @@ class Agent:
         while not await self._pleg.relist():
             await self._clock.sleep(backoff.next())
         await self.context.cgroups.start()
+        await self.context.devices.start()
         self._start("pleg", self._pleg.run())
         if self.context.gates.enabled("EventedPLEG"):
             self._start("evented pleg", self._evented.run(), may_end=True)

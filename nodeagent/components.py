@@ -11,6 +11,7 @@ from nodeagent.contracts.context import (
     AgentContext,
     ApiContext,
     CgroupsContext,
+    DevicesContext,
     ImageContext,
     NodeContext,
     ObjectsContext,
@@ -89,10 +90,15 @@ def provide_components(node: NodeContext, plugins: PluginManager) -> StatsContex
             claims=claims,
         ),
     )
-    providers = _flat(plugins.provide_all("nodeagent_provide_credential_providers", context=volumes))
-    puller = volumes.stage(
+    device_providers = _flat(plugins.provide_all("nodeagent_provide_device_providers", context=volumes))
+    devices = volumes.stage(
+        DevicesContext,
+        devices=plugins.provide("nodeagent_provide_device_manager", context=volumes, providers=device_providers),
+    )
+    providers = _flat(plugins.provide_all("nodeagent_provide_credential_providers", context=devices))
+    puller = devices.stage(
         PullerContext,
-        puller=plugins.provide("nodeagent_provide_image_puller", context=volumes, credential_providers=providers),
+        puller=plugins.provide("nodeagent_provide_image_puller", context=devices, credential_providers=providers),
     )
     prober = puller.stage(ProberContext, prober=plugins.provide("nodeagent_provide_prober", context=puller))
     return prober.stage(StatsContext, stats=plugins.provide("nodeagent_provide_stats", context=prober))

@@ -31,6 +31,7 @@ from nodeagent.contracts.context import (
     ApiContext,
     CgroupsContext,
     ConfigContext,
+    DevicesContext,
     ImageContext,
     NodeContext,
     ObjectsContext,
@@ -41,6 +42,7 @@ from nodeagent.contracts.context import (
     StatsContext,
     VolumesContext,
 )
+from nodeagent.contracts.devices import DeviceManager, DeviceProvider
 from nodeagent.contracts.events import EventRecorder, RecordedEvent
 from nodeagent.contracts.eviction import EvictionCandidate, Reclaimed
 from nodeagent.contracts.hooks import PluginHost
@@ -229,16 +231,44 @@ def nodeagent_provide_credential_providers(context: ApiContext) -> Sequence[Cred
     raise NotImplementedError
 
 
+@hookspec
+def nodeagent_provide_device_providers(context: VolumesContext) -> Sequence[DeviceProvider]:
+    """Provide devices that containers can request as extended resources.
+
+    Called: once, before the device manager is created. The devices of gRPC device plugins are added when they register.
+    On error: the agent logs the plugin's name and exits with code 2.
+
+    :param context: the stage with the volume manager.
+    :returns: the providers; if several have one resource, the plugin registered last takes precedence.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def nodeagent_provide_device_manager(
+    context: VolumesContext, providers: Sequence[DeviceProvider]
+) -> DeviceManager | None:
+    """Provide the device manager, which allocates devices to containers.
+
+    Called: once, after the device providers.
+    On error: the agent logs the plugin's name and exits with code 2.
+
+    :param context: the stage with the volume manager.
+    :param providers: all provided providers, in the order of plugin names.
+    :returns: the manager, or ``None`` to leave it to another plugin.
+    """
+
+
 @hookspec(firstresult=True)
 def nodeagent_provide_image_puller(
-    context: VolumesContext, credential_providers: Sequence[CredentialProvider]
+    context: DevicesContext, credential_providers: Sequence[CredentialProvider]
 ) -> ImagePuller | None:
     """Provide the image puller.
 
     Called: once, after the credential providers.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the stage with the volume manager.
+    :param context: the stage with the device manager.
     :param credential_providers: all providers, in the order in which to call them.
     :returns: the puller, or ``None`` to leave it to another plugin.
     """

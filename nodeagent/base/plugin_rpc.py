@@ -31,7 +31,6 @@ MAX_SOCKET_PATH = 107
 """Longest path in bytes to which the kernel can connect."""
 _BROKEN = ("Stream removed", "Received RST_STREAM", "Connection reset", "Socket closed", "recvmsg:")
 _OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.default_authority", "localhost"),  # Some servers reject the path of a socket.
     ("grpc.enable_http_proxy", 0),
@@ -60,7 +59,7 @@ class RpcError(Exception):
 
 
 class Method(NamedTuple):
-    """A unary gRPC method."""
+    """A gRPC method."""
 
     path: str
     """``/csi.v1.Node/NodeStageVolume``."""
@@ -107,6 +106,26 @@ class Connection:
         except TimeoutError:
             raise RpcError("DeadlineExceeded", "context deadline exceeded") from None
 
+    async def stream(self, method: Method, request: Message) -> AsyncIterator[Any]:
+        """Send *request* and yield the responses of a method that streams them, until the plugin ends the stream.
+
+        :raises RpcError: the stream broke, or a response is invalid.
+        """
+        stub = self._channel.unary_stream(method.path, request_serializer=_serialize, response_deserializer=bytes)
+        call = stub(request)
+        failure: RpcError | None = None
+        try:
+            async for content in call:
+                yield method.response.FromString(content)
+        except DecodeError:
+            failure = RpcError("Internal", "invalid response", local=True)
+        except grpc.aio.AioRpcError as error:
+            failure = _translate(error)
+        finally:
+            call.cancel()
+        if failure is not None:
+            raise failure  # Outside of the handler, as in call().
+
     async def call(self, method: Method, request: Message, timeout_seconds: float | None = None) -> Any:
         """Send *request* and return the response.
 
@@ -126,15 +145,19 @@ class Connection:
 
 
 @asynccontextmanager
-async def connect(socket: str, deadline_seconds: float) -> AsyncIterator[Connection]:
+async def connect(
+    socket: str, deadline_seconds: float, *, max_message_bytes: int = MAX_MESSAGE_BYTES
+) -> AsyncIterator[Connection]:
     """Provide a connection to the plugin that listens on *socket*, closed at the end of the block.
 
     :param socket: absolute path.
     :param deadline_seconds: time limit for all calls.
+    :param max_message_bytes: longest response.
     """
     if len(os.fsencode(socket)) > MAX_SOCKET_PATH:
         raise RpcError("Unavailable", f"path of the socket is longer than {MAX_SOCKET_PATH} bytes")
-    channel = grpc.aio.insecure_channel(f"unix://{quote(socket)}", options=_OPTIONS)
+    options = (*_OPTIONS, ("grpc.max_receive_message_length", max_message_bytes))
+    channel = grpc.aio.insecure_channel(f"unix://{quote(socket)}", options=options)
     try:
         yield Connection(channel, monotonic() + deadline_seconds)
     finally:

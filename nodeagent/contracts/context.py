@@ -12,6 +12,7 @@ previous one. A component of a later stage is neither an attribute for the type 
     ObjectsContext   + objects
     CgroupsContext   + cgroups
     VolumesContext   + volumes
+    DevicesContext   + devices
     PullerContext    + puller
     ProberContext    + prober
     StatsContext     + stats
@@ -34,6 +35,7 @@ from nodeagent.contracts.allocation import PodAllocations
 from nodeagent.contracts.api import Api, ConnectApi
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.configuration import NodeAgentConfiguration
+from nodeagent.contracts.devices import DeviceManager
 from nodeagent.contracts.effective_config import EffectiveConfig
 from nodeagent.contracts.events import EventRecorder
 from nodeagent.contracts.images import ImagePuller
@@ -220,13 +222,22 @@ class CgroupsContext(ObjectsContext):
 class VolumesContext(CgroupsContext):
     """The stage after the volume manager."""
 
-    first_hook: ClassVar[str] = "nodeagent_provide_image_puller"
+    first_hook: ClassVar[str] = "nodeagent_provide_device_providers"
 
     volumes: VolumeManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullerContext(VolumesContext):
+class DevicesContext(VolumesContext):
+    """The stage after the device manager."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_image_puller"
+
+    devices: DeviceManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullerContext(DevicesContext):
     """The stage after the image puller."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_prober"
@@ -283,6 +294,7 @@ STAGES: tuple[type[ConfigContext], ...] = (
     ObjectsContext,
     CgroupsContext,
     VolumesContext,
+    DevicesContext,
     PullerContext,
     ProberContext,
     StatsContext,

@@ -135,6 +135,7 @@ class KillReason(StrEnum):
     SHUTDOWN = "Terminated"
     ORPHANED = "Orphaned"
     FINISHED = "Finished"
+    REJECTED = "Rejected"
 
     @property
     def disruption(self) -> bool:

@@ -11,6 +11,7 @@ from nodeagent.contracts.events import RecordedEvent
 from nodeagent.testing.api import FakeApi, Request
 from nodeagent.testing.clock import FakeClock, eventually
 from nodeagent.testing.context import FakeContext, make_config, make_context
+from nodeagent.testing.devices import FakeDeviceProvider, FakeDevices
 from nodeagent.testing.fakes import (
     FakeAllocations,
     FakeCgroups,
@@ -37,6 +38,8 @@ __all__ = [
     "FakeCgroups",
     "FakeClock",
     "FakeContext",
+    "FakeDeviceProvider",
+    "FakeDevices",
     "FakeImages",
     "FakeObjects",
     "FakePodDirectory",

@@ -18,6 +18,7 @@ from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.meta import ObjectReference
 from nodeagent.testing.api import FakeApi
 from nodeagent.testing.clock import FakeClock
+from nodeagent.testing.devices import FakeDevices
 from nodeagent.testing.fakes import (
     FakeAllocations,
     FakeCgroups,
@@ -88,6 +89,7 @@ def make_context(
         "objects": FakeObjects(clock),
         "cgroups": FakeCgroups(),
         "volumes": FakeVolumes(),
+        "devices": FakeDevices(),
         "puller": FakePuller(images) if isinstance(images, FakeImages) else FakePuller(),
         "prober": FakeProber(),
         "stats": FakeStats(),

@@ -83,6 +83,14 @@ class BundledPlugins:
         return ("bundled volume_manager", *kinds)
 
     @hookimpl
+    def nodeagent_provide_device_providers(self):
+        return ["bundled devices"]
+
+    @hookimpl
+    def nodeagent_provide_device_manager(self, providers):
+        return ("bundled device_manager", *providers)
+
+    @hookimpl
     def nodeagent_provide_image_puller(self, credential_providers):
         return ("bundled image_puller", *credential_providers)
 
@@ -197,6 +205,16 @@ def test_hook_provide_persistent_volume_kinds(tmp_path):
 
 def test_hook_provide_volume_manager(tmp_path):
     assert assemble(tmp_path, providing("nodeagent_provide_volume_manager", "third party"))[0].volumes == "third party"
+
+
+def test_hook_provide_device_providers(tmp_path):
+    context, _ = assemble(tmp_path, providing("nodeagent_provide_device_providers", ["third party"]))
+
+    assert context.devices == ("bundled device_manager", "bundled devices", "third party")
+
+
+def test_hook_provide_device_manager(tmp_path):
+    assert assemble(tmp_path, providing("nodeagent_provide_device_manager", "third party"))[0].devices == "third party"
 
 
 def test_hook_provide_credential_providers(tmp_path):

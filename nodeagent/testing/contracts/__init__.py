@@ -24,6 +24,7 @@ pytest.register_assert_rewrite(
             "checks",
             "collectors",
             "credentials",
+            "devices",
             "events",
             "images",
             "objects",
@@ -44,6 +45,7 @@ from nodeagent.testing.contracts.cgroups import CgroupManagerContract
 from nodeagent.testing.contracts.checks import NodeCheckContract
 from nodeagent.testing.contracts.collectors import ImageCollectorContract
 from nodeagent.testing.contracts.credentials import CredentialProviderContract
+from nodeagent.testing.contracts.devices import DeviceManagerContract, DeviceProviderContract
 from nodeagent.testing.contracts.events import EventRecorderContract
 from nodeagent.testing.contracts.images import ImageServiceContract
 from nodeagent.testing.contracts.objects import ObjectReaderContract
@@ -73,6 +75,8 @@ SUITES: Mapping[str, type] = {
     "nodeagent_provide_persistent_volume_kinds": PersistentVolumeKindContract,
     "nodeagent_provide_claim_resolver": ClaimResolverContract,
     "nodeagent_provide_volume_manager": VolumeManagerContract,
+    "nodeagent_provide_device_providers": DeviceProviderContract,
+    "nodeagent_provide_device_manager": DeviceManagerContract,
     "nodeagent_provide_credential_providers": CredentialProviderContract,
     "nodeagent_provide_image_puller": ImagePullerContract,
     "nodeagent_provide_image_collector": ImageCollectorContract,
@@ -98,6 +102,8 @@ __all__ = [
     "CgroupManagerContract",
     "ClaimResolverContract",
     "CredentialProviderContract",
+    "DeviceManagerContract",
+    "DeviceProviderContract",
     "EventRecorderContract",
     "FalliblePodSourceContract",
     "ImageCollectorContract",

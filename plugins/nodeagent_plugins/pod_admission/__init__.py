@@ -7,6 +7,7 @@ The scheduler has usually checked the same; the node decides, because it has the
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -83,7 +84,10 @@ class NodeAdmission:
         )
 
     def _check_room(self, pod: Pod, node: NodeView, others: Sequence[Pod]) -> Rejection | None:
-        used = self._used.of(others)
+        used, decided = self._used.of(others), self._context.devices.decided(pod.uid)
+        if decided:  # The device manager has reserved these resources, or the pod waits for them.
+            room = {name: amount for name, amount in node.allocatable.items() if name not in decided}
+            node = dataclasses.replace(node, allocatable=room)
         short, mismatch = lacking(pod, node, used), check_predicates(pod, node, others)
         critical = is_critical(pod)
         if not short or (critical and mismatch is not None):  # Preemption frees resources only.

@@ -15,7 +15,15 @@ from nodeagent.contracts.events import EventType
 from nodeagent.contracts.images import PulledImage
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.runtime import ContainerConfig, ContainerState, ImageMount, RuntimeContainerStatus
-from nodeagent.errors import ApiError, ContainerError, ImageError, NodeAgentError, RuntimeFailure, RuntimeUnavailable
+from nodeagent.errors import (
+    ApiError,
+    ContainerError,
+    DeviceError,
+    ImageError,
+    NodeAgentError,
+    RuntimeFailure,
+    RuntimeUnavailable,
+)
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Container, ContainerKind, Pod, container_field_path
 from nodeagent.model.resizing import with_effective_limits
@@ -176,7 +184,8 @@ class ContainerStarter:
         """Collect the inputs of the container and return its configuration."""
         context, pod, container = self._context, step.pod, start.container
         environment = await self._environment(step, container, reference)
-        variables = environment.variables
+        devices = context.devices.container_response(pod, container)
+        variables = {**devices.envs, **environment.variables}
         assert step.sandbox is not None
         user_namespace = step.sandbox.security.namespaces.user
         security = container_security(
@@ -224,7 +233,8 @@ class ContainerStarter:
                 backoff.backoff_limits(context.config, context.gates),
             ),
             stop_signal=self._stop_signal(container),
-            devices=volume_devices(container, step.volumes),
+            block_devices=volume_devices(container, step.volumes),
+            devices=devices,
         )
 
     def _stop_signal(self, container: Container) -> str:
@@ -255,6 +265,7 @@ class ContainerStarter:
         step.touched.add(container_id)
         try:
             await self._check_stop_signal(container, container_id)
+            await self._prepare_start(pod, container)
             await context.runtime.start_container(container_id)
         except RuntimeUnavailable:
             raise
@@ -276,6 +287,16 @@ class ContainerStarter:
         )
         if container.lifecycle is not None and container.lifecycle.post_start is not None:
             await self._post_start(step, start, container_id, reference)
+
+    async def _prepare_start(self, pod: Pod, container: Container) -> None:
+        """Prepare the devices of the container.
+
+        :raises ContainerError: they cannot be prepared.
+        """
+        try:
+            await self._context.devices.before_start(pod, container)
+        except DeviceError as error:
+            raise ContainerError(str(error), reason=CONFIG_ERROR) from error
 
     async def _post_start(self, step: Step, start: Start, container_id: str, reference: ObjectReference) -> None:
         pod, container = step.pod, start.container

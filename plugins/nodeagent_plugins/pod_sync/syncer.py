@@ -11,10 +11,17 @@ from pathlib import Path
 from nodeagent.base.logging import v_level
 from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.events import EventType
-from nodeagent.contracts.pods import SyncOutcome
+from nodeagent.contracts.pods import SyncOutcome, WaitingReason
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod, SandboxConfig
 from nodeagent.contracts.runtime_class import read_runtime_handler
-from nodeagent.errors import NodeAgentError, RuntimeFailure, RuntimeUnavailable, VolumeError, VolumesNotReady
+from nodeagent.errors import (
+    DevicesNotReady,
+    NodeAgentError,
+    RuntimeFailure,
+    RuntimeUnavailable,
+    VolumeError,
+    VolumesNotReady,
+)
 from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.model.restart import is_restarting_all
 from nodeagent_plugins.pod_sync.actions import Kill, PodActions, Start, compute_actions
@@ -163,6 +170,7 @@ class BundledPodSyncer:
         if in_effect:
             await self._prepare_node(step, new=actions.create_sandbox)
         await self._prepare_volumes(step)
+        await self._prepare_devices(step, actions)
         if actions.create_sandbox:
             await self._create_sandbox(step, actions)
         else:
@@ -279,6 +287,18 @@ class BundledPodSyncer:
             raise
         except VolumeError as error:
             self._context.recorder.record(step.pod.reference(), EventType.WARNING, "FailedMount", str(error))
+            raise
+
+    async def _prepare_devices(self, step: Step, actions: PodActions) -> None:
+        """Allocate devices before the sandbox is created, since network plugins query them.
+
+        :raises DevicesNotReady: devices are unavailable; the containers wait.
+        """
+        try:
+            await self._context.devices.prepare_pod(step.pod)
+        except DevicesNotReady as error:
+            for start in actions.starts:
+                step.waiting[start.container.name] = WaitingReason(error.reason, str(error))
             raise
 
     async def _create_sandbox(self, step: Step, actions: PodActions) -> None:

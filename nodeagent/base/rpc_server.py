@@ -1,0 +1,116 @@
+"""gRPC server on a Unix socket, for clients on the same host: unary methods with handlers that are coroutines.
+
+The socket is created under a temporary name and renamed, so that it accepts connections as soon as it exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # As in plugin_rpc.
+
+import grpc.aio
+from google.protobuf import message_factory
+from google.protobuf.descriptor import ServiceDescriptor
+
+from nodeagent.base.plugin_rpc import MAX_SOCKET_PATH, MAX_TEXT
+
+MAX_REQUEST_BYTES = 1024 * 1024
+_STOP_SECONDS = 1.0
+_MAX_CALLS = 128
+
+Handler = Callable[[Any], Awaitable[Any]]
+"""Receives the request message and returns the response message."""
+
+
+class CallRejected(Exception):
+    """A call is rejected with an error.
+
+    :param code: name of the gRPC status code, such as ``RESOURCE_EXHAUSTED``.
+    """
+
+    def __init__(self, message: str, code: str = "UNKNOWN") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@asynccontextmanager
+async def serve(socket: Path, services: Mapping[ServiceDescriptor, Mapping[str, Handler]]) -> AsyncIterator[None]:
+    """Serve *services* on *socket* until the end of the block; replace an existing socket.
+
+    :param services: the handlers by service and method name; other methods are not implemented.
+    :raises OSError: the socket cannot be created.
+    """
+    # Four characters are enough for a name that no other file has, and the kernel limits the length of the path.
+    aside = socket.with_name(f".{socket.name[:1]}.s")
+    if len(os.fsencode(socket)) > MAX_SOCKET_PATH:
+        raise OSError(f"path of the socket is longer than {MAX_SOCKET_PATH} bytes: {socket}")
+    server = grpc.aio.server(
+        maximum_concurrent_rpcs=_MAX_CALLS,
+        options=(("grpc.max_receive_message_length", MAX_REQUEST_BYTES), ("grpc.so_reuseport", 0)),
+    )
+    for service, handlers in services.items():
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service.full_name, _method_handlers(service, handlers)),)
+        )
+    await asyncio.to_thread(aside.unlink, missing_ok=True)
+    try:
+        server.add_insecure_port(f"unix://{quote(str(aside))}")
+    except RuntimeError as error:
+        raise OSError(f"failed to listen on {socket}: {error}") from error
+    inode = 0
+    try:
+        await server.start()
+        inode = await asyncio.to_thread(_rename, aside, socket)
+        yield
+    finally:
+        await server.stop(_STOP_SECONDS)
+        _remove(socket, inode)
+
+
+def _rename(aside: Path, socket: Path) -> int:
+    """Rename the socket and return its inode. Blocking."""
+    aside.replace(socket)
+    return socket.lstat().st_ino
+
+
+def _remove(socket: Path, inode: int) -> None:
+    """Remove the socket, unless another process has replaced it."""
+    with contextlib.suppress(OSError):
+        if socket.lstat().st_ino == inode:
+            socket.unlink()
+
+
+def _method_handlers(service: ServiceDescriptor, handlers: Mapping[str, Handler]) -> dict[str, Any]:
+    result = {}
+    for method in service.methods:
+        if method.name in handlers:
+            request = message_factory.GetMessageClass(method.input_type)
+            result[method.name] = grpc.unary_unary_rpc_method_handler(
+                _rejecting(handlers[method.name]),
+                request_deserializer=request.FromString,
+                response_serializer=_serialize,
+            )
+    return result
+
+
+def _rejecting(handler: Handler) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[Any]]:
+    async def handle(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        try:
+            return await handler(request)
+        except CallRejected as error:
+            await context.abort(grpc.StatusCode[error.code], str(error)[:MAX_TEXT])
+
+    return handle
+
+
+def _serialize(message: Any) -> bytes:
+    content: bytes = message.SerializeToString()
+    return content

@@ -1,0 +1,521 @@
+"""Device manager: providers, reservation at admission, allocation by the worker, storage and node status."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nodeagent import hookimpl
+from nodeagent.base.aio import Backoff
+from nodeagent.base.aio.waker import Waker
+from nodeagent.contracts.background import BackgroundLoop
+from nodeagent.contracts.context import VolumesContext
+from nodeagent.contracts.device_responses import DeviceResponse, merge_responses
+from nodeagent.contracts.devices import DeviceHealth, DeviceProvider, ProvidedDevice
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.node import NodeReport
+from nodeagent.contracts.pods import KillReason, Rejection
+from nodeagent.contracts.runtime import ContainerState
+from nodeagent.errors import DeviceError, DevicesNotReady
+from nodeagent.model.extended_resources import containers_in_order, is_extended_resource, requested_devices
+from nodeagent.model.pod import Container, Pod
+from nodeagent_plugins.devices.allocations import Assignment
+from nodeagent_plugins.devices.binding import Binder
+from nodeagent_plugins.devices.checkpoint import CheckpointDamaged, CheckpointData, Entry, by_node
+from nodeagent_plugins.devices.inventory import GRACE_SECONDS, Resource, checked
+from nodeagent_plugins.devices.reservations import Reservations
+from nodeagent_plugins.devices.store import Store
+from nodeagent_plugins.devices.wire import decode_response, encode_response
+
+_MAX_LISTS, _LISTS_SECONDS = 100, 10.0
+"""Lists that a provider may publish in a period."""
+_STABLE_SECONDS = 30.0
+"""Time after which a connection counts as successful, so that the back-off starts again."""
+_MIN_REPORT_SECONDS, _IDLE_SECONDS, _STALE_SECONDS = 1.0, 3600.0, 5.0
+NOT_REGISTERED = "not registered since the agent started"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Watch:
+    """One provider in use; implements :class:`~nodeagent.contracts.devices.DeviceRegistration`."""
+
+    manager: Devices
+    provider: DeviceProvider
+    task: Any = None
+    closed: bool = False
+    lists: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_LISTS))
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            if self.task is not None:
+                self.task.cancel()
+            self.manager.closed(self)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A pod that waits for providers.
+
+    :ivar since: monotonic time of its admission.
+    :ivar masks: NUMA nodes to prefer, by container.
+    """
+
+    since: float
+    resources: set[str]
+    masks: dict[str, frozenset[int] | None] = field(default_factory=dict)
+
+
+class Devices:
+    """Bundled :class:`~nodeagent.contracts.devices.DeviceManager`.
+
+    :param directory: directory of the checkpoint.
+    :param expected: resources for which pods wait even if they were never registered.
+    :param wait_seconds: time that a pod waits for a provider before it is rejected.
+    :param aligned: the topology manager reserves devices, with hints.
+    """
+
+    name = "device manager"
+
+    def __init__(
+        self,
+        context: VolumesContext,
+        providers: Sequence[DeviceProvider],
+        directory: Path,
+        *,
+        expected: Collection[str] = (),
+        wait_seconds: float = 300.0,
+        aligned: bool = False,
+        root: Path = Path("/"),
+    ) -> None:
+        self._context, self._wait_seconds, self._aligned = context, wait_seconds, aligned
+        self._clock = context.clock
+        self.reservations = Reservations()
+        self._binder = Binder(self.reservations, context.clock)
+        self._store = Store(directory, self._snapshot, root)
+        self._watches: dict[str, _Watch] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        self._admitting = ""
+        self._started = False
+        self._waker = Waker(context.clock)
+        self._changed = self._unsaved = self._check_stale = False
+        now = context.clock.now()
+        for resource in expected:
+            self._resources[resource] = Resource(resource, now, restored=0)
+        for provider in providers:
+            self.add(provider)
+
+    @property
+    def _resources(self) -> dict[str, Resource]:
+        return self.reservations.resources
+
+    # --- start and providers --------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        try:
+            data, current = await self._store.load()
+        except CheckpointDamaged as error:
+            _log.error(
+                "Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date",
+                extra={"err": str(error)},
+            )
+        else:
+            self._restore(data, current=current)
+        self._started = True
+        for watch in self._watches.values():
+            self._run(watch)
+
+    def add(self, provider: DeviceProvider) -> _Watch:
+        name = provider.resource
+        if not is_extended_resource(name):
+            raise DeviceError(f'the ResourceName "{name[:253]}" is invalid')
+        previous = self._watches.get(name)
+        watch = self._watches[name] = _Watch(self, provider)
+        if previous is not None:
+            previous.close()
+        resource = self._resources.get(name)
+        if resource is None:
+            resource = self._resources[name] = Resource(name, self._clock.now())
+        resource.provider = provider
+        if self._started:
+            self._run(watch)
+        return watch
+
+    def closed(self, watch: _Watch) -> None:
+        """Record that a provider is no longer used."""
+        name = watch.provider.resource
+        if self._watches.get(name) is watch:
+            del self._watches[name]
+            self._resources[name].provider = None
+            self._disconnected(self._resources[name], "the provider was removed")
+
+    def _run(self, watch: _Watch) -> None:
+        watch.task = self._context.tasks.start(self._watch(watch), f"devices {watch.provider.resource}")
+
+    async def _watch(self, watch: _Watch) -> None:
+        """Watch the devices of a provider until it is closed."""
+        provider, backoff = watch.provider, Backoff(0.5, 30.0)
+        fields = {"resourceName": provider.resource, "endpoint": provider.endpoint}
+        while True:
+            started = self._clock.now()
+            try:
+                await provider.watch(lambda devices: self._publish(watch, devices))
+                error = "the provider stopped to report its devices"
+            except DeviceError as failure:
+                error = str(failure)
+            except Exception as failure:
+                error = repr(failure)
+            if watch.closed:
+                return
+            resource = self._resources[provider.resource]
+            if resource.connected or resource.error != error:
+                _log.error("ListAndWatch ended unexpectedly for device plugin", extra={**fields, "err": error})
+            self._disconnected(resource, error)
+            if self._clock.now() - started >= _STABLE_SECONDS:
+                backoff.reset()
+            await self._clock.sleep(backoff.next())
+
+    def _publish(self, watch: _Watch, devices: Sequence[ProvidedDevice]) -> None:
+        """Store the devices of a provider.
+
+        :raises DeviceError: the list is invalid, or the provider publishes too often.
+        """
+        if watch.closed:
+            return
+        now, name = self._clock.now(), watch.provider.resource
+        if len(watch.lists) == _MAX_LISTS and now - watch.lists[0] < _LISTS_SECONDS:
+            watch.lists.clear()
+            raise DeviceError(
+                f"device plugin of {name} sent more than {_MAX_LISTS} lists of devices within {_LISTS_SECONDS:g} s"
+            )
+        watch.lists.append(now)
+        found = checked(name, devices)
+        resource = self._resources[name]
+        connected = resource.connected
+        changed = resource.update(found, now)
+        if not connected:
+            _log.info(
+                "Device plugin connected",
+                extra={"resourceName": name, "devices": len(found), "endpoint": watch.provider.endpoint},
+            )
+        if changed or not connected:
+            self._resource_changed(resource, changed)
+
+    def _disconnected(self, resource: Resource, error: str) -> None:
+        connected = resource.connected
+        resource.disconnect(self._clock.now(), error)
+        if connected:
+            self._resource_changed(resource, set(resource.devices))
+
+    def _resource_changed(self, resource: Resource, devices: set[str]) -> None:
+        """Report a change of devices to the node status, to pods that have them and to pods that wait for them."""
+        self._changed = self._unsaved = True
+        self._waker.wake()
+        pods = {
+            key[0]
+            for key, name, assignment in self.reservations.allocations
+            if name == resource.name and not devices.isdisjoint(assignment.ids)
+        }
+        pods |= {uid for uid, waiting in self._waiting.items() if resource.name in waiting.resources}
+        for uid in pods:
+            self._context.pods.trigger_sync(uid)
+
+    # --- admission ------------------------------------------------------------------------------------------
+
+    @hookimpl
+    async def nodeagent_admit_pod(self, pod: Pod, active: Sequence[Pod]) -> Rejection | None:
+        if not any(requested_devices(container) for container in containers_in_order(pod)):
+            return None
+        self._admitting = pod.uid
+        self.release_stale()
+        self._check_stale = True
+        self._waker.wake()
+        if self._aligned:
+            return None  # The topology manager reserves the devices.
+        try:
+            self._reserve(pod)
+        except DeviceError as error:
+            return Rejection(error.reason, f"Allocate failed due to {error}, which is unexpected")
+        return None
+
+    @hookimpl
+    async def nodeagent_pod_terminated(self, pod: Pod) -> None:
+        self._waiting.pop(pod.uid, None)
+        if self.release(pod.uid):
+            await self._save()
+
+    def reserve_aligned(self, pod: Pod, container: Container, mask: frozenset[int] | None) -> None:
+        """Reserve the devices of one container as the topology manager requires.
+
+        :param mask: NUMA nodes to prefer; ``None`` for any.
+        :raises DeviceError: not enough devices.
+        """
+        waiting = self._reserve_container(pod, container, mask)
+        before = self._waiting.get(pod.uid)
+        masks = {**(before.masks if before is not None else {}), container.name: mask}
+        if waiting or before is not None:
+            self._set_waiting(pod, waiting | (before.resources if before is not None else set()), masks)
+
+    def _reserve(self, pod: Pod) -> None:
+        """Reserve the devices of all containers, or record the resources that the pod waits for.
+
+        :raises DeviceError: not enough devices; nothing is reserved.
+        """
+        held = pod.uid in self.reservations.allocations.pods
+        before = self._waiting.get(pod.uid)
+        masks = before.masks if before is not None else {}
+        waiting: set[str] = set()
+        try:
+            for container in containers_in_order(pod):
+                waiting |= self._reserve_container(pod, container, masks.get(container.name))
+        except DeviceError:
+            if not held:
+                self.reservations.allocations.release(pod.uid)
+            raise
+        self._set_waiting(pod, waiting, masks)
+
+    def _reserve_container(self, pod: Pod, container: Container, mask: frozenset[int] | None) -> set[str]:
+        if not self.reservations.allocations.of(pod.uid, container.name):
+            observed = self._context.pods.observed(pod.uid)
+            run = observed.newest(container.name) if observed is not None else None
+            if run is not None and run.state is ContainerState.RUNNING:
+                return set()  # Started by another agent, whose allocations are unknown.
+        return self.reservations.reserve(pod, container, mask)
+
+    def _set_waiting(self, pod: Pod, resources: set[str], masks: dict[str, frozenset[int] | None]) -> None:
+        before = self._waiting.pop(pod.uid, None)
+        if resources:
+            since = before.since if before is not None else self._clock.now()
+            self._waiting[pod.uid] = _Waiting(since, resources, masks)
+            if before is None:
+                note = f"Pod waits for the device plugins of: {', '.join(sorted(resources))}"
+                self._context.recorder.record(pod.reference(), EventType.WARNING, "WaitingForDevices", note)
+                self._waker.wake()
+
+    def release(self, uid: str) -> bool:
+        """Release the devices of a pod; return whether it had any."""
+        released = self.reservations.allocations.release(uid)
+        if released:
+            self._changed = True
+            self._waker.wake()
+        return bool(released)
+
+    def release_stale(self) -> None:
+        """Release the devices of pods that were rejected, or that are no longer desired and do not run."""
+        pods = self._context.pods
+        if not pods.all_sources_ready:
+            return
+        active = {pod.uid for pod in pods.active()}
+        for uid in [*self.reservations.allocations.pods, *self._waiting]:
+            if uid in active or uid == self._admitting:
+                continue
+            pod, status, observed = pods.get(uid), pods.status(uid), pods.observed(uid)
+            ended = pod is None or pod.terminal or (status is not None and status.phase in ("Failed", "Succeeded"))
+            if ended and (observed is None or not observed.alive):
+                self._waiting.pop(uid, None)
+                if self.release(uid):
+                    self._unsaved = True
+
+    # --- DeviceManager: pods --------------------------------------------------------------------------------
+
+    def decided(self, pod_uid: str) -> Collection[str]:
+        reserved = {resource for _, resource, _ in self.reservations.allocations.of_pod(pod_uid)}
+        waiting = self._waiting.get(pod_uid)
+        return reserved | waiting.resources if waiting is not None else reserved
+
+    async def prepare_pod(self, pod: Pod) -> None:
+        containers = containers_in_order(pod)
+        if not any(requested_devices(container) for container in containers):
+            return
+        try:
+            self._reserve(pod)
+            waiting = self._waiting.get(pod.uid)
+            if waiting is not None:
+                self._wait(waiting)
+            if not self._binder.is_bound(pod):
+                await self._binder.bind(pod)
+                await self._save()
+        except DevicesNotReady:
+            raise
+        except DeviceError as error:
+            if error.transient or self._has_run(pod):
+                raise DevicesNotReady(str(error)) from error
+            self._reject(pod, str(error))
+            raise DevicesNotReady(f"pod is rejected: {error}", reason=error.reason) from error
+        except OSError as error:
+            text = f'failed to write checkpoint file "{self._store.file.name}": {error}'
+            raise DevicesNotReady(text) from error
+
+    def _wait(self, waiting: _Waiting) -> None:
+        """Raise the reason why a pod waits.
+
+        :raises DevicesNotReady: until the time limit.
+        :raises DeviceError: the time limit is exceeded.
+        """
+        names = sorted(waiting.resources)
+        if self._clock.now() - waiting.since >= self._wait_seconds:
+            raise DeviceError(f"no healthy devices present; cannot allocate unhealthy devices {names[0]}")
+        errors = [f"{name}: {self._resources[name].error or NOT_REGISTERED}" for name in names]
+        raise DevicesNotReady(f"waiting for device plugins: {'; '.join(errors)}")
+
+    def _has_run(self, pod: Pod) -> bool:
+        """Return whether a container of the pod exists, so that the pod must not be rejected any more."""
+        observed = self._context.pods.observed(pod.uid)
+        return observed is not None and bool(observed.containers)
+
+    def _reject(self, pod: Pod, text: str) -> None:
+        message = f"Allocate failed due to {text}, which is unexpected"
+        self._waiting.pop(pod.uid, None)
+        self.release(pod.uid)
+        self._context.recorder.record(pod.reference(), EventType.WARNING, DeviceError.reason, message)
+        self._context.pods.kill(
+            pod.uid, KillReason.REJECTED, f"Pod was rejected: {message}", status_reason=DeviceError.reason
+        )
+
+    def container_response(self, pod: Pod, container: Container) -> DeviceResponse:
+        held = self.reservations.allocations.of(pod.uid, container.name)
+        if not held:
+            return DeviceResponse()
+        merged = merge_responses(
+            (resource, assignment.response)
+            for resource, assignment in sorted(held.items())
+            if assignment.response is not None
+        )
+        for conflict in merged.conflicts:
+            _log.error(
+                "Container has conflicting device responses",
+                extra={"pod": pod.full_name, "containerName": container.name, "err": conflict},
+            )
+        return merged.response
+
+    async def before_start(self, pod: Pod, container: Container) -> None:
+        await self._binder.before_start(pod, container)
+
+    def health(self, pod_uid: str, container: str) -> Mapping[str, Sequence[DeviceHealth]]:
+        found: dict[str, Sequence[DeviceHealth]] = {}
+        for name, assignment in self.reservations.allocations.of(pod_uid, container).items():
+            resource = self._resources.get(name)
+            found[name] = [_health(resource, id) for id in assignment.ids]
+        return found
+
+    # --- storage --------------------------------------------------------------------------------------------
+
+    def _snapshot(self) -> CheckpointData:
+        entries = [
+            Entry(uid, container, resource, by_node(each.ids, each.nodes), encode_response(each.response))
+            for (uid, container), resource, each in self.reservations.allocations
+            if each.response is not None
+        ]
+        registered = {
+            name: sorted(resource.healthy) if resource.restored is None else ()
+            for name, resource in sorted(self._resources.items())
+            if not resource.removed
+        }
+        return CheckpointData(entries, registered)
+
+    def _restore(self, data: CheckpointData, *, current: bool) -> None:
+        now = self._clock.now()
+        for name, ids in data.registered.items():
+            if is_extended_resource(name) and name not in self._watches:
+                self._resources[name] = Resource(name, now, restored=len(ids))
+        for entry in data.entries:
+            fields = {"podUID": entry.uid, "containerName": entry.container, "resourceName": entry.resource}
+            nodes: dict[str, tuple[int, ...]] = {}
+            for node, listed in entry.devices.items():
+                for id in listed:
+                    nodes[id] = (*nodes.get(id, ()), *((node,) if node >= 0 else ()))
+            if not current:
+                _log.info(
+                    "Dropped devices that were allocated before the host booted", extra={**fields, "ids": list(nodes)}
+                )
+                continue
+            try:
+                response = decode_response(entry.response)
+            except DeviceError as error:
+                _log.error("Failed to read checkpoint entry", extra={**fields, "err": str(error)})
+                continue
+            assignment = Assignment(tuple(nodes), {id: own for id, own in nodes.items() if own}, response)
+            self.reservations.allocations.add(entry.uid, entry.container, entry.resource, assignment)
+
+    async def _save(self) -> None:
+        """Write the checkpoint.
+
+        :raises OSError: the file cannot be written.
+        """
+        self._unsaved = False
+        try:
+            await self._store.save()
+        except OSError:
+            self._unsaved = True
+            raise
+
+    # --- node -----------------------------------------------------------------------------------------------
+
+    @hookimpl
+    async def nodeagent_report_node(self) -> NodeReport | None:
+        if not self._resources:
+            return None
+        capacity, allocatable = {}, {}
+        for name, resource in self._resources.items():
+            capacity[name] = str(resource.capacity())
+            allocatable[name] = str(resource.allocatable(len(self.reservations.allocations.used(name))))
+        return NodeReport(capacity=capacity, allocatable=allocatable)
+
+    @hookimpl
+    def nodeagent_provide_background_loops(self) -> Sequence[BackgroundLoop]:
+        return [self]
+
+    async def run(self) -> None:
+        """Report changes and expire resources and waiting pods until cancelled."""
+        while True:
+            seconds = self._expire()
+            if self._check_stale and self._admitting in {"", *(pod.uid for pod in self._context.pods.active())}:
+                self._check_stale, self._admitting = False, ""
+            if self._check_stale:
+                seconds = min(seconds, _STALE_SECONDS)
+            if self._changed:
+                self._changed = False
+                self._context.trigger_node_status()
+            if self._unsaved:
+                try:
+                    await self._save()
+                except OSError as error:
+                    _log.error(
+                        "Failed to write checkpoint file", extra={"path": str(self._store.file), "err": str(error)}
+                    )
+                    seconds = min(seconds, _STALE_SECONDS)
+            await self._clock.sleep(_MIN_REPORT_SECONDS)
+            await self._waker.wait(seconds)
+
+    def _expire(self) -> float:
+        """Remove resources without provider after the grace period; return the seconds until the next one is due."""
+        now, due = self._clock.now(), _IDLE_SECONDS
+        for name, resource in self._resources.items():
+            if resource.connected or resource.removed:
+                continue
+            left = resource.disconnected_at + GRACE_SECONDS - now
+            if left > 0:
+                due = min(due, left)
+                continue
+            resource.removed, resource.restored, resource.devices = True, None, {}
+            self._changed = self._unsaved = True
+            _log.info("Endpoint became unhealthy", extra={"resourceName": name, "err": resource.error})
+        for uid, waiting in list(self._waiting.items()):
+            left = waiting.since + self._wait_seconds - now
+            if left <= 0:
+                self._context.pods.trigger_sync(uid)
+            else:
+                due = min(due, left)
+        return due
+
+
+def _health(resource: Resource | None, id: str) -> DeviceHealth:
+    device = resource.devices.get(id) if resource is not None and resource.connected else None
+    if device is None:
+        return DeviceHealth(id, "Unknown")
+    return DeviceHealth(id, "Healthy" if device.healthy else "Unhealthy", device.message)

@@ -1,0 +1,106 @@
+"""Storage of allocations: the checkpoint, and the boot that it belongs to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from nodeagent_plugins.devices.checkpoint import FILE, CheckpointDamaged, CheckpointData, encode, read, write
+
+BOOT_FILE = "devices_boot"
+"""File alongside the checkpoint with the boot ID and the checksum of the last written checkpoint."""
+_log = logging.getLogger(__name__)
+
+
+class Store:
+    """The checkpoint below *directory*. Writes of concurrent callers are combined.
+
+    :param snapshot: returns the current state.
+    :param root: root directory of the kernel's files.
+    """
+
+    def __init__(self, directory: Path, snapshot: Callable[[], CheckpointData], root: Path = Path("/")) -> None:
+        self.file = directory / FILE
+        self._boot_file = directory / BOOT_FILE
+        self._snapshot, self._root = snapshot, root
+        self._lock = asyncio.Lock()
+        self._requested = self._written = 0
+        self._text = ""
+
+    async def load(self) -> tuple[CheckpointData, bool]:
+        """Return the stored state, and whether it was written since the host booted.
+
+        :raises CheckpointDamaged: the file is damaged; it was moved aside.
+        """
+        return await asyncio.to_thread(self._load)
+
+    def _load(self) -> tuple[CheckpointData, bool]:
+        try:
+            data = read(self.file)
+        except CheckpointDamaged:
+            self._move_aside()
+            raise
+        if data is None:
+            return CheckpointData(), True
+        return data, self._is_current_boot()
+
+    async def save(self) -> None:
+        """Write the current state, unless it is stored already.
+
+        :raises OSError: the file cannot be written.
+        """
+        self._requested += 1
+        request = self._requested
+        async with self._lock:
+            if self._written >= request:
+                return  # Another caller has written a later state.
+            request = self._requested
+            data = self._snapshot()
+            await asyncio.to_thread(self._save, data)
+            self._written = request
+
+    def _save(self, data: CheckpointData) -> None:
+        text = encode(data)
+        if text == self._text and self.file.exists():
+            return
+        boot = json.dumps({"bootID": self._boot_id(), "checksum": json.loads(text)["Checksum"]})
+        write(self.file, text)
+        self._text = text
+        write(self._boot_file, boot)
+
+    def _is_current_boot(self) -> bool:
+        """Return whether the checkpoint was written since the host booted.
+
+        The kubelet records no boot ID; its files are compared with the time of the boot.
+        """
+        try:
+            recorded = json.loads(self._boot_file.read_text(encoding="utf-8"))
+            content = json.loads(self.file.read_text(encoding="utf-8"))
+            if recorded["checksum"] == content["Checksum"]:
+                return bool(recorded["bootID"] == self._boot_id())
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        try:
+            lines = (self._root / "proc/stat").read_text(encoding="ascii").splitlines()
+            booted = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+            return self.file.stat().st_mtime >= booted
+        except (OSError, ValueError, StopIteration):
+            return True
+
+    def _boot_id(self) -> str:
+        try:
+            return (self._root / "proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        except OSError:
+            return ""
+
+    def _move_aside(self) -> None:
+        aside = self.file.with_name(f"{FILE}.damaged")
+        try:
+            self.file.replace(aside)
+        except OSError as error:
+            _log.error("Failed to move damaged checkpoint aside", extra={"path": str(self.file), "err": str(error)})
+        else:
+            _log.error("Moved damaged checkpoint aside", extra={"path": str(aside)})

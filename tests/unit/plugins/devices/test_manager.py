@@ -1,0 +1,403 @@
+"""Tests for the device manager: reservation, allocation, waiting pods, restarts and the node status."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from nodeagent.contracts.device_responses import DeviceResponse
+from nodeagent.contracts.devices import DeviceHealth, ProvidedDevice
+from nodeagent.contracts.runtime import Device, Mount
+from nodeagent.errors import DeviceError, DevicesNotReady
+from nodeagent.testing import FakeClock, FakeDeviceProvider, make_container, make_context, make_pod
+from nodeagent.testing.contracts import BackgroundLoopContract, DeviceManagerContract, DeviceProviderContract
+from nodeagent_plugins.devices.manager import Devices
+
+WIDGET = "example.com/widget"
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+async def context(tmp_path, clock):
+    context = make_context(tmp_path, clock=clock)
+    yield context
+    await context.tasks.close()
+
+
+@pytest.fixture
+async def make_devices(context, tmp_path):
+    def make(*providers, **options):
+        return Devices(context, providers, tmp_path / "device-plugins", **options)
+
+    return make
+
+
+def requesting(name, count=1, init=(), **fields):
+    containers = [make_container("main", resources={"limits": {WIDGET: str(count)}})]
+    init_containers = [make_container(each, resources={"limits": {WIDGET: str(count)}}) for each in init]
+    return make_pod(name, containers=containers, init_containers=init_containers, **fields)
+
+
+async def settle():
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def admit(devices, context, pod):
+    rejection = await devices.nodeagent_admit_pod(pod, [])
+    if rejection is None:
+        context.pods.add(pod)
+    return rejection
+
+
+async def started(devices):
+    await devices.start()
+    await settle()
+    return devices
+
+
+def envs(devices, pod, container="main"):
+    each = next(c for c in [*(pod.spec.init_containers or ()), *pod.spec.containers] if c.name == container)
+    return devices.container_response(pod, each).envs.get("DEVICES")
+
+
+async def test_reserved_devices_are_allocated_by_the_worker(make_devices, context):
+    provider = FakeDeviceProvider()
+    devices = await started(make_devices(provider))
+    pod = requesting("web")
+
+    assert await admit(devices, context, pod) is None
+    assert provider.allocated == []
+    assert devices.decided(pod.uid) == {WIDGET}
+    await devices.prepare_pod(pod)
+
+    assert envs(devices, pod) == "w0"
+
+
+async def test_pods_never_share_a_device(make_devices, context):
+    devices = await started(make_devices(FakeDeviceProvider()))
+    pods = [requesting(f"p{number}") for number in range(3)]
+
+    rejections = [await admit(devices, context, pod) for pod in pods]
+    for pod in pods[:2]:
+        await devices.prepare_pod(pod)
+
+    assert rejections[:2] == [None, None]
+    assert rejections[2].reason == "UnexpectedAdmissionError"
+    assert rejections[2].message == (
+        "Allocate failed due to requested number of devices unavailable for example.com/widget. "
+        "Requested: 1, Available: 0, which is unexpected"
+    )
+    assert [envs(devices, pod) for pod in pods[:2]] == ["w0", "w1"]
+
+
+async def test_terminated_pod_releases_its_devices(make_devices, context):
+    devices = await started(make_devices(FakeDeviceProvider(devices=["only"])))
+    first, second = requesting("first"), requesting("second")
+    await admit(devices, context, first)
+    await devices.prepare_pod(first)
+    await devices.nodeagent_pod_terminated(first)
+
+    assert await admit(devices, context, second) is None
+
+
+async def test_devices_of_init_containers_are_reused(make_devices, context):
+    provider = FakeDeviceProvider()
+    devices = await started(make_devices(provider))
+    pod = requesting("web", 2, init=["prepare"])
+
+    assert await admit(devices, context, pod) is None
+    await devices.prepare_pod(pod)
+
+    assert envs(devices, pod) == envs(devices, pod, "prepare") == "w0,w1"
+
+
+async def test_preference_of_the_provider_is_used(make_devices, context):
+    provider = FakeDeviceProvider(devices=["w0", "w1", "w2"])
+    provider.has_preference, provider.preferred = True, ["unknown", "w2"]
+    devices = await started(make_devices(provider))
+    pod = requesting("web", 2)
+
+    await admit(devices, context, pod)
+    await devices.prepare_pod(pod)
+
+    assert envs(devices, pod) == "w2,w0"
+
+
+async def test_pod_waits_for_a_resource_of_the_checkpoint(make_devices, context, clock):
+    before = await started(make_devices(FakeDeviceProvider()))
+    await before._save()
+
+    devices, pod = await started(make_devices()), requesting("web")
+    assert await admit(devices, context, pod) is None
+    with pytest.raises(DevicesNotReady, match=f"waiting for device plugins: {WIDGET}: not registered") as raised:
+        await devices.prepare_pod(pod)
+    assert raised.value.reason == "WaitingForDevices"
+    assert [event.reason for event in context.recorder.events] == ["WaitingForDevices"]
+
+    devices.add(FakeDeviceProvider())
+    await settle()
+    assert context.pods.triggered == [pod.uid]
+    await devices.prepare_pod(pod)
+    assert envs(devices, pod) == "w0"
+
+
+async def test_pod_that_waits_too_long_is_rejected(make_devices, context, clock):
+    devices = await started(make_devices(expected=[WIDGET], wait_seconds=10))
+    pod = requesting("web")
+    await admit(devices, context, pod)
+
+    await clock.advance(11)
+    with pytest.raises(DevicesNotReady):
+        await devices.prepare_pod(pod)
+
+    (kill,) = context.pods.kills
+    assert kill.status_reason == "UnexpectedAdmissionError"
+    assert kill.message == (
+        "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
+        "example.com/widget, which is unexpected"
+    )
+
+
+async def test_restarted_agent_keeps_allocations_without_the_provider(make_devices, context):
+    before = await started(make_devices(FakeDeviceProvider()))
+    pod = requesting("web")
+    await admit(before, context, pod)
+    await before.prepare_pod(pod)
+
+    devices = await started(make_devices())
+    assert await admit(devices, context, pod) is None
+    await devices.prepare_pod(pod)
+
+    assert envs(devices, pod) == "w0"
+    report = await devices.nodeagent_report_node()
+    assert (report.capacity, report.allocatable) == ({WIDGET: "2"}, {WIDGET: "1"})
+    assert devices.health(pod.uid, "main") == {WIDGET: [DeviceHealth("w0", "Unknown")]}
+
+
+async def test_allocations_of_an_earlier_boot_are_dropped(make_devices, context, tmp_path):
+    root = tmp_path / "host"
+    boot = root / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True)
+    boot.write_text("first\n")
+    before = await started(make_devices(FakeDeviceProvider(), root=root))
+    pod = requesting("web")
+    await admit(before, context, pod)
+    await before.prepare_pod(pod)
+
+    boot.write_text("second\n")
+    devices = await started(make_devices(root=root))
+    await admit(devices, context, pod)
+    with pytest.raises(DevicesNotReady):
+        await devices.prepare_pod(pod)
+
+
+async def test_unhealthy_devices_are_not_allocated(make_devices, context):
+    provider = FakeDeviceProvider()
+    devices = await started(make_devices(provider))
+    first, second = requesting("first"), requesting("second")
+    await admit(devices, context, first)
+    provider.set(ProvidedDevice("w0", healthy=False, message="overheated"), ProvidedDevice("w1", healthy=False))
+    await settle()
+
+    rejection = await admit(devices, context, second)
+    report = await devices.nodeagent_report_node()
+
+    assert "no healthy devices present; cannot allocate unhealthy devices" in rejection.message
+    assert (report.capacity, report.allocatable) == ({WIDGET: "2"}, {WIDGET: "0"})
+    assert context.pods.triggered == [first.uid]
+    assert devices.health(first.uid, "main") == {WIDGET: [DeviceHealth("w0", "Unhealthy", "overheated")]}
+
+
+async def test_capacity_is_reported_for_five_minutes_without_provider(make_devices, context, clock):
+    provider = FakeDeviceProvider()
+    devices = await started(make_devices(provider))
+    provider.fail("watch", DeviceError("stream broke"), times=None)
+    provider.set(ProvidedDevice("w0"))
+    await settle()
+    loop = asyncio.create_task(devices.run())
+    await settle()
+
+    report = await devices.nodeagent_report_node()
+    assert (report.capacity, report.allocatable) == ({WIDGET: "2"}, {WIDGET: "0"})
+    await clock.advance(301)
+    report = await devices.nodeagent_report_node()
+    assert (report.capacity, report.allocatable) == ({WIDGET: "0"}, {WIDGET: "0"})
+
+    provider.recover()
+    await clock.advance(40)
+    report = await devices.nodeagent_report_node()
+    assert (report.capacity, report.allocatable) == ({WIDGET: "1"}, {WIDGET: "1"})
+    loop.cancel()
+    await settle()
+
+
+async def test_new_provider_replaces_the_earlier_one(make_devices, context):
+    first, second = FakeDeviceProvider(devices=["old"]), FakeDeviceProvider(devices=["new"])
+    devices = await started(make_devices(first))
+    registration = devices.add(second)
+    await settle()
+    first.set(ProvidedDevice("old"), ProvidedDevice("older"))
+    await settle()
+
+    report = await devices.nodeagent_report_node()
+    assert report.capacity == {WIDGET: "1"}
+    registration.close()
+    report = await devices.nodeagent_report_node()
+    assert report.allocatable == {WIDGET: "0"}
+
+
+@pytest.mark.parametrize(
+    ("devices_of_list", "message"),
+    [
+        ([ProvidedDevice("w0"), ProvidedDevice("w0")], 'lists device "w0" twice'),
+        ([ProvidedDevice("")], "lists invalid device"),
+        ([ProvidedDevice("w0", numa_nodes=[-1])], "with an invalid NUMA node"),
+    ],
+)
+async def test_invalid_list_disconnects_only_its_provider(make_devices, context, devices_of_list, message):
+    invalid, other = FakeDeviceProvider(), FakeDeviceProvider("example.com/other")
+    devices = await started(make_devices(invalid, other))
+    invalid.set(*devices_of_list)
+    await settle()
+
+    resource = devices.reservations.resources[WIDGET]
+    assert message in resource.error
+    report = await devices.nodeagent_report_node()
+    assert report.allocatable == {WIDGET: "0", "example.com/other": "2"}
+
+
+async def test_flood_of_lists_disconnects_the_provider(make_devices, context):
+    class Flood(FakeDeviceProvider):
+        async def watch(self, publish):
+            while True:
+                publish([ProvidedDevice("w0")])
+
+    devices = await started(make_devices(Flood()))
+
+    assert "sent more than 100 lists of devices" in devices.reservations.resources[WIDGET].error
+
+
+@pytest.mark.parametrize(
+    ("response", "message"),
+    [
+        (DeviceResponse(mounts=[Mount("/a", "/b"), Mount("/a", "/c")]), "conflicting mounts at container path '/a'"),
+        (DeviceResponse(devices=[Device("dev", "/dev/null")]), "invalid path 'dev' of a device"),
+        (DeviceResponse(devices=[Device("/dev/a", "/dev/null", "x")]), "invalid permissions 'x'"),
+        (DeviceResponse(cdi_devices=["gpu0"]), "invalid CDI device name 'gpu0'"),
+        (DeviceResponse({"A=B": ""}), "invalid environment variable 'A=B'"),
+    ],
+)
+async def test_pod_with_an_invalid_response_is_rejected(make_devices, context, response, message):
+    provider, pod = FakeDeviceProvider(), requesting("web")
+    provider.response = response
+    devices = await started(make_devices(provider))
+    await admit(devices, context, pod)
+
+    with pytest.raises(DevicesNotReady, match="pod is rejected"):
+        await devices.prepare_pod(pod)
+
+    (kill,) = context.pods.kills
+    assert message in kill.message
+    assert devices.decided(pod.uid) == set()
+
+
+async def test_transient_failure_of_the_provider_is_retried(make_devices, context):
+    provider, pod = FakeDeviceProvider(), requesting("web")
+    provider.fail("allocate", DeviceError("connection lost", transient=True))
+    devices = await started(make_devices(provider))
+    await admit(devices, context, pod)
+
+    with pytest.raises(DevicesNotReady, match="connection lost"):
+        await devices.prepare_pod(pod)
+    await devices.prepare_pod(pod)
+
+    assert envs(devices, pod) == "w0"
+    assert context.pods.kills == []
+
+
+async def test_hung_provider_delays_only_its_pods(make_devices, context):
+    hung, other = FakeDeviceProvider(), FakeDeviceProvider("example.com/other")
+    hung.hang("allocate")
+    devices = await started(make_devices(hung, other))
+    waiting = requesting("waiting")
+    ready = make_pod("ready", containers=[make_container("main", resources={"limits": {"example.com/other": "1"}})])
+    await admit(devices, context, waiting)
+    task = asyncio.create_task(devices.prepare_pod(waiting))
+    await settle()
+
+    await admit(devices, context, ready)
+    await devices.prepare_pod(ready)
+
+    assert not task.done()
+    hung.recover()
+    await task
+
+
+async def test_checkpoint_lists_only_allocated_devices(make_devices, context, tmp_path):
+    devices = await started(make_devices(FakeDeviceProvider()))
+    allocated, reserved = requesting("allocated"), requesting("reserved")
+    await admit(devices, context, allocated)
+    await admit(devices, context, reserved)
+    await devices.prepare_pod(allocated)
+
+    content = json.loads((tmp_path / "device-plugins/kubelet_internal_checkpoint").read_text())
+    assert [entry["PodUID"] for entry in content["Data"]["PodDeviceEntries"]] == [allocated.uid]
+    assert content["Data"]["RegisteredDevices"] == {WIDGET: ["w0", "w1"]}
+
+
+async def test_rejected_pod_releases_its_devices(make_devices, context):
+    devices = await started(make_devices(FakeDeviceProvider(devices=["only"])))
+    rejected, next_pod = requesting("rejected"), requesting("next")
+    await devices.nodeagent_admit_pod(rejected, [])  # Another plugin rejects it afterwards.
+
+    assert await admit(devices, context, next_pod) is None
+
+
+async def test_unknown_resource_is_ignored(make_devices, context):
+    devices = await started(make_devices())
+    pod = requesting("web")
+
+    assert await admit(devices, context, pod) is None
+    await devices.prepare_pod(pod)
+    assert devices.decided(pod.uid) == set()
+
+
+async def test_pre_start_is_called_before_each_start(make_devices, context):
+    provider, pod = FakeDeviceProvider(), requesting("web")
+    provider.needs_pre_start = True
+    devices = await started(make_devices(provider))
+    await admit(devices, context, pod)
+    await devices.prepare_pod(pod)
+
+    for _ in range(2):
+        await devices.before_start(pod, pod.spec.containers[0])
+    provider.fail("before_start", DeviceError("reset failed"))
+    with pytest.raises(DeviceError, match="device plugin PreStartContainer rpc failed with err: reset failed"):
+        await devices.before_start(pod, pod.spec.containers[0])
+
+    assert [request.device_ids for request in provider.starting] == [("w0",), ("w0",)]
+
+
+class TestDevices(DeviceManagerContract):
+    @pytest.fixture
+    async def devices(self, make_devices):
+        return make_devices()
+
+
+class TestLoop(BackgroundLoopContract):
+    @pytest.fixture
+    async def loop(self, make_devices):
+        return make_devices()
+
+
+class TestFakeProvider(DeviceProviderContract):
+    @pytest.fixture
+    async def provider(self):
+        return FakeDeviceProvider()
