@@ -14,13 +14,14 @@ from nodeagent.base.identity import Identity
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.storage import Record
     from apiserver_stub.verbs.context import VerbContext
 
 
 async def create_object(
     context: VerbContext, resource: Resource, obj: Object, identity: Identity, controller: str
-) -> None:
-    """Create *obj* as the service account of *controller*.
+) -> Record:
+    """Create *obj* as the service account of *controller* and return its record.
 
     :raises ApiError: the object exists, is invalid, or is rejected by an admission plugin.
     """
@@ -45,15 +46,21 @@ async def create_object(
         identity,
     )
     try:
-        await create(context, request, resource)
+        reply = await create(context, request, resource)
     finally:
         for function in request.afterwards:
             function()
+    if reply.record is None:
+        raise ValueError("a request that is not a dry run has no record")
+    return reply.record
 
 
-async def delete_object(context: VerbContext, resource: Resource, obj: Object) -> None:
+async def delete_object(
+    context: VerbContext, resource: Resource, obj: Object, *, propagation: str = "Background"
+) -> None:
     """Delete *obj*, but no other object with its name.
 
+    :param propagation: propagation policy of the deletion.
     :raises ApiError: it cannot be deleted, or has been deleted.
     """
     metadata = obj["metadata"]
@@ -61,7 +68,7 @@ async def delete_object(context: VerbContext, resource: Resource, obj: Object) -
         "gracePeriodSeconds": None,
         "preconditions": {"uid": metadata.get("uid")},
         "dryRun": False,
-        "propagationPolicy": "Background",
+        "propagationPolicy": propagation,
     }
     key = objects.key_of(metadata.get("namespace", ""), metadata["name"])
     await remove(context, resource, key, metadata["name"], options)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from apiserver_stub.apimachinery.label_selectors import format_selector
 from apiserver_stub.apimachinery.objects import Object, decode, dig, encode_for_store
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.validation.metadata import KIND_RULES, STATUS_RULES, MetadataRules
@@ -20,6 +21,9 @@ STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch"
 PROXY_VERBS = ("create", "delete", "get", "patch", "update")
 
 NameProblems = Callable[[str], list[str]]
+
+_ABSENT = {"spec.unschedulable": "false", "spec.hostNetwork": "false", "status.successful": "0"}
+"""Field labels → values of absent fields in selectors, if they are not empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,19 @@ class Subresource:
     version: str | None = None
     shows_tables: bool = True
     """``True`` if responses of a status subresource can be tables; those of other subresources never are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Fields of an object that its subresource ``scale`` contains."""
+
+    replicas: tuple[str, ...] = ("spec", "replicas")
+    observed: tuple[str, ...] = ("status", "replicas")
+    selector: Callable[[Object], str] = lambda obj: format_selector(dig(obj, ("spec", "selector")))
+    """Return the label selector of the pods, in the format of query parameters."""
+
+
+SCALE = Subresource("scale", kind="Scale", group="autoscaling", version="v1", shows_tables=False)
 
 
 class Strategy:
@@ -175,6 +192,8 @@ class Resource:
     verbs: tuple[str, ...] = STANDARD_VERBS
     strategy: Strategy = field(default_factory=Strategy)
     subresources: tuple[Subresource, ...] = ()
+    scale: ScalePaths | None = None
+    """Fields of the subresource ``scale``, if *subresources* contains it."""
     columns: tuple[Column, ...] = ()
     row_conditions: Callable[[Object], list[Object]] | None = None
     """Function for the conditions of an object's row in a table."""
@@ -277,7 +296,7 @@ class Resource:
         if not value and label in self.fallback_paths:
             value = dig(obj, self.fallback_paths[label])
         if value is None:
-            return "false" if label in ("spec.unschedulable", "spec.hostNetwork") else ""
+            return _ABSENT.get(label, "")
         if isinstance(value, bool):
             return "true" if value else "false"
         return str(value)

@@ -14,6 +14,7 @@ from apiserver_stub.options import (
     audit,
     authentication,
     authorization,
+    controllers,
     features,
     limits,
     logs,
@@ -33,6 +34,7 @@ from apiserver_stub.options.aggregation import AggregationOptions
 from apiserver_stub.options.audit import AuditOptions
 from apiserver_stub.options.authentication import AuthenticationOptions
 from apiserver_stub.options.authorization import AuthorizationOptions
+from apiserver_stub.options.controllers import ControllerOptions
 from apiserver_stub.options.features import FeatureOptions
 from apiserver_stub.options.limits import LimitOptions
 from apiserver_stub.options.logs import LogOptions
@@ -60,6 +62,7 @@ _GROUPS: tuple[Any, ...] = (
     service_accounts,
     authorization,
     admission,
+    controllers,
     storage,
     audit,
     limits,
@@ -84,6 +87,7 @@ class Options(
     ServiceAccountOptions,
     AuthorizationOptions,
     AdmissionOptions,
+    ControllerOptions,
     StorageOptions,
     AuditOptions,
     LimitOptions,

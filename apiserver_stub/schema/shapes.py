@@ -157,11 +157,13 @@ def of(api_version: str, kind: str, api_domain: str) -> Shape | None:
     descriptor = apiproto.descriptor(api_version, kind, api_domain)
     if descriptor is None:
         return None
-    shape = _object(descriptor)
+    return _with_type(_object(descriptor))
+
+
+def _with_type(shape: Shape) -> Shape:
+    """Return *shape* with the fields ``kind`` and ``apiVersion``."""
     text = Shape(Form.TEXT)
-    members = {"kind": text, "apiVersion": text, **shape.members}
-    tracked, always = shape.tracked, shape.always
-    return replace(shape, members=members, tracked=tracked, always=always)
+    return replace(shape, members={"kind": text, "apiVersion": text, **shape.members})
 
 
 def walk(shape: Shape, minor: int | None = None) -> Iterator[Shape]:
@@ -243,8 +245,17 @@ def _value(member: FieldDescriptor) -> Shape:
         if message.name == "ExtraValue":
             return Shape(Form.LIST, item=Shape(Form.TEXT))
         special = _SPECIAL.get(message.name)
-        return Shape(special) if special is not None else _object(message)
+        if special is not None:
+            return Shape(special)
+        # Items of lists have the type of the list, those of other fields have their own.
+        embedded = apiproto.is_kind(message) and not apiproto.is_kind(_owner(member))
+        return _with_type(_object(message)) if embedded else _object(message)
     return Shape(_scalars()[member.type])
+
+
+def _owner(member: FieldDescriptor) -> Any:
+    """Return the message of *member*."""
+    return member.containing_type
 
 
 @cache

@@ -33,6 +33,7 @@ from apiserver_stub.controllers.disruption import run_disruption_controller
 from apiserver_stub.controllers.garbage_collector import collect_garbage
 from apiserver_stub.controllers.kubernetes_service import KubernetesService, KubernetesServiceSettings
 from apiserver_stub.controllers.legacy_token_tracking import track_legacy_tokens
+from apiserver_stub.controllers.manager import ControllerManager, bundled_controllers, served
 from apiserver_stub.controllers.namespace_contents import fill_namespace, keep_namespaces_filled
 from apiserver_stub.controllers.namespace_deletion import run_namespace_deletion
 from apiserver_stub.controllers.namespaces import create_system_objects, run_system_objects_controller
@@ -225,7 +226,8 @@ async def start(options: Options) -> RunningServer:
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:
             tasks.start(run_key_reloader(options.encryption_provider_config, identity, storage), "keys")
         tasks.start(authentication_config_map.run(), "authentication-config-map")
-        tasks.start(run_namespace_deletion(context, registry), "namespaces")
+        if options.runs_controller("namespace-controller"):
+            tasks.start(run_namespace_deletion(context, registry), "namespaces")
         tasks.start(run_system_objects_controller(store, identity, ca_certificate), "system-objects")
         restores_ca = not options.store_servers  # Another server of the same store may have another CA.
         tasks.start(
@@ -234,26 +236,36 @@ async def start(options: Options) -> RunningServer:
         )
         tasks.start(track_legacy_tokens(store, identity), "legacy-token-tracking")
         tasks.start(registration.keep(), "api-services")
-        if registry.find("policy", "v1", "poddisruptionbudgets") is not None:
+        serves_budgets = registry.find("policy", "v1", "poddisruptionbudgets") is not None
+        if serves_budgets and options.runs_controller("disruption-controller"):
             tasks.start(run_disruption_controller(store), "disruption-budgets")
-        tasks.start(keep_aggregated(store, identity), "aggregated-roles")
+        if options.runs_controller("clusterrole-aggregation-controller"):
+            tasks.start(keep_aggregated(store, identity), "aggregated-roles")
         if service_ranges is not None:
             tasks.start(service_ranges.run(), "service-ranges")
-        if options.enable_garbage_collector:
+        if options.enable_garbage_collector and options.runs_controller("garbage-collector-controller"):
             tasks.start(collect_garbage(context, registry), "garbage")
         device_kinds = device_resources(registry, identity)
-        if device_kinds is not None:
+        if device_kinds is not None and options.runs_controller("resourceclaim-controller"):
             claims = run_claim_controller(context, device_kinds, identity, event_ttl_seconds)
             tasks.start(claims, "resource-claims")
+        enabled = [item for item in bundled_controllers() if options.runs_controller(item.name)]
+        if controllers := served(enabled, registry):
+            manager = ControllerManager(
+                controllers, context, registry, identity, options.gates, SystemClock(), event_ttl_seconds
+            )
+            tasks.start(manager.run(), "controllers")
         if options.bind_pods_to_single_node:
             scheduling = bind_to_single_node(
                 store, identity, event_ttl_seconds, options.gates, allocates_devices=device_kinds is not None
             )
             tasks.start(scheduling, "scheduler")
         if options.manage_volumes:
-            tasks.start(bind_claims(store, identity, event_ttl_seconds), "volume-binder")
-            ephemeral_claims = create_ephemeral_claims(context, registry, identity, event_ttl_seconds)
-            tasks.start(ephemeral_claims, "ephemeral-claims")
+            if options.runs_controller("persistentvolume-binder-controller"):
+                tasks.start(bind_claims(store, identity, event_ttl_seconds), "volume-binder")
+            if options.runs_controller("ephemeral-volume-controller"):
+                ephemeral_claims = create_ephemeral_claims(context, registry, identity, event_ttl_seconds)
+                tasks.start(ephemeral_claims, "ephemeral-claims")
             directories = LocalDirectories(agents, identity)
             provisioner = LocalPathProvisioner(context, registry, directories, identity, event_ttl_seconds)
             tasks.start(provisioner.run(), "local-path-provisioner")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from apiserver_stub.verbs.responses import Reply
 
 Action = Callable[["Request", "Resource"], Awaitable["Reply"]]
-"""Handler of a POST that creates no object of the kind.
+"""Handler of requests that do not read and write objects of the kind, mostly of a POST.
 
 :raises ApiError: the request is rejected.
 """
@@ -26,11 +26,15 @@ class Handlers:
     """Handlers of the requests that are not reads and writes of stored objects."""
 
     actions: Mapping[Key, Action] = field(default_factory=dict)
+    scale: Action | None = None
+    """Handler of the subresource ``scale`` of every kind that declares its fields."""
     streams: Mapping[Key, StreamHandler] = field(default_factory=dict)
     """Handlers of the methods that the subresource declares; their responses last as long as the connection."""
 
     def action(self, resource: Resource, subresource: str) -> Action | None:
         """Return the action of *subresource* (empty: of the kind itself), ``None`` if it is stored."""
+        if subresource == "scale" and resource.scale is not None:
+            return self.scale
         return self.actions.get((resource.group, resource.plural, subresource))
 
     def stream(self, resource: Resource, subresource: str) -> StreamHandler | None:

@@ -10,6 +10,7 @@ from apiserver_stub.subresources import Action, Handlers, Key
 from apiserver_stub.subresources.bindings import Bindings
 from apiserver_stub.subresources.evictions import Evictions, EvictionSettings
 from apiserver_stub.subresources.reviews import Reviews
+from apiserver_stub.subresources.scale import Scales
 from apiserver_stub.subresources.token_requests import TokenRequests
 from nodeagent.base.identity import Identity
 
@@ -64,4 +65,4 @@ def bundled_handlers(
         (authorization, "selfsubjectrulesreviews", ""): reviews.review_own_rules,
         (authorization, "localsubjectaccessreviews", ""): reviews.review_access,
     }
-    return Handlers(actions, _STREAMS)
+    return Handlers(actions, Scales(context).handle, _STREAMS)

@@ -60,11 +60,21 @@ def has_invalid_selector(budget: Object) -> bool:
 
 def validate_positive_or_percent(value: Any, field: str) -> list[Cause]:
     """Return the errors in a number of pods, or in a percentage up to 100%."""
+    return validate_int_or_percent(value, field) + validate_up_to_all(value, field)
+
+
+def validate_int_or_percent(value: Any, field: str) -> list[Cause]:
+    """Return the errors in a number of pods, or in a percentage."""
     if not isinstance(value, str):
         return [invalid_value(field, value, _NEGATIVE)] if value < 0 else []
-    if not _PERCENT.fullmatch(value):
-        return [_invalid_text(value, field, _PERCENT_RULE)]
-    return [_invalid_text(value, field, "must not be greater than 100%")] if int(value[:-1]) > 100 else []
+    return [] if _PERCENT.fullmatch(value) else [_invalid_text(value, field, _PERCENT_RULE)]
+
+
+def validate_up_to_all(value: Any, field: str) -> list[Cause]:
+    """Return the error in a percentage above 100%."""
+    if not isinstance(value, str) or not _PERCENT.fullmatch(value) or int(value[:-1]) <= 100:
+        return []
+    return [_invalid_text(value, field, "must not be greater than 100%")]
 
 
 def _invalid_text(value: str, field: str, detail: str) -> Cause:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, conflict, not_found
+from apiserver_stub.schema import shapes
 from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs.applied_configuration import Configuration, read_configuration
 from apiserver_stub.verbs.deferred_write import write
@@ -26,11 +28,18 @@ from apiserver_stub.verbs.write_common import (
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.schema.field_ownership import Kind
     from apiserver_stub.verbs.context import VerbContext
+    from apiserver_stub.verbs.projection import Projection
 
 
-async def apply(context: VerbContext, request: Request, resource: Resource) -> Reply:
-    """Apply the configuration in the body; the reply is 200, or 201 if the object was created."""
+async def apply(
+    context: VerbContext, request: Request, resource: Resource, projection: Projection | None = None
+) -> Reply:
+    """Apply the configuration in the body; the reply is 200, or 201 if the object was created.
+
+    :param projection: the body is a configuration of a projection of the object.
+    """
     if not request.query.get("fieldManager"):
         text = "Required value: is required for apply patch"
         raise invalid_options(request, "PatchOptions", [("FieldValueRequired", text, "fieldManager")])
@@ -47,7 +56,7 @@ async def apply(context: VerbContext, request: Request, resource: Resource) -> R
         if current is None and info.subresource and not resource.create_on_update:
             raise not_found(resource.group, resource.plural, info.name)
         if config is None:
-            config = read_configuration(request, resource, kind.shape)
+            config = _read(request, resource, kind, projection)
         live = kind.blank if current is None else resource.read(current)
         merged, entries = apply_to(request, resource, kind, live, config.obj, force=force)
         merged = objects.decode(objects.encode(merged))
@@ -70,6 +79,19 @@ async def apply(context: VerbContext, request: Request, resource: Resource) -> R
     except DryRun as dry_run:
         return Reply(201 if created else 200, obj=dry_run.obj)
     return Reply(201 if created else 200, record=record)
+
+
+def _read(request: Request, resource: Resource, kind: Kind, projection: Projection | None) -> Configuration:
+    """Return the configuration of the stored object in the body.
+
+    :raises ApiError: 400 or 500, the body is not a valid configuration of this kind.
+    """
+    if projection is None:
+        return read_configuration(request, resource, kind.shape)
+    sent = projection.resource
+    shape = shapes.of(sent.api_version, sent.kind, request.identity.api_domain) or shapes.UNKNOWN
+    config = read_configuration(request, sent, shape)
+    return replace(config, obj=projection.configure(config.obj))
 
 
 def _require_same_object(request: Request, resource: Resource, metadata: Object) -> None:

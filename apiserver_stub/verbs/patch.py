@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.verbs.context import VerbContext
+    from apiserver_stub.verbs.projection import Projection
 
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
@@ -40,12 +41,17 @@ _STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _OPERATION_MEMBERS = frozenset(["op", "path", "from", "value"])
 
 
-async def patch(context: VerbContext, request: Request, resource: Resource) -> Reply:
-    """Apply the patch in the body; the reply is 200 with the object. A patch without effect writes nothing."""
+async def patch(
+    context: VerbContext, request: Request, resource: Resource, projection: Projection | None = None
+) -> Reply:
+    """Apply the patch in the body; the reply is 200 with the object. A patch without effect writes nothing.
+
+    :param projection: the patch is for a projection of the object.
+    """
     check_options(request, "PatchOptions")
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
     if media_type == APPLY_PATCH:
-        return await apply(context, request, resource)
+        return await apply(context, request, resource, projection)
     if request.query.flag("force"):
         text = "Forbidden: may not be specified for non-apply patch"
         raise invalid_options(request, "PatchOptions", [("FieldValueForbidden", text, "force")])
@@ -57,15 +63,18 @@ async def patch(context: VerbContext, request: Request, resource: Resource) -> R
         problem = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
         raise bad_request(f"error decoding patch: {problem}") from error
     info = request.info
+    sent = resource if projection is None else projection.resource
     warned = False
 
     async def plan(current: Record | None) -> Outcome:
         nonlocal warned
         if current is None:
-            raise not_found(resource.group, resource.plural, info.name)
-        old = resource.read(current)
-        new = _apply(resource, request.identity.api_domain, media_type, old, body)
-        _restore_type(resource, media_type, new)
+            label = resource.plural if projection is None else f"{resource.plural}/{info.subresource}"
+            raise not_found(resource.group, label, info.name)
+        stored = resource.read(current)
+        old = stored if projection is None else projection.read(stored)
+        new = _apply(sent, request.identity.api_domain, media_type, old, body)
+        _restore_type(sent, media_type, new)
         try:
             findings = check_types(new, request.identity.api_domain, converts=media_type == _STRATEGIC_PATCH)
         except SchemaMismatch as error:
@@ -76,13 +85,15 @@ async def patch(context: VerbContext, request: Request, resource: Resource) -> R
             if problem := _report(request, media_type, body, findings.unknown):
                 if media_type == _STRATEGIC_PATCH:
                     raise _invalid_patch(go_value(body), problem)
-                raise _invalid_result(_apply(resource, request.identity.api_domain, media_type, old, body), problem)
+                raise _invalid_result(_apply(sent, request.identity.api_domain, media_type, old, body), problem)
             warned = True
         metadata = new["metadata"]
         if not metadata.get("name"):
             raise undetermined_name(info.name)
         if resource.namespaced and metadata.get("namespace", info.namespace) != info.namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        if projection is not None:
+            new = projection.write(new, stored)
         return await plan_update(context, request, resource, new, current, patched=True)
 
     try:

@@ -27,13 +27,20 @@ if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.verbs.context import VerbContext
+    from apiserver_stub.verbs.projection import Projection
 
 
-async def update(context: VerbContext, request: Request, resource: Resource) -> Reply:
-    """Replace the object by the one in the body; the reply is 200, or 201 if the object was created."""
+async def update(
+    context: VerbContext, request: Request, resource: Resource, projection: Projection | None = None
+) -> Reply:
+    """Replace the object by the one in the body; the reply is 200, or 201 if the object was created.
+
+    :param projection: the body is a projection of the object.
+    """
     check_options(request, "UpdateOptions")
     info = request.info
-    obj = read_object(request, resource.kind, resource.api_version)
+    sent = resource if projection is None else projection.resource
+    obj = read_object(request, sent.kind, sent.api_version)
     metadata = obj["metadata"]
     if not metadata.get("name"):
         raise undetermined_name(info.name)
@@ -50,9 +57,12 @@ async def update(context: VerbContext, request: Request, resource: Resource) -> 
         new = _copy(obj)
         created = current is None
         if current is not None:
+            if projection is not None:
+                new = projection.write(new, resource.read(current))
             return await plan_update(context, request, resource, new, current)
         if not resource.create_on_update or info.subresource not in ("", "status"):
-            raise not_found(resource.group, resource.plural, info.name)
+            label = resource.plural if projection is None else f"{resource.plural}/{info.subresource}"
+            raise not_found(resource.group, label, info.name)
         if uid := new["metadata"].get("uid"):
             key = resource.key(info.namespace, info.name)
             raise precondition_failed(request, resource, key, info.name, "UID", uid, "")

@@ -196,7 +196,10 @@ def _paths(resources: list[Resource], schemas: Schemas, *, v3: bool) -> Object:
             body = name if kind == resource.kind else schemas.add(*of_kind)
             item: Object = {"parameters": _path_parameters(path, v3=v3)}
             for verb in verbs:
-                item[_METHODS[verb]] = _operation(verb, of_kind, body, schemas, path, v3=v3)
+                operation = _operation(verb, of_kind, body, schemas, path, v3=v3)
+                if resource.scale is not None and kind == "Scale":  # Several kinds of a group version have one.
+                    operation["operationId"] = _scale_id(verb, resource)
+                item[_METHODS[verb]] = operation
             if len(item) > 1:
                 paths[path] = item
     return paths
@@ -264,6 +267,11 @@ def _operation(
         operation["consumes"] = list(types)
         operation["parameters"].append({"name": "body", "in": "body", "schema": content})
     return operation
+
+
+def _scale_id(verb: str, resource: Resource) -> str:
+    scope = "Namespaced" if resource.namespaced else ""
+    return f"{verb}{_camel(resource.group)}{resource.version.title()}{scope}{resource.kind}Scale"
 
 
 def _sent(verb: str, body: str | None) -> str | None:

@@ -15,7 +15,7 @@ from nodeagent.base.apiproto.codec import (
     supports,
 )
 from nodeagent.base.apiproto.errors import ProtobufError, UnsupportedKindError
-from nodeagent.base.apiproto.properties import FieldProperties, Presence, field_properties, is_atomic
+from nodeagent.base.apiproto.properties import FieldProperties, Presence, field_properties, is_atomic, is_kind
 from nodeagent.base.apiproto.registry import add_kind
 
 __all__ = [
@@ -31,5 +31,6 @@ __all__ = [
     "encode_watch_frame",
     "field_properties",
     "is_atomic",
+    "is_kind",
     "supports",
 ]

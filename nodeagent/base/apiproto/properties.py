@@ -72,3 +72,10 @@ def is_atomic(message: Descriptor) -> bool:
     from nodeagent.base.apiproto._proto import options_pb2 as known
 
     return bool(message.GetOptions().Extensions[known.struct_type] == "atomic")  # type: ignore[attr-defined]
+
+
+def is_kind(message: Descriptor) -> bool:
+    """Return whether *message* is a kind of its group version."""
+    from nodeagent.base.apiproto._proto import options_pb2 as known
+
+    return bool(message.GetOptions().Extensions[known.kind])  # type: ignore[attr-defined]

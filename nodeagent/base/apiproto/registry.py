@@ -63,8 +63,9 @@ _SHARED = frozenset(
         "WatchEvent",
     }
 )
-_UNQUALIFIED = MappingProxyType({"": "core", "policy": "policy"})
+_UNQUALIFIED = MappingProxyType({"": "core"} | {group: group for group in ("apps", "autoscaling", "batch", "policy")})
 _GROUPS = frozenset(file.partition("_")[0] for file in KINDS)
 _QUALIFIED = MappingProxyType(
-    {group: group for group in _GROUPS - {"core", "policy", "rbac"}} | {"rbac.authorization": "rbac"}
+    {group: group for group in _GROUPS - {"core", "flowcontrol", "rbac", *_UNQUALIFIED}}
+    | {"flowcontrol.apiserver": "flowcontrol", "rbac.authorization": "rbac"}
 )

@@ -23,6 +23,18 @@ KINDS = {
         "APIService",
         "APIServiceList",
     ),
+    "apps_v1": (
+        "ControllerRevision",
+        "ControllerRevisionList",
+        "DaemonSet",
+        "DaemonSetList",
+        "Deployment",
+        "DeploymentList",
+        "ReplicaSet",
+        "ReplicaSetList",
+        "StatefulSet",
+        "StatefulSetList",
+    ),
     "authentication_v1": (
         "SelfSubjectReview",
         "TokenRequest",
@@ -33,6 +45,21 @@ KINDS = {
         "SelfSubjectAccessReview",
         "SelfSubjectRulesReview",
         "SubjectAccessReview",
+    ),
+    "autoscaling_v1": (
+        "HorizontalPodAutoscaler",
+        "HorizontalPodAutoscalerList",
+        "Scale",
+    ),
+    "autoscaling_v2": (
+        "HorizontalPodAutoscaler",
+        "HorizontalPodAutoscalerList",
+    ),
+    "batch_v1": (
+        "CronJob",
+        "CronJobList",
+        "Job",
+        "JobList",
     ),
     "certificates_v1": (
         "CertificateSigningRequest",
@@ -56,6 +83,8 @@ KINDS = {
     ),
     "core_v1": (
         "Binding",
+        "ComponentStatus",
+        "ComponentStatusList",
         "ConfigMap",
         "ConfigMapList",
         "Endpoints",
@@ -77,6 +106,8 @@ KINDS = {
         "PodTemplate",
         "PodTemplateList",
         "RangeAllocation",
+        "ReplicationController",
+        "ReplicationControllerList",
         "ResourceQuota",
         "ResourceQuotaList",
         "Secret",
@@ -94,11 +125,19 @@ KINDS = {
         "Event",
         "EventList",
     ),
+    "flowcontrol_v1": (
+        "FlowSchema",
+        "FlowSchemaList",
+        "PriorityLevelConfiguration",
+        "PriorityLevelConfigurationList",
+    ),
     "networking_v1": (
         "Ingress",
         "IngressClass",
         "IngressClassList",
         "IngressList",
+        "NetworkPolicy",
+        "NetworkPolicyList",
     ),
     "node_v1": (
         "RuntimeClass",

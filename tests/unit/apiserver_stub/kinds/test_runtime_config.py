@@ -121,6 +121,7 @@ def test_groups_have_the_order_of_client_preference() -> None:
     assert groups == [
         "apiregistration.k8s.io",
         "",
+        "apps",
         "events.k8s.io",
         "authentication.k8s.io",
         "authorization.k8s.io",

@@ -1,0 +1,1 @@
+"""Controllers of the kinds that create pods, and of the kinds that depend on pods."""

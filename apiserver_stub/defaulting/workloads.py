@@ -1,0 +1,70 @@
+"""Defaults of the kinds that create pods. No I/O."""
+
+from __future__ import annotations
+
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.defaulting.pod_spec import POD_SPEC
+from apiserver_stub.defaulting.storage import CLAIM
+from apiserver_stub.defaulting.table import Defaults
+
+ROLLING = "RollingUpdate"
+POD_TEMPLATE = Defaults(below={"spec": POD_SPEC})
+
+
+def _default_deployment(spec: Object) -> None:
+    strategy = spec.setdefault("strategy", {})
+    if strategy.setdefault("type", ROLLING) == ROLLING:
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", "25%")
+        rolling.setdefault("maxSurge", "25%")
+
+
+def _default_daemon_set(spec: Object) -> None:
+    strategy = spec.setdefault("updateStrategy", {})
+    if strategy.setdefault("type", ROLLING) == ROLLING:
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", 1)
+        rolling.setdefault("maxSurge", 0)
+
+
+DEPLOYMENT = Defaults(
+    below={
+        "spec": Defaults(
+            {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600},
+            _default_deployment,
+            {"template": POD_TEMPLATE},
+        )
+    }
+)
+REPLICA_SET = Defaults(below={"spec": Defaults({"replicas": 1}, below={"template": POD_TEMPLATE})})
+DAEMON_SET = Defaults(
+    below={"spec": Defaults({"revisionHistoryLimit": 10}, _default_daemon_set, {"template": POD_TEMPLATE})}
+)
+
+
+def stateful_set_defaults(*, max_unavailable: bool, deletes_claims: bool) -> Defaults:
+    """Return the table of a StatefulSet; the arguments are the states of two feature gates.
+
+    spec: gate.MaxUnavailableStatefulSet, gate.StatefulSetAutoDeletePVC
+    """
+
+    def default(spec: Object) -> None:
+        strategy = spec.setdefault("updateStrategy", {})
+        if "type" not in strategy:
+            strategy["type"] = ROLLING
+            strategy.setdefault("rollingUpdate", {})
+        rolling = strategy.get("rollingUpdate")
+        if strategy["type"] == ROLLING and rolling is not None:
+            rolling.setdefault("partition", 0)
+            if max_unavailable:
+                rolling.setdefault("maxUnavailable", 1)
+        if deletes_claims:
+            policy = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+            policy.setdefault("whenDeleted", "Retain")
+            policy.setdefault("whenScaled", "Retain")
+        for claim in spec.get("volumeClaimTemplates") or ():
+            claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
+
+    values = {"podManagementPolicy": "OrderedReady", "replicas": 1, "revisionHistoryLimit": 10}
+    spec = Defaults(values, default, {"template": POD_TEMPLATE, "volumeClaimTemplates": CLAIM})
+    return Defaults(below={"spec": spec})

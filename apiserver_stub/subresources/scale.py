@@ -1,0 +1,111 @@
+"""Subresource ``scale``: number of replicas of an object, in a form that is the same for all kinds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import ApiError, conflict, invalid, invalid_value, not_found
+from apiserver_stub.kinds.registry import Resource
+from apiserver_stub.verbs.get import get
+from apiserver_stub.verbs.patch import patch
+from apiserver_stub.verbs.projection import Projection
+from apiserver_stub.verbs.responses import Reply
+from apiserver_stub.verbs.update import update
+
+if TYPE_CHECKING:
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.verbs.context import VerbContext
+
+_GROUP, _KIND = "autoscaling", "Scale"
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+class Scales:
+    """Handler of the subresource ``scale`` of the kinds that declare its fields."""
+
+    def __init__(self, context: VerbContext) -> None:
+        self._context = context
+
+    async def handle(self, request: Request, resource: Resource) -> Reply:
+        """Read or change the scale of an object.
+
+        :raises ApiError: the object does not exist, or the request is invalid or rejected.
+        """
+        projection = projection_of(resource)
+        if request.info.verb == "get":
+            reply = await self._get(request, resource)
+        elif request.info.verb == "update":
+            reply = await update(self._context, request, resource, projection)
+        else:
+            reply = await patch(self._context, request, resource, projection)
+        obj = reply.obj if reply.record is None else resource.read(reply.record)
+        return Reply(reply.code, obj=projection.read(obj or {}))
+
+    async def _get(self, request: Request, resource: Resource) -> Reply:
+        try:
+            return await get(self._context, request, resource)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            raise not_found(resource.group, _label(resource), request.info.name) from error
+
+
+def projection_of(resource: Resource) -> Projection:
+    """Return the scale of objects of *resource*."""
+    paths = resource.scale
+    if paths is None:
+        raise ValueError(f"{resource.plural} of {resource.api_version} has no scale")
+    scale = Resource(_GROUP, "v1", _KIND, "scales", namespaced=resource.namespaced)
+
+    def read(obj: Object) -> Object:
+        metadata = obj["metadata"]
+        status: Object = {"replicas": dig(obj, paths.observed) or 0}
+        if selector := paths.selector(obj):
+            status["selector"] = selector
+        replicas = dig(obj, paths.replicas) or 0
+        return {
+            "kind": _KIND,
+            "apiVersion": scale.api_version,
+            "metadata": {name: metadata[name] for name in _METADATA if name in metadata},
+            "spec": {"replicas": replicas} if replicas else {},
+            "status": status,
+        }
+
+    def write(sent: Object, obj: Object) -> Object:
+        metadata, stored = sent["metadata"], obj["metadata"]
+        replicas = dig(sent, ("spec", "replicas")) or 0
+        if replicas < 0:
+            cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+            raise invalid(_GROUP, _KIND, stored["name"], [cause])
+        if (uid := metadata.get("uid")) and uid != stored["uid"]:
+            text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored['uid']}"
+            raise conflict(resource.group, _label(resource), stored["name"], text)
+        new: Object = objects.decode(objects.encode(obj))
+        new["metadata"]["resourceVersion"] = metadata.get("resourceVersion") or ""
+        _put(new, paths.replicas, replicas)
+        return new
+
+    def configure(config: Object) -> Object:
+        new: Object = {
+            "kind": resource.kind,
+            "apiVersion": resource.api_version,
+            "metadata": config.get("metadata") or {},
+        }
+        if (replicas := dig(config, ("spec", "replicas"))) is not None:
+            _put(new, paths.replicas, replicas)
+        return new
+
+    return Projection(scale, read, write, configure)
+
+
+def _label(resource: Resource) -> str:
+    """Return the name of the subresource in errors."""
+    return f"{resource.plural}/scale"
+
+
+def _put(obj: Object, path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        obj = obj.setdefault(name, {})
+    obj[path[-1]] = value
