@@ -9,7 +9,8 @@ from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting import networking as defaulting
 from apiserver_stub.kinds.columns import AGE, NAME, at, first_three
 from apiserver_stub.kinds.registry import Column, Resource, Strategy
-from apiserver_stub.validation.endpoint_slices import validate_slice, validate_slice_update
+from apiserver_stub.validation.address_rules import EARLY_RULES, AddressRules
+from apiserver_stub.validation.endpoint_slices import slice_warnings, validate_slice, validate_slice_update
 from apiserver_stub.validation.metadata import MetadataRules
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ def endpoint_slice_group(identity: Identity) -> str:
 
 class EndpointSliceStrategy(Strategy):
     """EndpointSlices; the address type is immutable."""
+
+    def __init__(self, rules: AddressRules = EARLY_RULES) -> None:
+        self._rules = rules
 
     def default(self, new: Object) -> None:
         defaulting.ENDPOINT_SLICE.apply(new)
@@ -41,14 +45,15 @@ class EndpointSliceStrategy(Strategy):
         """Accept all fields; there is no status."""
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_slice(new)
+        return validate_slice(new, self._rules)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        return validate_slice_update(new, old)
+        return validate_slice_update(new, old, self._rules)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         is_deprecated = old is None and new.get("addressType") == "FQDN"
-        return ["spec.addressType: FQDN endpoints are deprecated"] if is_deprecated else []
+        warnings = ["spec.addressType: FQDN endpoints are deprecated"] if is_deprecated else []
+        return warnings + slice_warnings(new, self._rules)
 
     def canonicalize(self, new: Object) -> None:
         """Drop the deprecated topology, which only removed API versions could set."""
@@ -65,7 +70,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "endpointslices",
             hashed_version="v1beta1",
             metadata_rules=MetadataRules(changes=0),
-            strategy=EndpointSliceStrategy(),
+            strategy=EndpointSliceStrategy(AddressRules.of(settings.gates, settings.compatibility_version)),
             columns=(
                 NAME,
                 at("AddressType", "addressType", default=""),

@@ -9,6 +9,7 @@ from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting import networking as defaulting
 from apiserver_stub.kinds.columns import AGE, NAME, at, load_balancer_addresses
 from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.validation.address_rules import EARLY_RULES, AddressRules
 from apiserver_stub.validation.ingresses import (
     class_annotation,
     validate_ingress,
@@ -16,7 +17,7 @@ from apiserver_stub.validation.ingresses import (
     validate_ingress_class_update,
     validate_ingress_update,
 )
-from apiserver_stub.validation.services import validate_balancer_status
+from apiserver_stub.validation.services import ServiceRules, balancer_warnings, validate_balancer_status
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
@@ -30,8 +31,8 @@ class IngressStrategy(Strategy):
 
     counted = ("spec",)
 
-    def __init__(self, identity: Identity) -> None:
-        self._identity = identity
+    def __init__(self, identity: Identity, rules: AddressRules = EARLY_RULES) -> None:
+        self._identity, self._rules = identity, rules
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"loadBalancer": {}}
@@ -41,8 +42,12 @@ class IngressStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource:
-            return validate_balancer_status(dig(new, ("status", "loadBalancer")) or {}, "status.loadBalancer")
+            path, rules = ("status", "loadBalancer"), ServiceRules(self._rules)
+            return validate_balancer_status(dig(new, path) or {}, "status.loadBalancer", rules, dig(old, path))
         return validate_ingress_update(new, old)
+
+    def status_warnings(self, new: Object) -> list[str]:
+        return balancer_warnings(dig(new, ("status", "loadBalancer")) or {}, "status.loadBalancer", self._rules)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         annotations, key = new["metadata"].get("annotations") or {}, class_annotation(self._identity)
@@ -76,7 +81,9 @@ def resources(settings: KindSettings) -> list[Resource]:
             "ingresses",
             storage_key="ingress",
             short_names=("ing",),
-            strategy=IngressStrategy(settings.identity),
+            strategy=IngressStrategy(
+                settings.identity, AddressRules.of(settings.gates, settings.compatibility_version)
+            ),
             subresources=(Subresource("status"),),
             columns=(
                 NAME,

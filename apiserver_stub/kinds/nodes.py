@@ -11,7 +11,13 @@ from apiserver_stub.defaulting import nodes as defaulting
 from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.disabled_fields import drop_from_node
 from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
-from apiserver_stub.validation.nodes import validate_declared_features, validate_node, validate_node_update
+from apiserver_stub.validation.address_rules import EARLY_RULES, AddressRules
+from apiserver_stub.validation.nodes import (
+    node_warnings,
+    validate_declared_features,
+    validate_node,
+    validate_node_update,
+)
 
 if TYPE_CHECKING:
     from apiserver_stub.kinds.settings import KindSettings
@@ -22,9 +28,11 @@ if TYPE_CHECKING:
 class NodeStrategy(Strategy):
     """Nodes: identifying fields are immutable; only new nodes have a status without its subresource."""
 
-    def __init__(self, identity: Identity, gates: FeatureGates | None = None) -> None:
+    def __init__(
+        self, identity: Identity, gates: FeatureGates | None = None, rules: AddressRules = EARLY_RULES
+    ) -> None:
         """Create the strategy; without *gates*, fields of features are neither validated nor dropped."""
-        self._identity, self._gates = identity, gates
+        self._identity, self._gates, self._rules = identity, gates, rules
 
     def default(self, new: Object) -> None:
         defaulting.default_node(new)
@@ -44,10 +52,10 @@ class NodeStrategy(Strategy):
             drop_from_node(self._gates, new, old)
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_node(new, self._identity) + self._validate_features(new)
+        return validate_node(new, self._identity, self._rules) + self._validate_features(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        causes = [] if subresource else validate_node(new, self._identity)
+        causes = [] if subresource else validate_node(new, self._identity, self._rules)
         return causes + validate_node_update(new, old, self._identity) + self._validate_features(new)
 
     def _validate_features(self, node: Object) -> list[Cause]:
@@ -57,9 +65,7 @@ class NodeStrategy(Strategy):
         return validate_declared_features(features, "status.declaredFeatures")
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        if not new["spec"].get("externalID"):
-            return []
-        return ["spec.externalID: this field is deprecated, and is unused by Kubernetes"]
+        return node_warnings(new, self._rules)
 
 
 def _drop_configuration(node: Object) -> None:
@@ -78,7 +84,11 @@ def resources(settings: KindSettings) -> list[Resource]:
             "nodes",
             namespaced=False,
             short_names=("no",),
-            strategy=NodeStrategy(settings.identity, settings.gates),
+            strategy=NodeStrategy(
+                settings.identity,
+                settings.gates,
+                AddressRules.of(settings.gates, settings.compatibility_version),
+            ),
             subresources=(
                 Subresource("proxy", PROXY_VERBS, "NodeProxyOptions"),
                 Subresource("status"),

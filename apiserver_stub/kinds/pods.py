@@ -25,7 +25,7 @@ from apiserver_stub.validation.pod_qos import qos_class
 from apiserver_stub.validation.pod_resize import resized, validate_pod_resize
 from apiserver_stub.validation.pod_status import QOS_CLASS_KEPT, validate_pod_status
 from apiserver_stub.validation.pod_update import validate_ephemeral_update, validate_pod_update
-from apiserver_stub.validation.pod_warnings import pod_warnings
+from apiserver_stub.validation.pod_warnings import pod_status_warnings, pod_warnings
 from nodeagent.base.names import label_problems
 from nodeagent.base.release import OLDEST, Release
 
@@ -182,6 +182,9 @@ class PodStrategy(Strategy):
             start = "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
             warnings.insert(0, f"{start}a DNS label is recommended: [{' '.join(problems)}]")
         return warnings
+
+    def status_warnings(self, new: Object) -> list[str]:
+        return pod_status_warnings(new.get("status") or {}, self._options.release)
 
     def grace_seconds(self, obj: Object, requested: int | None) -> int:
         spec = obj["spec"]

@@ -149,6 +149,10 @@ class Strategy:
         """
         return []
 
+    def status_warnings(self, new: Object) -> list[str]:
+        """Return warnings for the client about a valid object after an update of its status."""
+        return []
+
     def grace_seconds(self, obj: Object, requested: int | None) -> int:
         """Return the grace period of a deletion in seconds; 0 removes the object immediately."""
         return 0

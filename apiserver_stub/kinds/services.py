@@ -12,8 +12,12 @@ from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Deprecation, Reso
 from apiserver_stub.kinds.service_allocation import allocate
 from apiserver_stub.kinds.service_allocators import ServiceAllocations, ServiceAllocators, ServiceReservation, used_by
 from apiserver_stub.kinds.versions import effective
-from apiserver_stub.validation.endpoints import validate_subsets
+from apiserver_stub.validation.address_rules import EARLY_RULES, AddressRules
+from apiserver_stub.validation.endpoints import subset_warnings, validate_subsets
 from apiserver_stub.validation.services import (
+    EARLY_SERVICE_RULES,
+    ServiceRules,
+    balancer_warnings,
     service_warnings,
     validate_balancer_status,
     validate_service,
@@ -32,23 +36,44 @@ class ServiceStrategy(Strategy):
 
     reserves = True
 
-    def __init__(self, addresses: ServiceAllocators, identity: Identity) -> None:
-        self._identity = identity
+    def __init__(
+        self, addresses: ServiceAllocators, identity: Identity, rules: ServiceRules = EARLY_SERVICE_RULES
+    ) -> None:
+        self._identity, self._rules = identity, rules
         self.addresses = addresses
 
     def default(self, new: Object) -> None:
         defaulting.SERVICE.apply(new)
+        self.default_status(new)
+
+    def default_status(self, new: Object) -> None:
+        """Set the mode of the addresses of load balancers (spec: gate.LoadBalancerIPMode)."""
+        if self._rules.ip_modes and dig(new, ("spec", "type")) == "LoadBalancer":
+            for point in dig(new, ("status", "loadBalancer", "ingress")) or ():
+                if point.get("ip"):
+                    point.setdefault("ipMode", "VIP")
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"loadBalancer": {}}
+        if not self._rules.distributions:
+            new["spec"].pop("trafficDistribution", None)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
         if subresource:
-            for point in dig(new, ("status", "loadBalancer", "ingress")) or ():
-                point.pop("ipMode", None)  # The feature LoadBalancerIPMode is disabled.
-        elif new["spec"]["type"] != "LoadBalancer":
+            self._drop_ip_modes(new, old)
+            return
+        if not self._rules.distributions and "trafficDistribution" not in old["spec"]:
+            new["spec"].pop("trafficDistribution", None)
+        if new["spec"]["type"] != "LoadBalancer":
             new["status"] = {**new["status"], "loadBalancer": {}}
+
+    def _drop_ip_modes(self, new: Object, old: Object) -> None:
+        path = ("status", "loadBalancer", "ingress")
+        is_used = any("ipMode" in point for point in dig(old, path) or ())
+        if not self._rules.ip_modes and not is_used:
+            for point in dig(new, path) or ():
+                point.pop("ipMode", None)
 
     async def reserve(
         self, store: Store, new: Object | None, old: Object | None, *, dry_run: bool = False
@@ -65,17 +90,22 @@ class ServiceStrategy(Strategy):
         return reservation
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_service(new, self._identity)
+        return validate_service(new, self._identity, self._rules)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if not subresource:
-            return validate_service_update(new, old, self._identity)
-        balancer = dig(new, ("status", "loadBalancer")) or {}
+            return validate_service_update(new, old, self._identity, self._rules)
+        path = ("status", "loadBalancer")
+        balancer, before = dig(new, path) or {}, dig(old, path)
         is_balancer = old["spec"]["type"] == "LoadBalancer"
-        return validate_balancer_status(balancer, "status.loadBalancer", is_balancer=is_balancer)
+        return validate_balancer_status(balancer, "status.loadBalancer", self._rules, before, is_balancer=is_balancer)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return service_warnings(new, self._identity)
+        return service_warnings(new, self._identity, self._rules.addresses)
+
+    def status_warnings(self, new: Object) -> list[str]:
+        balancer = dig(new, ("status", "loadBalancer")) or {}
+        return balancer_warnings(balancer, "status.loadBalancer", self._rules.addresses)
 
     def canonicalize(self, new: Object) -> None:
         if new["spec"]["type"] == "ExternalName":
@@ -85,14 +115,21 @@ class ServiceStrategy(Strategy):
 class EndpointsStrategy(Strategy):
     """Endpoints: addresses and ports of the pods of a service."""
 
+    def __init__(self, rules: AddressRules = EARLY_RULES) -> None:
+        self._rules = rules
+
     def default(self, new: Object) -> None:
         defaulting.ENDPOINTS.apply(new)
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_subsets(new.get("subsets") or [])
+        return validate_subsets(new.get("subsets") or [], self._rules)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return subset_warnings(new.get("subsets") or [], self._rules)
 
 
 def resources(settings: KindSettings) -> list[Resource]:
+    rules = ServiceRules.of(settings.gates, settings.compatibility_version)
     addresses = ServiceAllocators(settings.service_networks, settings.service_node_ports)
     return [
         Resource(
@@ -102,7 +139,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "services",
             short_names=("svc",),
             categories=("all",),
-            strategy=ServiceStrategy(addresses, settings.identity),
+            strategy=ServiceStrategy(addresses, settings.identity, rules),
             subresources=(
                 Subresource("proxy", PROXY_VERBS, "ServiceProxyOptions"),
                 Subresource("status"),
@@ -126,7 +163,7 @@ def resources(settings: KindSettings) -> list[Resource]:
             "v1",
             "Endpoints",
             "endpoints",
-            strategy=EndpointsStrategy(),
+            strategy=EndpointsStrategy(rules.addresses),
             short_names=("ep",),
             columns=(NAME, Column("Endpoints", _endpoints), AGE),
             storage_key="services/endpoints",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_value, not_supported, quote, required
-from apiserver_stub.validation.addresses import family, parse_address, validate_address
+from apiserver_stub.validation.address_rules import EARLY_RULES, AddressRules
+from apiserver_stub.validation.addresses import family, parse_address
 
 HEADLESS = "None"
 _FAMILIES = ("IPv4", "IPv6")
@@ -20,8 +21,11 @@ def is_headless(spec: Object) -> bool:
     return bool(spec.get("clusterIPs") == [HEADLESS])
 
 
-def validate_cluster_ips(spec: Object) -> list[Cause]:
-    """Return the errors in cluster addresses, families and their policy; services for external names have none."""
+def validate_cluster_ips(spec: Object, rules: AddressRules = EARLY_RULES, stored: Collection[str] = ()) -> list[Cause]:
+    """Return the errors in cluster addresses, families and their policy; services for external names have none.
+
+    :param stored: the addresses of the stored service.
+    """
     if spec.get("type") == "ExternalName":
         return []
     addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
@@ -33,7 +37,7 @@ def validate_cluster_ips(spec: Object) -> list[Cause]:
             causes.append(duplicate(f"{_FAMILY_FIELD}[{index}]", name))
     if "ipFamilyPolicy" in spec and spec["ipFamilyPolicy"] not in _POLICIES:
         causes.append(not_supported(_POLICY, spec["ipFamilyPolicy"], _POLICIES))
-    invalid = _validate_each(addresses)
+    invalid = _validate_each(addresses, rules, stored)
     causes += invalid
     if len(addresses) > 2:
         causes.append(invalid_value(_ADDRESSES, addresses, "may only hold up to 2 values"))
@@ -66,14 +70,14 @@ def _validate_primary(primary: str, addresses: list[str]) -> list[Cause]:
     return [invalid_value(_ADDRESSES, addresses, detail)]
 
 
-def _validate_each(addresses: Sequence[str]) -> list[Cause]:
+def _validate_each(addresses: Sequence[str], rules: AddressRules, stored: Collection[str]) -> list[Cause]:
     causes: list[Cause] = []
     for index, text in enumerate(addresses):
         if index == 0 and text == HEADLESS:
             if len(addresses) > 1:
                 causes.append(invalid_value(_ADDRESSES, addresses, "'None' must be the first and only value"))
         else:
-            causes += validate_address(text, f"{_ADDRESSES}[{index}]")
+            causes += rules.validate(text, f"{_ADDRESSES}[{index}]", stored)
     return causes
 
 

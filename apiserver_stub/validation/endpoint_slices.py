@@ -14,6 +14,7 @@ from apiserver_stub.apimachinery.status import (
     required,
     too_many,
 )
+from apiserver_stub.validation.address_rules import EARLY_RULES, AddressRules
 from apiserver_stub.validation.addresses import family, parse_address, validate_remote_address
 from apiserver_stub.validation.container_ports import PROTOCOLS
 from nodeagent.base.names import label_problems, label_value_problems, qualified_name_problems, subdomain_problems
@@ -22,7 +23,7 @@ _ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
 _MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_ZONES = 1000, 100, 20000, 8
 
 
-def validate_slice(endpoint_slice: Object) -> list[Cause]:
+def validate_slice(endpoint_slice: Object, rules: AddressRules = EARLY_RULES) -> list[Cause]:
     """Return the errors in an endpoint slice, metadata aside."""
     kind = endpoint_slice.get("addressType") or ""
     causes = []
@@ -33,27 +34,39 @@ def validate_slice(endpoint_slice: Object) -> list[Cause]:
         causes.append(too_many("endpoints", len(endpoints), _MOST_ENDPOINTS))
     else:
         for index, endpoint in enumerate(endpoints):
-            causes += _validate_endpoint(endpoint, f"endpoints[{index}]", kind)
+            causes += _validate_endpoint(endpoint, f"endpoints[{index}]", kind, rules)
     if len(ports) > _MOST_PORTS:
         return [*causes, too_many("ports", len(ports), _MOST_PORTS)]
     return causes + list(_validate_ports(ports))
 
 
-def validate_slice_update(endpoint_slice: Object, old: Object) -> list[Cause]:
+def validate_slice_update(endpoint_slice: Object, old: Object, rules: AddressRules = EARLY_RULES) -> list[Cause]:
     """Return the errors in a changed endpoint slice, metadata aside."""
     kind = endpoint_slice.get("addressType") or ""
     is_changed = kind != (old.get("addressType") or "")
     changes = [invalid_value("addressType", kind, "field is immutable")] if is_changed else []
-    return validate_slice(endpoint_slice) + changes
+    return validate_slice(endpoint_slice, rules) + changes
 
 
-def _validate_endpoint(endpoint: Object, field: str, kind: str) -> list[Cause]:
+def slice_warnings(endpoint_slice: Object, rules: AddressRules) -> list[str]:
+    """Return the warnings about addresses in an endpoint slice."""
+    if not rules.is_revised or endpoint_slice.get("addressType") == "FQDN":
+        return []
+    return [
+        warning
+        for index, endpoint in enumerate(endpoint_slice.get("endpoints") or ())
+        for number, address in enumerate(endpoint.get("addresses") or ())
+        for warning in rules.warnings(f"endpoints[{index}].addresses[{number}]", address)
+    ]
+
+
+def _validate_endpoint(endpoint: Object, field: str, kind: str, rules: AddressRules) -> list[Cause]:
     addresses, path = endpoint.get("addresses") or [], f"{field}.addresses"
     causes = [] if addresses else [required(path, "must contain at least 1 address")]
     if len(addresses) > _MOST_ADDRESSES:
         causes.append(too_many(path, len(addresses), _MOST_ADDRESSES))
     for index, address in enumerate(addresses):
-        causes += _validate_address(address, f"{path}[{index}]", kind)
+        causes += _validate_address(address, f"{path}[{index}]", kind, rules)
     if (node := endpoint.get("nodeName")) is not None:
         causes += invalid_each(f"{field}.nodeName", node, subdomain_problems(node))
     if (host := endpoint.get("hostname")) is not None:
@@ -62,14 +75,15 @@ def _validate_endpoint(endpoint: Object, field: str, kind: str) -> list[Cause]:
     return causes + list(_validate_zones(zones, f"{field}.hints.forZones"))
 
 
-def _validate_address(text: str, field: str, kind: str) -> list[Cause]:
+def _validate_address(text: str, field: str, kind: str, rules: AddressRules) -> list[Cause]:
     if kind == "FQDN":
         return _validate_domain(text, field)
     if kind not in _ADDRESS_TYPES:
         return []
     address = parse_address(text)
     is_valid = address is not None and family(address) == kind
-    causes = [] if is_valid else [invalid_value(field, text, f"must be a valid {kind} address")]
+    rule = f"must be a valid {kind} address"
+    causes = rules.validate(text, field) if is_valid else [invalid_value(field, text, rule)]
     return causes + validate_remote_address(text, field)
 
 

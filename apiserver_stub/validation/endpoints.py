@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, required
-from apiserver_stub.validation.addresses import validate_address, validate_remote_address
+from apiserver_stub.validation.address_rules import EARLY_RULES, AddressRules
+from apiserver_stub.validation.addresses import validate_remote_address
 from apiserver_stub.validation.container_ports import validate_port_number, validate_protocol
 from nodeagent.base.names import label_problems, qualified_name_problems, subdomain_problems
 
 
-def validate_subsets(subsets: Sequence[Object]) -> list[Cause]:
+def validate_subsets(subsets: Sequence[Object], rules: AddressRules = EARLY_RULES) -> list[Cause]:
     """Return the errors in the subsets of endpoints."""
     causes: list[Cause] = []
     for index, subset in enumerate(subsets):
@@ -20,16 +21,29 @@ def validate_subsets(subsets: Sequence[Object]) -> list[Cause]:
             causes.append(required(field, "must specify `addresses` or `notReadyAddresses`"))
         for name in ("addresses", "notReadyAddresses"):
             for number, address in enumerate(subset.get(name) or ()):
-                causes += _validate_address(address, f"{field}.{name}[{number}]")
+                causes += _validate_address(address, f"{field}.{name}[{number}]", rules)
         ports = subset.get("ports") or []
         for number, port in enumerate(ports):
             causes += _validate_port(port, f"{field}.ports[{number}]", is_named=len(ports) > 1)
     return causes
 
 
-def _validate_address(address: Object, field: str) -> list[Cause]:
+def subset_warnings(subsets: Sequence[Object], rules: AddressRules) -> list[str]:
+    """Return the warnings about addresses in the subsets of endpoints."""
+    if not rules.is_revised:
+        return []
+    return [
+        warning
+        for index, subset in enumerate(subsets)
+        for name in ("addresses", "notReadyAddresses")
+        for number, address in enumerate(subset.get(name) or ())
+        for warning in rules.warnings(f"subsets[{index}].{name}[{number}].ip", address.get("ip") or "")
+    ]
+
+
+def _validate_address(address: Object, field: str, rules: AddressRules) -> list[Cause]:
     text = address.get("ip") or ""
-    causes = validate_address(text, f"{field}.ip")
+    causes = rules.validate(text, f"{field}.ip")
     if host := address.get("hostname"):
         causes += invalid_each(f"{field}.hostname", host, label_problems(host))
     if (node := address.get("nodeName")) is not None:

@@ -19,7 +19,8 @@ from apiserver_stub.apimachinery.status import (
     quote,
     required,
 )
-from apiserver_stub.validation.addresses import family, parse_cidr
+from apiserver_stub.validation.address_rules import EARLY_RULES, AddressRules
+from apiserver_stub.validation.addresses import Network, family, parse_cidr
 from apiserver_stub.validation.labels import validate_label_name
 from apiserver_stub.validation.quantities import validate_amount
 from apiserver_stub.validation.tolerations import validate_taint_effect
@@ -35,14 +36,13 @@ _feature = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 _BLOCKS = "spec.podCIDRs"
 
 
-def validate_node(node: Object, identity: Identity) -> list[Cause]:
+def validate_node(node: Object, identity: Identity, rules: AddressRules = EARLY_RULES) -> list[Cause]:
     """Return the errors in a new node, except for its metadata."""
     causes = _validate_annotations(node, identity) + _validate_taints(
         node["spec"].get("taints") or (), "metadata.taints"
     )
-    return (
-        causes + _validate_resources(node, identity.label_domain) + _validate_blocks(node["spec"].get("podCIDRs") or [])
-    )
+    causes += _validate_resources(node, identity.label_domain)
+    return causes + _validate_blocks(node["spec"].get("podCIDRs") or [], rules)
 
 
 def validate_declared_features(features: Sequence[str], field: str) -> list[Cause]:
@@ -163,24 +163,44 @@ def _validate_resources(node: Object, label_domain: str) -> list[Cause]:
     ]
 
 
-def _validate_blocks(blocks: list[str]) -> list[Cause]:
+def node_warnings(node: Object, rules: AddressRules) -> list[str]:
+    """Return the warnings about a valid node."""
+    spec, warnings = node["spec"], []
+    if spec.get("externalID"):
+        warnings.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+    if rules.is_revised:
+        for index, block in enumerate(spec.get("podCIDRs") or ()):
+            warnings += rules.block_warnings(f"{_BLOCKS}[{index}]", block)
+    return warnings
+
+
+def _validate_blocks(blocks: list[str], rules: AddressRules) -> list[Cause]:
     parsed = [parse_cidr(text) for text in blocks]
-    causes = [
-        invalid_value(f"{_BLOCKS}[{index}]", blocks, "must be valid CIDR")
-        for index, block in enumerate(parsed)
-        if block is None
-    ]
+    if rules.is_revised:
+        causes = [
+            cause for index, text in enumerate(blocks) for cause in rules.validate_block(text, f"{_BLOCKS}[{index}]")
+        ]
+    else:
+        causes = _early_block_causes(blocks, parsed)
     if len(blocks) < 2:
         return causes
-    if causes:
+    if None in parsed:
         index = parsed.index(None)
         reason = f"invalid CIDR[{index}]: <nil> (invalid CIDR address: {blocks[index]})"
         detail = f"invalid PodCIDRs. failed to check with dual stack with error:{reason}"
         causes.append(internal_error(_BLOCKS, detail))
-    if causes or len(blocks) > 2 or len({family(block) for block in parsed if block is not None}) < 2:
+    if None in parsed or len(blocks) > 2 or len({family(block) for block in parsed if block is not None}) < 2:
         causes.append(invalid_value(_BLOCKS, blocks, "may specify no more than one CIDR for each IP family"))
     return causes + [
         duplicate(f"{_BLOCKS}[{index}]", text) for index, text in enumerate(blocks) if text in blocks[:index]
+    ]
+
+
+def _early_block_causes(blocks: list[str], parsed: list[Network | None]) -> list[Cause]:
+    return [
+        invalid_value(f"{_BLOCKS}[{index}]", blocks, "must be valid CIDR")
+        for index, block in enumerate(parsed)
+        if block is None
     ]
 
 

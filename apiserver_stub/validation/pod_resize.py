@@ -67,6 +67,8 @@ def validate_pod_resize(
             )
             return [*causes, forbidden_value("", detail)]
         causes += _validate_pod_level(new["spec"].get("resources"), old["spec"].get("resources"))
+    if dig(old, ("status", "nodeAllocatableResourceClaimStatuses")):
+        causes.append(forbidden_value("spec", "pods with node allocatable resource claims cannot be resized"))
     if order := list(_validate_order(new["spec"], old["spec"])):
         return causes + order
     causes += _validate_containers(new["spec"], old["spec"], init_containers=init_containers)

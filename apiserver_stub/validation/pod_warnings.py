@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import quote
+from apiserver_stub.validation.address_rules import AddressRules
 from apiserver_stub.validation.affinity import PREFERRED, REQUIRED
 from apiserver_stub.validation.claim_spec import claim_spec_warnings
 from apiserver_stub.validation.node_labels import deprecation
+from apiserver_stub.validation.overlapping_paths import overlap_warnings
 from apiserver_stub.validation.pod_annotations import keys
 from apiserver_stub.validation.pod_containers import containers
 from apiserver_stub.validation.quantities import is_fractional_bytes
@@ -64,7 +66,25 @@ def pod_warnings(
         warnings.append(f"{path}.terminationGracePeriodSeconds: {detail}")
     if affinity := spec.get("affinity"):
         warnings += _affinity_warnings(affinity, f"{path}.affinity")
+    if (rules := AddressRules(release)).is_revised:
+        for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
+            warnings += rules.warnings(f"{path}.dnsConfig.nameservers[{index}]", server)
+        for index, alias in enumerate(spec.get("hostAliases") or ()):
+            warnings += rules.warnings(f"{path}.hostAliases[{index}].ip", alias.get("ip") or "")
     return warnings
+
+
+def pod_status_warnings(status: Object, release: Release) -> list[str]:
+    """Return the warnings about addresses in the valid status of a pod."""
+    rules = AddressRules(release)
+    if not rules.is_revised:
+        return []
+    return [
+        warning
+        for name in ("podIPs", "hostIPs")
+        for index, item in enumerate(status.get(name) or ())
+        for warning in rules.warnings(f"status.{name}[{index}].ip", item.get("ip") or "")
+    ]
 
 
 def node_selector_term_warnings(term: Object, field: str, identity: Identity) -> list[str]:
@@ -121,11 +141,8 @@ def _volume_warnings(volumes: Sequence[Object], field: str, release: Release) ->
         if template := (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
             path = f"{field}[{index}].ephemeral.volumeClaimTemplate.spec"
             yield from claim_spec_warnings(template.get("spec") or {}, path)
-        if release >= _REVISED:
-            name = quote(volume.get("name") or "")
-            for source in (volume.get("projected") or {}).get("sources") or ():
-                if not any(content is not None for content in source.values()):
-                    yield f"volume {name} (Projected) has no sources provided"
+    if release >= _REVISED:
+        yield from overlap_warnings(volumes)
 
 
 def _list_warnings(spec: Object, field: str) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import (
@@ -15,8 +17,8 @@ from apiserver_stub.apimachinery.status import (
     required,
 )
 from apiserver_stub.defaulting.services import is_externally_accessible
-from apiserver_stub.validation.address_warnings import cidr_warnings, ip_warnings
-from apiserver_stub.validation.addresses import parse_address, parse_cidr, validate_address, validate_remote_address
+from apiserver_stub.validation.address_rules import EARLY_RULES, AddressRules
+from apiserver_stub.validation.addresses import parse_address, parse_cidr, validate_remote_address
 from apiserver_stub.validation.cluster_ips import (
     HEADLESS,
     is_headless,
@@ -31,6 +33,10 @@ from apiserver_stub.validation.container_ports import (
 from apiserver_stub.validation.labels import validate_labels
 from nodeagent.base.identity import Identity
 from nodeagent.base.names import label_problems, qualified_name_problems, subdomain_problems
+from nodeagent.base.release import Release
+
+if TYPE_CHECKING:
+    from nodeagent.base.gates import FeatureGates
 
 _AFFINITIES = ("ClientIP", "None")
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -42,9 +48,49 @@ _NOT_FOR_NAMES = "may not be set for ExternalName services"
 _RANGES_RULE = "must be a list of IP ranges. For example, 10.240.0.0/24,10.250.0.0/24 "
 
 
-def validate_service(service: Object, identity: Identity) -> list[Cause]:
-    """Return the errors in a service, metadata aside."""
+_IP_MODES = ("Proxy", "VIP")
+_CLOSE = "PreferClose"
+_NEAR = ("PreferSameNode", "PreferSameZone")
+_HEADLESS_WARNED, _EXTERNAL_IPS_DEPRECATED = Release(1, 34), Release(1, 36)
+"""First releases that warn about ignored fields of headless services, and about external IPs."""
+_CLOSE_DEPRECATED = Release(1, 34)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRules:
+    """Rules for services that depend on the release and feature gates."""
+
+    addresses: AddressRules = EARLY_RULES
+    ip_modes: bool = False
+    """Load balancers report how they deliver packets (spec: gate.LoadBalancerIPMode)."""
+    distributions: Sequence[str] = ()
+    """Values of ``trafficDistribution``."""
+
+    @classmethod
+    def of(cls, gates: FeatureGates, release: Release) -> ServiceRules:
+        """Return the rules of *release*.
+
+        spec: gate.LoadBalancerIPMode, gate.ServiceTrafficDistribution, gate.PreferSameTrafficDistribution
+        """
+        is_near = gates.enabled("PreferSameTrafficDistribution")
+        near = (_CLOSE, _NEAR[1], _NEAR[0]) if is_near else (_CLOSE,)
+        return cls(
+            AddressRules.of(gates, release),
+            gates.enabled("LoadBalancerIPMode"),
+            near if gates.enabled("ServiceTrafficDistribution") else (),
+        )
+
+
+EARLY_SERVICE_RULES = ServiceRules()
+"""Rules of the oldest release, without its feature gates."""
+
+
+def validate_service(
+    service: Object, identity: Identity, rules: ServiceRules = EARLY_SERVICE_RULES, old: Object | None = None
+) -> list[Cause]:
+    """Return the errors in a service, metadata aside; *old* is the stored one, ``None`` for a new service."""
     spec = service["spec"]
+    before = (old or {}).get("spec") or {}
     kind = spec["type"]
     causes = _validate_annotations(service["metadata"].get("annotations") or {}, identity)
     causes += _validate_type(spec, kind)
@@ -52,21 +98,27 @@ def validate_service(service: Object, identity: Identity) -> list[Cause]:
     if selector := spec.get("selector"):
         causes += validate_labels(selector, "spec.selector")
     causes += _validate_affinity(spec)
-    causes += validate_cluster_ips(spec)
+    causes += validate_cluster_ips(spec, rules.addresses, before.get("clusterIPs") or ())
     for index, address in enumerate(spec.get("externalIPs") or ()):
         field = f"spec.externalIPs[{index}]"
-        causes += validate_address(address, field) or validate_remote_address(address, field)
+        invalid = rules.addresses.validate(address, field, before.get("externalIPs") or ())
+        causes += invalid or validate_remote_address(address, field)
     if kind not in _TYPES:
         causes.append(not_supported("spec.type", kind, _TYPES))
     causes += _validate_repeated_ports(spec)
-    causes += _validate_balancer(service, identity)
+    causes += _validate_balancer(service, identity, rules.addresses, old)
     causes += _validate_external_traffic(spec)
     if "internalTrafficPolicy" in spec and spec["internalTrafficPolicy"] not in _POLICIES:
         causes.append(not_supported("spec.internalTrafficPolicy", spec["internalTrafficPolicy"], _POLICIES))
+    distribution = spec.get("trafficDistribution")
+    if distribution is not None and rules.distributions and distribution not in rules.distributions:
+        causes.append(not_supported("spec.trafficDistribution", distribution, rules.distributions))
     return causes
 
 
-def validate_service_update(service: Object, old: Object, identity: Identity) -> list[Cause]:
+def validate_service_update(
+    service: Object, old: Object, identity: Identity, rules: ServiceRules = EARLY_SERVICE_RULES
+) -> list[Cause]:
     """Return the errors in a changed service, metadata aside."""
     spec, before = service["spec"], old["spec"]
     causes = validate_cluster_ips_update(spec, before)
@@ -77,7 +129,7 @@ def validate_service_update(service: Object, old: Object, identity: Identity) ->
     port = spec.get("healthCheckNodePort")
     if needs_health_port(before) and needs_health_port(spec) and port != before.get("healthCheckNodePort"):
         causes.append(forbidden_value("spec.healthCheckNodePort", "field is immutable"))
-    return causes + validate_service(service, identity)
+    return causes + validate_service(service, identity, rules, old)
 
 
 def needs_health_port(spec: Object) -> bool:
@@ -85,16 +137,29 @@ def needs_health_port(spec: Object) -> bool:
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
-def validate_balancer_status(status: Object, field: str, *, is_balancer: bool = True) -> list[Cause]:
+def validate_balancer_status(
+    status: Object,
+    field: str,
+    rules: ServiceRules = EARLY_SERVICE_RULES,
+    old: Object | None = None,
+    *,
+    is_balancer: bool = True,
+) -> list[Cause]:
     """Return the errors in the status of a load balancer, which only services of that type have."""
     points = status.get("ingress") or []
+    stored = [point.get("ip") or "" for point in (old or {}).get("ingress") or ()]
     if points and not is_balancer:
         return [forbidden_value(f"{field}.ingress", "may only be used when `spec.type` is 'LoadBalancer'")]
     causes = []
     for index, point in enumerate(points):
         path = f"{field}.ingress[{index}]"
-        if (address := point.get("ip")) and parse_address(address) is None:
+        address = point.get("ip") or ""
+        if address and rules.addresses.is_revised:
+            causes += rules.addresses.validate(address, f"{path}.ip", stored)
+        elif address and parse_address(address) is None:
             causes.append(invalid_value(f"{path}.ip", address, "must be a valid IP address"))
+        if rules.ip_modes:
+            causes += _validate_ip_mode(point.get("ipMode"), f"{path}.ipMode", has_address=bool(address))
         if host := point.get("hostname"):
             causes += invalid_each(f"{path}.hostname", host, subdomain_problems(host))
             if parse_address(host) is not None:
@@ -102,27 +167,62 @@ def validate_balancer_status(status: Object, field: str, *, is_balancer: bool = 
     return causes
 
 
-def service_warnings(service: Object, identity: Identity) -> list[str]:
+def balancer_warnings(status: Object, field: str, rules: AddressRules) -> list[str]:
+    """Return the warnings about addresses in the status of a load balancer."""
+    if not rules.is_revised:
+        return []
+    return [
+        warning
+        for index, point in enumerate(status.get("ingress") or ())
+        if (address := point.get("ip"))
+        for warning in rules.warnings(f"{field}.ingress[{index}]", address)
+    ]
+
+
+def service_warnings(service: Object, identity: Identity, rules: AddressRules = EARLY_RULES) -> list[str]:
     """Return the warnings about a valid service."""
     spec, warnings = service["spec"], []
+    headless = spec["type"] == "ClusterIP" and spec.get("clusterIP") == HEADLESS
     hints, mode = _topology_annotations(identity)
     if hints in (service["metadata"].get("annotations") or {}):
         warnings.append(f"annotation {hints} is deprecated, please use {mode} instead")
     if spec.get("clusterIP") not in (None, "", HEADLESS):
         for index, address in enumerate(spec.get("clusterIPs") or ()):
-            warnings += ip_warnings(f"spec.clusterIPs[{index}]", address)
+            warnings += rules.warnings(f"spec.clusterIPs[{index}]", address)
+    if headless and rules.release >= _HEADLESS_WARNED:
+        warnings += _headless_warnings(spec)
     for index, address in enumerate(spec.get("externalIPs") or ()):
-        warnings += ip_warnings(f"spec.externalIPs[{index}]", address)
+        warnings += rules.warnings(f"spec.externalIPs[{index}]", address)
+    is_external = bool(spec.get("externalIPs")) and not headless and spec["type"] != "ExternalName"
+    if is_external and rules.release >= _EXTERNAL_IPS_DEPRECATED:
+        warnings.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
     if address := spec.get("loadBalancerIP"):
-        warnings += ip_warnings("spec.loadBalancerIP", address)
+        warnings += rules.warnings("spec.loadBalancerIP", address)
     for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
-        warnings += cidr_warnings(f"spec.loadBalancerSourceRanges[{index}]", block)
+        warnings += rules.block_warnings(f"spec.loadBalancerSourceRanges[{index}]", block)
     if spec["type"] == "ExternalName":
         if spec.get("externalIPs"):
             warnings.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
     elif spec.get("externalName"):
         warnings.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+    if spec.get("trafficDistribution") == _CLOSE and rules.release >= _CLOSE_DEPRECATED:
+        warnings.append(f'spec.trafficDistribution: "{_CLOSE}" is deprecated; use "{_NEAR[1]}"')
     return warnings
+
+
+def _headless_warnings(spec: Object) -> list[str]:
+    ignored = [f"spec.{name}" for name in ("loadBalancerIP", "externalIPs") if spec.get(name)]
+    if spec.get("sessionAffinity") != "None":
+        ignored.append("spec.SessionAffinity")
+    return [f"{name} is ignored for headless services" for name in ignored]
+
+
+def _validate_ip_mode(mode: str | None, field: str, *, has_address: bool) -> list[Cause]:
+    if mode is None:
+        return [required(field, "must be specified when `ip` is set")] if has_address else []
+    if not has_address:
+        return [forbidden_value(field, "may not be specified when `ip` is not set")]
+    return [] if mode in _IP_MODES else [not_supported(field, mode, _IP_MODES)]
 
 
 def _validate_annotations(annotations: Object, identity: Identity) -> list[Cause]:
@@ -226,16 +326,29 @@ def _validate_repeated_ports(spec: Object) -> list[Cause]:
     return causes
 
 
-def _validate_balancer(service: Object, identity: Identity) -> list[Cause]:
+def _validate_balancer(service: Object, identity: Identity, rules: AddressRules, old: Object | None) -> list[Cause]:
     spec, annotations = service["spec"], service["metadata"].get("annotations") or {}
     is_balancer = spec["type"] == "LoadBalancer"
     causes: list[Cause] = []
     if ranges := spec.get("loadBalancerSourceRanges"):
         shown, field = f"[{' '.join(ranges)}]", "spec.LoadBalancerSourceRanges"
-        causes += _validate_ranges(ranges, shown, field, is_balancer=is_balancer)
+        if rules.is_revised:
+            stored = [text.strip() for text in (old or {}).get("spec", {}).get("loadBalancerSourceRanges") or ()]
+            causes += [] if is_balancer else [forbidden_value(field, _BALANCER_ONLY)]
+            for index, text in enumerate(ranges):
+                causes += rules.validate_block(text.strip(), f"{field}[{index}]", stored)
+        else:
+            causes += _validate_ranges(ranges, shown, field, is_balancer=is_balancer)
     elif (text := annotations.get(key := identity.label("load-balancer-source-ranges", "service.beta"))) is not None:
         field = f"metadata.annotations[{key}]"
-        causes += _validate_ranges((text.strip() or "0.0.0.0/0").split(","), text, field, is_balancer=is_balancer)
+        before = ((old or {}).get("metadata") or {}).get("annotations") or {}
+        if rules.is_revised:
+            causes += [] if is_balancer else [forbidden_value(field, _BALANCER_ONLY)]
+            if before.get(key) != text and text.strip():
+                for block in text.split(","):
+                    causes += rules.validate_block(block.strip(), field)
+        else:
+            causes += _validate_ranges((text.strip() or "0.0.0.0/0").split(","), text, field, is_balancer=is_balancer)
     if "allocateLoadBalancerNodePorts" in spec and not is_balancer:
         causes.append(forbidden_value("spec.allocateLoadBalancerNodePorts", _BALANCER_ONLY))
     return causes + _validate_class(spec)

@@ -358,6 +358,8 @@ async def plan_update(
         raise invalid(resource.group, resource.kind, name, causes, grouped=resource.group_in_errors)
     if not info.subresource:
         request.warnings += strategy.warnings(new, old)
+    elif info.subresource == "status":
+        request.warnings += strategy.status_warnings(new)
     strategy.canonicalize(new)
     await context.admission.validate(call)
     new["metadata"]["resourceVersion"] = before["resourceVersion"]

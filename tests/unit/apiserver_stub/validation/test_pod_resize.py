@@ -124,3 +124,20 @@ def test_static_and_windows_pods_cannot_be_resized() -> None:
 
     assert errors(set_cpu(), mirror) == ["[]: static pods cannot be resized"]
     assert errors(set_cpu(), sized(os={"name": "windows"})) == ["[]: windows pods cannot be resized"]
+
+
+def test_claims_of_containers_are_validated_and_cannot_change() -> None:
+    def change(spec: dict[str, Any]) -> None:
+        spec["containers"][0]["resources"]["claims"] = [{"name": "missing"}]
+
+    assert errors(change) == [
+        'spec.containers[0].resources.claims[0]: "missing": '
+        "must be one of the names in pod.spec.resourceClaims which is empty",
+        "spec: only cpu and memory resources are mutable",
+    ]
+
+
+def test_pod_with_node_allocatable_claims_cannot_be_resized() -> None:
+    old = {**sized(), "status": {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c"}]}}
+
+    assert errors(set_cpu(), old) == ["spec: pods with node allocatable resource claims cannot be resized"]

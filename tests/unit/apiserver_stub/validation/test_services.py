@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 
 from apiserver_stub.defaulting.services import SERVICE
+from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.validation.services import (
+    ServiceRules,
+    balancer_warnings,
     service_warnings,
     validate_balancer_status,
     validate_service,
     validate_service_update,
 )
 from nodeagent.base.identity import Identity
+from nodeagent.base.release import Release
 
 
 def _service(**spec: Any) -> dict[str, Any]:
@@ -163,3 +167,75 @@ def test_service_has_warnings() -> None:
         "spec.loadBalancerSourceRanges[0]",
         'spec.externalName is ignored when spec.type is not "ExternalName"',
     ]
+
+
+def rules_of(minor: int, **gates: bool) -> ServiceRules:
+    return ServiceRules.of(build_gates(gates, Release(1, minor)), Release(1, minor))
+
+
+@pytest.mark.row("gate.LoadBalancerIPMode")
+@pytest.mark.parametrize(
+    ("point", "expected"),
+    [
+        ({"ip": "10.0.0.1", "ipMode": "Proxy"}, []),
+        ({"ip": "10.0.0.1"}, ["Required status.loadBalancer.ingress[0].ipMode"]),
+        ({"ip": "10.0.0.1", "ipMode": "x"}, ["NotSupported status.loadBalancer.ingress[0].ipMode"]),
+        ({"hostname": "a", "ipMode": "VIP"}, ["Forbidden status.loadBalancer.ingress[0].ipMode"]),
+    ],
+)
+def test_mode_of_balancer_addresses_is_validated_with_its_gate(point: dict[str, Any], expected: list[str]) -> None:
+    enabled = rules_of(29, LoadBalancerIPMode=True)
+
+    assert _texts(validate_balancer_status({"ingress": [point]}, "status.loadBalancer", enabled)) == expected
+    assert validate_balancer_status({"ingress": [point]}, "status.loadBalancer", rules_of(29)) == []
+
+
+@pytest.mark.parametrize(
+    ("minor", "accepted"),
+    [
+        (29, {"PreferClose", "PreferSameZone", "PreferSameNode", "x"}),
+        (31, {"PreferClose"}),
+        (34, {"PreferClose", "PreferSameZone", "PreferSameNode"}),
+    ],
+)
+def test_traffic_distributions_depend_on_the_release(minor: int, accepted: set[str]) -> None:
+    for value in ("PreferClose", "PreferSameZone", "PreferSameNode", "x"):
+        causes = validate_service(_service(trafficDistribution=value), Identity(), rules_of(minor))
+        assert _texts(causes) == ([] if value in accepted else ["NotSupported spec.trafficDistribution"])
+
+
+def test_ambiguous_addresses_are_errors_with_the_strict_gate() -> None:
+    ranges = ["10.0.0.1/8", "10.0.0.0/08"]
+    service = _service(type="LoadBalancer", externalIPs=["010.0.0.1"], loadBalancerSourceRanges=ranges)
+    service["spec"]["externalTrafficPolicy"] = "Cluster"
+
+    assert _texts(validate_service(service, Identity(), rules_of(36))) == [
+        "Invalid spec.externalIPs[0]",
+        "Invalid spec.LoadBalancerSourceRanges[0]",
+        "Invalid spec.LoadBalancerSourceRanges[1]",
+    ]
+    assert validate_service(service, Identity(), rules_of(36), old=service) == []
+    assert validate_service(service, Identity(), rules_of(36, StrictIPCIDRValidation=False)) == []
+
+
+def test_later_releases_warn_about_ignored_fields() -> None:
+    headless = _service(clusterIP="None", clusterIPs=["None"], loadBalancerIP="10.0.0.1", sessionAffinity="ClientIP")
+    external = _service(externalIPs=["10.0.0.1"], trafficDistribution="PreferClose")
+
+    assert service_warnings(headless, Identity(), rules_of(36).addresses) == [
+        "spec.loadBalancerIP is ignored for headless services",
+        "spec.SessionAffinity is ignored for headless services",
+    ]
+    assert service_warnings(external, Identity(), rules_of(36).addresses) == [
+        "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+        'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"',
+    ]
+    assert service_warnings(external, Identity()) == []
+
+
+def test_addresses_of_balancers_are_warned_about() -> None:
+    status = {"ingress": [{"ip": "010.0.0.1"}, {"hostname": "a"}]}
+
+    (warning,) = balancer_warnings(status, "status.loadBalancer", rules_of(33).addresses)
+    assert warning.startswith('status.loadBalancer.ingress[0]: non-standard IP address "010.0.0.1" is invalid')
+    assert balancer_warnings(status, "status.loadBalancer", rules_of(29).addresses) == []
