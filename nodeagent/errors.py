@@ -84,6 +84,18 @@ class PluginError(NodeAgentError):
         self.plugin = plugin
 
 
+class PluginTimeout(PluginError):
+    """A hook of a plugin did not return before its deadline."""
+
+    transient = True
+
+
+class PluginUnavailable(PluginError):
+    """A required plugin is not called because it failed repeatedly."""
+
+    transient = True
+
+
 class RuntimeFailure(NodeAgentError):
     """The container runtime returned an error."""
 

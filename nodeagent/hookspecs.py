@@ -17,8 +17,8 @@ component.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import pluggy
 
@@ -61,6 +61,25 @@ from nodeagent.contracts.volumes import VolumeKind, VolumeManager
 from nodeagent.model.pod import Container, Pod, PodStatus
 
 hookspec = pluggy.HookspecMarker("nodeagent")
+F = TypeVar("F", bound=Callable[..., Any])
+DEADLINE_SECONDS = 10.0
+"""Time limit of a call of an async hook without :func:`deadline`."""
+
+
+def deadline(seconds: float) -> Callable[[F], F]:
+    """Declare the time limit of each call of an async hook."""
+
+    def mark(function: F) -> F:
+        function.deadline_seconds = seconds  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def deadline_of(hook: str) -> float:
+    """Return the time limit in seconds of each call of an async hook."""
+    return getattr(globals()[hook], "deadline_seconds", DEADLINE_SECONDS)
+
 
 # --- start ----------------------------------------------------------------------------------------------------
 
@@ -453,6 +472,7 @@ def nodeagent_provide_node_checks(context: ImageContext) -> Sequence[NodeCheck]:
 
 
 @hookspec
+@deadline(10)
 async def nodeagent_admit_pod(pod: Pod, active: Sequence[Pod]) -> Rejection | None:
     """Admit or reject *pod* before its worker starts, or its new resources when it is resized.
 
@@ -468,6 +488,7 @@ async def nodeagent_admit_pod(pod: Pod, active: Sequence[Pod]) -> Rejection | No
 
 
 @hookspec
+@deadline(10)
 async def nodeagent_permit_pod(pod: Pod) -> Rejection | None:
     """Delay an admitted pod until a later sync.
 
@@ -481,6 +502,7 @@ async def nodeagent_permit_pod(pod: Pod) -> Rejection | None:
 
 
 @hookspec
+@deadline(10)
 async def nodeagent_pod_admitted(pod: Pod) -> None:
     """Handle the admission of *pod*; its worker starts next.
 
@@ -493,6 +515,7 @@ async def nodeagent_pod_admitted(pod: Pod) -> None:
 
 
 @hookspec
+@deadline(5)
 async def nodeagent_pod_status_changed(pod: Pod, status: PodStatus) -> None:
     """Handle a newly generated status of *pod*.
 
@@ -506,6 +529,7 @@ async def nodeagent_pod_status_changed(pod: Pod, status: PodStatus) -> None:
 
 
 @hookspec
+@deadline(30)
 async def nodeagent_pod_terminated(pod: Pod) -> None:
     """Handle the termination of *pod*, after its resources have been released.
 
@@ -521,6 +545,7 @@ async def nodeagent_pod_terminated(pod: Pod) -> None:
 
 
 @hookspec
+@deadline(10)
 async def nodeagent_mutate_sandbox(pod: Pod, sandbox: SandboxConfig) -> SandboxConfig | None:
     """Mutate the configuration of a pod's sandbox.
 
@@ -535,6 +560,7 @@ async def nodeagent_mutate_sandbox(pod: Pod, sandbox: SandboxConfig) -> SandboxC
 
 
 @hookspec
+@deadline(10)
 async def nodeagent_mutate_container(
     pod: Pod, container: Container, settings: ContainerConfig
 ) -> ContainerConfig | None:
@@ -552,6 +578,7 @@ async def nodeagent_mutate_container(
 
 
 @hookspec
+@deadline(10)
 async def nodeagent_container_started(pod: Pod, container: Container, container_id: str) -> None:
     """Handle the start of a container.
 
@@ -566,6 +593,7 @@ async def nodeagent_container_started(pod: Pod, container: Container, container_
 
 
 @hookspec
+@deadline(10)
 async def nodeagent_container_stopped(pod: Pod, container_name: str, container_id: str) -> None:
     """Handle the stop of a container by the agent; a container that exits is reported in the pod's status.
 
@@ -583,6 +611,7 @@ async def nodeagent_container_stopped(pod: Pod, container_name: str, container_i
 
 
 @hookspec
+@deadline(10)
 async def nodeagent_report_node() -> NodeReport | None:
     """Contribute capacity, allocatable, conditions or reasons for NotReady to the node status.
 
@@ -595,6 +624,7 @@ async def nodeagent_report_node() -> NodeReport | None:
 
 
 @hookspec
+@deadline(5)
 async def nodeagent_node_ready_changed(ready: bool, message: str) -> None:
     """Handle a change of the node's Ready condition.
 
@@ -608,6 +638,7 @@ async def nodeagent_node_ready_changed(ready: bool, message: str) -> None:
 
 
 @hookspec
+@deadline(5)
 async def nodeagent_event_recorded(event: RecordedEvent) -> None:
     """Handle a recorded event, for example forward it to another system.
 
@@ -624,6 +655,7 @@ async def nodeagent_event_recorded(event: RecordedEvent) -> None:
 
 
 @hookspec
+@deadline(120)
 async def nodeagent_reclaim_disk(signal: str) -> Reclaimed | None:
     """Free disk space or inodes before pods are evicted.
 
@@ -639,6 +671,7 @@ async def nodeagent_reclaim_disk(signal: str) -> Reclaimed | None:
 
 
 @hookspec
+@deadline(5)
 async def nodeagent_rank_pods_for_eviction(
     signal: str, candidates: Sequence[EvictionCandidate]
 ) -> Sequence[EvictionCandidate] | None:
@@ -656,6 +689,7 @@ async def nodeagent_rank_pods_for_eviction(
 
 
 @hookspec
+@deadline(5)
 async def nodeagent_permit_eviction(pod: Pod, signal: str) -> Rejection | None:
     """Veto the eviction of a pod.
 

@@ -172,6 +172,8 @@ def _hook_text(hook: Hook) -> Iterator[str]:
                 label = {"spec": "Specification"}.get(match[1], match[1])
                 value = ", ".join(f"`{row.strip()}`" for row in match[2].split(",")) if match[1] == "spec" else match[2]
                 facts.append(f"- **{label}:** {value}")
+                if label == "Called" and hook.is_async:
+                    facts.append(f"- **Deadline:** {hookspecs.deadline_of(hook.name):g} s per call")
             elif match := re.match(r":param (\w+): (.+)", line):
                 facts.append(f"- `{match[1]}`: {match[2]}")
             elif match := re.match(r":returns: (.+)", line):

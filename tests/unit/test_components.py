@@ -31,7 +31,7 @@ from nodeagent.contracts.runtime import Credentials
 from nodeagent.contracts.server import Route
 from nodeagent.errors import PluginError
 from nodeagent.model.pod import ContainerKind
-from nodeagent.pluginmanager import PluginManager
+from nodeagent.pluginmanager import PluginManager, QuarantinePolicy
 from nodeagent.testing import make_config, make_container, make_context, make_pod
 from nodeagent.testing.fakes import FakeAllocations, FakePodDirectory
 
@@ -326,6 +326,7 @@ def test_early_use_of_a_component_names_hook_and_component(tmp_path, hook, compo
     setattr(ThirdParty, hook, hookimpl(lambda self, context: getattr(context, component)))
     plugins = PluginManager()
     plugins.register(ThirdParty(), name="eager")
+    plugins.contain(QuarantinePolicy(), ["eager"])
 
     with pytest.raises(PluginError) as raised:
         plugins.provide_all(hook, config=None, context=make_context(tmp_path), plugins=plugins)

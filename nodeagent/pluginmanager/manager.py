@@ -14,11 +14,9 @@ import importlib.metadata
 import inspect
 import logging
 import time
-import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pluggy
@@ -26,25 +24,20 @@ import pluggy
 from nodeagent import hookspecs
 from nodeagent.contracts.context import ComponentUnavailable
 from nodeagent.contracts.hooks import HookResult
-from nodeagent.errors import NodeAgentError, PluginError
+from nodeagent.errors import ConfigError, NodeAgentError, PluginError, PluginUnavailable
 from nodeagent.hook_context import narrow_context
 from nodeagent.hook_results import validate_result
+from nodeagent.pluginmanager.discovery import GROUP, distribution_of, entry_points_by_name
+from nodeagent.pluginmanager.hook_calls import HookCalls, InFlightCall
+from nodeagent.pluginmanager.hook_stats import HookStats
+from nodeagent.pluginmanager.quarantine import Quarantine, QuarantinePolicy
+from nodeagent.pluginmanager.source_location import error_location
 
-GROUP = "nodeagent"
-HOOK_DEADLINE_SECONDS = 10.0
+_BUNDLED = "nodeagent"
 _MAX_DECISIONS = 200
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class HookStats:
-    """Call statistics of one plugin and async hook."""
-
-    calls: int = 0
-    failures: int = 0
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,30 +63,30 @@ class PluginInfo:
     """``loaded``, ``disabled`` or ``failed: …``."""
     stats: dict[str, HookStats] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True)
-class InFlightCall:
-    """A call of an async hook that has not returned yet."""
-
-    plugin: str
-    hook: str
-    since: float
-    """Monotonic time of the call."""
+    @property
+    def plugin(self) -> str:
+        """Name of the plugin that the object belongs to."""
+        return self.name.partition(".")[0]
 
 
 class PluginManager:
     """The plugins of one agent; implements :class:`~nodeagent.contracts.hooks.PluginHost`.
 
-    :param deadline_seconds: time limit of each implementation of an async hook.
+    :param deadline_seconds: time limit of each call of an async hook; defaults to the one in the hook's declaration.
     """
 
-    def __init__(self, *, deadline_seconds: float = HOOK_DEADLINE_SECONDS) -> None:
+    def __init__(self, *, deadline_seconds: float | None = None) -> None:
         self._pluggy = pluggy.PluginManager(GROUP)
         self._pluggy.add_hookspecs(hookspecs)
         self._infos: dict[str, PluginInfo] = {}
         self._deadline = deadline_seconds
+        self._calls = HookCalls()
         self._failing: set[tuple[str, str]] = set()
-        self._in_flight: dict[object, InFlightCall] = {}
+        self._policy = QuarantinePolicy()
+        self._required: frozenset[str] = frozenset()
+        self._quarantines: dict[str, Quarantine] = {}
+        self.on_quarantine: Callable[[str, Quarantine], None] = lambda plugin, state: None
+        """Called when a plugin enters or leaves quarantine."""
         self.decisions: deque[Decision] = deque(maxlen=_MAX_DECISIONS)
         self.decided = asyncio.Event()
         """Set when a decision is recorded."""
@@ -103,21 +96,54 @@ class PluginManager:
     def load_entry_points(self, disabled: Iterable[str] = ()) -> None:
         """Load every installed plugin in order of name; a third-party plugin replaces a bundled one of the same name.
 
-        :raises PluginError: a plugin cannot be imported or registered, or *disabled* names one that is not installed.
+        A third-party plugin that cannot be imported or registered is skipped and listed as failed.
+
+        :raises PluginError: a bundled plugin cannot be loaded, or *disabled* names one that is not installed.
         """
         disabled_names = set(disabled)
-        for name, entry in sorted(_by_name(importlib.metadata.entry_points(group=GROUP)).items()):
-            origin, version = _origin(entry)
+        for name, entry in sorted(entry_points_by_name(importlib.metadata.entry_points(group=GROUP)).items()):
+            origin, version = distribution_of(entry)
             if name in disabled_names:
                 self._infos[name] = PluginInfo(name, version, origin, state="disabled")
                 continue
             try:
-                plugin = entry.load()
-            except Exception as error:  # third-party modules may raise anything
-                raise PluginError(name, f"failed to import {entry.value}: {error!r}") from error
-            self.register(plugin, name=name, version=version, origin=origin)
+                self._load(entry, name, version, origin)
+            except PluginError as error:
+                if origin == _BUNDLED:
+                    raise
+                self._infos[name] = PluginInfo(name, version, origin)
+                self._skip(name, error)
         for name in disabled_names - set(self._infos):
             raise PluginError(name, "cannot be disabled because it is not installed")
+
+    def _load(self, entry: importlib.metadata.EntryPoint, name: str, version: str, origin: str) -> None:
+        try:
+            plugin = entry.load()
+        except (Exception, SystemExit) as error:  # third-party modules may raise anything
+            raise PluginError(name, f"failed to import {entry.value}: {error!r}") from error
+        self.register(plugin, name=name, version=version, origin=origin)
+
+    def contain(self, policy: QuarantinePolicy, required: Iterable[str] = ()) -> None:
+        """Set the quarantine policy and the plugins without which no pod may run.
+
+        :raises PluginError: a required plugin is disabled, not installed or failed to load.
+        """
+        self._policy, self._required = policy, frozenset(required)
+        for name in sorted(self._required):
+            info = self._infos.get(name)
+            if info is None:
+                raise PluginError(name, "is required, but not installed")
+            if info.state != "loaded":
+                raise PluginError(name, f"is required, but {info.state}")
+
+    def _skip(self, name: str, error: Exception) -> None:
+        """Remove a failed plugin with all of its objects."""
+        for each in [info for info in self._infos.values() if info.plugin == name]:
+            if self._pluggy.has_plugin(each.name):
+                self._pluggy.unregister(name=each.name)
+            each.hooks = ()
+            each.state = f"failed: {error}"
+        _log.error("Failed to load plugin, skipping", extra={"plugin": name, "err": str(error)})
 
     def register(self, plugin: object, *, name: str, version: str = "", origin: str = "") -> None:
         """Add a plugin object; an object that belongs to a plugin is named ``plugin.component``.
@@ -129,7 +155,12 @@ class PluginManager:
             self._pluggy.register(plugin, name=name)
             self._check(plugin, name)
         except (pluggy.PluginValidationError, ValueError) as error:
+            if self._pluggy.get_plugin(name) is plugin:
+                self._pluggy.unregister(name=name)
             raise PluginError(name, str(error)) from error
+        except PluginError:
+            self._pluggy.unregister(name=name)
+            raise
         hooks = tuple(sorted(caller.name for caller in self._pluggy.get_hookcallers(plugin) or ()))
         parent = self._infos.get(name.partition(".")[0])
         if parent is not None and not version:
@@ -158,22 +189,51 @@ class PluginManager:
     @property
     def in_flight(self) -> Sequence[InFlightCall]:
         """Calls of async hooks in progress, oldest first."""
-        return list(self._in_flight.values())
+        return self._calls.in_flight
+
+    @property
+    def running(self) -> InFlightCall | None:
+        """The call of an async hook whose code the event loop executes now; also readable from other threads."""
+        return self._calls.running
 
     def plugins(self) -> Sequence[PluginInfo]:
         """Return every installed or registered plugin, in order of name."""
         return [self._infos[name] for name in sorted(self._infos)]
+
+    def quarantine(self, plugin: str) -> Quarantine | None:
+        """Return the failures of a plugin, ``None`` if none of its calls has failed."""
+        return self._quarantines.get(plugin)
+
+    def is_required(self, plugin: str) -> bool:
+        """Return whether pods wait while the plugin fails: it is bundled, or listed as required."""
+        name = plugin.partition(".")[0]
+        info = self._infos.get(name)
+        return name in self._required or (info is not None and info.origin == _BUNDLED)
 
     # --- provider hooks -----------------------------------------------------------------------------------
 
     def provide_all(self, hook: str, **arguments: Any) -> Sequence[HookResult[Any]]:
         """Call a provider hook on every plugin, in order of name, and return the results that are not ``None``.
 
-        :raises PluginError: an implementation failed; a :class:`NodeAgentError` is passed on unchanged.
+        A plugin that fails is skipped and listed as failed, unless it is required.
+
+        :raises PluginError: an implementation of a required plugin failed; another :class:`NodeAgentError` is passed on
+            unchanged.
+        :raises ConfigError: a plugin does not support the configuration.
         """
         results = []
         for implementation in self._implementations(hook):
-            result = self._call(hook, implementation, arguments)
+            if not self._pluggy.has_plugin(implementation.plugin_name):
+                continue  # It was skipped because another of its objects failed.
+            try:
+                result = self._call(hook, implementation, arguments)
+            except ConfigError:
+                raise
+            except NodeAgentError as error:
+                if self.is_required(implementation.plugin_name):
+                    raise
+                self._skip(implementation.plugin_name.partition(".")[0], error)
+                continue
             if result is not None:
                 results.append(HookResult(implementation.plugin_name, result))
         return results
@@ -206,11 +266,11 @@ class PluginManager:
         try:
             result = implementation.function(*(arguments[argument] for argument in implementation.argnames))
         except ComponentUnavailable as error:
-            raise PluginError(name, f"{error}{_location(error)}") from error
+            raise PluginError(name, f"{error}{error_location(error)}") from error
         except NodeAgentError:
             raise
-        except Exception as error:
-            raise PluginError(name, f"{hook} failed: {error!r}{_location(error)}") from error
+        except (Exception, SystemExit) as error:
+            raise PluginError(name, f"{hook} failed: {error!r}{error_location(error)}") from error
         if problem := validate_result(hook, result):
             raise PluginError(name, f"{hook} {problem}")
         return result
@@ -282,6 +342,8 @@ class PluginManager:
         key = (implementation.plugin_name, hook)
         try:
             value = await self._await(hook, implementation, arguments)
+        except PluginUnavailable:
+            return None
         except PluginError as error:
             if key not in self._failing:
                 self._failing.add(key)
@@ -293,28 +355,55 @@ class PluginManager:
         return value
 
     async def _await(self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:
-        plugin = implementation.plugin_name
-        stats = self._infos[plugin].stats.setdefault(hook, HookStats())
-        started = time.monotonic()
-        stats.calls += 1
-        key = object()
-        self._in_flight[key] = InFlightCall(plugin, hook, started)
+        """Call an implementation; return ``None`` without a call while its plugin is in quarantine.
+
+        :raises PluginUnavailable: the plugin is required and in quarantine.
+        """
+        name = implementation.plugin_name
+        info = self._infos[name]
+        stats = info.stats.get(hook) or info.stats.setdefault(hook, HookStats())
+        quarantine = self._quarantines.get(info.plugin)
+        if quarantine is not None and not quarantine.allows(now := time.monotonic()):
+            stats.skipped += 1
+            if not self.is_required(name):
+                return None
+            left = (quarantine.until or now) - now
+            raise PluginUnavailable(name, f"failed repeatedly, next attempt in {left:.0f} s: {quarantine.last_error}")
         try:
-            async with asyncio.timeout(self._deadline) as limit:
-                function: Callable[..., Awaitable[Any]] = implementation.function  # type: ignore[assignment]
-                result = await function(*(arguments[name] for name in implementation.argnames))
-        except Exception as error:
-            stats.failures += 1
-            if limit.expired():
-                raise PluginError(plugin, f"{hook} exceeded its deadline of {self._deadline:g} s") from error
-            raise PluginError(plugin, f"{hook} failed: {error!r}{_location(error)}") from error
-        finally:
-            stats.seconds += time.monotonic() - started
-            del self._in_flight[key]
-        if problem := validate_result(hook, result):
-            stats.failures += 1
-            raise PluginError(plugin, f"{hook} {problem}")
+            result = await self._calls.run(
+                name,
+                hook,
+                implementation.function,  # type: ignore[arg-type]
+                [arguments[argument] for argument in implementation.argnames],
+                deadline_seconds=self._deadline or hookspecs.deadline_of(hook),
+                stats=stats,
+            )
+            if problem := validate_result(hook, result):
+                stats.failures += 1
+                raise PluginError(name, f"{hook} {problem}")
+        except PluginError as error:
+            self._failed(info, error)
+            raise
+        if quarantine is not None and quarantine.failing_since is not None:
+            self._succeeded(info.plugin, quarantine)
         return result
+
+    def _failed(self, info: PluginInfo, error: PluginError) -> None:
+        """Record a failed call. Bundled plugins are part of the agent and are not put into quarantine."""
+        if info.origin == _BUNDLED:
+            return
+        quarantine = self._quarantines.setdefault(info.plugin, Quarantine(self._policy))
+        if quarantine.failed(time.monotonic(), str(error)):
+            _log.error(
+                "Plugin quarantined",
+                extra={"plugin": info.plugin, "seconds": round(quarantine.seconds, 1), "err": str(error)},
+            )
+            self.on_quarantine(info.plugin, quarantine)
+
+    def _succeeded(self, plugin: str, quarantine: Quarantine) -> None:
+        if quarantine.succeeded(time.monotonic()):
+            _log.info("Plugin recovered from quarantine", extra={"plugin": plugin})
+            self.on_quarantine(plugin, quarantine)
 
     # --- helpers ------------------------------------------------------------------------------------------
 
@@ -326,33 +415,5 @@ class PluginManager:
         last = [i for i in registered if i.trylast]
         middle = [i for i in registered if not i.tryfirst and not i.trylast]
         if third_party_first:
-            middle.sort(key=lambda i: self._infos[i.plugin_name].origin == "nodeagent")
+            middle.sort(key=lambda i: self._infos[i.plugin_name].origin == _BUNDLED)
         return [*first, *middle, *last]
-
-
-def _location(error: Exception) -> str:
-    """Return the file and line of the plugin that raised *error*, empty if unknown.
-
-    The deepest frame in the directory of the hook implementation counts, not frames of libraries that it called.
-    """
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
-    if not frames:
-        return ""
-    plugin_dir = Path(frames[0].filename).parent
-    deepest = [frame for frame in frames if Path(frame.filename).is_relative_to(plugin_dir)][-1]
-    return f" in {Path(deepest.filename).relative_to(plugin_dir)}:{deepest.lineno}"
-
-
-def _by_name(entries: Iterable[importlib.metadata.EntryPoint]) -> dict[str, importlib.metadata.EntryPoint]:
-    """Return entry points by name; a third-party one replaces a bundled one."""
-    chosen: dict[str, importlib.metadata.EntryPoint] = {}
-    for entry in entries:
-        if entry.name not in chosen or _origin(entry)[0] != "nodeagent":
-            chosen[entry.name] = entry
-    return chosen
-
-
-def _origin(entry: importlib.metadata.EntryPoint) -> tuple[str, str]:
-    """Return name and version of the distribution that contains *entry*."""
-    distribution = entry.dist
-    return (distribution.name, distribution.version) if distribution is not None else ("", "")

@@ -1,16 +1,17 @@
 """Tests for the plugin manager: loading, validation, calling order and failures of plugins."""
 
 import asyncio
+import inspect
 from dataclasses import replace
 
 import pytest
 
-from nodeagent import hookimpl
+from nodeagent import hookimpl, hookspecs
 from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.pods import Rejection
 from nodeagent.contracts.runtime import SandboxConfig
-from nodeagent.errors import PluginError
-from nodeagent.pluginmanager import PluginManager
+from nodeagent.errors import PluginError, PluginUnavailable
+from nodeagent.pluginmanager import PluginManager, QuarantinePolicy
 
 SANDBOX = SandboxConfig("web", "uid-web", "default", hostname="x")
 
@@ -79,7 +80,7 @@ async def test_error_contains_file_and_line_in_the_plugin():
     manager = PluginManager()
     manager.register(admits(error=OSError("boom")), name="bad")
 
-    with pytest.raises(PluginError, match=r"OSError\('boom'\) in test_pluginmanager\.py:\d+$"):
+    with pytest.raises(PluginError, match=r"OSError\('boom'\) in test_manager\.py:\d+$"):
         await manager.call_first("nodeagent_admit_pod", pod=None, active=())
 
 
@@ -115,6 +116,7 @@ def test_single_object_instead_of_a_sequence_is_an_error():
 
     manager = PluginManager()
     manager.register(Slips(), name="slip")
+    manager.contain(QuarantinePolicy(), ["slip"])
 
     with pytest.raises(PluginError, match=r"plugin slip: .* returned <object .*, expected a sequence of VolumeKind"):
         manager.provide_all("nodeagent_provide_volume_kinds", context=None)
@@ -293,3 +295,120 @@ def test_bundled_plugins_load_from_entry_points_and_can_be_disabled():
 def test_disabling_a_plugin_that_is_not_installed_fails():
     with pytest.raises(PluginError, match="plugin nope: cannot be disabled because it is not installed"):
         PluginManager().load_entry_points(disabled=["nope"])
+
+
+# --- containment ----------------------------------------------------------------------------------------------
+
+
+def broken(name="bad", *, required=(), failures=2, **manager_arguments):
+    """Return a manager with a plugin that fails in every admission, and after how many failures it is skipped."""
+    manager = PluginManager(**manager_arguments)
+    manager.register(admits(error=OSError("boom")), name=name)
+    manager.contain(QuarantinePolicy(failures=failures, retry_seconds=60), required)
+    return manager
+
+
+async def fail(manager, times):
+    for _ in range(times):
+        with pytest.raises(PluginError, match="boom"):
+            await manager.call_first("nodeagent_admit_pod", pod=None, active=())
+
+
+async def test_optional_plugin_in_quarantine_is_skipped_and_others_decide():
+    manager = broken()
+    await fail(manager, 2)
+    manager.register(admits(Rejection("No", "because")), name="good")
+
+    result = await manager.call_first("nodeagent_admit_pod", pod=None, active=())
+
+    assert result.plugin == "good"
+    stats = manager.plugins()[0].stats["nodeagent_admit_pod"]
+    assert (stats.calls, stats.failures, stats.skipped) == (2, 2, 1)
+
+
+async def test_required_plugin_in_quarantine_is_unavailable_without_a_call():
+    manager = broken(required=["bad"])
+    await fail(manager, 2)
+
+    with pytest.raises(PluginUnavailable, match=r"plugin bad: failed repeatedly, next attempt in \d+ s: .*boom"):
+        await manager.call_first("nodeagent_admit_pod", pod=None, active=())
+
+    assert manager.plugins()[0].stats["nodeagent_admit_pod"].calls == 2
+
+
+async def test_quarantine_is_reported_once_per_change(caplog):
+    manager, reported = broken(), []
+    manager.on_quarantine = lambda plugin, state: reported.append((plugin, state.until is not None))
+
+    await fail(manager, 2)
+    for _ in range(3):
+        await manager.call_first("nodeagent_admit_pod", pod=None, active=())
+
+    assert reported == [("bad", True)]
+    assert [record.message for record in caplog.records] == ["Plugin quarantined"]
+
+
+async def test_plugin_object_shares_the_quarantine_of_its_plugin():
+    manager = broken("bad.component")
+
+    await fail(manager, 2)
+
+    assert not manager.quarantine("bad").allows(0)
+    assert manager.quarantine("bad.component") is None
+
+
+async def test_bundled_plugin_is_never_in_quarantine():
+    manager = PluginManager()
+    manager.register(admits(error=OSError("boom")), name="cri", origin="nodeagent")
+    manager.contain(QuarantinePolicy(failures=1))
+
+    await fail(manager, 3)
+
+    assert manager.quarantine("cri") is None
+
+
+def fails_to_start(error):
+    class Plugin:
+        @hookimpl
+        def nodeagent_configure(self, plugins):
+            plugins.register(admits(Rejection("No", "because")), name="bad.policy")
+            raise error
+
+    return Plugin()
+
+
+@pytest.mark.parametrize("error", [OSError("boom"), SystemExit(1)])
+async def test_optional_plugin_that_fails_to_start_is_removed_with_its_objects(error):
+    manager = PluginManager()
+    manager.register(fails_to_start(error), name="bad")
+
+    manager.provide_all("nodeagent_configure", config=None, context=None, plugins=manager)
+
+    assert await manager.call_first("nodeagent_admit_pod", pod=None, active=()) is None
+    assert {info.name: info.state.partition(" in ")[0] for info in manager.plugins()} == dict.fromkeys(
+        ("bad", "bad.policy"), f"failed: plugin bad: nodeagent_configure failed: {error!r}"
+    )
+
+
+def test_required_plugin_that_fails_to_start_is_an_error():
+    manager = PluginManager()
+    manager.register(fails_to_start(OSError("boom")), name="bad")
+    manager.contain(QuarantinePolicy(), ["bad"])
+
+    with pytest.raises(PluginError, match="boom"):
+        manager.provide_all("nodeagent_configure", config=None, context=None, plugins=manager)
+
+
+def test_required_plugin_that_is_not_installed_is_an_error():
+    with pytest.raises(PluginError, match="plugin policy: is required, but not installed"):
+        PluginManager().contain(QuarantinePolicy(), ["policy"])
+
+
+def test_every_async_hook_declares_its_deadline():
+    hooks = [hook for name, hook in vars(hookspecs).items() if name.startswith("nodeagent_")]
+
+    undeclared = [
+        hook.__name__ for hook in hooks if inspect.iscoroutinefunction(hook) != hasattr(hook, "deadline_seconds")
+    ]
+
+    assert undeclared == []

@@ -1,0 +1,138 @@
+"""Calls of async hooks: each one has a deadline, which a plugin cannot ignore, and cannot terminate the agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nodeagent.errors import PluginError, PluginTimeout
+from nodeagent.pluginmanager.hook_stats import HookStats
+from nodeagent.pluginmanager.metered import MeteredCoroutine, PluginAborted
+from nodeagent.pluginmanager.source_location import error_location
+
+CANCEL_SECONDS = 1.0
+"""Time that a call has to react to its cancellation before it is terminated."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class InFlightCall:
+    """A call of an async hook that has not returned yet."""
+
+    plugin: str
+    hook: str
+    since: float
+    """Monotonic time of the call."""
+
+
+class HookCalls:
+    """Runs each call in a task, so that the caller can stop waiting for it."""
+
+    def __init__(self) -> None:
+        self._in_flight: dict[int, InFlightCall] = {}
+        self._running: MeteredCoroutine | None = None
+
+    @property
+    def in_flight(self) -> Sequence[InFlightCall]:
+        """Calls in progress, oldest first."""
+        return list(self._in_flight.values())
+
+    @property
+    def running(self) -> InFlightCall | None:
+        """The call whose code the event loop executes now; also readable from other threads."""
+        running = self._running
+        return None if running is None else running.owner  # type: ignore[return-value]
+
+    async def run(
+        self,
+        plugin: str,
+        hook: str,
+        function: Callable[..., Awaitable[Any]],
+        arguments: Sequence[Any],
+        *,
+        deadline_seconds: float,
+        stats: HookStats,
+    ) -> Any:
+        """Call *function* and return its result.
+
+        :raises PluginTimeout: the call did not return before its deadline. It is cancelled, and terminated if it
+            ignores that; a late result is discarded.
+        :raises PluginError: the call failed, which includes an exception that would terminate the agent.
+        """
+        call = InFlightCall(plugin, hook, time.monotonic())
+        stats.calls += 1
+        self._in_flight[id(call)] = call
+        metered: MeteredCoroutine | None = None
+        try:
+            metered = MeteredCoroutine(function(*arguments), call, self._set_running)  # type: ignore[arg-type]
+            return await self._wait(call, metered, deadline_seconds, stats)
+        except PluginError as error:
+            stats.failures += 1
+            if error.plugin != plugin:  # The plugin called a hook of another one, which failed.
+                raise PluginError(plugin, f"{hook} failed: {error}") from error
+            raise
+        except PluginAborted as error:
+            stats.failures += 1
+            cause = error.__cause__ or error
+            raise PluginError(plugin, f"{hook} raised {error}{error_location(cause)}") from error
+        except Exception as error:
+            stats.failures += 1
+            raise PluginError(plugin, f"{hook} failed: {error!r}{error_location(error)}") from error
+        finally:
+            del self._in_flight[id(call)]
+            stats.observe(time.monotonic() - call.since)
+            if metered is not None:
+                stats.cpu_seconds += metered.cpu_seconds
+                stats.longest_step_seconds = max(stats.longest_step_seconds, metered.longest_step_seconds)
+
+    async def _wait(
+        self, call: InFlightCall, metered: MeteredCoroutine, deadline_seconds: float, stats: HookStats
+    ) -> Any:
+        task = asyncio.ensure_future(_run(metered))
+        try:
+            done, _ = await asyncio.wait((task,), timeout=deadline_seconds)
+        except asyncio.CancelledError:
+            await self._stop(call, task, metered, stats)
+            raise
+        if done:
+            if task.cancelled():
+                raise PluginError(call.plugin, f"{call.hook} was cancelled by the plugin")
+            return task.result()
+        reacted = await self._stop(call, task, metered, stats)
+        text = f"{call.hook} exceeded its deadline of {deadline_seconds:g} s"
+        raise PluginTimeout(call.plugin, text if reacted else f"{text} and ignored its cancellation")
+
+    async def _stop(
+        self, call: InFlightCall, task: asyncio.Task[Any], metered: MeteredCoroutine, stats: HookStats
+    ) -> bool:
+        """Cancel *task*; return whether it reacted. The result of a task that did not is discarded."""
+        task.cancel()
+        done, _ = await asyncio.wait((task,), timeout=CANCEL_SECONDS)
+        task.add_done_callback(_discard)
+        if done:
+            return True
+        stats.abandoned += 1
+        metered.terminate()
+        task.cancel()
+        _log.warning(
+            "Terminated plugin hook that ignored its cancellation", extra={"plugin": call.plugin, "hook": call.hook}
+        )
+        return False
+
+    def _set_running(self, metered: MeteredCoroutine | None) -> None:
+        self._running = metered
+
+
+async def _run(metered: MeteredCoroutine) -> Any:
+    return await metered
+
+
+def _discard(task: asyncio.Task[Any]) -> None:
+    """Retrieve the exception, so that asyncio does not report it as lost."""
+    if not task.cancelled():
+        task.exception()
