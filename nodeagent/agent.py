@@ -41,7 +41,9 @@ from nodeagent.pleg.cache import PodCache
 from nodeagent.pleg.evented import EventedPleg
 from nodeagent.pleg.generic import GenericPleg
 from nodeagent.plugin_context import new_context
+from nodeagent.plugin_events import PluginEvents
 from nodeagent.plugin_report import PluginReport
+from nodeagent.plugin_settings import PluginConfig
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import ChangeKind, DesiredPods, is_static
 from nodeagent.podworker.explain import Explainer
@@ -54,6 +56,7 @@ from nodeagent.server.health import HealthServer
 from nodeagent.server.local import LocalServer
 from nodeagent.server.server import AgentServer
 from nodeagent.server.serving_certificate import ensure_self_signed
+from nodeagent.stall_detector import StallDetector
 from nodeagent.status.manager import StatusManager
 from nodeagent.status.mirror import MirrorPods
 
@@ -73,6 +76,8 @@ class Agent:
     :param loaded: the validated configuration with feature gates and node settings.
     :param plugins: the loaded plugins.
     :param ready: called once the first sync is complete.
+    :param plugin_config: the contents of ``--plugin-config``.
+    :param ping_watchdog: sends a watchdog ping to the service manager; called from another thread.
     :param restart: called when the agent must restart because the API server has another release than was assumed.
     :raises ConfigError: a plugin or the API client does not support the configuration.
     :raises PluginError: no plugin provides a component, or a plugin failed.
@@ -83,12 +88,14 @@ class Agent:
         loaded: Loaded,
         plugins: PluginManager,
         *,
-        plugin_settings: dict[str, dict[str, Any]] | None = None,
+        plugin_config: PluginConfig | None = None,
         clock: Clock | None = None,
         ready: Callable[[], None] = lambda: None,
         restart: Callable[[], None] = lambda: None,
+        ping_watchdog: Callable[[], None] = lambda: None,
     ) -> None:
         config, settings = loaded.config, loaded.settings
+        plugin_config = plugin_config or PluginConfig()
         self._config, self._plugins, self._ready, self._restart = config, plugins, ready, restart
         self._clock = clock = clock or SystemClock()
         self._stop = asyncio.Event()
@@ -103,8 +110,12 @@ class Agent:
             settings,
             clock=clock,
             tasks=TaskOwner("plugins"),
-            plugin_settings=plugin_settings or {},
+            plugin_settings=plugin_config.settings,
             release=loaded.release,
+        )
+        plugin_events = PluginEvents(plugins, lambda: self.context)
+        self._stalls = StallDetector(
+            plugins, plugin_config.containment.stall, ended=plugin_events.stall_ended, ping=ping_watchdog
         )
         plugins.provide_all("nodeagent_configure", config=config, context=configured, plugins=plugins)
         connected = self._connect(configured)
@@ -167,10 +178,12 @@ class Agent:
         self._sources = provide_sources(context, plugins)
         self._pods.expect(source.name for source in self._sources)
         self._loops = provide_loops(context, plugins)
+        self._report = PluginReport(plugins, clock)
         overview = Overview(context, self._node, self._explainer.lines, self._loop_lines)
         queries = [
             *self._explainer.local_queries(),
             *overview.local_queries(),
+            *self._report.local_queries(),
             *provide_local_queries(context, plugins),
         ]
         self.context = context.stage(ServerContext, queries={query.name: query for query in queries})
@@ -181,7 +194,6 @@ class Agent:
             partial(provide_routes, self.context, plugins),
         )
         self._local = LocalServer(context.root_dir, queries)
-        self._report = PluginReport(plugins, context.root_dir, clock)
         self._housekeeping = Housekeeping(self._pods, self._cache, lambda: context.syncer, clock, self._allocations)
 
     # --- running --------------------------------------------------------------------------------------------
@@ -201,7 +213,7 @@ class Agent:
             await ensure_self_signed(Path(context.settings.cert_dir), [context.node_name, "localhost", "127.0.0.1"])
         context.recorder.record(context.node_reference(), EventType.NORMAL, "Starting", f"Starting {_component()}.")
         try:
-            self._start("plugin report", self._report.run())
+            self._start("stall detector", self._stalls.run())
             self._start("node status", self._node.run_status())
             self._start("local queries", self._local.run())
             if config.healthz_port:
@@ -379,7 +391,7 @@ class Agent:
         problems = dict.fromkeys(self._tasks, "") | self._loop_problems
         problems["pleg"] = self._pleg.health.problem
         problems |= {f"source {name}": "has not published its pods yet" for name in self._pods.pending_sources}
-        problems |= {f"plugin {name}": f"fails in {hook}" for name, hook in self._plugins.failing}
+        problems |= self._report.problems()
         return [LoopLine(name=name, problem=problem) for name, problem in sorted(problems.items())]
 
     def _publish(self, source: str, pods: Sequence[Pod]) -> None:

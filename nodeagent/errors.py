@@ -5,6 +5,8 @@
     NodeAgentError                 base class of all errors below
     ├── ConfigError                invalid configuration, flags or plugin settings; contains all errors
     ├── PluginError                a plugin cannot be loaded, or violated the contract of a hook
+    │   ├── PluginTimeout          a hook exceeded its deadline (transient)
+    │   └── PluginUnavailable      a required plugin failed repeatedly (transient)
     ├── RuntimeFailure             the container runtime returned an error
     │   ├── RuntimeUnavailable     the runtime cannot be reached (transient)
     │   └── NotFound               the sandbox, container or image does not exist in the runtime

@@ -1,70 +1,95 @@
-"""Plugin report: states, call statistics and decisions of plugins on disk, for ``nodeagent plugins list``."""
+"""Plugin report: states, call statistics and decisions of plugins, for ``nodeagent plugins list``."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import logging
-import os
-from collections.abc import Mapping
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
-
-import msgspec
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 from nodeagent.base.aio import Clock
-from nodeagent.pluginmanager import Decision, PluginInfo, PluginManager
-
-_log = logging.getLogger(__name__)
-
-FILE_NAME = "plugins_state.json"
-SETTLE_SECONDS = 0.5
+from nodeagent.contracts.local import LocalQuery, NoArguments
+from nodeagent.contracts.plugin_report import PLUGINS_QUERY, DecisionLine, HookLine, PluginLine, PluginsReport
+from nodeagent.pluginmanager import Decision, HookStats, PluginInfo, PluginManager
 
 
 class PluginReport:
-    """Writes the report after each decision, coalescing decisions in quick succession."""
+    """Collects the state of the plugins on request."""
 
-    def __init__(self, plugins: PluginManager, root: Path, clock: Clock) -> None:
-        self._plugins, self._path, self._clock = plugins, root / FILE_NAME, clock
+    def __init__(self, plugins: PluginManager, clock: Clock) -> None:
+        self._plugins, self._clock = plugins, clock
 
-    async def run(self) -> None:
-        """Run until cancelled."""
-        while True:
-            await self._plugins.decided.wait()
-            await self._clock.sleep(SETTLE_SECONDS)
-            self._plugins.decided.clear()
-            report = {
-                "pid": os.getpid(),
-                "plugins": [asdict(info) for info in self._plugins.plugins()],
-                "decisions": [asdict(decision) for decision in self._plugins.decisions],
-            }
-            try:
-                await asyncio.to_thread(_write, self._path, report)
-            except OSError as error:
-                _log.warning("Failed to write plugin report", extra={"path": str(self._path), "err": str(error)})
+    def local_queries(self) -> Sequence[LocalQuery]:
+        """Return the local queries."""
+        return (LocalQuery(PLUGINS_QUERY, NoArguments, self.report),)
+
+    async def report(self, _: NoArguments) -> PluginsReport:
+        """Return the current state."""
+        return PluginsReport(
+            plugins=[self._plugin(info) for info in self._plugins.plugins()],
+            decisions=[_decision(each) for each in self._plugins.decisions],
+        )
+
+    def problems(self) -> Mapping[str, str]:
+        """Return the problem of each plugin that fails, by ``plugin NAME``, for ``nodeagent status``."""
+        now = self._clock.now()
+        problems = {f"plugin {name}": f"fails in {hook}" for name, hook in self._plugins.failing}
+        problems |= {f"plugin {info.name}": info.state for info in self._plugins.plugins() if info.failed}
+        for name, state in self._plugins.quarantines().items():
+            if state.until is not None and not state.allows(now):
+                left = f"next attempt in {state.until - now:.0f} s"
+                problems[f"plugin {name}"] = f"quarantined after repeated failures, {left}: {state.last_error}"
+        return problems
+
+    def _plugin(self, info: PluginInfo) -> PluginLine:
+        state, since, until, error = info.state, None, None, ""
+        quarantine = self._plugins.quarantine(info.plugin)
+        if state == "loaded":
+            state = "ok"
+            if quarantine is not None:
+                error = quarantine.last_error
+                since, until = self._wall(quarantine.failing_since), self._wall(quarantine.until)
+                if not quarantine.allows(self._clock.now()):
+                    state = "quarantined"
+                elif since is not None:
+                    state = "failing"
+        return PluginLine(
+            name=info.name,
+            version=info.version,
+            origin=info.origin,
+            hooks=list(info.hooks),
+            state=state,
+            required=self._plugins.is_required(info.name),
+            since=since,
+            until=until,
+            last_error=error,
+            calls=[_hook(hook, stats) for hook, stats in sorted(info.stats.items())],
+        )
+
+    def _wall(self, monotonic: float | None) -> datetime | None:
+        """Return the wall clock time of a monotonic time."""
+        if monotonic is None:
+            return None
+        return self._clock.wall() + timedelta(seconds=monotonic - self._clock.now())
 
 
-def read_report(root: Path) -> Mapping[str, Any]:
-    """Return the last report of the agent with root directory *root*, empty if there is none.
-
-    An invalid report, for example of another version or truncated by a full disk, counts as none.
-    """
-    try:
-        return dict(msgspec.to_builtins(msgspec.json.decode((root / FILE_NAME).read_bytes(), type=_Report)))
-    except (OSError, ValueError, msgspec.MsgspecError):
-        return {}
-
-
-class _Report(msgspec.Struct):
-    """The fields that are read; a report of another version may have others."""
-
-    plugins: list[PluginInfo]
-    decisions: list[Decision]
+def _hook(hook: str, stats: HookStats) -> HookLine:
+    return HookLine(
+        hook=hook,
+        calls=stats.calls,
+        failures=stats.failures,
+        abandoned=stats.abandoned,
+        skipped=stats.skipped,
+        p99_seconds=stats.quantile(0.99),
+        cpu_seconds=round(stats.cpu_seconds, 6),
+        longest_step_seconds=round(stats.longest_step_seconds, 6),
+    )
 
 
-def _write(path: Path, report: Mapping[str, Any]) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(report))
-    temporary.chmod(0o640)
-    temporary.replace(path)
+def _decision(decision: Decision) -> DecisionLine:
+    at = datetime.fromtimestamp(decision.at, UTC)
+    return DecisionLine(
+        plugin=decision.plugin,
+        hook=decision.hook,
+        subject=decision.subject,
+        verdict=decision.verdict,  # wording: ok
+        at=at,
+    )

@@ -1,23 +1,36 @@
-"""Plugin settings: load ``--plugin-config`` and validate it against the schemas of the plugins."""
+"""Plugin configuration: load ``--plugin-config`` and validate the settings against the schemas of the plugins."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nodeagent.base import yamlsafe
 from nodeagent.errors import ConfigError, Problem
+from nodeagent.plugin_containment import FIELDS, Containment, parse_containment
 from nodeagent.plugin_schemas import validate_in_subprocess
 from nodeagent.pluginmanager import PluginManager
 
 
-def load_plugin_settings(file: str, plugins: PluginManager) -> dict[str, dict[str, Any]]:
-    """Return the settings by plugin name from *file*, YAML or JSON with ``plugins: {NAME: {…}}``; an empty path: none.
+@dataclass(frozen=True, slots=True)
+class PluginConfig:
+    """Contents of ``--plugin-config``."""
+
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Validated settings by plugin name."""
+    containment: Containment = field(default_factory=Containment)
+    document: dict[str, Any] = field(default_factory=lambda: {"plugins": {}})
+    """The validated contents, to store them."""
+
+
+def load_plugin_config(file: str, plugins: PluginManager) -> PluginConfig:
+    """Return the contents of *file*, YAML or JSON; the defaults for an empty path.
 
     :raises ConfigError: the file is invalid; contains all errors.
     """
     if not file:
-        return {}
+        return PluginConfig()
     try:
         content = Path(file).read_bytes()
     except OSError as error:
@@ -26,15 +39,18 @@ def load_plugin_settings(file: str, plugins: PluginManager) -> dict[str, dict[st
         document = yamlsafe.load(content)
     except yamlsafe.YamlError as error:
         raise ConfigError([Problem(file, "", None, str(error))]) from error
-    if not isinstance(document, dict) or not isinstance(document.get("plugins"), dict):
+    if not isinstance(document, dict) or not isinstance(document.get("plugins", {}), dict):
         raise ConfigError([Problem(file, "plugins", None, "must be a map of plugin names to their settings")])
+    allowed = ("plugins", *FIELDS)
     problems = [
-        Problem(file, key, None, "unknown field; only `plugins` is allowed") for key in document if key != "plugins"
+        Problem(file, key, None, f"unknown field; allowed are {', '.join(allowed)}")
+        for key in document
+        if key not in allowed
     ]
     schemas = {a.plugin: a.value for a in plugins.provide_all("nodeagent_settings_schema")}
     installed = {info.name for info in plugins.plugins()}
     settings: dict[str, dict[str, Any]] = {}
-    for name, specified in document["plugins"].items():
+    for name, specified in document.get("plugins", {}).items():
         if name not in schemas:
             rule = "accepts no settings" if name in installed else "plugin is not installed"
             problems.append(Problem(file, f"plugins.{name}", None, rule))
@@ -45,6 +61,7 @@ def load_plugin_settings(file: str, plugins: PluginManager) -> dict[str, dict[st
     except OSError as error:
         raise ConfigError([Problem(file, "plugins", None, f"cannot be checked: {error}")]) from error
     problems.extend(Problem(file, f"plugins.{each.plugin}{each.path}", None, each.message) for each in mismatches)
+    containment = parse_containment(document, installed, file, problems)
     if problems:
         raise ConfigError(problems)
-    return settings
+    return PluginConfig(settings, containment, document)

@@ -60,6 +60,11 @@ class ServiceManager:
         """Notify that the process is about to exit."""
         self._send("STOPPING=1", "STATUS=Stopping")
 
+    def ping(self) -> None:
+        """Send a watchdog ping if the service manager expects pings; safe in any thread."""
+        if self.watchdog_seconds:
+            self._send("WATCHDOG=1")
+
     async def run_watchdog(self, status: Callable[[], str], clock: Clock) -> None:
         """Send watchdog pings from this event loop, and *status* whenever it has changed, until cancelled.
 

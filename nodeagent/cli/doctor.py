@@ -11,11 +11,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nodeagent.base import identity
 from nodeagent.base.aio import SystemClock, TaskOwner
+from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.components import provide_runtime
@@ -23,9 +25,11 @@ from nodeagent.config.flags import add_flags, read_flags
 from nodeagent.config.load import Loaded, load
 from nodeagent.contracts.checks import CheckInconclusive, Finding, NodeCheck, Severity, problem
 from nodeagent.contracts.context import ApiContext
-from nodeagent.errors import ConfigError
+from nodeagent.contracts.local import NoArguments
+from nodeagent.contracts.plugin_report import PLUGINS_QUERY, PluginsReport
+from nodeagent.errors import ConfigError, NodeAgentError
 from nodeagent.plugin_context import new_context
-from nodeagent.plugin_settings import load_plugin_settings
+from nodeagent.plugin_settings import load_plugin_config
 from nodeagent.pluginmanager import PluginManager
 
 CHECK_SECONDS = 15.0
@@ -80,6 +84,25 @@ def lines(results: Sequence[_Result]) -> list[str]:
     return text
 
 
+async def check_plugins(root: Path) -> Sequence[Finding]:
+    """Return the plugins of the running agent that fail.
+
+    :raises CheckInconclusive: no agent is running, or this user has no access to it.
+    """
+    try:
+        report = await asyncio.to_thread(local.query, root, PLUGINS_QUERY, NoArguments(), PluginsReport)
+    except NodeAgentError as error:
+        raise CheckInconclusive from error
+    findings = []
+    for plugin in report.plugins:
+        remedy = f"correct the plugin, or disable it with --disable-plugin {plugin.name}"
+        if plugin.state.startswith("failed"):
+            findings.append(problem(f"plugin {plugin.name} was skipped: {plugin.state}", remedy))
+        elif plugin.state in ("failing", "quarantined"):
+            findings.append(problem(f"plugin {plugin.name} is {plugin.state}: {plugin.last_error}", remedy))
+    return findings
+
+
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
@@ -95,7 +118,7 @@ async def _run_checks(loaded: Loaded) -> list[_Result]:
             clock=SystemClock(),
             tasks=tasks,
             cleanup=cleanup,
-            plugin_settings=load_plugin_settings(loaded.settings.plugin_config, plugins),
+            plugin_settings=load_plugin_config(loaded.settings.plugin_config, plugins).settings,
         )
         connected = context.stage(ApiContext, api=None, new_api=None)
         failed: list[_Result] = []
@@ -111,6 +134,7 @@ async def _run_checks(loaded: Loaded) -> list[_Result]:
         runtime = provide_runtime(connected, plugins)
         provided = plugins.provide_all("nodeagent_provide_node_checks", context=runtime)
         checks: list[NodeCheck] = [check for result in provided for check in result.value]
+        checks.append(NodeCheck("plugins", partial(check_plugins, Path(loaded.settings.root_dir))))
         return failed + list(await asyncio.gather(*map(run, checks)))
 
 

@@ -1,7 +1,7 @@
 """``nodeagent plugins``: list plugins and their decisions, generate a plugin project, check a plugin.
 
-Exit codes: 0 done without findings, 1 ``check`` found problems or ``list`` failed to load a plugin, 2 the name, the
-directory or the path is invalid and nothing was written or checked.
+Exit codes: 0 done without findings, 1 ``check`` found problems or ``list`` lists a plugin that failed to load, 2 the
+name, the directory or the path is invalid and nothing was written or checked, 3 ``list`` has no access to the agent.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from nodeagent.authoring.scaffold import LICENSES, ScaffoldError, check_name, write_project
+from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
-from nodeagent.errors import PluginError
-from nodeagent.plugin_report import read_report
+from nodeagent.contracts.local import NoArguments
+from nodeagent.contracts.plugin_report import PLUGINS_QUERY, PluginLine, PluginsReport
+from nodeagent.model.wire import to_wire
 from nodeagent.pluginmanager import GROUP, PluginManager
 
 DEFAULT_ROOT = "/var/lib/kubelet"
@@ -54,28 +57,34 @@ def add_parser(commands: Any) -> None:
 
 
 def list_plugins(arguments: argparse.Namespace) -> int:
-    """Print the installed plugins and the latest decisions of the running agent's plugins."""
-    manager = PluginManager()
+    """Print the plugins of the running agent and their latest decisions; without one, the installed plugins."""
     try:
-        manager.load_entry_points(arguments.disable_plugin)
-    except PluginError as error:
-        print(f"nodeagent: {error}", file=sys.stderr)
-        return ExitCode.PROBLEMS
-    report = read_report(Path(arguments.root_dir))
-    running = {plugin["name"]: plugin for plugin in report.get("plugins", ())}
-    plugins = []
-    for info in manager.plugins():
-        plugin = asdict(info)
-        plugin["stats"] = running.get(info.name, {}).get("stats", {})
-        plugins.append(plugin)
-    plugins.extend(plugin for name, plugin in running.items() if name not in {info.name for info in manager.plugins()})
-    plugins.sort(key=lambda plugin: plugin["name"])
-    decisions = list(report.get("decisions", ()))
+        report = local.query(Path(arguments.root_dir), PLUGINS_QUERY, NoArguments(), PluginsReport)
+        running = True
+    except local.AgentUnreachable as error:
+        if isinstance(error.__cause__, PermissionError):
+            print(f"nodeagent: {error}", file=sys.stderr)
+            return ExitCode.UNREACHABLE
+        report, running = _installed(arguments.disable_plugin), False
     if arguments.output == "json":
-        print_json({"plugins": plugins, "decisions": decisions})
+        print_json({"running": running, **to_wire(report)})
     else:
-        _print(plugins, decisions)
-    return ExitCode.OK
+        _print(report, running)
+    failed = any(plugin.state.startswith("failed") for plugin in report.plugins)
+    return ExitCode.PROBLEMS if failed else ExitCode.OK
+
+
+def _installed(disabled: Sequence[str]) -> PluginsReport:
+    """Return the plugins that an agent in this environment would load.
+
+    :raises PluginError: a bundled plugin cannot be loaded, or *disabled* names one that is not installed.
+    """
+    manager = PluginManager()
+    manager.load_entry_points(disabled)
+    plugins = [
+        PluginLine(info.name, info.version, info.origin, list(info.hooks), info.state) for info in manager.plugins()
+    ]
+    return PluginsReport(plugins, [])
 
 
 def new_plugin(arguments: argparse.Namespace) -> int:
@@ -116,29 +125,58 @@ def check_plugin(arguments: argparse.Namespace) -> int:
     return ExitCode.PROBLEMS if findings else ExitCode.OK
 
 
-def _print(plugins: list[dict[str, Any]], decisions: list[dict[str, Any]]) -> None:
+def _print(report: PluginsReport, running: bool) -> None:
+    if not running:
+        print("The agent is not running: these plugins are installed.\n")
     rows = [
         (
-            plugin["name"],
-            plugin["version"],
-            plugin["origin"],
-            plugin["state"],
-            ", ".join(hook.removeprefix("nodeagent_") for hook in plugin["hooks"]),
+            plugin.name,
+            plugin.version,
+            plugin.origin,
+            _state(plugin),
+            str(sum(hook.calls for hook in plugin.calls)),
+            str(sum(hook.failures for hook in plugin.calls)),
+            _seconds(max((hook.p99_seconds or 0.0 for hook in plugin.calls), default=0.0)),
+            ", ".join(hook.removeprefix("nodeagent_") for hook in plugin.hooks),
         )
-        for plugin in plugins
+        for plugin in report.plugins
     ]
-    print_table(rows, ("NAME", "VERSION", "ORIGIN", "STATE", "HOOKS"))
-    if not decisions:
+    headings = ("NAME", "VERSION", "ORIGIN", "STATE", "CALLS", "FAILED", "P99", "HOOKS")
+    if running:
+        print_table(rows, headings)
+    else:  # There are no calls.
+        print_table([(*row[:4], row[-1]) for row in rows], (*headings[:4], headings[-1]))
+    if errors := [(plugin.name, plugin.last_error) for plugin in report.plugins if plugin.last_error]:
+        print("\nLast errors")
+        print_table(errors, ("PLUGIN", "ERROR"))
+    if not report.decisions:
         return
     print("\nLatest decisions")
-    rows = [
+    decisions = [
         (
-            datetime.fromtimestamp(decision["at"], UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            decision["plugin"],
-            decision["hook"].removeprefix("nodeagent_"),
-            decision["subject"],
-            decision["verdict"],
+            _time(decision.at),
+            decision.plugin,
+            decision.hook.removeprefix("nodeagent_"),
+            decision.subject,
+            decision.verdict,
         )
-        for decision in decisions[-_SHOWN_DECISIONS:]
+        for decision in report.decisions[-_SHOWN_DECISIONS:]
     ]
-    print_table(rows, ("TIME", "PLUGIN", "HOOK", "SUBJECT", "DECISION"))
+    print_table(decisions, ("TIME", "PLUGIN", "HOOK", "SUBJECT", "DECISION"))
+
+
+def _state(plugin: PluginLine) -> str:
+    if plugin.state == "failing" and plugin.since is not None:
+        return f"failing since {_time(plugin.since)}"
+    if plugin.state == "quarantined" and plugin.until is not None:
+        return f"quarantined until {_time(plugin.until)}"
+    return plugin.state
+
+
+def _time(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _seconds(seconds: float) -> str:
+    """Return a duration for display, empty without calls."""
+    return "" if not seconds else f"{seconds * 1000:g}ms" if seconds < 1 else f"{seconds:g}s"

@@ -16,7 +16,7 @@ import sys
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from nodeagent.base import identity
 from nodeagent.base.tls import write_private
@@ -25,7 +25,7 @@ from nodeagent.config import names
 from nodeagent.config.codec import encode
 from nodeagent.config.load import Loaded, load_configuration
 from nodeagent.errors import ConfigError, PluginError
-from nodeagent.plugin_settings import load_plugin_settings
+from nodeagent.plugin_settings import PluginConfig, load_plugin_config
 from nodeagent.pluginmanager import PluginManager
 
 _log = logging.getLogger("nodeagent")
@@ -42,8 +42,7 @@ class Prepared:
 
     loaded: Loaded
     plugins: PluginManager
-    settings: dict[str, dict[str, Any]]
-    """Settings of plugins, by name."""
+    plugin_config: PluginConfig
 
 
 def prepare(arguments: Sequence[str]) -> Prepared:
@@ -56,7 +55,9 @@ def prepare(arguments: Sequence[str]) -> Prepared:
     identity.configure(loaded.settings.identity)
     plugins = PluginManager()
     plugins.load_entry_points(loaded.settings.disabled_plugins)
-    return Prepared(loaded, plugins, load_plugin_settings(loaded.settings.plugin_config, plugins))
+    plugin_config = load_plugin_config(loaded.settings.plugin_config, plugins)
+    plugins.contain(plugin_config.containment.quarantine, plugin_config.containment.required)
+    return Prepared(loaded, plugins, plugin_config)
 
 
 class Reload:
@@ -144,7 +145,7 @@ class Reload:
         directory = _directory(active)
         document = {**active.loaded.provenance.value, "apiVersion": names.native_version(), "kind": names.NATIVE_KIND}
         write_private(directory / "config.yaml", json.dumps(document).encode())
-        write_private(directory / "plugins.yaml", json.dumps({"plugins": active.settings}).encode())
+        write_private(directory / "plugins.yaml", json.dumps(active.plugin_config.document).encode())
         old, changed = encode(active.loaded.config), encode(new.loaded.config)
         return ", ".join(name for name in old if old[name] != changed[name]) or "no configuration field"
 

@@ -108,7 +108,14 @@ async def _serve(prepared: Prepared, reload: Reload) -> int:
         if not agent.stopping:
             tasks.start(reload_configuration(), "reload")
 
-    agent = Agent(prepared.loaded, prepared.plugins, plugin_settings=prepared.settings, ready=ready, restart=restart)
+    agent = Agent(
+        prepared.loaded,
+        prepared.plugins,
+        plugin_config=prepared.plugin_config,
+        ready=ready,
+        restart=restart,
+        ping_watchdog=manager.ping,
+    )
     loop = asyncio.get_running_loop()
 
     def stop(name: str) -> None:

@@ -3,7 +3,17 @@
 from nodeagent.pluginmanager.discovery import GROUP
 from nodeagent.pluginmanager.hook_calls import InFlightCall
 from nodeagent.pluginmanager.hook_stats import HookStats
-from nodeagent.pluginmanager.manager import Decision, PluginInfo, PluginManager
-from nodeagent.pluginmanager.quarantine import QuarantinePolicy
+from nodeagent.pluginmanager.manager import PluginManager
+from nodeagent.pluginmanager.quarantine import Quarantine, QuarantinePolicy
+from nodeagent.pluginmanager.records import Decision, PluginInfo
 
-__all__ = ["GROUP", "Decision", "HookStats", "InFlightCall", "PluginInfo", "PluginManager", "QuarantinePolicy"]
+__all__ = [
+    "GROUP",
+    "Decision",
+    "HookStats",
+    "InFlightCall",
+    "PluginInfo",
+    "PluginManager",
+    "Quarantine",
+    "QuarantinePolicy",
+]

@@ -9,11 +9,27 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.errors import PluginError, PluginTimeout
 from nodeagent.pluginmanager.hook_stats import HookStats
 from nodeagent.pluginmanager.metered import MeteredCoroutine, PluginAborted
 from nodeagent.pluginmanager.source_location import error_location
 
+_CALLS = Histogram(
+    "nodeagent_plugin_hook_duration_seconds",
+    "Duration in seconds of the calls of async hooks.",
+    ("plugin", "hook"),
+    prefixed=False,
+)
+_FAILURES = Counter(
+    "nodeagent_plugin_hook_failures_total", "Number of failed calls of async hooks.", ("plugin", "hook"), prefixed=False
+)
+_CPU = Counter(
+    "nodeagent_plugin_hook_cpu_seconds_total",
+    "CPU time in seconds of the event loop's thread in async hooks.",
+    ("plugin", "hook"),
+    prefixed=False,
+)
 CANCEL_SECONDS = 1.0
 """Time that a call has to react to its cancellation before it is terminated."""
 
@@ -72,23 +88,28 @@ class HookCalls:
             metered = MeteredCoroutine(function(*arguments), call, self._set_running)  # type: ignore[arg-type]
             return await self._wait(call, metered, deadline_seconds, stats)
         except PluginError as error:
-            stats.failures += 1
             if error.plugin != plugin:  # The plugin called a hook of another one, which failed.
-                raise PluginError(plugin, f"{hook} failed: {error}") from error
-            raise
+                error = PluginError(plugin, f"{hook} failed: {error}")
+            failure = error
         except PluginAborted as error:
-            stats.failures += 1
-            cause = error.__cause__ or error
-            raise PluginError(plugin, f"{hook} raised {error}{error_location(cause)}") from error
+            failure = PluginError(plugin, f"{hook} {error}{error_location(error.__cause__ or error)}")
         except Exception as error:
-            stats.failures += 1
-            raise PluginError(plugin, f"{hook} failed: {error!r}{error_location(error)}") from error
+            failure = PluginError(plugin, f"{hook} failed: {error!r}{error_location(error)}")
         finally:
             del self._in_flight[id(call)]
-            stats.observe(time.monotonic() - call.since)
-            if metered is not None:
-                stats.cpu_seconds += metered.cpu_seconds
-                stats.longest_step_seconds = max(stats.longest_step_seconds, metered.longest_step_seconds)
+            self._count(call, metered, stats)
+        stats.failures += 1
+        _FAILURES.inc(plugin, hook)
+        raise failure
+
+    def _count(self, call: InFlightCall, metered: MeteredCoroutine | None, stats: HookStats) -> None:
+        seconds = time.monotonic() - call.since
+        stats.observe(seconds)
+        _CALLS.observe(seconds, call.plugin, call.hook)
+        if metered is not None:
+            stats.cpu_seconds += metered.cpu_seconds
+            stats.longest_step_seconds = max(stats.longest_step_seconds, metered.longest_step_seconds)
+            _CPU.inc(call.plugin, call.hook, by=metered.cpu_seconds)
 
     async def _wait(
         self, call: InFlightCall, metered: MeteredCoroutine, deadline_seconds: float, stats: HookStats

@@ -16,7 +16,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pluggy
@@ -31,42 +31,14 @@ from nodeagent.pluginmanager.discovery import GROUP, distribution_of, entry_poin
 from nodeagent.pluginmanager.hook_calls import HookCalls, InFlightCall
 from nodeagent.pluginmanager.hook_stats import HookStats
 from nodeagent.pluginmanager.quarantine import Quarantine, QuarantinePolicy
-from nodeagent.pluginmanager.source_location import error_location
+from nodeagent.pluginmanager.records import Decision, PluginInfo
+from nodeagent.pluginmanager.source_location import directory_of, error_location
 
 _BUNDLED = "nodeagent"
 _MAX_DECISIONS = 200
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A plugin's recorded decision about a pod, an image or the node."""
-
-    plugin: str
-    hook: str
-    subject: str
-    verdict: str  # wording: ok
-    at: float
-
-
-@dataclass(slots=True)
-class PluginInfo:
-    """One plugin, as listed by ``nodeagent plugins list``."""
-
-    name: str
-    version: str = ""
-    origin: str = ""
-    hooks: tuple[str, ...] = ()
-    state: str = "loaded"
-    """``loaded``, ``disabled`` or ``failed: …``."""
-    stats: dict[str, HookStats] = field(default_factory=dict)
-
-    @property
-    def plugin(self) -> str:
-        """Name of the plugin that the object belongs to."""
-        return self.name.partition(".")[0]
 
 
 class PluginManager:
@@ -88,8 +60,6 @@ class PluginManager:
         self.on_quarantine: Callable[[str, Quarantine], None] = lambda plugin, state: None
         """Called when a plugin enters or leaves quarantine."""
         self.decisions: deque[Decision] = deque(maxlen=_MAX_DECISIONS)
-        self.decided = asyncio.Event()
-        """Set when a decision is recorded."""
 
     # --- loading ------------------------------------------------------------------------------------------
 
@@ -204,11 +174,34 @@ class PluginManager:
         """Return the failures of a plugin, ``None`` if none of its calls has failed."""
         return self._quarantines.get(plugin)
 
+    def quarantines(self) -> Mapping[str, Quarantine]:
+        """Return the failures of each plugin of which a call has failed."""
+        return self._quarantines
+
     def is_required(self, plugin: str) -> bool:
         """Return whether pods wait while the plugin fails: it is bundled, or listed as required."""
-        name = plugin.partition(".")[0]
-        info = self._infos.get(name)
-        return name in self._required or (info is not None and info.origin == _BUNDLED)
+        return plugin.partition(".")[0] in self._required or self.is_bundled(plugin)
+
+    def is_bundled(self, plugin: str) -> bool:
+        """Return whether the plugin is a part of the agent."""
+        info = self._infos.get(plugin.partition(".")[0])
+        return info is not None and info.origin == _BUNDLED
+
+    def owner_of(self, filename: str) -> str:
+        """Return the plugin whose directory or module contains the source file, empty if none does."""
+        path = Path(filename)
+        for info in self._infos.values():
+            plugin = self._pluggy.get_plugin(info.name)
+            directory = directory_of(plugin) if plugin is not None else None
+            if directory is not None and (path == directory or directory in path.parents):
+                return info.plugin
+        return ""
+
+    def record_failure(self, plugin: str, error: str) -> None:
+        """Record a failure outside of a hook's result, such as a blocked event loop."""
+        info = self._infos.get(plugin)
+        if info is not None:
+            self._failed(info, PluginError(plugin, error))
 
     # --- provider hooks -----------------------------------------------------------------------------------
 
@@ -335,7 +328,6 @@ class PluginManager:
         :param hook: the hook that was called, or a name for the plugin's action.
         """
         self.decisions.append(Decision(plugin, hook, subject, decision, time.time()))
-        self.decided.set()
 
     async def _tolerate(self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:
         """Call an implementation; a failure returns ``None`` and is logged once, until it recovers."""
@@ -369,6 +361,8 @@ class PluginManager:
                 return None
             left = (quarantine.until or now) - now
             raise PluginUnavailable(name, f"failed repeatedly, next attempt in {left:.0f} s: {quarantine.last_error}")
+        if quarantine is not None:
+            quarantine.attempt()
         try:
             result = await self._calls.run(
                 name,
@@ -383,6 +377,10 @@ class PluginManager:
                 raise PluginError(name, f"{hook} {problem}")
         except PluginError as error:
             self._failed(info, error)
+            raise
+        except asyncio.CancelledError:
+            if quarantine is not None:
+                quarantine.cancelled()
             raise
         if quarantine is not None and quarantine.failing_since is not None:
             self._succeeded(info.plugin, quarantine)

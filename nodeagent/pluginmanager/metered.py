@@ -8,7 +8,7 @@ from typing import Any
 
 
 class PluginAborted(Exception):
-    """A plugin raised an exception that would terminate the agent, such as ``SystemExit``."""
+    """A plugin was interrupted, or raised an exception that would terminate the agent, such as ``SystemExit``."""
 
 
 class EventLoopBlocked(BaseException):
@@ -47,8 +47,10 @@ class MeteredCoroutine:
                 awaited = self._step(error)
             except StopIteration as stop:
                 return stop.value
-            except (SystemExit, KeyboardInterrupt, EventLoopBlocked) as raised:
-                raise PluginAborted(f"{raised!r}") from raised
+            except EventLoopBlocked as raised:
+                raise PluginAborted(str(raised)) from raised
+            except (SystemExit, KeyboardInterrupt) as raised:
+                raise PluginAborted(f"raised {raised!r}") from raised
             error = None
             try:
                 yield awaited

@@ -21,15 +21,16 @@ class QuarantinePolicy:
 class Quarantine:
     """State of one plugin: healthy, failing, in quarantine, or on trial after one.
 
-    On trial, one failure starts the next quarantine. Times are monotonic.
+    On trial, one call is attempted; its failure starts the next quarantine. Times are monotonic.
     """
 
-    __slots__ = ("_failures", "_policy", "_retry", "failing_since", "last_error", "seconds", "until")
+    __slots__ = ("_attempting", "_failures", "_policy", "_retry", "failing_since", "last_error", "seconds", "until")
 
     def __init__(self, policy: QuarantinePolicy) -> None:
         self._policy = policy
         self._failures: deque[float] = deque(maxlen=max(policy.failures, 1))
         self._retry = policy.retry_seconds
+        self._attempting = False
         self.until: float | None = None
         """End of the latest quarantine, ``None`` if the plugin has succeeded since."""
         self.failing_since: float | None = None
@@ -40,7 +41,15 @@ class Quarantine:
 
     def allows(self, now: float) -> bool:
         """Return whether the plugin may be called."""
-        return self.until is None or now >= self.until
+        return self.until is None or (now >= self.until and not self._attempting)
+
+    def attempt(self) -> None:
+        """Record the start of a call."""
+        self._attempting = self.until is not None
+
+    def cancelled(self) -> None:
+        """Record the end of a call without a result."""
+        self._attempting = False
 
     def failed(self, now: float, error: str) -> bool:
         """Record a failed call; return whether it starts a quarantine."""
@@ -50,6 +59,7 @@ class Quarantine:
         if self.until is not None and now < self.until:
             return False  # A call that was already in flight when the quarantine started.
         self._failures.append(now)
+        self._attempting = False
         on_trial = self.until is not None
         if not on_trial:
             recent = sum(1 for at in self._failures if now - at <= self._policy.window_seconds)
@@ -65,7 +75,7 @@ class Quarantine:
         if self.until is not None and now < self.until:
             return False
         released = self.until is not None
-        self.until = None
+        self.until, self._attempting = None, False
         self._retry = self._policy.retry_seconds
         if released:
             self._failures.clear()

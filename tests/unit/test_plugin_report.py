@@ -1,30 +1,109 @@
-"""Tests for reading the plugin report."""
+"""Tests for the plugin report and ``nodeagent plugins list``."""
 
-from __future__ import annotations
-
-from pathlib import Path
+import asyncio
+import json
 
 import pytest
 
-from nodeagent.plugin_report import FILE_NAME, read_report
-
-DECISION = '{"plugin": "a", "hook": "h", "subject": "s", "verdict": "v", "at": 1.0}'
-
-
-def test_report_of_an_agent_is_read(tmp_path: Path) -> None:
-    content = f'{{"pid": 1, "plugins": [{{"name": "a", "hooks": ["h"]}}], "decisions": [{DECISION}], "new": 1}}'
-    (tmp_path / FILE_NAME).write_text(content)
-
-    report = read_report(tmp_path)
-
-    assert [(one["name"], [*one["hooks"]], one["state"]) for one in report["plugins"]] == [("a", ["h"], "loaded")]
-    assert report["decisions"][0]["verdict"] == "v"
+from nodeagent import hookimpl
+from nodeagent.cli import local
+from nodeagent.cli.main import main
+from nodeagent.contracts.local import NoArguments
+from nodeagent.contracts.pods import Rejection
+from nodeagent.plugin_report import PluginReport
+from nodeagent.pluginmanager import PluginManager, QuarantinePolicy
+from nodeagent.testing.clock import FakeClock
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", "{}", "\xff", '{"plugins": "old", "decisions": []}', '{"plugins": [1], "decisions": []}']
-)
-def test_invalid_report_counts_as_none(tmp_path: Path, content: str) -> None:
-    (tmp_path / FILE_NAME).write_bytes(content.encode("latin-1"))
+class Policy:
+    def __init__(self, results):
+        self.results = results
 
-    assert read_report(tmp_path) == {}
+    @hookimpl
+    async def nodeagent_permit_eviction(self, pod, signal):
+        result = self.results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+async def report_after(*results, failures=3):
+    manager, clock = PluginManager(), FakeClock()
+    manager.register(Policy(list(results)), name="policy", version="1.2", origin="acme-policy")
+    manager.contain(QuarantinePolicy(failures=failures))
+    for _ in results:
+        await manager.call_first(
+            "nodeagent_permit_eviction", subject="default/web", tolerant=True, pod=None, signal="memory.available"
+        )
+    report = PluginReport(manager, clock)
+    return await report.report(NoArguments()), report
+
+
+async def test_calls_and_decisions_are_reported():
+    report, _ = await report_after(None, Rejection("Veto", "no"))
+
+    (plugin,) = report.plugins
+    assert (plugin.name, plugin.version, plugin.origin, plugin.state) == ("policy", "1.2", "acme-policy", "ok")
+    (calls,) = plugin.calls
+    assert (calls.hook, calls.calls, calls.failures) == ("nodeagent_permit_eviction", 2, 0)
+    assert calls.p99_seconds
+    assert [(each.plugin, each.subject) for each in report.decisions] == [("policy", "default/web")]
+
+
+async def test_failing_plugin_is_reported_until_it_succeeds():
+    report, _ = await report_after(OSError("boom"))
+    assert report.plugins[0].state == "failing"
+    assert report.plugins[0].since is not None
+    assert "boom" in report.plugins[0].last_error
+
+    report, _ = await report_after(OSError("boom"), None)
+    assert (report.plugins[0].state, report.plugins[0].since) == ("ok", None)
+
+
+async def test_plugin_in_quarantine_is_reported_with_its_end():
+    report, reporter = await report_after(*[OSError("boom")] * 3)
+
+    assert report.plugins[0].state == "quarantined"
+    assert report.plugins[0].until is not None
+    assert "boom" in reporter.problems()["plugin policy"]
+
+
+@pytest.fixture
+def running(monkeypatch):
+    """Return a function that sets the report of the running agent."""
+
+    def answer(report):
+        monkeypatch.setattr(local, "query", lambda root, name, arguments, into: report)
+
+    return answer
+
+
+def test_list_shows_state_calls_and_last_error(running, capsys):
+    report, _ = asyncio.run(report_after(None, OSError("boom")))
+    running(report)
+
+    assert main(["plugins", "list"]) == 0
+
+    output = capsys.readouterr().out
+    assert "failing since" in output
+    assert "boom" in output
+    assert "not running" not in output
+
+
+def test_list_states_that_no_agent_is_running(tmp_path, capsys):
+    assert main(["plugins", "list", "--root-dir", str(tmp_path)]) == 0
+
+    output = capsys.readouterr().out
+    assert output.startswith("The agent is not running: these plugins are installed.")
+    assert "CALLS" not in output
+
+
+def test_list_as_json_contains_the_statistics(running, capsys):
+    report, _ = asyncio.run(report_after(OSError("boom")))
+    running(report)
+
+    assert main(["plugins", "list", "-o", "json"]) == 0
+
+    output = json.loads(capsys.readouterr().out)
+    assert output["running"] is True
+    assert output["plugins"][0]["calls"][0]["failures"] == 1

@@ -84,14 +84,14 @@ def test_plugin_rejects_a_pod_by_its_settings(environment, tmp_path):
         """
         import asyncio, sys
         from pathlib import Path
-        from nodeagent.plugin_settings import load_plugin_settings
+        from nodeagent.plugin_settings import load_plugin_config
         from nodeagent.pluginmanager import PluginManager
         from nodeagent.testing import admit, make_container, make_context, make_pod
 
         async def main(directory):
             plugins = PluginManager()
             plugins.load_entry_points()
-            settings = load_plugin_settings(str(directory / "plugins.yaml"), plugins)
+            settings = load_plugin_config(str(directory / "plugins.yaml"), plugins).settings
             context = make_context(directory, plugin_settings=settings)
             plugins.provide_all("nodeagent_configure", config=context.config, context=context, plugins=plugins)
             for image in ("registry.example.com/app:1", "evil.test/app:1"):
@@ -116,13 +116,13 @@ def test_settings_that_violate_the_schema_are_reported(environment, tmp_path):
         """
         import sys
         from nodeagent.errors import ConfigError
-        from nodeagent.plugin_settings import load_plugin_settings
+        from nodeagent.plugin_settings import load_plugin_config
         from nodeagent.pluginmanager import PluginManager
 
         plugins = PluginManager()
         plugins.load_entry_points()
         try:
-            load_plugin_settings(sys.argv[1], plugins)
+            load_plugin_config(sys.argv[1], plugins)
         except ConfigError as error:
             print(error)
         """

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
 from nodeagent import hookimpl
-from nodeagent.cli import doctor
+from nodeagent.cli import doctor, local
 from nodeagent.cli.main import main
 from nodeagent.contracts.checks import CheckInconclusive, NodeCheck, problem, warning
+from nodeagent.contracts.plugin_report import PluginLine, PluginsReport
 from nodeagent.pluginmanager import PluginManager
 
 CONFIG = """\
@@ -73,7 +75,8 @@ def test_hook_provide_node_checks(doctor_with, capsys):
         "         -> do w",
         "",
         "OK: c",
-        "1 problem, 1 warning, 3 checks",
+        "UNKNOWN: plugins",
+        "1 problem, 1 warning, 4 checks",
     ]
 
 
@@ -87,6 +90,7 @@ def test_json_output_lists_findings_by_check(doctor_with, capsys):
     assert json.loads(capsys.readouterr().out) == [
         {"check": "b", "known": True, "findings": [{"severity": "problem", "text": "p", "remedy": "do p"}]},
         {"check": "c", "known": True, "findings": []},
+        {"check": "plugins", "known": False, "findings": []},
     ]
 
 
@@ -121,3 +125,24 @@ def test_invalid_configuration_exits_with_2(tmp_path, capsys):
 
     assert main(["doctor", "--config", str(file)]) == 2
     assert "maxPods" in capsys.readouterr().err
+
+
+def plugins_report(state: str) -> PluginsReport:
+    plugin = PluginLine("policy", "1", "acme", [], state, last_error="boom")
+    return PluginsReport([plugin], [])
+
+
+@pytest.mark.parametrize("state", ["failing", "quarantined", "failed: boom"])
+async def test_failing_plugin_of_the_running_agent_is_a_problem(
+    state: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(local, "query", lambda *_: plugins_report(state))
+
+    (finding,) = await doctor.check_plugins(tmp_path)
+
+    assert "plugin policy" in finding.text and "boom" in finding.text
+    assert "--disable-plugin policy" in finding.remedy
+
+
+async def test_plugins_are_unknown_without_a_running_agent(tmp_path: Path) -> None:
+    assert await doctor.run(NodeCheck("plugins", lambda: doctor.check_plugins(tmp_path))) == ("plugins", None)

@@ -94,7 +94,7 @@ async def test_failed_start_falls_back_to_the_previous_configuration(arguments, 
 
     restored = prepare(fallback.arguments)
     assert restored.loaded.config == previous.loaded.config
-    assert restored.settings == previous.settings
+    assert restored.plugin_config == previous.plugin_config
     assert not fallback.fall_back(), "there is only one previous configuration"
 
 

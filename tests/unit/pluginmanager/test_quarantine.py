@@ -72,3 +72,14 @@ def test_zero_failures_disable_the_quarantine():
     state = Quarantine(QuarantinePolicy(failures=0))
 
     assert not any(state.failed(0, "broken") for _ in range(100))
+
+
+def test_one_call_is_attempted_after_the_quarantine():
+    state = quarantined()
+
+    assert state.allows(5)
+    state.attempt()
+    assert not state.allows(6)
+
+    state.cancelled()
+    assert state.allows(6)

@@ -1,0 +1,66 @@
+"""Report on the plugins of the running agent: the response for ``nodeagent plugins list``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from nodeagent.model.wire import WireStruct
+
+PLUGINS_QUERY = "plugins"
+"""Local query: takes no arguments, returns a :class:`PluginsReport`."""
+
+
+class HookLine(WireStruct, frozen=True, omit_defaults=False):
+    """Call statistics of one plugin and async hook since the agent started."""
+
+    hook: str
+    calls: int
+    failures: int
+    abandoned: int
+    """Calls that ignored their cancellation at the deadline; included in the failures."""
+    skipped: int
+    """Calls that were not made because the plugin was in quarantine."""
+    p99_seconds: float | None
+    """Upper bound of the duration of 99 % of the calls."""
+    cpu_seconds: float
+    longest_step_seconds: float
+    """Longest time for which a call occupied the event loop."""
+
+
+class PluginLine(WireStruct, frozen=True, omit_defaults=False):
+    """A plugin, or an object that a plugin has registered."""
+
+    name: str
+    version: str
+    origin: str
+    """Distribution that contains the plugin."""
+    hooks: list[str]
+    state: str
+    """``ok``, ``failing``, ``quarantined``, ``disabled`` or ``failed: …``."""
+    required: bool = False
+    """Pods wait while the plugin fails."""
+    since: datetime | None = None
+    """Time of the first failure since the plugin last succeeded."""
+    until: datetime | None = None
+    """End of the quarantine."""
+    last_error: str = ""
+    calls: list[HookLine] = msgspec.field(default_factory=list)
+
+
+class DecisionLine(WireStruct, frozen=True, omit_defaults=False):
+    """A plugin's decision about a pod, an image or the node."""
+
+    plugin: str
+    hook: str
+    subject: str
+    verdict: str  # wording: ok
+    at: datetime
+
+
+class PluginsReport(WireStruct, frozen=True, omit_defaults=False):
+    """All plugins, and the latest decisions, oldest first."""
+
+    plugins: list[PluginLine]
+    decisions: list[DecisionLine]

@@ -1,0 +1,41 @@
+"""Plugins and their decisions, as listed by ``nodeagent plugins list``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nodeagent.pluginmanager.hook_stats import HookStats
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A plugin's recorded decision about a pod, an image or the node."""
+
+    plugin: str
+    hook: str
+    subject: str
+    verdict: str  # wording: ok
+    at: float
+
+
+@dataclass(slots=True)
+class PluginInfo:
+    """One plugin, as listed by ``nodeagent plugins list``."""
+
+    name: str
+    version: str = ""
+    origin: str = ""
+    hooks: tuple[str, ...] = ()
+    state: str = "loaded"
+    """``loaded``, ``disabled`` or ``failed: …``."""
+    stats: dict[str, HookStats] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """True if the plugin was skipped at startup."""
+        return self.state.startswith("failed")
+
+    @property
+    def plugin(self) -> str:
+        """Name of the plugin that the object belongs to."""
+        return self.name.partition(".")[0]

@@ -1,0 +1,90 @@
+"""Tests for ``--plugin-config``."""
+
+import pytest
+
+from nodeagent import hookimpl
+from nodeagent.errors import ConfigError
+from nodeagent.plugin_containment import Containment, StallPolicy
+from nodeagent.plugin_settings import load_plugin_config
+from nodeagent.pluginmanager import PluginManager, QuarantinePolicy
+
+
+class Policy:
+    @hookimpl
+    def nodeagent_settings_schema(self):
+        return {"type": "object", "properties": {"limit": {"type": "integer"}}}
+
+
+@pytest.fixture
+def plugins():
+    manager = PluginManager()
+    manager.register(Policy(), name="policy")
+    return manager
+
+
+def load(tmp_path, plugins, text):
+    file = tmp_path / "plugins.yaml"
+    file.write_text(text)
+    return load_plugin_config(str(file), plugins)
+
+
+def problems(tmp_path, plugins, text):
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, plugins, text)
+    return [(each.path, each.value, each.rule) for each in raised.value.problems]
+
+
+def test_limits_default_without_a_file(plugins):
+    assert load_plugin_config("", plugins).containment == Containment()
+
+
+def test_limits_are_read_next_to_the_settings(tmp_path, plugins):
+    config = load(
+        tmp_path,
+        plugins,
+        """
+        plugins: {policy: {limit: 3}}
+        requiredPlugins: [policy]
+        quarantine: {failures: 2, windowSeconds: 10, retrySeconds: 5, maxRetrySeconds: 20}
+        stall: {reportSeconds: 0.5, interruptSeconds: 0, watchdogSeconds: 30}
+        """,
+    )
+
+    assert config.settings == {"policy": {"limit": 3}}
+    assert config.containment == Containment(("policy",), QuarantinePolicy(2, 10, 5, 20), StallPolicy(0.5, 0, 30))
+
+
+def test_all_errors_are_reported_with_path_value_and_rule(tmp_path, plugins):
+    found = problems(
+        tmp_path,
+        plugins,
+        """
+        requiredPlugins: [policy, missing]
+        quarantine: {failures: 2.5, windowSeconds: 0, retrySeconds: 900, often: 1}
+        stall: {interruptSeconds: 0.5, watchdogSeconds: soon}
+        plugin: {}
+        """,
+    )
+
+    assert found == [
+        ("plugin", None, "unknown field; allowed are plugins, requiredPlugins, quarantine, stall"),
+        ("requiredPlugins[1]", "missing", "plugin is not installed"),
+        ("quarantine.failures", 2.5, "must be a whole number"),
+        ("quarantine.windowSeconds", 0, "must be between 1 and 86400"),
+        (
+            "quarantine.often",
+            None,
+            "unknown field; allowed are failures, windowSeconds, retrySeconds, maxRetrySeconds",
+        ),
+        ("quarantine.maxRetrySeconds", 600.0, "must not be less than retrySeconds, 900"),
+        ("stall.watchdogSeconds", "soon", "must be a number"),
+        ("stall.interruptSeconds", 0.5, "must not be less than reportSeconds, 1"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["requiredPlugins: policy", "quarantine: 5", "stall: [1]"])
+def test_wrong_types_are_reported(tmp_path, plugins, text):
+    ((path, _, rule),) = problems(tmp_path, plugins, text)
+
+    assert path == text.partition(":")[0]
+    assert rule.startswith("must be a")
