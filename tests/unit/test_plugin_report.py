@@ -72,10 +72,10 @@ async def test_plugin_in_quarantine_is_reported_with_its_end():
 def running(monkeypatch):
     """Return a function that sets the report of the running agent."""
 
-    def answer(report):
+    def respond(report):
         monkeypatch.setattr(local, "query", lambda root, name, arguments, into: report)
 
-    return answer
+    return respond
 
 
 def test_list_shows_state_calls_and_last_error(running, capsys):

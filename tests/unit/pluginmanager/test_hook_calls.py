@@ -81,7 +81,7 @@ async def test_late_result_is_discarded(calls, stats):
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-async def test_exception_that_would_terminate_the_agent_is_a_failure_of_the_plugin(calls, stats, error):
+async def test_exception_that_would_terminate_the_agent_is_a_failed_call(calls, stats, error):
     async def hook():
         await asyncio.sleep(0)
         raise error
