@@ -1,8 +1,8 @@
 """Stall detector: a thread that reports the code that blocks the event loop, and interrupts third-party hooks.
 
-The thread samples the stack of the event loop's thread. If that thread is not waiting for events, the
-detector schedules a callback in the loop; a callback that does not run in time is a stall. systemd receives watchdog pings from this
-thread for a bounded time, so that one blocking plugin does not restart the agent without a record of its cause.
+The thread samples the stack of the event loop's thread. If that thread is not waiting for events, the detector
+schedules a callback in the loop; a callback that does not run in time is a stall. systemd receives watchdog pings from
+this thread for a bounded time, so that a blocking plugin does not restart the agent without a record of its cause.
 """
 
 from __future__ import annotations
