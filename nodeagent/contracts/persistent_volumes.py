@@ -208,6 +208,20 @@ class AttachableVolumeKind(DeviceVolumeKind, Protocol):
 
 
 @runtime_checkable
+class LimitedVolumeKind(AttachableVolumeKind, Protocol):
+    """A kind that learns from a failed attachment that the node has reached its limit of volumes."""
+
+    async def limit_exceeded(self, spec: VolumeSpec) -> bool:
+        """Return whether the volume is not attached because the node has reached its limit; the pod is then rejected.
+
+        The kind publishes the current limit, so that the scheduler selects another node.
+
+        :param spec: a volume that is not attached.
+        """
+        ...
+
+
+@runtime_checkable
 class BlockVolumeKind(PersistentVolumeKind, Protocol):
     """A kind whose volumes containers can use as block devices; mounts with mode ``Block`` are maps."""
 

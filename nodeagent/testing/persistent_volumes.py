@@ -48,6 +48,7 @@ class FakePersistentKind(Faults):
         super().__init__()
         self._root, self._needed = root, needed
         self.needs_attach = False
+        self.limit_reached = False
         self.refreshes = False
         self.calls: list[tuple[str, str]] = []
         """Calls with an effect: method and volume handle."""
@@ -70,6 +71,10 @@ class FakePersistentKind(Faults):
     async def wait_for_attach(self, spec: VolumeSpec, device_path: str) -> str:
         await self._pass("wait_for_attach")
         return device_path or "attachment"
+
+    async def limit_exceeded(self, spec: VolumeSpec) -> bool:
+        await self._pass("limit_exceeded")
+        return self.limit_reached
 
     async def needs_refresh(self, spec: VolumeSpec) -> bool:
         return self.refreshes

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nodeagent.contracts.persistent_volumes import PersistentVolumeKind
     from nodeagent.contracts.plugin_registry import PluginHandler
     from nodeagent_plugins.csi.node_objects import NodeObjects
+    from nodeagent_plugins.csi.registration import LimitRefresh
 
 
 @hookimpl
@@ -27,6 +28,7 @@ class Csi:
 
     def __init__(self) -> None:
         self._objects: NodeObjects | None = None
+        self._limits: LimitRefresh | None = None
 
     @hookimpl
     def nodeagent_provide_persistent_volume_kinds(self, context: CgroupsContext) -> Sequence[PersistentVolumeKind]:
@@ -34,12 +36,13 @@ class Csi:
         from nodeagent_plugins.csi.drivers import Drivers
         from nodeagent_plugins.csi.kind import CsiVolumes
         from nodeagent_plugins.csi.node_objects import NodeObjects
+        from nodeagent_plugins.csi.registration import LimitRefresh
 
-        self._clock = context.clock
-        self._refreshes = context.gates.enabled("MutableCSINodeAllocatableCount")
         self._drivers, self._specs = Drivers(), DriverObjects(context.api, context.clock)
         self._objects = NodeObjects(context, context.api) if context.api is not None else None
-        return (CsiVolumes(context, self._drivers, self._specs),)
+        if self._objects is not None and context.gates.enabled("MutableCSINodeAllocatableCount"):
+            self._limits = LimitRefresh(self._drivers, self._specs, self._objects, context.clock)
+        return (CsiVolumes(context, self._drivers, self._specs, self._limits),)
 
     @hookimpl
     def nodeagent_provide_plugin_handlers(self) -> Sequence[PluginHandler]:
@@ -51,11 +54,9 @@ class Csi:
     def nodeagent_provide_background_loops(self) -> Sequence[BackgroundLoop]:
         if self._objects is None:
             return ()
-        from nodeagent_plugins.csi.registration import LimitRefresh
-
         loops: list[BackgroundLoop] = [self._specs, self._objects]
-        if self._refreshes:
-            loops.append(LimitRefresh(self._drivers, self._specs, self._objects, self._clock))
+        if self._limits is not None:
+            loops.append(self._limits)
         return loops
 
     @hookimpl

@@ -18,7 +18,7 @@ from nodeagent.contracts.persistent_volumes import (
     VolumeSpec,
 )
 from nodeagent.contracts.volumes import MountedVolume
-from nodeagent.errors import UncertainVolumeError, VolumeError
+from nodeagent.errors import ApiError, UncertainVolumeError, VolumeError
 from nodeagent.model.meta import ObjectMeta
 from nodeagent.model.persistent_volume import CsiPersistentVolumeSource, PersistentVolume, PersistentVolumeSpec
 from nodeagent.model.pod import Volume
@@ -36,6 +36,7 @@ from nodeagent_plugins.csi.threads import Threads
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import CgroupsContext
+    from nodeagent_plugins.csi.registration import LimitRefresh
 
 _IN_USE, _INFEASIBLE = "InUse", "Infeasible"
 _INFEASIBLE_CODES = frozenset({"InvalidArgument", "OutOfRange", "NotFound"})
@@ -47,13 +48,17 @@ class CsiVolumes:
     """Volumes of CSI drivers, as file systems and block devices.
 
     Implements every protocol of :mod:`nodeagent.contracts.persistent_volumes` for kinds.
+
+    :param limits: updates the limits of drivers; ``None`` if limits cannot change.
     """
 
     name = KIND
     supports_block = True
 
-    def __init__(self, context: CgroupsContext, drivers: Drivers, specs: DriverObjects) -> None:
-        self._context, self._drivers, self._specs = context, drivers, specs
+    def __init__(
+        self, context: CgroupsContext, drivers: Drivers, specs: DriverObjects, limits: LimitRefresh | None = None
+    ) -> None:
+        self._context, self._drivers, self._specs, self._limits = context, drivers, specs, limits
         self._threads = Threads()
         context.cleanup.callback(self._threads.close)
         self._objects = CallObjects(context, specs)
@@ -83,6 +88,26 @@ class CsiVolumes:
         if not await self.attachable(spec):
             return ""
         return await self._objects.wait_for_attach(source_of(spec))
+
+    async def limit_exceeded(self, spec: VolumeSpec) -> bool:
+        """Return whether the driver's limit prevents the attachment, and update the limit in CSINode.
+
+        Only drivers whose CSIDriver sets ``nodeAllocatableUpdatePeriodSeconds`` are considered.
+        """
+        source = source_of(spec)
+        rules = self._specs.cached(source.driver)
+        period = rules.node_allocatable_update_period_seconds if rules is not None else None
+        if self._limits is None or not period or source.inline:
+            return False
+        try:
+            exceeded = await self._objects.attachment_exhausted(source)
+        except ApiError as error:
+            fields = {"driver": source.driver, "volume": spec.name, "err": str(error)}
+            _log.warning("Failed to read volume attachment", extra=fields)
+            return False
+        if exceeded:
+            await self._limits.refresh(source.driver)
+        return exceeded
 
     async def needs_refresh(self, spec: VolumeSpec) -> bool:
         """Return whether the driver republishes its volumes at each pod sync (``requiresRepublish``).

@@ -115,6 +115,15 @@ class LimitRefresh:
             earliest = min((at for _, at in due.values()), default=now + _IDLE_SECONDS)
             await self._waker.wait(max(0.0, earliest - self._clock.now()))
 
+    async def refresh(self, name: str) -> None:
+        """Update the limit of one driver now; failures are logged.
+
+        :param name: the name of a driver; ignored if it is not registered.
+        """
+        driver = self._drivers.find(name)
+        if driver is not None:
+            await self._refresh(driver)
+
     def _period(self, driver: Driver) -> int:
         spec = self._specs.cached(driver.name)
         seconds = (spec.node_allocatable_update_period_seconds if spec else None) or 0

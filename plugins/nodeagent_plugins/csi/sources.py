@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 TOKENS = "csi.storage.k8s.io/serviceAccount.tokens"
 _TOKEN_SECONDS = 3600
+_EXHAUSTED = 8
+"""Code of ``ResourceExhausted`` in gRPC, with which a driver reports that its limit is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,14 @@ class CallObjects:
         if message := (status.get("attachError") or {}).get("message"):
             raise TransientVolumeError(message)
         raise TransientVolumeError(f"volume {source.handle} is not attached for volume attachment {name}")
+
+    async def attachment_exhausted(self, source: Source) -> bool:
+        """Return whether the attachment failed because the node has no resources for another volume.
+
+        :raises ApiError: the VolumeAttachment cannot be read.
+        """
+        status = (await self.attachment(source)).get("status") or {}
+        return not status.get("attached") and (status.get("attachError") or {}).get("errorCode") == _EXHAUSTED
 
     async def publish_context(self, source: Source, attempt: str) -> dict[str, str]:
         """Return the metadata of the attachment; empty if the driver requires none.

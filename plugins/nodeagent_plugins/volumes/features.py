@@ -11,6 +11,7 @@ from nodeagent.contracts.persistent_volumes import (
     DeviceVolumeKind,
     ExpandableVolumeKind,
     LabeledVolumeKind,
+    LimitedVolumeKind,
     MeasuredVolumeKind,
     PersistentVolumeKind,
     RefreshedVolumeKind,
@@ -25,6 +26,7 @@ class KindFeatures:
 
     device: DeviceVolumeKind | None = None
     attachable: AttachableVolumeKind | None = None
+    limited: LimitedVolumeKind | None = None
     block: BlockVolumeKind | None = None
     expandable: ExpandableVolumeKind | None = None
     refreshed: RefreshedVolumeKind | None = None
@@ -43,6 +45,7 @@ def features_of(kind: PersistentVolumeKind) -> KindFeatures:
         features = KindFeatures(
             kind if isinstance(kind, DeviceVolumeKind) else None,
             kind if isinstance(kind, AttachableVolumeKind) else None,
+            kind if isinstance(kind, LimitedVolumeKind) else None,
             kind if isinstance(kind, BlockVolumeKind) else None,
             kind if isinstance(kind, ExpandableVolumeKind) else None,
             kind if isinstance(kind, RefreshedVolumeKind) else None,

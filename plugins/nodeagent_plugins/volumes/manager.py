@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent.base.mounts.points import remove_empty_directory
+from nodeagent.contracts.events import EventType
 from nodeagent.contracts.persistent_volumes import (
     ClaimResolver,
     PersistentVolumeKind,
     VolumeFigures,
     VolumeState,
 )
+from nodeagent.contracts.pods import KillReason
 from nodeagent.contracts.volumes import MountedVolume, VolumeKind
 from nodeagent.errors import VolumeError, VolumesNotReady
 from nodeagent.model.pod import Pod
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded"
 WAIT_SECONDS = 123.0
 """Longest wait of a pod sync for its volumes; operations continue after it."""
 
@@ -81,15 +84,18 @@ class Manager:
         await self._make_parents(pod_volumes)
         for volume in pod_volumes.volumes.values():
             self._reconciler.step(volume)
-        cause = ""
+        cause, kind = "", VolumeError
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 while not (cause := self._failure(pod_volumes)) and not self._complete(pod_volumes):
                     await self._reconciler.changed(pod.uid)
         except TimeoutError:
-            raise self._not_ready(pod_volumes, "context deadline exceeded", VolumesNotReady) from None
+            cause, kind = "context deadline exceeded", VolumesNotReady
         if cause:
-            raise self._not_ready(pod_volumes, cause, VolumeError)
+            if await self._limit_exceeded(pod_volumes):
+                self._reject(pod_volumes, cause)
+                kind = VolumesNotReady
+            raise self._not_ready(pod_volumes, cause, kind)
         return {name: _named(volume, pod.uid, name) for name, volume in pod_volumes.volumes.items()}
 
     async def release(self, pod_uid: str) -> None:
@@ -191,17 +197,25 @@ class Manager:
         desired = volume.desired.get(uid)
         return (desired is not None and desired.requested) or bool(self._reconciler.queue.running(volume.unique_name))
 
-    def _not_ready(self, pod_volumes: PodVolumes, cause: str, kind: type[VolumeError]) -> VolumeError:
+    async def _limit_exceeded(self, pod_volumes: PodVolumes) -> bool:
+        """Return whether a volume is not attached because the node has reached the limit of its driver."""
         uid = pod_volumes.pod.uid
-        unmounted = {name for name, volume in pod_volumes.volumes.items() if not volume.is_ready(uid)}
-        unattached = {name for name in unmounted if (v := pod_volumes.volumes[name]).attachable and not v.attached}
-        failed = pod_volumes.problems.keys() - pod_volumes.volumes.keys()
-        lists = (sorted(names) for names in (unmounted | failed, unattached, failed))
-        unmounted_text, unattached_text, failed_text = (" ".join(names) for names in lists)
-        text = (
-            f"unmounted volumes=[{unmounted_text}], unattached volumes=[{unattached_text}], "
-            f"failed to process volumes=[{failed_text}]: {cause}"
-        )
+        for name in _unattached(pod_volumes):
+            volume = pod_volumes.volumes[name]
+            limited, desired = volume.features.limited, volume.desired.get(uid)
+            if limited is not None and desired is not None and await limited.limit_exceeded(desired.spec):
+                return True
+        return False
+
+    def _reject(self, pod_volumes: PodVolumes, cause: str) -> None:
+        """Fail the pod, so that its controller creates a replacement, which is scheduled to another node."""
+        pod, text = pod_volumes.pod, _description(pod_volumes, cause)
+        message = f"Node has reached its volume attachment limit, rejecting pod. {text}"
+        self._context.recorder.record(pod.reference(), EventType.WARNING, _LIMIT_EXCEEDED, message)
+        self._context.pods.kill(pod.uid, KillReason.REJECTED, message, status_reason=_LIMIT_EXCEEDED)
+
+    def _not_ready(self, pod_volumes: PodVolumes, cause: str, kind: type[VolumeError]) -> VolumeError:
+        text, uid = _description(pod_volumes, cause), pod_volumes.pod.uid
         fields = {"pod": pod_volumes.pod.full_name, "podUID": uid, "err": text}
         _log.error("Unable to attach or mount volumes for pod; skipping pod", extra=fields)
         return kind(f"Unable to attach or mount volumes: {text}")
@@ -277,6 +291,25 @@ class Manager:
             counts[volume.plugin, "desired_state_of_world"] += len(volume.desired)
             counts[volume.plugin, "actual_state_of_world"] += sum(map(volume.is_ready, volume.mounts))
         return {labels: count for labels, count in counts.items() if count}
+
+
+def _unattached(pod_volumes: PodVolumes) -> list[str]:
+    """Return the names of the pod's volumes that wait for their attachment, sorted."""
+    uid = pod_volumes.pod.uid
+    waiting = (name for name, v in pod_volumes.volumes.items() if not v.is_ready(uid) and v.attachable)
+    return sorted(name for name in waiting if not pod_volumes.volumes[name].attached)
+
+
+def _description(pod_volumes: PodVolumes, cause: str) -> str:
+    """Return the volumes that are not ready, with the cause."""
+    uid = pod_volumes.pod.uid
+    unmounted = {name for name, volume in pod_volumes.volumes.items() if not volume.is_ready(uid)}
+    failed = pod_volumes.problems.keys() - pod_volumes.volumes.keys()
+    return (
+        f"unmounted volumes=[{' '.join(sorted(unmounted | failed))}], "
+        f"unattached volumes=[{' '.join(_unattached(pod_volumes))}], "
+        f"failed to process volumes=[{' '.join(sorted(failed))}]: {cause}"
+    )
 
 
 def _named(volume: NodeVolume, pod_uid: str, name: str) -> MountedVolume:

@@ -16,6 +16,7 @@ from nodeagent.testing.contracts import PluginHandlerContract
 from nodeagent.testing.plugins import load_plugin
 from nodeagent_plugins import csi
 from nodeagent_plugins.csi.drivers import NodeInfo
+from nodeagent_plugins.csi.kind import CsiVolumes
 from nodeagent_plugins.csi.node_labels import check_topology
 from nodeagent_plugins.csi.node_objects import NodeObjectError, NodeObjects
 from nodeagent_plugins.csi.registration import CsiRegistration, LimitRefresh, highest_version
@@ -283,6 +284,32 @@ async def test_limit_is_updated_periodically(harness, handler, objects, plugin, 
     await clock.advance(100)
     assert len(harness.storage.calls("NodeGetInfo")) == calls
     refresh.cancel()
+
+
+async def test_limit_is_updated_when_it_prevents_an_attachment(harness, handler, objects, plugin, clock):
+    limits = LimitRefresh(harness.drivers, harness.specs, objects, clock)
+    kind = CsiVolumes(harness.context, harness.drivers, harness.specs, limits)
+    harness.service.max_volumes = 5
+    await handler.register(plugin)
+    harness.service.max_volumes = 3
+    spec = harness.spec()
+
+    async def exceeded(**status):
+        harness.attach(**status)
+        return await kind.limit_exceeded(spec)
+
+    exhausted = {"attachError": {"message": "full", "errorCode": 8}}
+    harness.put_driver(attachRequired=True)
+    await clock.settle()
+    assert not await exceeded(attached=False, **exhausted)  # The limit of the driver never changes.
+    harness.put_driver(attachRequired=True, nodeAllocatableUpdatePeriodSeconds=20)
+    await clock.settle()
+    assert not await exceeded(attached=False, attachError={"message": "no", "errorCode": 13})
+    assert not await exceeded(attached=True, **exhausted)
+    assert entries(harness)[0]["allocatable"] == {"count": 5}
+    assert await exceeded(attached=False, **exhausted)
+    assert entries(harness)[0]["allocatable"] == {"count": 3}
+    assert not await harness.kind.limit_exceeded(spec)  # The gate is disabled.
 
 
 # --- the plugin ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.contracts.api import NODES
-from nodeagent.errors import TransientVolumeError, VolumeError
+from nodeagent.errors import TransientVolumeError, VolumeError, VolumesNotReady
 from nodeagent.model.persistent_volume import VolumeNodeAffinity
 from nodeagent.testing import FakeApi, FakeClock
 from nodeagent.testing.persistent_volumes import uncertain
@@ -359,3 +359,21 @@ async def test_timed_out_wait_records_no_event(attached: Host, monkeypatch: pyte
         "unmounted volumes=[v], unattached volumes=[v], failed to process volumes=[]: context deadline exceeded"
     )
     assert attached.recorder.events == []
+
+
+async def test_pod_is_rejected_at_the_attach_limit(attached: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = attached
+    monkeypatch.setattr("nodeagent_plugins.volumes.manager.WAIT_SECONDS", 0.01)
+    with pytest.raises(VolumesNotReady, match="context deadline exceeded"):
+        await host.manager.prepare(claim_pod())
+    assert host.context.pods.kills == []  # type: ignore[attr-defined]
+    host.kind.limit_reached = True
+    with pytest.raises(VolumesNotReady, match="context deadline exceeded"):
+        await host.manager.prepare(claim_pod())
+    (kill,) = host.context.pods.kills  # type: ignore[attr-defined]
+    assert (kill.uid, kill.status_reason) == ("uid-web", "VolumeAttachmentLimitExceeded")
+    assert kill.message == (
+        "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[v], unattached volumes=[v], "
+        "failed to process volumes=[]: context deadline exceeded"
+    )
+    assert [event.note for event in host.recorder.of("VolumeAttachmentLimitExceeded")] == [kill.message]
