@@ -477,8 +477,11 @@ async def nodeagent_admit_pod(pod: Pod, active: Sequence[Pod]) -> Rejection | No
     """Admit or reject *pod* before its worker starts, or its new resources when it is resized.
 
     Called: once per pod UID, and for each decision on a resize, while *active* contains the pod with the resources that
-    it was granted; never concurrently; the first rejection is used. A rejected resize is deferred.
-    On error: the pod is rejected with reason ``UnexpectedAdmissionError``.
+    it was granted; the first rejection is used. A rejected resize is deferred. A third-party plugin that does not
+    accept *active* is called before the others, for several pods concurrently; every other plugin for one pod at a
+    time.
+    On error: the pod is rejected with reason ``UnexpectedAdmissionError``. If the deadline is exceeded, the pod waits,
+    and the plugin is called again after a delay.
 
     :param pod: the pod to admit, with the resources that it requests.
     :param active: the pods that are admitted and not terminated.

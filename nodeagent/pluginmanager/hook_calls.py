@@ -44,6 +44,8 @@ class InFlightCall:
     hook: str
     since: float
     """Monotonic time of the call."""
+    subject: str = ""
+    """The object that is decided on."""
 
 
 class HookCalls:
@@ -73,6 +75,7 @@ class HookCalls:
         *,
         deadline_seconds: float,
         stats: HookStats,
+        subject: str = "",
     ) -> Any:
         """Call *function* and return its result.
 
@@ -80,7 +83,7 @@ class HookCalls:
             ignores that; a late result is discarded.
         :raises PluginError: the call failed, which includes an exception that would terminate the agent.
         """
-        call = InFlightCall(plugin, hook, time.monotonic())
+        call = InFlightCall(plugin, hook, time.monotonic(), subject)
         stats.calls += 1
         self._in_flight[id(call)] = call
         metered: MeteredCoroutine | None = None

@@ -271,17 +271,28 @@ class PluginManager:
     # --- async hooks --------------------------------------------------------------------------------------
 
     async def call_first(
-        self, hook: str, *, subject: str = "", tolerant: bool = False, **arguments: Any
+        self,
+        hook: str,
+        *,
+        subject: str = "",
+        tolerant: bool = False,
+        without: str = "",
+        accepting: str = "",
+        **arguments: Any,
     ) -> HookResult[Any] | None:
         """Call a decision hook on one plugin after the other; return the first result that is not ``None``.
 
         :param subject: the object that is decided on, for the record of decisions.
+        :param without: call only third-party plugins that do not accept the argument of this name.
+        :param accepting: call only the other plugins.
         :param tolerant: skip an implementation that fails, as :meth:`notify` does, instead of raising.
         :raises PluginError: an implementation failed or exceeded the deadline.
         """
         call = self._tolerate if tolerant else self._await
         for implementation in self._implementations(hook):
-            value = await call(hook, implementation, arguments)
+            if (argument := without or accepting) and self._does_without(implementation, argument) != bool(without):
+                continue
+            value = await call(hook, implementation, arguments, subject)
             if value is not None:
                 self.record_decision(implementation.plugin_name, hook, subject, str(value))
                 return HookResult(implementation.plugin_name, value)
@@ -312,15 +323,22 @@ class PluginManager:
         """
         call = self._tolerate if tolerant else self._await
         for implementation in self._implementations(hook):
-            changed = await call(hook, implementation, {**arguments, name: value})
+            changed = await call(hook, implementation, {**arguments, name: value}, subject)
             if changed is not None:
                 self.record_decision(implementation.plugin_name, hook, subject or name, "changed")
                 value = changed
         return value
 
-    def is_implemented(self, hook: str) -> bool:
-        """Return whether any plugin implements *hook*, so that a caller can skip preparing the arguments."""
-        return bool(self._implementations(hook))
+    def is_implemented(self, hook: str, *, without: str = "") -> bool:
+        """Return whether any plugin implements *hook*, so that a caller can skip preparing the arguments.
+
+        :param without: count only third-party plugins that do not accept the argument of this name.
+        """
+        implementations = self._implementations(hook)
+        return any(not without or self._does_without(each, without) for each in implementations)
+
+    def _does_without(self, implementation: pluggy.HookImpl, argument: str) -> bool:
+        return argument not in implementation.argnames and not self.is_bundled(implementation.plugin_name)
 
     def record_decision(self, plugin: str, hook: str, subject: str, decision: str) -> None:
         """Record a decision of a plugin; results of decision hooks are recorded automatically.
@@ -329,11 +347,13 @@ class PluginManager:
         """
         self.decisions.append(Decision(plugin, hook, subject, decision, time.time()))
 
-    async def _tolerate(self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:
+    async def _tolerate(
+        self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any], subject: str = ""
+    ) -> Any:
         """Call an implementation; a failure returns ``None`` and is logged once, until it recovers."""
         key = (implementation.plugin_name, hook)
         try:
-            value = await self._await(hook, implementation, arguments)
+            value = await self._await(hook, implementation, arguments, subject)
         except PluginUnavailable:
             return None
         except PluginError as error:
@@ -346,7 +366,9 @@ class PluginManager:
             _log.info("Plugin hook recovered", extra={"plugin": key[0], "hook": hook})
         return value
 
-    async def _await(self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:
+    async def _await(
+        self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any], subject: str = ""
+    ) -> Any:
         """Call an implementation; return ``None`` without a call while its plugin is in quarantine.
 
         :raises PluginUnavailable: the plugin is required and in quarantine.
@@ -371,6 +393,7 @@ class PluginManager:
                 [arguments[argument] for argument in implementation.argnames],
                 deadline_seconds=self._deadline or hookspecs.deadline_of(hook),
                 stats=stats,
+                subject=subject,
             )
             if problem := validate_result(hook, result):
                 stats.failures += 1

@@ -148,7 +148,7 @@ class Explainer:
                 for p in pulls
                 if pod.full_name in p.pods and not p.resolving_credentials
             },
-            deciding=self._deciding() if worker is None else "",
+            deciding=self._deciding(pod) if worker is None else "",
             resolving={p.image: now - p.since for p in pulls if pod.full_name in p.pods and p.resolving_credentials},
             pending_volumes={name: now - pending_since for name, pending_since in pending.items()},
             volumes=states,
@@ -157,11 +157,17 @@ class Explainer:
             now=context.clock.wall(),
         )
 
-    def _deciding(self) -> str:
-        """Return the plugin that is deciding on an admission; pods are admitted one after the other."""
+    def _deciding(self, pod: Pod) -> str:
+        """Return the plugin that is deciding on the pod's admission, or on that of a pod before it."""
+        for each in self._plugins.in_flight:
+            if each.hook in _ADMITTING and each.subject == pod.full_name:
+                return f"waiting for plugin {each.plugin} ({each.hook}) for {time.monotonic() - each.since:.0f} s"
+        if problem := self._workers.admission_problem(pod.uid):
+            return f"waiting for the next attempt: {problem}"
         for each in self._plugins.in_flight:
             if each.hook in _ADMITTING:
-                return f"waiting for plugin {each.plugin} ({each.hook}) for {time.monotonic() - each.since:.0f} s"
+                since = f"{time.monotonic() - each.since:.0f} s"
+                return f"waiting for plugin {each.plugin} ({each.hook}, pod {each.subject}) for {since}"
         return ""
 
     def _seconds_to_retry(self, inputs: PodDiagnosticInputs, at: StageReport) -> float | None:

@@ -13,9 +13,9 @@ from nodeagent.base.logging import v_level, verbose
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.pods import KillReason, Rejection
 from nodeagent.contracts.runtime import RuntimePod
-from nodeagent.errors import PluginError
 from nodeagent.model.meta import ObjectMeta
 from nodeagent.model.pod import Pod, PodSpec, PodStatus
+from nodeagent.podworker.admission import AdmissionPending, PodAdmission
 from nodeagent.podworker.desired import Change, ChangeKind, DesiredPods, is_mirror, is_static
 from nodeagent.podworker.metrics import ORPHANS, RESTARTED, WORKING, count_rejection
 from nodeagent.podworker.resizing import POD_TERMINATED, POD_UPDATED, PODS_ADDED, PODS_REMOVED, PodResizer, RetryResizes
@@ -46,6 +46,7 @@ class PodWorkers:
         self._desired, self._make_components, self._mirror = desired, components, mirror
         self._components: WorkerComponents | None = None
         self._resizer: PodResizer | None = None
+        self._admission: PodAdmission | None = None
         self._workers: dict[str, PodWorker] = {}
         self._rejected: dict[str, Pod] = {}
         self._queued: dict[str, Pod] = {}
@@ -69,6 +70,9 @@ class PodWorkers:
         """Apply changes one after the other until cancelled; pods keep running afterwards."""
         self._components = components = self._make_components()
         self._resizer = PodResizer(components.allocations, self._changes.put_nowait, components.clock)
+        self._admission = PodAdmission(
+            components.plugins, lambda: self._need().recorder, components.clock, self._tasks, self._admission_due
+        )
         if components.allocations.resizing:
             self._tasks.start(self._resizer.run(), "resize retries")
         WORKING.sample = self._count
@@ -129,7 +133,13 @@ class PodWorkers:
         worker = self._workers.get(uid)
         if worker is not None:
             return worker.snapshot()
-        return WorkerSnapshot(phase=Phase.SYNC, queued=True) if uid in self._queued else None
+        if uid not in self._queued or (self._admission is not None and self._admission.is_pending(uid)):
+            return None
+        return WorkerSnapshot(phase=Phase.SYNC, queued=True)
+
+    def admission_problem(self, uid: str) -> str:
+        """Return the reason why a plugin is consulted again about the pod, empty if there is none."""
+        return "" if self._admission is None else self._admission.problem(uid)
 
     @property
     def pending_sources(self) -> Sequence[str]:
@@ -194,8 +204,12 @@ class PodWorkers:
                     self._finish_rejected(pod)
                 elif pod.uid in self._queued:
                     self._queued[pod.uid] = pod
+                    if requested_termination(pod) is not None and self._need_admission().is_pending(pod.uid):
+                        self._need_admission().forget(pod.uid)
+                        self._admission_due(pod.uid)
             case ChangeKind.REMOVED:
                 self._queued.pop(pod.uid, None)
+                self._need_admission().forget(pod.uid)
                 if self._rejected.pop(pod.uid, None) is not None:
                     self._need().status.forget(pod.uid)
                     self._need().allocations.forget(pod.uid)
@@ -214,7 +228,11 @@ class PodWorkers:
         if pod.terminal or requested_termination(pod) is not None:
             self._start(pod)
             return
-        rejection = await self._admit(pod)
+        try:
+            rejection = await self._need_admission().decide(pod, self.active())
+        except AdmissionPending:
+            self._queued[pod.uid] = desired
+            return
         if rejection is not None:
             _log.info(
                 "Failed to admit pod",
@@ -252,13 +270,13 @@ class PodWorkers:
             self._need_resizer().request(POD_UPDATED)
 
     async def _admit(self, pod: Pod) -> Rejection | None:
-        try:
-            result = await self._need().plugins.call_first(
-                "nodeagent_admit_pod", subject=pod.full_name, pod=pod, active=self.active()
-            )
-        except PluginError as error:
-            return Rejection("UnexpectedAdmissionError", str(error))
-        return None if result is None else result.value
+        """Decide on the new resources of an admitted pod."""
+        return await self._need_admission().decide_resize(pod, self.active())
+
+    def _admission_due(self, uid: str) -> None:
+        """Add a pod again whose admission was pending."""
+        if (pod := self._queued.pop(uid, None)) is not None:
+            self._changes.put_nowait(Change(ChangeKind.ADDED, pod, "admission"))
 
     def _report_duplicate(self, pod: Pod, source: str) -> None:
         """Report a pod that is ignored because another pod has the same name."""
@@ -319,6 +337,10 @@ class PodWorkers:
             if lifecycle := _LIFECYCLES.get(worker.phase):
                 counts[lifecycle, kind, static] += 1
         return counts
+
+    def _need_admission(self) -> PodAdmission:
+        assert self._admission is not None, "run() has not started"
+        return self._admission
 
     def _need_resizer(self) -> PodResizer:
         assert self._resizer is not None, "run() has not started"
