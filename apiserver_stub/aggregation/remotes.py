@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +9,10 @@ from dataclasses import dataclass, field
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.request import RequestInfo
 from apiserver_stub.kinds import api_services
+from apiserver_stub.kinds.version_order import version_order
 from nodeagent.base.identity import Identity
 
 GroupVersion = tuple[str, str]
-_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
-_STAGES = {None: 2, "beta": 1, "alpha": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +108,8 @@ def merge(
     ranks: dict[GroupVersion, tuple[int, int]] = {}
     positions: dict[str, tuple[int, str]] = {}
     for group, version in local:
-        group_order, version_order = api_services.order(group, version, identity)
-        ranks[group, version] = -group_order, -version_order
+        group_rank, version_rank = api_services.order(group, version, identity)
+        ranks[group, version] = -group_rank, -version_rank
         positions.setdefault(group, (len(positions), ""))
     after = len(positions)
     for (group, version), remote in table.items():
@@ -122,14 +120,5 @@ def merge(
         best[group] = max(best.get(group, 0), priority)
     return sorted(
         ranks,
-        key=lambda item: (-best[item[0]], positions[item[0]], -ranks[item][1], _version_order(item[1])),
+        key=lambda item: (-best[item[0]], positions[item[0]], -ranks[item][1], version_order(item[1])),
     )
-
-
-def _version_order(version: str) -> tuple[int, int, int, str]:
-    """Return the sort key of versions with the same priority: v2, v1, v2beta1, v1alpha2, then other names."""
-    match = _VERSION.fullmatch(version)
-    if match is None:
-        return 1, 0, 0, version
-    major, stage, minor = match.groups()
-    return -_STAGES[stage], -int(major), -int(minor or 0), version

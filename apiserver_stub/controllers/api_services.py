@@ -11,7 +11,7 @@ from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.kinds import api_services
-from apiserver_stub.kinds.api_services import is_local, local_status, priorities
+from apiserver_stub.kinds.api_services import is_built_in, is_local, local_status, priorities
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.storage.collection import Collection
 from apiserver_stub.storage.record import without_revision
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from apiserver_stub.storage import Store
 
 _AT_ONCE = 100
-_MANAGED = "onstart"
-_MANAGED_OURS = (_MANAGED, "true")
+_MANAGED, _FOLLOWED = "onstart", "true"
+"""Labels of API services of bundled kinds, and of those that change while the server runs."""
+_MANAGED_OURS = (_MANAGED, _FOLLOWED)
 
 
 class Registration:
@@ -49,7 +50,15 @@ class Registration:
         resource = registry.find(self._group, "v1", "apiservices")
         self._collection = resource.storage if resource is not None else ""
         self._label = identity.label("automanaged", "kube-aggregator")
-        self._desired = {obj["metadata"]["name"]: obj for obj in self._objects()}
+        self._desired: dict[str, Object] = {}
+        self._read_registry()
+        registry.listen(self._read_registry)
+
+    def _read_registry(self) -> None:
+        """Queue the API services of the group versions that are served now or no longer."""
+        before, self._desired = self._desired, {obj["metadata"]["name"]: obj for obj in self._objects()}
+        for name in before.keys() ^ self._desired.keys():
+            self._queue.add(name)
 
     def _objects(self) -> list[Object]:
         found = []
@@ -57,13 +66,17 @@ class Registration:
             ranks = priorities(group, version, self._identity)
             if ranks is None:
                 continue  # The APIService API itself has no API service.
+            built_in = is_built_in(group, self._identity)
             spec: Object = {"group": group} if group else {}
             spec |= {"version": version, "groupPriorityMinimum": ranks[0], "versionPriority": ranks[1]}
             found.append(
                 {
                     "kind": "APIService",
                     "apiVersion": f"{self._group}/v1",
-                    "metadata": {"name": f"{version}.{group}", "labels": {self._label: _MANAGED}},
+                    "metadata": {
+                        "name": f"{version}.{group}",
+                        "labels": {self._label: _MANAGED if built_in else _FOLLOWED},
+                    },
                     "spec": spec,
                 }
             )
@@ -145,5 +158,6 @@ class Registration:
 
     def _is_due(self, obj: Object) -> bool:
         """Return whether *obj*, an API service that this server does not register, must be deleted."""
-        managed = (obj["metadata"].get("labels") or {}).get(self._label) == _MANAGED
-        return managed and is_local(obj) and not self._shares_store
+        managed = (obj["metadata"].get("labels") or {}).get(self._label)
+        due = managed == _FOLLOWED or (managed == _MANAGED and not self._shares_store)
+        return due and is_local(obj)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -46,6 +46,15 @@ class ChangeFeed:
         self._lock = asyncio.Lock()
         self._work = 0
 
+    def follow(self, collections: Iterable[Collection]) -> None:
+        """Also deliver the objects and changes of *collections*; those that are followed already are ignored."""
+        known = {item.name for item in self._collections}
+        added = [item for item in collections if item.name not in known]
+        if added:
+            self._collections += added
+            self._unarmed += added
+            self._changed.set()
+
     async def run(self) -> None:
         """Deliver changes until cancelled."""
         try:
@@ -71,6 +80,9 @@ class ChangeFeed:
             if not self._positions:
                 await self._load()
             for collection, end in behind:
+                if collection.name not in self._positions:
+                    self._positions[collection.name] = await self._deliver(collection)
+                    continue
                 try:
                     await self._read(collection, end)
                 except Compacted:
@@ -92,12 +104,17 @@ class ChangeFeed:
         self._positions = {}
         self._handler.reset()
         positions = {}
-        for collection in self._collections:
-            positions[collection.name] = collection.end
-            for record in collection.select():
-                self._pass(collection.name, record, partial(self._handler.see, previous=None))
-                await self._step(record)
+        for collection in list(self._collections):
+            positions[collection.name] = await self._deliver(collection)
         self._positions = positions
+
+    async def _deliver(self, collection: Collection) -> int:
+        """Deliver every object of *collection*; return the position of the next change."""
+        position = collection.end
+        for record in collection.select():
+            self._pass(collection.name, record, partial(self._handler.see, previous=None))
+            await self._step(record)
+        return position
 
     async def _read(self, collection: Collection, end: int) -> None:
         name = collection.name

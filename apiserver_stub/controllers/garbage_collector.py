@@ -44,19 +44,28 @@ class GarbageCollector:
 
     def __init__(self, context: VerbContext, registry: Registry, clock: Clock | None = None) -> None:
         self._context = context
+        self._registry = registry
         self._resources: dict[str, Resource] = {}
+        """Resource by collection; those that are no longer served are included."""
         self._kinds: dict[tuple[str, str], Resource] = {}
-        for resource in registry:
-            if "delete" in resource.verbs and not resource.ttl:
-                self._resources.setdefault(resource.storage, resource)
-                self._kinds[resource.group, resource.kind] = resource
+        self._feed: ChangeFeed | None = None
+        self._read_registry()
+        registry.listen(self._read_registry)
         self._graph = OwnershipGraph()
         self._queue: WorkQueue[Location] = WorkQueue("garbage-collector", clock)
 
     async def run(self) -> None:
         """Collect until cancelled."""
-        feed = ChangeFeed(self._context.store, list(self._resources), self)
-        await run_controller(feed, self._queue, self._process, at_once=_AT_ONCE)
+        self._feed = ChangeFeed(self._context.store, list(self._resources), self)
+        await run_controller(self._feed, self._queue, self._process, at_once=_AT_ONCE)
+
+    def _read_registry(self) -> None:
+        """Follow the resources that are served now."""
+        found = [item for item in self._registry if "delete" in item.verbs and not item.ttl]
+        self._resources |= {item.storage: item for item in reversed(found)}
+        self._kinds = {(item.group, item.kind): item for item in found}
+        if self._feed is not None:
+            self._feed.follow(self._context.store.collection(name) for name in self._resources)
 
     # Changes
 

@@ -44,17 +44,25 @@ class NamespaceDeletion:
     """Controller of terminating namespaces."""
 
     def __init__(self, context: VerbContext, registry: Registry, clock: Clock | None = None) -> None:
-        self._context = context
+        self._context, self._registry = context, registry
         self._resources: dict[str, Resource] = {}
-        for resource in registry:
-            if resource.namespaced and "delete" in resource.verbs:
-                self._resources.setdefault(resource.storage, resource)
+        self._feed: ChangeFeed | None = None
+        self._read_registry()
+        registry.listen(self._read_registry)
         self._queue: WorkQueue[str] = WorkQueue("namespace-deletion", clock, interval_seconds=_PAUSE_SECONDS)
         self._terminating: set[str] = set()
 
     async def run(self) -> None:
-        feed = ChangeFeed(self._context.store, [_NAMESPACES, *self._resources], self)
-        await run_controller(feed, self._queue, self._process)
+        self._feed = ChangeFeed(self._context.store, [_NAMESPACES, *self._resources], self)
+        await run_controller(self._feed, self._queue, self._process)
+
+    def _read_registry(self) -> None:
+        """Follow the resources that are served now."""
+        found = [item for item in self._registry if item.namespaced and "delete" in item.verbs]
+        self._resources = {item.storage: item for item in reversed(found)}
+        self._resources = {item.storage: self._resources[item.storage] for item in found}
+        if self._feed is not None:
+            self._feed.follow(self._context.store.collection(name) for name in self._resources)
 
     def reset(self) -> None:
         self._terminating.clear()

@@ -33,10 +33,11 @@ class ResourceQuotas:
     async def run(self) -> None:
         self._usage.on_freed = self._queue.add
         feed = ChangeFeed(self._store, [COLLECTION, *(set(self._usage.collections) - {COLLECTION})], self)
+        self._usage.on_tracked = lambda: feed.follow(map(self._store.collection, self._usage.collections))
         try:
             await run_controller(feed, self._queue, self._process)
         finally:
-            self._usage.on_freed = None
+            self._usage.on_freed = self._usage.on_tracked = None
 
     def reset(self) -> None:
         self._quotas.clear()

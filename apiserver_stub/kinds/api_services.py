@@ -56,6 +56,8 @@ _VERSIONS = {
     ("resource", "v1alpha2"): 9,
 }
 _STAGES = {"v1": 15, "v1beta1": 9, "v1alpha1": 1}
+_CUSTOM = 1000, 100
+"""Priorities of groups and versions of custom kinds, and of those of plugins."""
 
 
 class ApiServiceStrategy(Strategy):
@@ -109,7 +111,7 @@ def priorities(group: str, version: str, identity: Identity) -> tuple[int, int] 
     """
     short = _short(group, identity)
     if short is None:
-        return None
+        return None if group == identity.group(GROUP) else _CUSTOM
     return (_PLAIN | _QUALIFIED)[short], _VERSIONS.get((short, version), _STAGES.get(version, 1))
 
 
@@ -143,6 +145,11 @@ def resources(settings: KindSettings) -> list[Resource]:
             reset_fields={"status": ("spec", "metadata")},
         )
     ]
+
+
+def is_built_in(group: str, identity: Identity) -> bool:
+    """Return whether *group* is one of the bundled groups."""
+    return _short(group, identity) is not None
 
 
 def _short(group: str, names: Identity) -> str | None:

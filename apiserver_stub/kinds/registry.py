@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.apimachinery.label_selectors import format_selector
 from apiserver_stub.apimachinery.objects import Object, decode, dig, encode_for_store
 from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.kinds.version_order import version_order
+from apiserver_stub.schema.kind_schema import KindSchema, defined
 from apiserver_stub.validation.metadata import KIND_RULES, STATUS_RULES, MetadataRules
 from nodeagent.base.names import subdomain_problems
 
@@ -37,6 +39,11 @@ class Column:
     description: str = ""
     format: str = ""
     """``name`` for the column with the name of the object."""
+    priority: int = 0
+    """0 for columns that are always shown; others are for ``-o wide``, as *wide* columns are."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "priority", self.priority or int(self.wide))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,12 @@ class Strategy:
         :raises ApiError: a value is not available; nothing was allocated.
         """
         raise NotImplementedError
+
+    def check_create(self) -> None:
+        """Check that objects can be created now.
+
+        :raises ApiError: 405, they cannot.
+        """
 
     def default(self, new: Object) -> None:
         """Set default values in an object of a write request."""
@@ -179,6 +192,8 @@ class Deprecation:
     """Empty if the removal is not planned."""
     replacement: str = ""
     """API version and kind to use instead."""
+    warning: str = ""
+    """Warning for clients; by default it is composed of the other fields."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +206,7 @@ class Resource:
     plural: str
     namespaced: bool = True
     singular: str = ""
+    list_kind: str = ""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = STANDARD_VERBS
@@ -209,6 +225,8 @@ class Resource:
     """Field labels → paths that are used if there is no value at the first path."""
     definition: type[Any] | None = None
     """Protobuf message of the kind, from which its schema is derived; for bundled kinds it is found by their name."""
+    schema: KindSchema | None = None
+    """Schema of a kind without a definition."""
     storage: str = ""
     """Collection in the store; ``group/plural`` unless several resources share their objects."""
     convert: Callable[[Object], Object] | None = None
@@ -219,6 +237,8 @@ class Resource:
     """Last part of upstream's storage key, if it is not the plural."""
     hashed_version: str = ""
     """Version in which upstream stores the objects, if it is another one; discovery contains a hash of it."""
+    patch_types: tuple[str, ...] = ()
+    """Media types of supported patches, if not all are supported."""
     create_on_update: bool = False
     unconditional_update: bool = True
     returns_deleted: bool = False
@@ -242,6 +262,7 @@ class Resource:
         set_ = object.__setattr__
         set_(self, "storage", self.storage or f"{self.group or 'core'}/{self.plural}")
         set_(self, "singular", self.singular or self.kind.lower())
+        set_(self, "list_kind", self.list_kind or f"{self.kind}List")
 
     @property
     def api_version(self) -> str:
@@ -252,10 +273,19 @@ class Resource:
         """Warning of a deprecated API version; empty for others."""
         if self.deprecation is None:
             return ""
+        if self.deprecation.warning:
+            return self.deprecation.warning
         text = f"{self.api_version} {self.kind} is deprecated in v{self.deprecation.release}+"
         if self.deprecation.removal:
             text += f", unavailable in v{self.deprecation.removal}+"
         return f"{text}; use {self.deprecation.replacement}" if self.deprecation.replacement else text
+
+    def schema_in(self, api_domain: str) -> KindSchema | None:
+        """Return the schema of the kind, ``None`` if it has none.
+
+        :param api_domain: domain of API groups.
+        """
+        return self.schema or defined(self.api_version, self.kind, api_domain)
 
     def name_rule(self, obj: Object) -> NameProblems:
         """Return the rule for the name of *obj*."""
@@ -316,10 +346,17 @@ class Resource:
 
 
 class Registry:
-    """All served resources, by group version and plural."""
+    """All served resources, by group version and plural.
+
+    The resources of custom kinds are added and removed while the server runs.
+    """
 
     def __init__(self, resources: Sequence[Resource]) -> None:
-        self._resources = {(item.group, item.version, item.plural): item for item in resources}
+        self._declared = {_name(item): item for item in resources}
+        self._added: dict[str, Sequence[Resource]] = {}
+        self._resources = dict(self._declared)
+        self._group_versions = _group_versions(resources)
+        self._listeners: list[Callable[[], None]] = []
 
     def __iter__(self) -> Iterator[Resource]:
         return iter(self._resources.values())
@@ -327,11 +364,53 @@ class Registry:
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._resources.get((group, version, plural))
 
+    def find_kind(self, group: str, version: str, kind: str) -> Resource | None:
+        """Return the resource of *kind*."""
+        return next((item for item in self if (item.group, item.version, item.kind) == (group, version, kind)), None)
+
     def group_versions(self) -> list[tuple[str, str]]:
-        """Return the group versions, in the order of their declaration."""
-        return list(dict.fromkeys((item.group, item.version) for item in self))
+        """Return the group versions: the declared ones in the order of their declaration, then the added ones."""
+        return self._group_versions
+
+    def replace(self, source: str, resources: Sequence[Resource]) -> None:
+        """Replace the resources that *source*, the name of a definition, added before.
+
+        Declared resources take precedence over added ones of the same name.
+        """
+        if resources:
+            self._added[source] = resources
+        elif self._added.pop(source, None) is None:
+            return
+        added = sorted((item for items in self._added.values() for item in items), key=lambda item: item.plural)
+        self._resources = {_name(item): item for item in added} | self._declared
+        declared = _group_versions(self._declared.values())
+        extra = {(item.group, item.version) for item in added}.difference(declared)
+        self._group_versions = declared + _ordered(extra)
+        for listener in self._listeners:
+            listener()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call *listener* after every change."""
+        self._listeners.append(listener)
 
     def of(self, group: str, version: str) -> list[Resource]:
         """Return the resources of a group version, sorted by plural."""
         resources = [item for item in self if (item.group, item.version) == (group, version)]
         return sorted(resources, key=lambda item: item.plural)
+
+
+def _name(resource: Resource) -> tuple[str, str, str]:
+    return resource.group, resource.version, resource.plural
+
+
+def _group_versions(resources: Iterable[Resource]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((item.group, item.version) for item in resources))
+
+
+def _ordered(group_versions: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return group versions of equal priority in upstream's order: by the first name of a group, then by version."""
+    first: dict[str, str] = {}
+    for group, version in group_versions:
+        name = f"{version}.{group}"
+        first[group] = min(first.get(group, name), name)
+    return sorted(group_versions, key=lambda item: (first[item[0]], version_order(item[1])))

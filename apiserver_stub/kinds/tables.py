@@ -46,7 +46,7 @@ def table(
                 "type": column.type,
                 "format": column.format,
                 "description": column.description,
-                "priority": 1 if column.wide else 0,
+                "priority": column.priority,
             }
             for column in resource.columns
         ]

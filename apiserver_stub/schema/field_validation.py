@@ -130,6 +130,8 @@ def _check_of(shape: Shape, complete: bool) -> Check:
             return _int_check(shape)
         case Form.ANY:
             return _any
+        case Form.UNION:
+            return _union_check(shape, complete)
         case _:
             return _SCALARS[shape.form]
 
@@ -259,6 +261,26 @@ def _list_check(shape: Shape, complete: bool) -> Check:
         return value
 
     return run
+
+
+def _union_check(shape: Shape, complete: bool) -> Check:
+    """Return the check of a value with alternatives; its Go type has its own decoder, which ignores unknown fields."""
+    checks: dict[type, Check] = {}
+
+    def run(value: Any, path: str, found: Findings) -> Any:
+        if not checks:  # Deferred, as shapes may be recursive.
+            checks.update((_UNION_TYPES[name], _check_of(member, complete)) for name, member in shape.members.items())
+        check_value = checks.get(value.__class__)
+        if check_value is None:
+            raise SchemaMismatch(_UNION_MISMATCH)
+        found.members += count_members(value)
+        return check_value(value, path, Findings(converts=found.converts))
+
+    return run
+
+
+_UNION_TYPES: dict[str, type] = {"object": dict, "list": list, "bool": bool}
+_UNION_MISMATCH = "boolean or JSON schema expected"
 
 
 def _int_check(shape: Shape) -> Check:

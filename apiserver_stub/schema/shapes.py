@@ -36,6 +36,9 @@ class Form(Enum):
     BOOL = "bool"
     FLOAT = "float64"
     ANY = "interface {}"
+    UNION = "union"
+    DEDUCED = "deduced"
+    """Any value; the fields of objects have separate owners, as they have no schema."""
 
 
 _ZEROS: Mapping[Form, Any] = {
@@ -63,8 +66,13 @@ class Shape:
     full_name: str = ""
     """Full name of the message of an object."""
     members: dict[str, Shape] = field(default_factory=dict)
+    """Fields of an object, or the alternatives of a union by their forms."""
     item: Shape | None = None
     """Schema of the values of a map or the items of a list."""
+    other: Shape | None = None
+    """Schema of the fields of an object that are not *members*; ``None`` if it has no other fields."""
+    key_defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Default values of the key fields of a list."""
     keys: tuple[str, ...] = ()
     """Key fields of the items of a list that merges; empty for other lists."""
     is_set: bool = False
@@ -100,8 +108,14 @@ class Shape:
     def child(self, name: str) -> Shape:
         """Return the shape of field *name*, :data:`UNKNOWN` for an unknown field."""
         if self.form is Form.OBJECT:
-            return self.members.get(name) or UNKNOWN
+            return self.members.get(name) or self.other or UNKNOWN
         return self.item or UNKNOWN
+
+    def resolved(self, *values: Any) -> Shape:
+        """Return the shape for *values*, which depends on them only without a schema."""
+        if self.form is not Form.DEDUCED:
+            return self
+        return _DEDUCED_MAP if all(value.__class__ is dict for value in values) else UNKNOWN
 
     def members_at(self, minor: int | None) -> Mapping[str, Shape]:
         """Return the fields that minor release *minor* has, all fields for ``None``."""
@@ -127,6 +141,8 @@ class Shape:
 
 
 UNKNOWN = Shape(Form.ANY)
+DEDUCED = Shape(Form.DEDUCED)
+_DEDUCED_MAP = Shape(Form.MAP, item=DEDUCED)
 
 _KEY_DEFAULTS: Mapping[tuple[str, str], str] = {
     ("ContainerPort", "protocol"): "TCP",
@@ -144,6 +160,7 @@ _SPECIAL: Mapping[str, Form] = {
     "IntOrString": Form.INT_OR_TEXT,
     "FieldsV1": Form.ANY,
     "RawExtension": Form.ANY,
+    "JSON": Form.ANY,
 }
 _INLINE = "inline"
 
@@ -185,10 +202,22 @@ def walk(shape: Shape, minor: int | None = None) -> Iterator[Shape]:
             rest.append(current.item)
 
 
-@cache
+_objects: dict[str, Shape] = {}
+
+
 def _object(message: Descriptor) -> Shape:
+    known = _objects.get(message.full_name)
+    if known is not None:
+        return known
     *_, package, version, name = message.full_name.split(".")
+    if apiproto.is_union(message):
+        shape = _objects[message.full_name] = Shape(Form.UNION, name, package, version, message.full_name)
+        for member in message.fields:
+            alternative = _member(member, apiproto.field_properties(member))
+            shape.members[alternative.form.value] = alternative
+        return shape
     shape = Shape(Form.OBJECT, name, package, version, message.full_name, atomic=apiproto.is_atomic(message))
+    _objects[message.full_name] = shape  # Before its fields, as definitions may be recursive.
     fields = {label: (member, apiproto.field_properties(member)) for label, member in _fields(message)}
     shape.members.update((label, _member(member, properties)) for label, (member, properties) in fields.items())
     shape.releases = {
@@ -216,7 +245,7 @@ def _fields(message: Descriptor) -> Iterator[tuple[str, FieldDescriptor]]:
         if member.name == _INLINE and member.message_type is not None:
             yield from _fields(member.message_type)
         else:
-            yield member.name, member
+            yield member.json_name, member
 
 
 def _member(member: FieldDescriptor, properties: FieldProperties) -> Shape:

@@ -60,6 +60,7 @@ from apiserver_stub.server.audit import build_audit
 from apiserver_stub.server.authentication import build_authentication
 from apiserver_stub.server.authorization import build_authorization
 from apiserver_stub.server.credentials import generate_tokens, read_tokens, write_kubeconfig
+from apiserver_stub.server.custom_kinds import build_cleanup, build_custom_kinds
 from apiserver_stub.server.kinds import build_registry
 from apiserver_stub.server.request_pipeline import build_pipeline
 from apiserver_stub.server.serving_certificate import Certificates
@@ -163,6 +164,7 @@ async def start(options: Options) -> RunningServer:
         if audit is not None:
             stack.push_async_callback(audit.close)
         await store.open()
+        custom_kinds = build_custom_kinds(store, registry, identity)
         authentication = await build_authentication(options, store, tokens_file, stack)
         authorization = await build_authorization(options, store, stack)
         agents = await asyncio.to_thread(NodeAgents, node_agent_settings(options), store)
@@ -222,7 +224,7 @@ async def start(options: Options) -> RunningServer:
         flow_control = _flow_control(options)
         if flow_control is not None:
             tasks.start(flow_control.run_seat_borrowing(SystemClock()), "flow-control")
-        start_monitor(options, monitor, (item.storage for item in registry if "list" in item.verbs), tasks)
+        start_monitor(options, monitor, lambda: (item.storage for item in registry if "list" in item.verbs), tasks)
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:
             tasks.start(run_key_reloader(options.encryption_provider_config, identity, storage), "keys")
         tasks.start(authentication_config_map.run(), "authentication-config-map")
@@ -243,6 +245,9 @@ async def start(options: Options) -> RunningServer:
             tasks.start(keep_aggregated(store, identity), "aggregated-roles")
         if service_ranges is not None:
             tasks.start(service_ranges.run(), "service-ranges")
+        if custom_kinds is not None:
+            tasks.start(custom_kinds.run(), "custom-kinds")
+            tasks.start(build_cleanup(context, registry, identity).run(), "custom-resource-cleanup")
         if options.enable_garbage_collector and options.runs_controller("garbage-collector-controller"):
             tasks.start(collect_garbage(context, registry), "garbage")
         device_kinds = device_resources(registry, identity)

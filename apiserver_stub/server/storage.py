@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -162,12 +162,14 @@ def _seconds_for(options: Options, name: str) -> float:
     return options.store_healthcheck_timeout_seconds
 
 
-def start_monitor(options: Options, monitor: StoreMonitor, collections: Iterable[str], tasks: TaskOwner) -> None:
+def start_monitor(
+    options: Options, monitor: StoreMonitor, collections: Callable[[], Iterable[str]], tasks: TaskOwner
+) -> None:
     """Start the periodic collection of object counts and database sizes."""
-    names = list(collections)
     if options.store_count_metric_poll_period_seconds > 0:
         tasks.start(
-            repeat(lambda: monitor.count(names), options.store_count_metric_poll_period_seconds), "store-counts"
+            repeat(lambda: monitor.count(set(collections())), options.store_count_metric_poll_period_seconds),
+            "store-counts",
         )
     if options.store_db_metric_poll_interval_seconds > 0:
         tasks.start(repeat(monitor.measure, options.store_db_metric_poll_interval_seconds), "store-sizes")

@@ -44,8 +44,10 @@ class StoreMonitor:
         """Database size in bytes by server address."""
 
     async def count(self, collections: Iterable[str]) -> None:
-        """Count the records of *collections*."""
-        for name in collections:
+        """Count the records of *collections*; counts of others are dropped."""
+        names = set(collections)
+        self.objects = {name: count for name, count in self.objects.items() if name in names}
+        for name in names:
             try:
                 self.objects[name] = await self._store.count(name)
             except (StoreUnavailable, StoreRejected):

@@ -17,6 +17,7 @@ from nodeagent.base import yamlsafe
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.schema.kind_schema import KindSchema
     from apiserver_stub.schema.shapes import Shape
 
 _INTEGERS = 1 << 63
@@ -30,14 +31,13 @@ class Configuration:
     repeats: tuple[yamlsafe.Repeat, ...]
     """Fields that are set twice; the last value takes effect."""
 
-    def convert(self, merged: Object, api_domain: str) -> None:
+    def convert(self, merged: Object, schema: KindSchema | None) -> None:
         """Convert the values of *merged*, which include those of the configuration, to the types of its kind.
 
-        :param api_domain: domain of API groups.
         :raises ApiError: 500, a value cannot be converted.
         """
         try:
-            check_types(merged, api_domain, converts=True)
+            check_types(merged, schema, converts=True)
         except SchemaMismatch as error:
             problem = f"unable to convert unstructured object to {kind_of(self.obj)}: {error.converting}"
             text = f"failed to convert new object ({identity_of(self.obj)}) to proper version: {problem}"

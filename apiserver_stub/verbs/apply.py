@@ -60,7 +60,7 @@ async def apply(
         live = kind.blank if current is None else resource.read(current)
         merged, entries = apply_to(request, resource, kind, live, config.obj, force=force)
         merged = objects.decode(objects.encode(merged))
-        config.convert(merged, request.identity.api_domain)
+        config.convert(merged, resource.schema_in(request.identity.api_domain))
         config.report(request)
         metadata = merged["metadata"]
         if current is not None:

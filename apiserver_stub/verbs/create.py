@@ -28,8 +28,9 @@ _NAME_ATTEMPTS = 8
 
 async def create(context: VerbContext, request: Request, resource: Resource) -> Reply:
     """Store the object in the body; the reply is 201 with the stored object."""
+    resource.strategy.check_create()
     check_options(request, "CreateOptions")
-    obj = read_object(request, resource.kind, resource.api_version)
+    obj = read_object(request, resource.kind, resource.api_version, resource.schema)
     metadata = obj["metadata"]
     settle_namespace(request, resource, metadata)
     generated = not metadata.get("name")

@@ -96,8 +96,8 @@ def _fields_of_flat(kind: Kind, resource: Resource, obj: Object, api_domain: str
 @lru_cache(maxsize=256)
 def _composite_fields(resource: Resource, api_domain: str) -> frozenset[str]:
     """Return the top-level fields of *resource*, except metadata, whose parts may have different owners."""
-    shape = shapes.of(resource.api_version, resource.kind, api_domain)
-    members = shape.members.items() if shape is not None else ()
+    schema = resource.schema_in(api_domain)
+    members = schema.shape.members.items() if schema is not None else ()
     return frozenset(name for name, member in members if not member.leaf and name != "metadata")
 
 
@@ -178,9 +178,10 @@ def apply_to(
 @lru_cache(maxsize=256)
 def kind_of(resource: Resource, subresource: str, api_domain: str) -> Kind | None:
     """Return the ownership properties of *resource* as written through *subresource*; ``None`` without a schema."""
-    shape = shapes.of(resource.api_version, resource.kind, api_domain)
-    if shape is None:
+    schema = resource.schema_in(api_domain)
+    if schema is None:
         return None
+    shape = schema.shape
     blank: Object = {"metadata": {}, **shape.blank()}
     default: tuple[str, ...] = ()
     if resource.subresource("status") is not None:

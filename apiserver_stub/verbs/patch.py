@@ -50,6 +50,9 @@ async def patch(
     """
     check_options(request, "PatchOptions")
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
+    if resource.patch_types and media_type not in resource.patch_types:
+        text = "the body of the request was in an unknown format - accepted media types include: "
+        raise ApiError(415, "UnsupportedMediaType", text + ", ".join(resource.patch_types), {})
     if media_type == APPLY_PATCH:
         return await apply(context, request, resource, projection)
     if request.query.flag("force"):
@@ -76,7 +79,9 @@ async def patch(
         new = _apply(sent, request.identity.api_domain, media_type, old, body)
         _restore_type(sent, media_type, new)
         try:
-            findings = check_types(new, request.identity.api_domain, converts=media_type == _STRATEGIC_PATCH)
+            findings = check_types(
+                new, resource.schema_in(request.identity.api_domain), converts=media_type == _STRATEGIC_PATCH
+            )
         except SchemaMismatch as error:
             if media_type == _STRATEGIC_PATCH:
                 raise _invalid_patch(go_value(body), error.converting) from error
@@ -150,7 +155,8 @@ def _apply(resource: Resource, api_domain: str, media_type: str, old: Object, bo
 
 
 def _shape(resource: Resource, api_domain: str) -> shapes.Shape:
-    return shapes.of(resource.api_version, resource.kind, api_domain) or shapes.UNKNOWN
+    schema = resource.schema_in(api_domain)
+    return shapes.UNKNOWN if schema is None else schema.shape
 
 
 def _invalid_result(result: Any, message: str) -> ApiError:

@@ -116,7 +116,7 @@ def _shape_list(page: Page, request: Request, resource: Resource) -> Object:
     if format_.shape == "Table":
         mode = tables.include_object(request.query)
         return tables.table(resource, items, page.metadata, mode, format_.shape_version)
-    kind, api_version = f"{resource.kind}List", resource.api_version
+    kind, api_version = resource.list_kind, resource.api_version
     if format_.shape == "PartialObjectMetadataList":
         kind, api_version = format_.shape, format_.shape_version
         items = [tables.partial(item, format_.shape_version) for item in items]
@@ -132,7 +132,7 @@ def _shape_list(page: Page, request: Request, resource: Resource) -> Object:
 def _join(page: Page, resource: Resource) -> list[bytes]:
     """Return the list as chunks of stored bytes, without the kind and apiVersion that stored objects start with."""
     list_start = objects.encode(
-        {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": page.metadata}
+        {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": page.metadata}
     )
     chunks = [list_start[:-1] + b',"items":[']
     skip = len(resource.head)

@@ -40,7 +40,7 @@ async def update(
     check_options(request, "UpdateOptions")
     info = request.info
     sent = resource if projection is None else projection.resource
-    obj = read_object(request, sent.kind, sent.api_version)
+    obj = read_object(request, sent.kind, sent.api_version, sent.schema)
     metadata = obj["metadata"]
     if not metadata.get("name"):
         raise undetermined_name(info.name)

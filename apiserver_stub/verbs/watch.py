@@ -13,8 +13,7 @@ from apiserver_stub.apimachinery.media import Format
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, expired
 from apiserver_stub.kinds import tables
-from apiserver_stub.schema import shapes
-from apiserver_stub.schema.null_times import omit_null_times, unset_creation_time
+from apiserver_stub.schema.null_times import unset_creation_time
 from apiserver_stub.storage import Change, Compacted, Record
 from apiserver_stub.storage.record import with_revision, without_revision
 from apiserver_stub.verbs.lists import Selection, selection
@@ -195,11 +194,11 @@ class Watch:
         if initial_end:
             metadata["annotations"] = {self._api_domain + "/initial-events-end": "true"}
         kind, api_version = self._resource.kind, self._resource.api_version
-        shape = shapes.of(api_version, kind, self._api_domain) if self.is_text else None
-        blank = shape.blank() if shape is not None else {}
+        schema = self._resource.schema_in(self._api_domain) if self.is_text else None
+        blank = schema.shape.blank() if schema is not None else {}
         obj = {"kind": kind, "apiVersion": api_version, **blank, "metadata": metadata}
-        if not shows_null:
-            omit_null_times(obj, shape)
+        if schema is not None and not shows_null:
+            schema.omit_null_times(obj)
         return self._encode("BOOKMARK", self._shape(obj))
 
     def _error_frame(self, error: ApiError) -> bytes:

@@ -11,10 +11,9 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, Cause, bad_request, conflict, invalid, modified
 from apiserver_stub.kinds.registry import any_name_problems
 from apiserver_stub.schema import shapes
-from apiserver_stub.schema.field_validation import Findings, SchemaMismatch, check, merge_repeated, repeated
+from apiserver_stub.schema.field_validation import Findings, SchemaMismatch, merge_repeated, repeated
+from apiserver_stub.schema.kind_schema import defined
 from apiserver_stub.schema.managed_fields import same_but_times
-from apiserver_stub.schema.null_times import omit_null_times
-from apiserver_stub.schema.stored_form import settle
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.validation.metadata import validate_field_manager, validate_metadata, validate_metadata_update
 from apiserver_stub.validation.names import path_problems
@@ -27,8 +26,8 @@ from nodeagent.base import yamlsafe
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.kinds.registry import Resource, Strategy
+    from apiserver_stub.schema.kind_schema import KindSchema
     from apiserver_stub.schema.managed_fields import ManagedFieldsEntry
-    from apiserver_stub.schema.shapes import Shape
     from apiserver_stub.verbs.context import VerbContext
 
 _OMITTED_IF_EMPTY = ("annotations", "finalizers", "labels", "ownerReferences")
@@ -47,9 +46,10 @@ class DryRun(Exception):
         self.obj = obj
 
 
-def read_object(request: Request, kind: str, api_version: str) -> Object:
+def read_object(request: Request, kind: str, api_version: str, schema: KindSchema | None = None) -> Object:
     """Return the body as an object of the expected kind.
 
+    :param schema: schema of the kind; by default that of its definition.
     :raises ApiError: 400 or 415, the body is not such an object.
     """
     media_type, api_domain = request.headers.get("Content-Type", ""), request.identity.api_domain
@@ -59,7 +59,8 @@ def read_object(request: Request, kind: str, api_version: str) -> Object:
     if (sent_version, sent_kind) != (api_version, kind):
         raise _other_type(sent_version, sent_kind, api_version, kind, api_domain)
     obj["kind"], obj["apiVersion"] = kind, api_version
-    findings = _check_body(obj, api_domain)
+    schema = schema or defined(api_version, kind, api_domain)
+    findings = _check_body(obj, schema)
     if media_type.startswith(request.identity.protobuf_media_type):  # The decoder has dropped unknown fields.
         return obj
     is_yaml = media_type.startswith(media.YAML)
@@ -67,19 +68,19 @@ def read_object(request: Request, kind: str, api_version: str) -> Object:
     if duplicates:
         merged = merge_repeated(request.body)
         obj = merged | {"kind": kind, "apiVersion": api_version}
-        findings = _check_body(obj, api_domain)
+        findings = _check_body(obj, schema)
     if problem := report(request, findings.unknown, duplicates, repeats):
         raise _cannot_be_handled(obj, problem)
     return obj
 
 
-def _check_body(obj: Object, api_domain: str) -> Findings:
+def _check_body(obj: Object, schema: KindSchema | None) -> Findings:
     """Check *obj* against the schema of its kind.
 
     :raises ApiError: 400, a value has the wrong type.
     """
     try:
-        return check_types(obj, api_domain)
+        return check_types(obj, schema)
     except SchemaMismatch as error:
         raise _cannot_be_handled(obj, str(error)) from error
 
@@ -101,16 +102,14 @@ def _other_type(sent_version: Any, sent_kind: Any, api_version: str, kind: str, 
     return bad_request(f'{sent_kind} in version "{version}" cannot be handled as a {kind}: {problem}')
 
 
-def check_types(obj: Object, api_domain: str, *, converts: bool = False) -> Findings:
+def check_types(obj: Object, schema: KindSchema | None, *, converts: bool = False) -> Findings:
     """Check *obj* against the schema of its kind, so that each stored object can be written in every encoding.
 
-    :param api_domain: domain of API groups.
     :param converts: *obj* was converted from decoded values, as by strategic merge patches and server-side apply.
     :raises SchemaMismatch: a value has the wrong type.
     """
-    shape = shapes.of(obj["apiVersion"], obj["kind"], api_domain)
     try:
-        findings = check(obj, shape, complete=True, converts=converts) if shape is not None else Findings()
+        findings = schema.check(obj, converts=converts) if schema is not None else Findings()
     except RecursionError:
         raise SchemaMismatch("json: exceeded max depth") from None
     if not isinstance(obj.setdefault("metadata", {}), dict):
@@ -192,16 +191,16 @@ async def prepare_new(
     _omit_empty(metadata)
     strategy = resource.strategy
     strategy.default(obj)
-    shape = shapes.of(resource.api_version, resource.kind, request.identity.api_domain)
-    if not context.settings.shows_null_times:
-        omit_null_times(obj, shape)
+    schema = resource.schema_in(request.identity.api_domain)
+    if schema is not None and not context.settings.shows_null_times:
+        schema.omit_null_times(obj)
     if entries is None:  # Fields that admission and the server set later have no owner.
         track_create(request, resource, obj)
     else:
         put(obj, entries)
     call = AdmissionRequest("CREATE", request, resource, obj, name=metadata.get("name") or "", dry_run=request.dry_run)
     await context.admission.admit(call)
-    _settle(context, obj, shape)
+    _settle(context, obj, schema)
     metadata = obj["metadata"]
     _drop_duplicate_owners(request, metadata, " after mutating admission happens")
     if not metadata.get("name") and metadata.get("generateName"):
@@ -229,11 +228,13 @@ async def prepare_new(
     return obj
 
 
-def _settle(context: VerbContext, obj: Object, shape: Shape | None) -> None:
+def _settle(context: VerbContext, obj: Object, schema: KindSchema | None) -> None:
     """Normalize *obj* after admission, which may have replaced it, in place."""
-    settle(obj, shape)
+    if schema is None:
+        return
+    schema.settle(obj)
     if not context.settings.shows_null_times:
-        omit_null_times(obj, shape)
+        schema.omit_null_times(obj)
 
 
 def clean_metadata(request: Request, metadata: Object) -> None:
@@ -329,16 +330,16 @@ async def plan_update(
         strategy.default_status(new)
     else:
         strategy.default(new)
-    shape = shapes.of(resource.api_version, resource.kind, request.identity.api_domain)
-    if not context.settings.shows_null_times:
-        omit_null_times(new, shape)
+    schema = resource.schema_in(request.identity.api_domain)
+    if schema is not None and not context.settings.shows_null_times:
+        schema.omit_null_times(new)
     if entries is None:
         track_update(request, resource, new, old)
     else:
         put(new, entries)
     call = AdmissionRequest("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
     await context.admission.admit(call)
-    _settle(context, new, shape)
+    _settle(context, new, schema)
     _drop_duplicate_owners(request, new["metadata"], " after mutating admission happens")
     owners = new["metadata"].get("managedFields")
     strategy.prepare_update(new, old, info.subresource)

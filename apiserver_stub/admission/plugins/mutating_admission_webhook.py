@@ -69,7 +69,7 @@ class MutatingAdmissionWebhook(WebhookPlugin):
             if seen_as is not call.resource and call.resource.convert is not None:
                 result = call.resource.convert(result)
             result["kind"], result["apiVersion"] = new["kind"], new["apiVersion"]
-            check_types(result, call.request.identity.api_domain)
+            check_types(result, call.resource.schema_in(call.request.identity.api_domain))
         except (ApiError, SchemaMismatch) as error:
             raise internal(f'the patch of webhook "{hook.name}" cannot be applied: {error}') from error
         if not call.subresource:

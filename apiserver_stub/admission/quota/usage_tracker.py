@@ -38,13 +38,24 @@ class QuotaUsageTracker:
         self.store, self.names = store, QuotaNames.of(identity)
         self.on_freed: Callable[[str], None] | None = None
         """Callback with the key of a quota whose reservation is released: an earlier count can now be too high."""
+        self.on_tracked: Callable[[], None] | None = None
+        """Callback when the resources that quotas can limit change."""
         self._measured: dict[tuple[str, str], _Measured] = {}
         self._reserved: dict[tuple[str, str], list[Amounts]] = {}
+        self._registry = registry
         self._tracked: dict[str, Resource] = {}
-        for resource in registry:
+        self._read_registry()
+        registry.listen(self._read_registry)
+
+    def _read_registry(self) -> None:
+        tracked: dict[str, Resource] = {}
+        for resource in self._registry:
             stored = resource.namespaced and "create" in resource.verbs and "list" in resource.verbs
             if stored and resource.plural not in _IGNORED:
-                self._tracked.setdefault(qualified(resource.plural, resource.group), resource)
+                tracked.setdefault(qualified(resource.plural, resource.group), resource)
+        self._tracked = tracked
+        if self.on_tracked is not None:
+            self.on_tracked()
 
     @property
     def collections(self) -> list[str]:

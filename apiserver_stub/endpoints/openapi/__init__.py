@@ -97,6 +97,11 @@ class OpenApi:
         self._registry, self._remotes, self._identity = registry, remotes, identity
         self._documents: dict[str, bytes] | None = None
         self._protobuf: bytes | None = None
+        registry.listen(self._drop)
+
+    def _drop(self) -> None:
+        """Drop the documents, which are built again on the next request."""
+        self._documents = self._protobuf = None
 
     async def respond(self, request: Request) -> Reply | None:
         """Return the document at an OpenAPI path, ``None`` for other paths."""

@@ -34,6 +34,7 @@ _PLAIN: Mapping[Form, Object] = {
     Form.BOOL: {"type": "boolean"},
     Form.FLOAT: {"type": "number", "format": "double"},
     Form.ANY: {"type": "object"},
+    Form.UNION: {},
 }
 _REQUIRED: Mapping[str, list[str]] = {
     "apiregistration.APIServiceCondition": ["type", "status"],
@@ -111,10 +112,12 @@ class Schemas:
         found: Object = {"description": _TEXTS.get(path, f"{shape.name} of the API."), "type": "object"}
         if required := _REQUIRED.get(path):
             found["required"] = required
-        found["properties"] = {
+        properties = {
             name: {"description": _TEXTS.get(f"{path}.{name}", _TEXTS.get(name, "")), **self._value(member)}
             for name, member in sorted(shape.members_at(self._minor).items())
         }
+        if properties:
+            found["properties"] = properties
         if shape.atomic:
             found["x-kubernetes-map-type"] = "atomic"
         return found

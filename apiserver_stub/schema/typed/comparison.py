@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from apiserver_stub.schema.field_sets import LEAF, SELF, FieldSet
 from apiserver_stub.schema.shapes import Form, Shape
-from apiserver_stub.schema.typed.elements import group
+from apiserver_stub.schema.typed.elements import group, require_type
 
 _MAPS = frozenset((Form.OBJECT, Form.MAP))
 
@@ -22,12 +22,14 @@ class Comparison(NamedTuple):
 def fields_of(value: Any, shape: Shape) -> FieldSet:
     """Return the fields that *value* sets: its leaves, and the items of lists and maps that merge.
 
-    :raises InvalidElement: an item of a list lacks its key.
+    :raises InvalidElement: an item of a list lacks its key, or a value has the wrong type.
     """
+    shape = shape.resolved(value)
     if shape.leaf:
         return LEAF
     if not value:
         return {}
+    require_type(value, shape)
     fields: FieldSet = {}
     if shape.form in _MAPS:
         is_map = shape.form is Form.MAP
@@ -47,12 +49,16 @@ def fields_of(value: Any, shape: Shape) -> FieldSet:
 def compare(old: Any, new: Any, shape: Shape) -> Comparison:
     """Return the differences between *old* and *new*, two values of *shape*.
 
-    :raises InvalidElement: an item of a list lacks its key.
+    :raises InvalidElement: an item of a list lacks its key, or a value has the wrong type.
     """
     if old == new:
         return Comparison({}, {}, {})
+    shape = shape.resolved(old, new)
     if shape.leaf or (not old and not new):
         return Comparison({}, LEAF, {})
+    for value in (old, new):
+        if value:
+            require_type(value, shape)
     found = Comparison({}, {}, {})
     if shape.form in _MAPS:
         _compare_fields(old or {}, new or {}, shape, found)
@@ -106,12 +112,14 @@ def _all_of(items: list[Any], shape: Shape) -> FieldSet:
 
 def _everything(value: Any, shape: Shape) -> FieldSet:
     """Return *value* and all fields in it."""
+    shape = shape.resolved(value)
     if shape.leaf or not value:
         return LEAF
+    require_type(value, shape)
     fields: FieldSet = {SELF: {}}
     if shape.form in _MAPS:
         for name, content in value.items():
-            below = shape.child(name)
+            below = shape.child(name).resolved(content)
             fields[f"f:{name}"] = LEAF if below.leaf or not content else _everything(content, below)
         return fields
     item_shape = _item(shape)

@@ -6,14 +6,24 @@ from typing import Any
 
 import msgspec
 
-from apiserver_stub.schema.shapes import UNKNOWN, Shape
+from apiserver_stub.schema.shapes import UNKNOWN, Form, Shape
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _SCALARS = (str, int, float, bool)
 
 
 class InvalidElement(ValueError):
-    """An item that is null or lacks a key, so that it has no path element."""
+    """An item that is null or lacks a key, so that it has no path element, or a value of the wrong type."""
+
+
+def require_type(value: Any, shape: Shape) -> None:
+    """Return if *value*, which is not empty, has the type that *shape* requires for its parts.
+
+    :raises InvalidElement: it has another type; values of custom kinds are validated after their owners are recorded.
+    """
+    expected = list if shape.form is Form.LIST else dict
+    if value.__class__ is not expected:
+        raise InvalidElement(f"expected {'list' if expected is list else 'map'}")
 
 
 def element_of(item: Any, shape: Shape) -> str:
@@ -31,7 +41,7 @@ def element_of(item: Any, shape: Shape) -> str:
     for name in shape.keys:
         if name in item:
             key[name] = item[name]
-        elif (default := schema.key_default(name)) is not None:
+        elif (default := shape.key_defaults.get(name, schema.key_default(name))) is not None:
             key[name] = default
         else:
             raise InvalidElement(

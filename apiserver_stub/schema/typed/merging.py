@@ -16,6 +16,7 @@ def merge(live: Any, config: Any, shape: Shape) -> Any:
 
     :raises InvalidElement: an item of a list lacks its key.
     """
+    shape = shape.resolved(live, config)
     if shape.leaf or (not live and not config):
         return config
     if not live or not config:
@@ -72,6 +73,7 @@ def remove(value: Any, fields: FieldSet, shape: Shape) -> Any:
     """Return *value* without *fields*; objects and lists that become empty are null."""
     if not isinstance(value, dict | list):
         return value
+    shape = shape.resolved(value)
     if not value or shape.leaf:
         return None
     if isinstance(value, dict):

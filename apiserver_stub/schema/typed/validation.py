@@ -16,7 +16,7 @@ from apiserver_stub.schema.shapes import Form, Shape
 from apiserver_stub.schema.typed.elements import InvalidElement, element_of
 
 _TEXTS = frozenset((Form.TEXT, Form.BYTES))
-_UNTYPED = frozenset((Form.ANY, Form.INT_OR_TEXT))
+_UNTYPED = frozenset((Form.ANY, Form.DEDUCED, Form.INT_OR_TEXT, Form.UNION))
 _NUMBERS = frozenset((Form.INT32, Form.INT64, Form.FLOAT))
 
 
@@ -42,7 +42,7 @@ def _validate(value: Any, shape: Shape, path: str, repeats: bool) -> Iterator[tu
             yield path, f"expected map, got &{{{go_value(value)}}}"
             return
         for name, content in value.items():
-            if form is Form.OBJECT and name not in shape.members:
+            if form is Form.OBJECT and name not in shape.members and shape.other is None:
                 yield f"{path}.{name}", "field not declared in schema"
             else:
                 yield from _validate(content, shape.child(name), f"{path}.{name}", repeats)

@@ -15,7 +15,14 @@ from nodeagent.base.apiproto.codec import (
     supports,
 )
 from nodeagent.base.apiproto.errors import ProtobufError, UnsupportedKindError
-from nodeagent.base.apiproto.properties import FieldProperties, Presence, field_properties, is_atomic, is_kind
+from nodeagent.base.apiproto.properties import (
+    FieldProperties,
+    Presence,
+    field_properties,
+    is_atomic,
+    is_kind,
+    is_union,
+)
 from nodeagent.base.apiproto.registry import add_kind
 
 __all__ = [
@@ -32,5 +39,6 @@ __all__ = [
     "field_properties",
     "is_atomic",
     "is_kind",
+    "is_union",
     "supports",
 ]

@@ -13,6 +13,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from nodeagent.base.apiproto import special, unrecognized
 from nodeagent.base.apiproto.errors import ProtobufError
+from nodeagent.base.apiproto.properties import is_union
 
 Reader = Callable[[Any], Any]
 """From a protobuf value to its JSON value; ``None`` if absent."""
@@ -34,6 +35,7 @@ class Plans:
         self._keep_unrecognized = keep_unrecognized
         self._readers: dict[str, Reader] = {}
         self._setters: dict[str, dict[str, Setter]] = {}
+        self._unions: dict[str, Writer] = {}
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -44,6 +46,8 @@ class Plans:
             return known
         if message.full_name in special.BY_NAME:
             return special.BY_NAME[message.full_name].read
+        if is_union(message):
+            return self._union_reader(message)
         plan: dict[FieldDescriptor, tuple[str, Reader | None]] = {}
         keep = self._keep_unrecognized
 
@@ -63,7 +67,26 @@ class Plans:
 
         self._readers[message.full_name] = read  # Before the fields, as definitions may be recursive.
         for field in message.fields:
-            plan[field] = (field.name, self._field_reader(field))
+            plan[field] = (field.json_name, self._field_reader(field))
+        return read
+
+    def _union_reader(self, message: Descriptor) -> Reader:
+        readers: dict[FieldDescriptor, Reader | None] = {}
+        kind = next(field for field in message.fields if field.message_type is None or field.is_repeated)
+        empty: Any = [] if kind.is_repeated else False
+
+        def read(value: Any) -> Any:
+            found = empty
+            for field, content in value.ListFields():
+                convert = readers[field]
+                found = content if convert is None else convert(content)
+                if field.message_type is not None and not field.is_repeated:
+                    break  # A schema takes precedence over the boolean that allows it.
+            return found
+
+        self._readers[message.full_name] = read
+        for field in message.fields:
+            readers[field] = self._field_reader(field)
         return read
 
     def _field_reader(self, field: FieldDescriptor) -> Reader | None:
@@ -96,6 +119,8 @@ class Plans:
         known = special.BY_NAME.get(message.full_name)
         if known is not None:
             return known.write
+        if is_union(message):
+            return self._union_writer(message)
         setters = self._setters_of(message)
 
         def write(target: Any, value: Mapping[str, Any]) -> None:
@@ -115,6 +140,24 @@ class Plans:
 
         return write
 
+    def _union_writer(self, message: Descriptor) -> Writer:
+        known = self._unions.get(message.full_name)
+        if known is not None:
+            return known
+        setters: dict[type, Setter] = {}
+
+        def write(target: Any, value: Any) -> None:
+            put = setters.get(value.__class__)
+            if put is None:
+                raise TypeError(f"unexpected {type(value).__name__}")
+            put(target, value)
+
+        self._unions[message.full_name] = write
+        for field in message.fields:
+            kind = list if field.is_repeated else dict if field.message_type is not None else bool
+            setters[kind] = self._setter(field)
+        return write
+
     def _setters_of(self, message: Descriptor) -> dict[str, Setter]:
         known = self._setters.get(message.full_name)
         if known is not None:
@@ -125,7 +168,7 @@ class Plans:
                 for name, inner in self._setters_of(field.message_type).items():
                     setters[name] = _through_inline(inner)
             else:
-                setters[field.name] = self._setter(field)
+                setters[field.json_name] = self._setter(field)
         return setters
 
     def _setter(self, field: FieldDescriptor) -> Setter:

@@ -79,3 +79,10 @@ def is_kind(message: Descriptor) -> bool:
     from nodeagent.base.apiproto._proto import options_pb2 as known
 
     return bool(message.GetOptions().Extensions[known.kind])  # type: ignore[attr-defined]
+
+
+def is_union(message: Descriptor) -> bool:
+    """Return whether the JSON form of the type is the value of one of its fields."""
+    from nodeagent.base.apiproto._proto import options_pb2 as known
+
+    return bool(message.GetOptions().Extensions[known.union])  # type: ignore[attr-defined]

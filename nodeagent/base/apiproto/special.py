@@ -120,6 +120,7 @@ BY_NAME = MappingProxyType(
         "nodeagent.api.meta.v1.FieldsV1": Special(_read_fields, _write_fields),
         "nodeagent.api.meta.v1.RawExtension": Special(_read_raw, _write_raw),
         "nodeagent.api.meta.v1.Verbs": Special(_read_items, _write_items),
+        "nodeagent.api.apiextensions.v1.JSON": Special(_read_raw, _write_raw),
         "nodeagent.api.authentication.v1.ExtraValue": Special(_read_items, _write_items),
         "nodeagent.api.authorization.v1.ExtraValue": Special(_read_items, _write_items),
         "nodeagent.api.certificates.v1.ExtraValue": Special(_read_items, _write_items),

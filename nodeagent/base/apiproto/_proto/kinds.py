@@ -19,6 +19,10 @@ KINDS = {
     ),
     "apidiscovery_v2": ("APIGroupDiscoveryList",),
     "apidiscovery_v2beta1": ("APIGroupDiscoveryList",),
+    "apiextensions_v1": (
+        "CustomResourceDefinition",
+        "CustomResourceDefinitionList",
+    ),
     "apiregistration_v1": (
         "APIService",
         "APIServiceList",

@@ -111,7 +111,7 @@ def test_columns(conditions: list[Any], shown: str) -> None:
 def test_group_names_follow_the_api_domain() -> None:
     names = Identity(api_domain="example.org")
     assert priorities("events.example.org", "v1", names) == (17750, 15)
-    assert priorities("events.k8s.io", "v1", names) is None
+    assert priorities("events.k8s.io", "v1", names) == (1000, 100)
     assert priorities("policy", "v1", names) == (17100, 15)
     assert errors({"apiregistration.example.org/v1": "true"}, names) == []
     assert errors({"apiregistration.k8s.io/v1": "true"}, names) != []

@@ -131,6 +131,7 @@ def test_groups_have_the_order_of_client_preference() -> None:
         "rbac.authorization.k8s.io",
         "storage.k8s.io",
         "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
         "scheduling.k8s.io",
         "coordination.k8s.io",
         "node.k8s.io",

@@ -84,7 +84,7 @@ async def test_status_update_drops_spec_changes_of_admission(limits: Limits) -> 
     made = server(limits)
     old = pod(serviceAccountName="default", metadata={"uid": "u", "resourceVersion": "5"})
     new = pod(serviceAccountName="default", nodeName="node-2")
-    check_types(new, "k8s.io")
+    check_types(new, pods(made).schema_in("k8s.io"))
 
     with pytest.raises(DryRun) as dry_run:
         await plan_update(made.context, request("update", "status"), pods(made), new, record(old))
@@ -104,7 +104,7 @@ async def test_embedded_metadata_has_a_null_creation_time_in_early_releases(limi
     template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
     volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": template}}
     new = pod(volumes=[volume])
-    check_types(new, "k8s.io")
+    check_types(new, pods(found).schema_in("k8s.io"))
 
     done = await prepare_new(context, request("create"), pods(found), new)
 

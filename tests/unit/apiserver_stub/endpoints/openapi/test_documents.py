@@ -27,7 +27,7 @@ DOCUMENTS = {
 def references(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for name, content in value.items():
-            if name == "$ref":
+            if name == "$ref" and isinstance(content, str):
                 yield content
             else:
                 yield from references(content)

@@ -1,0 +1,130 @@
+"""CustomResourceDefinitions: kinds that clients add to the server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.defaulting.custom_resource_definitions import set_defaults
+from apiserver_stub.kinds.columns import CREATED_AT, NAME
+from apiserver_stub.kinds.registry import Resource, Strategy, Subresource
+from apiserver_stub.validation.custom_resource_definitions import (
+    definition_name_problems,
+    validate_definition,
+    validate_definition_status,
+)
+from apiserver_stub.validation.metadata import MetadataRules
+
+if TYPE_CHECKING:
+    from apiserver_stub.kinds.settings import KindSettings
+
+GROUP = "apiextensions"
+CLEANUP = "customresourcecleanup"
+"""Finalizer, without its domain, that keeps a definition until its custom resources are deleted."""
+PENDING = (
+    "InstanceDeletionPending",
+    "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",  # wording: ok
+)
+
+
+class DefinitionStrategy(Strategy):
+    """CustomResourceDefinitions; a deleted one is kept until its custom resources are deleted."""
+
+    counted = ("spec",)
+
+    def __init__(self, finalizer: str) -> None:
+        self._finalizer = finalizer
+
+    def default(self, new: Object) -> None:
+        set_defaults(new)
+
+    def prepare_create(self, new: Object) -> None:
+        new["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None}
+        _note_stored_version(new)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        super().prepare_update(new, old, subresource)
+        if not subresource:
+            new["status"] = dict(new["status"])
+            _note_stored_version(new)
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_definition(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_definition_status(new) if subresource else validate_definition(new, old)
+
+    def lingers(self, obj: Object) -> bool:
+        return "deletionTimestamp" not in obj["metadata"]
+
+    def prepare_delete(self, obj: Object) -> None:
+        finalizers = obj["metadata"].setdefault("finalizers", [])
+        if self._finalizer not in finalizers:
+            finalizers.append(self._finalizer)
+            set_condition(obj, "Terminating", "True", *PENDING)
+
+
+def cleanup_finalizer(group: str) -> str:
+    """Return the finalizer of definitions in API group *group*."""
+    return f"{CLEANUP}.{group}"
+
+
+def _note_stored_version(definition: Object) -> None:
+    """Add the storage version to the versions in which custom resources may be stored."""
+    stored = definition["status"].get("storedVersions") or []
+    name = storage_version(definition)
+    if name and name not in stored:
+        definition["status"]["storedVersions"] = [*stored, name]
+
+
+def storage_version(definition: Object) -> str:
+    """Return the version in which custom resources of *definition* are stored, empty if there is none."""
+    versions = definition["spec"].get("versions") or ()
+    return next((str(version["name"]) for version in versions if version.get("storage")), "")
+
+
+def condition(definition: Object, type_: str) -> Object:
+    """Return the condition *type_* of *definition*, empty if there is none."""
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return next((item for item in conditions if item.get("type") == type_), {})
+
+
+def is_true(definition: Object, type_: str) -> bool:
+    """Return whether the condition *type_* of *definition* is true."""
+    return condition(definition, type_).get("status") == "True"
+
+
+def set_condition(definition: Object, type_: str, status: str, reason: str, message: str) -> None:
+    """Set a condition of *definition*; the time of its transition changes only with its status."""
+    before = condition(definition, type_)
+    time = before.get("lastTransitionTime") if before.get("status") == status else objects.now()
+    new = {"type": type_, "status": status, "lastTransitionTime": time, "reason": reason, "message": message}
+    fields = definition.setdefault("status", {})
+    conditions = fields.get("conditions") or []
+    fields["conditions"] = [new if item is before else item for item in conditions] if before else [*conditions, new]
+
+
+def resources(settings: KindSettings) -> list[Resource]:
+    group = settings.identity.group(GROUP)
+    return [
+        Resource(
+            group,
+            "v1",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+            namespaced=False,
+            short_names=("crd", "crds"),
+            categories=("api-extensions",),
+            storage_key=f"{group}/customresourcedefinitions",
+            strategy=DefinitionStrategy(cleanup_finalizer(group)),
+            subresources=(Subresource("status"),),
+            columns=(NAME, CREATED_AT),
+            unconditional_update=False,
+            object_name_problems=definition_name_problems,
+            metadata_rules=MetadataRules(whole=0, standard_finalizers=False),
+            subresource_rules=MetadataRules(whole=0, standard_finalizers=False),
+            reset_fields={"status": ("spec", "metadata")},
+        )
+    ]

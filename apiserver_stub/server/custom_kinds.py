@@ -1,0 +1,32 @@
+"""Construction of the controllers of custom kinds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.controllers.custom_kinds import CustomKinds
+from apiserver_stub.controllers.custom_resource_cleanup import CustomResourceCleanup
+from apiserver_stub.kinds.custom_resource_definitions import GROUP, cleanup_finalizer
+from nodeagent.base.identity import Identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.kinds import Registry
+    from apiserver_stub.storage import Store
+    from apiserver_stub.verbs.context import VerbContext
+
+
+def build_custom_kinds(store: Store, registry: Registry, identity: Identity) -> CustomKinds | None:
+    """Return the controller of custom kinds, with the stored ones served; ``None`` if definitions are not served."""
+    group = identity.group(GROUP)
+    resource = registry.find(group, "v1", "customresourcedefinitions")
+    if resource is None:
+        return None
+    found = CustomKinds(store, registry, resource.storage)
+    found.load()
+    return found
+
+
+def build_cleanup(context: VerbContext, registry: Registry, identity: Identity) -> CustomResourceCleanup:
+    """Return the controller of deleted definitions."""
+    group = identity.group(GROUP)
+    return CustomResourceCleanup(context, registry, f"{group}/customresourcedefinitions", cleanup_finalizer(group))

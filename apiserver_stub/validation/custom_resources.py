@@ -1,0 +1,54 @@
+"""Validation of custom resources against the schema of their version."""
+
+from __future__ import annotations
+
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, quote
+from apiserver_stub.schema.structural.tree import Node
+from apiserver_stub.validation.embedded_resources import validate_embedded
+from apiserver_stub.validation.list_types import validate_list_types
+from apiserver_stub.validation.names import standard_finalizer_problems
+from apiserver_stub.validation.schema_values.correlation import UNKNOWN
+from apiserver_stub.validation.schema_values.values import validator_of
+from nodeagent.base.names import qualified_name_problems
+
+_PREFERENCE = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+
+
+class CustomResourceRules:
+    """Rules for the custom resources of one version."""
+
+    def __init__(self, api_version: str, kind: str, tree: Node, scale: Object | None) -> None:
+        self._api_version, self._kind, self._tree, self._scale = api_version, kind, tree, scale
+        self._validate_values = validator_of(tree.source)
+        status = tree.properties.get("status")
+        self._validate_status_values = None if status is None else validator_of(status.source)
+
+    def validate(self, new: Object, old: Object | None = None) -> list[Cause]:
+        """Return the errors in *new*; *old* is the stored resource of an update."""
+        found: list[Cause] = []
+        self._validate_values(new, "", UNKNOWN, found)
+        found += validate_embedded(new, self._tree)
+        if old is None or not validate_list_types(old, self._tree):
+            found += validate_list_types(new, self._tree)
+        return found
+
+    def validate_status(self, new: Object, old: Object) -> list[Cause]:
+        """Return the errors in the status of *new*."""
+        found: list[Cause] = []
+        if self._validate_status_values is not None and "status" in new:
+            self._validate_status_values(new["status"], "", UNKNOWN, found)
+        if (errors := validate_list_types(new, self._tree)) and not validate_list_types(old, self._tree):
+            found += errors
+        return found
+
+
+def finalizer_warnings(new: Object, old: Object | None) -> list[str]:
+    """Return warnings about the finalizers that *new* has and *old* does not."""
+    before = () if old is None else old["metadata"].get("finalizers") or ()
+    added = sorted(set(new["metadata"].get("finalizers") or ()).difference(before))
+    warnings = []
+    for name in added:
+        texts = [*qualified_name_problems(name), *([_PREFERENCE] if standard_finalizer_problems(name) else [])]
+        warnings += [f"metadata.finalizers: {quote(name)}: {text}" for text in texts]
+    return warnings

@@ -1,0 +1,1 @@
+"""Validation of values against the OpenAPI schemas of custom resources."""

@@ -1,0 +1,240 @@
+"""Tests for custom resources with kubectl and over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Api, Server
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["spec"],
+    "properties": {
+        "spec": {
+            "type": "object",
+            "required": ["size"],
+            "properties": {
+                "size": {"type": "integer", "minimum": 1, "maximum": 10, "description": "Size of the widget."},
+                "color": {"type": "string", "default": "red", "enum": ["red", "blue"]},
+                "port": {"x-kubernetes-int-or-string": True},
+                "parts": {
+                    "type": "array",
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["name"],
+                    "items": {
+                        "type": "object",
+                        "required": ["name"],
+                        "properties": {"name": {"type": "string"}, "count": {"type": "integer"}},
+                    },
+                },
+            },
+        },
+        "status": {"type": "object", "properties": {"phase": {"type": "string"}}},
+    },
+}
+
+
+def definition(group: str, **version: Any) -> dict[str, Any]:
+    """Return the definition of widgets in *group*."""
+    names = {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"], "categories": ["all"]}
+    v1 = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": deepcopy(SCHEMA)}, **version}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"widgets.{group}"},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [v1]},
+    }
+
+
+def install(api: Api, new: dict[str, Any]) -> None:
+    """Create a definition and wait until it is established."""
+    api.ok("POST", DEFINITIONS, new)
+    name = new["metadata"]["name"]
+    with api.watch(f"{DEFINITIONS}?watch=1&fieldSelector=metadata.name={name}") as events:
+        for event in events:
+            conditions = event["object"]["status"]["conditions"] or ()
+            if any((item["type"], item["status"]) == ("Established", "True") for item in conditions):
+                return
+
+
+def widget(group: str, name: str = "one", **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 3, **spec}}
+
+
+@pytest.fixture(scope="module")
+def group(server: Server) -> Iterator[str]:
+    """API group with widgets, shared by the tests of this module."""
+    api = server.api()
+    columns = [
+        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ]
+    install(api, definition("example.com", subresources={"status": {}}, additionalPrinterColumns=columns))
+    yield "example.com"
+    api.close()
+
+
+@pytest.fixture
+def widgets(group: str, namespace: str) -> str:
+    """Path of the widgets in the namespace of the test."""
+    return f"/apis/{group}/v1/namespaces/{namespace}/widgets"
+
+
+def test_kubectl_uses_custom_resources_as_built_in_ones(server: Server, group: str, namespace: str) -> None:
+    new = json.dumps(widget(group, parts=[{"name": "a", "count": 1}]))
+
+    assert server.kubectl("apply", "-n", namespace, "-f", "-", stdin=new) == "widget.example.com/one created\n"
+    assert server.kubectl("apply", "-n", namespace, "-f", "-", stdin=new) == "widget.example.com/one unchanged\n"
+    header, row = server.kubectl("get", "wd", "-n", namespace).splitlines()
+    assert (header.split(), row.split()[:2]) == (["NAME", "SIZE", "AGE"], ["one", "3"])
+    assert "widget.example.com/one" in server.kubectl("get", "all", "-n", namespace)
+    path = "jsonpath={.spec.color} {.metadata.generation}"
+    assert server.kubectl("get", "wd", "one", "-n", namespace, "-o", path) == "red 1"
+    server.kubectl("patch", "wd", "one", "-n", namespace, "--type=merge", "-p", '{"spec":{"size":4}}')
+    assert server.kubectl("get", "wd", "one", "-n", namespace, "-o", path) == "red 2"
+    assert "widgets" in server.kubectl("api-resources", "--api-group", group)
+    assert "True" in server.kubectl("get", "apiservices", f"v1.{group}")
+    assert "deleted" in server.kubectl("delete", "wd", "one", "-n", namespace)
+
+
+def test_invalid_custom_resource_is_rejected_with_all_errors(api: Api, group: str, widgets: str) -> None:
+    parts = [{"name": "a"}, {"name": "a"}]
+
+    code, status = api.call("POST", widgets, widget(group, size=11, color="green", port=True, parts=parts))
+
+    assert (code, status["reason"]) == (422, "Invalid")
+    found = {(cause["field"], cause["reason"]) for cause in status["details"]["causes"]}
+    assert found == {
+        ("spec.size", "FieldValueInvalid"),
+        ("spec.color", "FieldValueNotSupported"),
+        ("spec.port", "FieldValueTypeInvalid"),
+        ("spec.parts[1]", "FieldValueDuplicate"),
+    }
+
+
+@pytest.mark.parametrize(("validation", "code"), [("Strict", 400), ("Warn", 201), ("Ignore", 201)])
+def test_unknown_fields_are_pruned_or_rejected(api: Api, group: str, widgets: str, validation: str, code: int) -> None:
+    new = widget(group, unknown=1)
+
+    found, headers, body = api.raw("POST", f"{widgets}?fieldValidation={validation}", new)
+
+    assert found == code
+    assert ('unknown field \\"spec.unknown\\"' in headers.get("warning", "")) is (validation == "Warn")
+    if code == 201:
+        assert json.loads(body)["spec"] == {"size": 3, "color": "red"}
+    else:
+        assert 'strict decoding error: unknown field \\"spec.unknown\\"' in body.decode()
+
+
+def test_watch_and_list_and_status(api: Api, group: str, widgets: str) -> None:
+    with api.watch(f"{widgets}?watch=1") as events:
+        api.ok("POST", widgets, widget(group))
+        created = next(events)
+        new = created["object"] | {"spec": {"size": 9}, "status": {"phase": "Ready"}}
+        api.ok("PUT", f"{widgets}/one/status", new)
+        changed = next(events)
+        api.ok("DELETE", f"{widgets}/one")
+        deleted = next(events)
+
+    assert [event["type"] for event in (created, changed, deleted)] == ["ADDED", "MODIFIED", "DELETED"]
+    assert changed["object"]["spec"] == {"size": 3, "color": "red"}
+    assert changed["object"]["status"] == {"phase": "Ready"}
+    listed = api.ok("GET", widgets)
+    assert (listed["kind"], listed["items"]) == ("WidgetList", [])
+
+
+def test_strategic_merge_patch_is_not_supported(api: Api, group: str, widgets: str) -> None:
+    api.ok("POST", widgets, widget(group))
+
+    code, status = api.call("PATCH", f"{widgets}/one", {}, content_type="application/strategic-merge-patch+json")
+
+    assert (code, status["reason"]) == (415, "UnsupportedMediaType")
+    assert status["message"].endswith(
+        "accepted media types include: application/json-patch+json, application/merge-patch+json, "
+        "application/apply-patch+yaml"
+    )
+
+
+def test_applied_fields_have_owners_and_list_items_merge(api: Api, group: str, widgets: str) -> None:
+    def apply(manager: str, new: dict[str, Any]) -> tuple[int, Any]:
+        path = f"{widgets}/one?fieldManager={manager}"
+        return api.call("PATCH", path, new, content_type="application/apply-patch+yaml")
+
+    assert apply("one", widget(group, parts=[{"name": "a", "count": 1}]))[0] == 201
+    other = widget(group, parts=[{"name": "b"}])
+    del other["spec"]["size"]
+    code, merged = apply("two", other)
+    assert code == 200
+    assert [part["name"] for part in merged["spec"]["parts"]] == ["a", "b"]
+
+    code, status = apply("two", widget(group, size=5))
+    assert code == 409
+    assert status["details"]["causes"][0]["field"] == ".spec.size"
+
+
+def test_namespace_deletion_and_garbage_collection_cover_custom_resources(api: Api, group: str) -> None:
+    created = api.ok("POST", "/api/v1/namespaces", {"metadata": {"generateName": "custom-"}})
+    path = f"/apis/{group}/v1/namespaces/{created['metadata']['name']}/widgets"
+    owner = api.ok("POST", path, widget(group))
+    reference = {"apiVersion": f"{group}/v1", "kind": "Widget", "name": "one", "uid": owner["metadata"]["uid"]}
+    dependent = widget(group, "two")
+    dependent["metadata"]["ownerReferences"] = [reference]
+    api.ok("POST", path, dependent)
+    api.ok("POST", path, widget(group, "three"))
+
+    with api.watch(f"{path}?watch=1&fieldSelector=metadata.name=two") as events:
+        assert next(events)["type"] == "ADDED"
+        api.ok("DELETE", f"{path}/one")
+        assert next(events)["type"] == "DELETED"
+    with api.watch(f"{path}?watch=1&fieldSelector=metadata.name=three") as events:
+        assert next(events)["type"] == "ADDED"
+        api.ok("DELETE", f"/api/v1/namespaces/{created['metadata']['name']}")
+        assert next(events)["type"] == "DELETED"
+
+
+def test_quota_limits_the_number_of_custom_resources(api: Api, group: str, namespace: str, widgets: str) -> None:
+    quota = {"metadata": {"name": "few"}, "spec": {"hard": {f"count/widgets.{group}": "1"}}}
+    api.ok("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
+    api.ok("POST", widgets, widget(group))
+
+    code, status = api.call("POST", widgets, widget(group, "two"))
+
+    assert (code, status["reason"]) == (403, "Forbidden")
+    assert f"exceeded quota: few, requested: count/widgets.{group}=1" in status["message"]
+
+
+def test_deleted_definition_takes_its_resources_and_paths_along(api: Api, namespace: str) -> None:
+    install(api, definition("other.example.com"))
+    path = f"/apis/other.example.com/v1/namespaces/{namespace}/widgets"
+    api.ok("POST", path, widget("other.example.com"))
+
+    with api.watch(f"{DEFINITIONS}?watch=1&fieldSelector=metadata.name=widgets.other.example.com") as events:
+        next(events)
+        deleted = api.ok("DELETE", f"{DEFINITIONS}/widgets.other.example.com")
+        assert deleted["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+        assert next(event for event in events if event["type"] == "DELETED")
+
+    assert api.call("GET", path)[0] == 404
+    install(api, definition("other.example.com"))
+    assert api.ok("GET", path)["items"] == []
+    api.ok("DELETE", f"{DEFINITIONS}/widgets.other.example.com")
+
+
+def test_custom_resources_survive_a_restart(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data")
+    path = "/apis/example.com/v1/namespaces/default/widgets"
+    install(server.api(), definition("example.com"))
+    server.api().ok("POST", path, widget("example.com"))
+
+    assert server.stop() == 0
+    server.start()
+
+    assert server.api().ok("GET", f"{path}/one")["spec"]["size"] == 3
+    assert server.stop() == 0
