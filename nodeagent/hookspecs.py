@@ -52,11 +52,13 @@ from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.objects import ObjectReader
 from nodeagent.contracts.persistent_volumes import ClaimResolver, PersistentVolumeKind
 from nodeagent.contracts.plugin_registry import PluginHandler
+from nodeagent.contracts.pod_resources import ResourceReporter
 from nodeagent.contracts.pods import PodSource, PodSyncer, Rejection
 from nodeagent.contracts.probes import Prober
 from nodeagent.contracts.runtime import ContainerConfig, ContainerRuntime, ImageService, SandboxConfig
 from nodeagent.contracts.server import Authenticator, Authorizer, Route
 from nodeagent.contracts.stats import StatsProvider
+from nodeagent.contracts.topology import HintProvider
 from nodeagent.contracts.volumes import VolumeKind, VolumeManager
 from nodeagent.model.pod import Container, Pod, PodStatus
 
@@ -393,6 +395,33 @@ def nodeagent_provide_plugin_handlers(context: AgentContext) -> Sequence[PluginH
 
     :param context: the stage with all components.
     :returns: the handlers; if several have one type, the plugin registered last takes precedence.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def nodeagent_provide_hint_providers(context: AgentContext) -> Sequence[HintProvider]:
+    """Provide topology hints for resources whose NUMA node matters.
+
+    Called: once, after all components, by the plugin that aligns resources.
+    On error: the agent logs the plugin's name and exits with code 2.
+    spec: config.topologyManagerPolicy
+
+    :param context: the stage with all components.
+    :returns: the providers; containers get resources from them in the order of plugin names, then CPUs and memory.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def nodeagent_provide_resource_reporters(context: AgentContext) -> Sequence[ResourceReporter]:
+    """Provide reporters of resources that are assigned to containers: devices, CPUs, memory, claims.
+
+    Called: once, with the background loops, by the plugin that serves the pod-resources API.
+    On error: the agent logs the plugin's name and exits with code 2.
+
+    :param context: the stage with all components.
+    :returns: the reporters; their results are combined.
     """
     raise NotImplementedError
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # As in plugin_rpc.
@@ -20,11 +21,13 @@ import grpc.aio
 from google.protobuf import message_factory
 from google.protobuf.descriptor import ServiceDescriptor
 
+from nodeagent.base.aio import Clock
 from nodeagent.base.plugin_rpc import MAX_SOCKET_PATH, MAX_TEXT
 
 MAX_REQUEST_BYTES = 1024 * 1024
-_STOP_SECONDS = 1.0
+_STOP_SECONDS, _CHECK_SECONDS = 1.0, 10.0
 _MAX_CALLS = 128
+_log = logging.getLogger(__name__)
 
 Handler = Callable[[Any], Awaitable[Any]]
 """Receives the request message and returns the response message."""
@@ -39,6 +42,21 @@ class CallRejected(Exception):
     def __init__(self, message: str, code: str = "UNKNOWN") -> None:
         super().__init__(message)
         self.code = code
+
+
+async def serve_until_cancelled(
+    socket: Path, services: Mapping[ServiceDescriptor, Mapping[str, Handler]], clock: Clock
+) -> NoReturn:
+    """Serve *services* on *socket*; serve again if another process removes or replaces the socket.
+
+    :raises OSError: the socket cannot be created.
+    """
+    while True:
+        async with serve(socket, services):
+            _log.info("Starting to listen", extra={"path": str(socket)})
+            inode = await asyncio.to_thread(_inode, socket)
+            while await asyncio.to_thread(_inode, socket) == inode:
+                await clock.sleep(_CHECK_SECONDS)
 
 
 @asynccontextmanager
@@ -79,6 +97,14 @@ def _rename(aside: Path, socket: Path) -> int:
     """Rename the socket and return its inode. Blocking."""
     aside.replace(socket)
     return socket.lstat().st_ino
+
+
+def _inode(path: Path) -> int:
+    """Return the inode of *path*; 0 if it does not exist. Blocking."""
+    try:
+        return path.lstat().st_ino
+    except OSError:
+        return 0
 
 
 def _remove(socket: Path, inode: int) -> None:

@@ -23,6 +23,7 @@ GATES_IN_USE = frozenset(
         "ContainerStopSignals",
         "CustomCPUCFSQuotaPeriod",
         "DisableCPUQuotaWithExclusiveCPUs",
+        "DevicePluginCDIDevices",
         "DisableNodePlatformProxyVersion",
         "EnvFiles",
         "EventedPLEG",
@@ -54,6 +55,9 @@ GATES_IN_USE = frozenset(
         "NodeAgentTracing",
         "NodeDeclaredFeatures",
         "NodeLogQuery",
+        "NodeAgentPodResourcesDynamicResources",
+        "NodeAgentPodResourcesGet",
+        "NodeAgentPodResourcesListUseActivePods",
         "NodeSwap",
         "PodAndContainerStatsFromCRI",
         "PodCertificateRequest",
@@ -87,7 +91,7 @@ GATES_IN_USE = frozenset(
 
 _REASONS = {
     "the feature is always enabled": """
-        AppArmorFields CPUManager ConsistentHTTPGetHandlers ContextualLogging ExpandedDNSConfig
+        AppArmorFields CPUManager ConsistentHTTPGetHandlers ContextualLogging ExpandedDNSConfig NodeAgentPodResources
         IPTablesOwnershipCleanup ImageVolume InPlacePodVerticalScalingAllocatedStatus NewVolumeManagerReconstruction
         PodLifecycleSleepActionAllowZero ProbeTerminationGracePeriod RecursiveReadOnlyMounts
         ReloadNodeAgentClientCAFile ReloadNodeAgentServerCertificateFile SupplementalGroupsPolicy SystemdWatchdog
@@ -95,11 +99,9 @@ _REASONS = {
     "cloud providers run outside the agent": """
         CloudDualStackNodeIPs DisableCloudProviders DisableNodeAgentCloudCredentialProviders
     """,
-    "device plugins and dynamic resource allocation are not supported": """
+    "dynamic resource allocation is not supported": """
         DRAConsumableCapacity DRAExtendedResource DRANodeAllocatableResources DRAPartitionableDevices
-        DRAWorkloadResourceClaims DevicePluginCDIDevices DynamicResourceAllocation NodeAgentPodResources
-        NodeAgentPodResourcesDynamicResources NodeAgentPodResourcesGet NodeAgentPodResourcesListUseActivePods
-        ResourceHealthStatus ResourceHealthStatusMessage
+        DRAWorkloadResourceClaims DynamicResourceAllocation ResourceHealthStatus ResourceHealthStatusMessage
     """,
     "the API server enforces or translates it; nothing to change on a node": """
         AllowInsecureNodeAgentCertificateSigningRequests AuthorizeNodeWithSelectors PortForwardWebsockets

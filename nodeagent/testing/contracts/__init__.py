@@ -19,6 +19,7 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{suite}"
         for suite in (
+            "assignments",
             "background",
             "cgroups",
             "checks",
@@ -40,6 +41,7 @@ pytest.register_assert_rewrite(
     )
 )
 
+from nodeagent.testing.contracts.assignments import HintProviderContract, ResourceReporterContract
 from nodeagent.testing.contracts.background import BackgroundLoopContract
 from nodeagent.testing.contracts.cgroups import CgroupManagerContract
 from nodeagent.testing.contracts.checks import NodeCheckContract
@@ -86,6 +88,8 @@ SUITES: Mapping[str, type] = {
     "nodeagent_provide_pod_sources": PodSourceContract,
     "nodeagent_provide_background_loops": BackgroundLoopContract,
     "nodeagent_provide_plugin_handlers": PluginHandlerContract,
+    "nodeagent_provide_hint_providers": HintProviderContract,
+    "nodeagent_provide_resource_reporters": ResourceReporterContract,
     "nodeagent_provide_authenticators": AuthenticatorContract,
     "nodeagent_provide_authorizer": AuthorizerContract,
     "nodeagent_provide_routes": RouteContract,
@@ -106,6 +110,7 @@ __all__ = [
     "DeviceProviderContract",
     "EventRecorderContract",
     "FalliblePodSourceContract",
+    "HintProviderContract",
     "ImageCollectorContract",
     "ImagePullerContract",
     "ImageServiceContract",
@@ -117,6 +122,7 @@ __all__ = [
     "PodSourceContract",
     "PodSyncerContract",
     "ProberContract",
+    "ResourceReporterContract",
     "RouteContract",
     "RuntimeContract",
     "StatsProviderContract",

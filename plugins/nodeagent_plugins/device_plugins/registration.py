@@ -12,14 +12,13 @@ from typing import Any
 from nodeagent.base.aio import Clock
 from nodeagent.base.metrics import Counter
 from nodeagent.base.pluginproto import deviceplugin_pb2 as api
-from nodeagent.base.rpc_server import CallRejected, serve
+from nodeagent.base.rpc_server import CallRejected, serve_until_cancelled
 from nodeagent.errors import DeviceError
 from nodeagent.model.extended_resources import is_extended_resource
 from nodeagent_plugins.device_plugins.endpoints import VERSION, Endpoints
 
 SOCKET = "kubelet.sock"
 _SELINUX_LABEL = b"system_u:object_r:container_file_t:s0"
-_CHECK_SECONDS = 10.0
 _SERVICE = api.DESCRIPTOR.services_by_name["Registration"]
 
 REGISTRATIONS = Counter(
@@ -48,12 +47,7 @@ class RegistrationServer:
         """
         socket = self._directory / SOCKET
         await asyncio.to_thread(prepare, self._directory)
-        while True:
-            async with serve(socket, {_SERVICE: {"Register": self._register}}):
-                _log.info("Starting device plugin registration server", extra={"path": str(socket)})
-                identity = await asyncio.to_thread(_identity, socket)
-                while await asyncio.to_thread(_identity, socket) == identity:
-                    await self._clock.sleep(_CHECK_SECONDS)
+        await serve_until_cancelled(socket, {_SERVICE: {"Register": self._register}}, self._clock)
 
     async def _register(self, request: Any) -> Any:
         resource, version, endpoint = request.resource_name, request.version, request.endpoint
@@ -92,11 +86,3 @@ def prepare(directory: Path) -> None:
     for entry in directory.iterdir():
         if stat.S_ISSOCK(entry.lstat().st_mode):
             entry.unlink(missing_ok=True)
-
-
-def _identity(path: Path) -> int:
-    """Return the inode of *path*; 0 if it does not exist. Blocking."""
-    try:
-        return path.lstat().st_ino
-    except OSError:
-        return 0

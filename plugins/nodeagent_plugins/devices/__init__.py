@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext, VolumesContext
     from nodeagent.contracts.devices import DeviceManager, DeviceProvider
     from nodeagent.contracts.hooks import PluginHost
+    from nodeagent.contracts.pod_resources import ResourceReporter
+    from nodeagent.contracts.topology import HintProvider
 
 NAME = "devices"
 DIRECTORY = "device-plugins"
@@ -55,8 +57,25 @@ def nodeagent_provide_device_manager(context: VolumesContext, providers: Sequenc
         Path(settings.get("directory", context.root_dir / DIRECTORY)),
         expected=settings.get("expected_resources", ()),
         wait_seconds=settings.get("wait_seconds", WAIT_SECONDS),
-        aligned=context.config.topology_manager_policy != "none",
+        topology_policy=context.config.topology_manager_policy,
     )
+
+
+@hookimpl
+def nodeagent_provide_hint_providers(context: AgentContext) -> Sequence[HintProvider]:
+    from nodeagent_plugins.devices.hints import DeviceHints
+    from nodeagent_plugins.devices.manager import Devices
+
+    devices = context.devices
+    return (DeviceHints(devices),) if isinstance(devices, Devices) and devices.aligned else ()
+
+
+@hookimpl
+def nodeagent_provide_resource_reporters(context: AgentContext) -> Sequence[ResourceReporter]:
+    from nodeagent_plugins.devices.manager import Devices
+    from nodeagent_plugins.devices.reporter import DeviceReporter
+
+    return (DeviceReporter(context.devices.reservations),) if isinstance(context.devices, Devices) else ()
 
 
 @hookimpl

@@ -25,4 +25,4 @@ class DeviceHints:
         self._devices.reserve_aligned(pod, container, hint.nodes)
 
     def release(self, pod_uid: str) -> None:
-        self._devices.release(pod_uid)
+        self._devices.undo(pod_uid)

@@ -36,6 +36,7 @@ _MAX_LISTS, _LISTS_SECONDS = 100, 10.0
 _STABLE_SECONDS = 30.0
 """Time after which a connection counts as successful, so that the back-off starts again."""
 _MIN_REPORT_SECONDS, _IDLE_SECONDS, _STALE_SECONDS = 1.0, 3600.0, 5.0
+_STRICT_POLICIES = ("restricted", "single-numa-node")
 NOT_REGISTERED = "not registered since the agent started"
 _log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class Devices:
     :param directory: directory of the checkpoint.
     :param expected: resources for which pods wait even if they were never registered.
     :param wait_seconds: time that a pod waits for a provider before it is rejected.
-    :param aligned: the topology manager reserves devices, with hints.
+    :param topology_policy: policy of the topology manager; with another one than ``none`` it reserves the devices.
     """
 
     name = "device manager"
@@ -90,10 +91,11 @@ class Devices:
         *,
         expected: Collection[str] = (),
         wait_seconds: float = 300.0,
-        aligned: bool = False,
+        topology_policy: str = "none",
         root: Path = Path("/"),
     ) -> None:
-        self._context, self._wait_seconds, self._aligned = context, wait_seconds, aligned
+        self._context, self._wait_seconds = context, wait_seconds
+        self.aligned, self._strict = topology_policy != "none", topology_policy in _STRICT_POLICIES
         self._clock = context.clock
         self.reservations = Reservations()
         self._binder = Binder(self.reservations, context.clock)
@@ -235,7 +237,7 @@ class Devices:
         self.release_stale()
         self._check_stale = True
         self._waker.wake()
-        if self._aligned:
+        if self.aligned:
             return None  # The topology manager reserves the devices.
         try:
             self._reserve(pod)
@@ -275,7 +277,7 @@ class Devices:
                 waiting |= self._reserve_container(pod, container, masks.get(container.name))
         except DeviceError:
             if not held:
-                self.reservations.allocations.release(pod.uid)
+                self.undo(pod.uid)
             raise
         self._set_waiting(pod, waiting, masks)
 
@@ -285,7 +287,12 @@ class Devices:
             run = observed.newest(container.name) if observed is not None else None
             if run is not None and run.state is ContainerState.RUNNING:
                 return set()  # Started by another agent, whose allocations are unknown.
-        return self.reservations.reserve(pod, container, mask)
+        waiting = self.reservations.reserve(pod, container, mask)
+        if self._strict and mask is not None and not self.reservations.is_aligned(pod, container, mask):
+            # The plugin has registered since the alignment of the pod.
+            text = "Resources cannot be allocated with Topology locality"
+            raise DeviceError(text, reason="TopologyAffinityError")
+        return waiting
 
     def _set_waiting(self, pod: Pod, resources: set[str], masks: dict[str, frozenset[int] | None]) -> None:
         before = self._waiting.pop(pod.uid, None)
@@ -304,6 +311,12 @@ class Devices:
             self._changed = True
             self._waker.wake()
         return bool(released)
+
+    def undo(self, uid: str) -> None:
+        """Release the reservations of a pod that is not admitted; allocated devices are in use until it has stopped."""
+        if all(each.response is None for _, _, each in self.reservations.allocations.of_pod(uid)):
+            self.release(uid)
+        self._waiting.pop(uid, None)
 
     def release_stale(self) -> None:
         """Release the devices of pods that were rejected, or that are no longer desired and do not run."""
@@ -345,7 +358,7 @@ class Devices:
         except DeviceError as error:
             if error.transient or self._has_run(pod):
                 raise DevicesNotReady(str(error)) from error
-            self._reject(pod, str(error))
+            self._reject(pod, error)
             raise DevicesNotReady(f"pod is rejected: {error}", reason=error.reason) from error
         except OSError as error:
             text = f'failed to write checkpoint file "{self._store.file.name}": {error}'
@@ -368,13 +381,15 @@ class Devices:
         observed = self._context.pods.observed(pod.uid)
         return observed is not None and bool(observed.containers)
 
-    def _reject(self, pod: Pod, text: str) -> None:
-        message = f"Allocate failed due to {text}, which is unexpected"
+    def _reject(self, pod: Pod, error: DeviceError) -> None:
+        message = str(error)
+        if error.reason == DeviceError.reason:
+            message = f"Allocate failed due to {error}, which is unexpected"
         self._waiting.pop(pod.uid, None)
         self.release(pod.uid)
-        self._context.recorder.record(pod.reference(), EventType.WARNING, DeviceError.reason, message)
+        self._context.recorder.record(pod.reference(), EventType.WARNING, error.reason, message)
         self._context.pods.kill(
-            pod.uid, KillReason.REJECTED, f"Pod was rejected: {message}", status_reason=DeviceError.reason
+            pod.uid, KillReason.REJECTED, f"Pod was rejected: {message}", status_reason=error.reason
         )
 
     def container_response(self, pod: Pod, container: Container) -> DeviceResponse:

@@ -77,6 +77,11 @@ class Reservations:
             hint=None if mask is None else frozenset(mask),
         )
 
+    def is_aligned(self, pod: Pod, container: Container, mask: Collection[int]) -> bool:
+        """Return whether each device of the container with NUMA nodes is close to one of *mask*."""
+        held = self.allocations.of(pod.uid, container.name).values()
+        return all(set(mask) & set(nodes) for each in held for nodes in each.nodes.values())
+
     def reselection(self, resource: Resource, assignment: Assignment) -> Selection:
         """Return the candidates of a reservation, for which the provider may have a preference.
 

@@ -1,6 +1,7 @@
 """CPU, memory and topology managers: exclusive CPUs and NUMA nodes for guaranteed containers.
 
-Inactive while ``cpuManagerPolicy``, ``memoryManagerPolicy`` and ``topologyManagerPolicy`` are none.
+Inactive while ``cpuManagerPolicy``, ``memoryManagerPolicy`` and ``topologyManagerPolicy`` are none and no plugin
+provides topology hints.
 spec: config.cpuManagerPolicy, config.memoryManagerPolicy, config.topologyManagerPolicy
 """
 
@@ -21,8 +22,10 @@ def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> 
     config = context.config
     policies = (config.cpu_manager_policy, config.memory_manager_policy, config.topology_manager_policy)
     requested = any(policy.lower() != "none" for policy in policies)
+    results = plugins.provide_all("nodeagent_provide_hint_providers", context=context)
+    providers = [provider for result in results for provider in result.value]
     # A state file from before a restart requires the managers; otherwise its assignments would never be released.
-    if requested or any((context.root_dir / name).exists() for name in (CPU_STATE, MEMORY_STATE)):
+    if requested or providers or any((context.root_dir / name).exists() for name in (CPU_STATE, MEMORY_STATE)):
         from nodeagent_plugins.resource_managers.manager import ResourceManagers
 
-        plugins.register(ResourceManagers(context), name="resource_managers.node")
+        plugins.register(ResourceManagers(context, providers), name="resource_managers.node")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from nodeagent.contracts.topology import Hint
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Container, Pod
 from nodeagent_plugins.resource_managers import metrics
-from nodeagent_plugins.resource_managers.alignment import Hint
 from nodeagent_plugins.resource_managers.cpu import CpuAssignments, exclusive_cpus
 from nodeagent_plugins.resource_managers.memory import MemoryAssignments, is_pinned
 from nodeagent_plugins.resource_managers.metrics import ALIGNED, CONTAINER_SCOPE, NOT_ALIGNED, PHYSICAL_CPU

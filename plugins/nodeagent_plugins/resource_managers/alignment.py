@@ -6,24 +6,13 @@ spec: config.topologyManagerPolicy, config.topologyManagerPolicyOptions
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
+from nodeagent.contracts.topology import Hint, Hints
 from nodeagent_plugins.resource_managers.topology import Topology
 
 NONE, BEST_EFFORT, RESTRICTED, SINGLE = "none", "best-effort", "restricted", "single-numa-node"
 
-
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """NUMA nodes that satisfy a request, ``None`` for any; preferred if no smaller set does."""
-
-    nodes: frozenset[int] | None = None
-    preferred: bool = False
-
-
-Hints = Mapping[str, Sequence[Hint]]
-"""Hints by resource; without an entry there is no preference, and an empty list means that nothing fits."""
 
 WHEREVER = Hint(None, preferred=True)
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodeagent.base.cpu_list import parse_cpu_list
+from nodeagent.contracts.topology import Hint, Hints
 from nodeagent.model.pod import Container, Pod
 from nodeagent.model.qos import QosClass, qos_class
 from nodeagent.model.resources import CPU, container_limits, container_requests, has_pod_level_resources
-from nodeagent_plugins.resource_managers.alignment import Hint, Hints, masks
+from nodeagent_plugins.resource_managers.alignment import masks
 from nodeagent_plugins.resource_managers.cpu_assignment import check_room, take_distributed, take_packed
 from nodeagent_plugins.resource_managers.errors import AdmissionRejected, StaleState
 from nodeagent_plugins.resource_managers.topology import Topology, format_cpu_list
@@ -69,6 +70,11 @@ class CpuAssignments:
     def free(self) -> frozenset[int]:
         """CPUs that can be assigned exclusively."""
         return self.shared - self.reserved
+
+    @property
+    def assignable(self) -> frozenset[int]:
+        """CPUs that can be assigned exclusively, including those that are."""
+        return self._topology.all - self.reserved
 
     def exclusive(self) -> frozenset[int]:
         """Return the CPUs that are assigned exclusively."""

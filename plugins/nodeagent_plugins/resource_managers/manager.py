@@ -11,6 +11,7 @@ from pathlib import Path
 from nodeagent import hookimpl
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.pod_resources import ResourceReporter
 from nodeagent.contracts.pods import Rejection
 from nodeagent.contracts.runtime import (
     LABEL_POD_UID,
@@ -18,16 +19,18 @@ from nodeagent.contracts.runtime import (
     ContainerState,
     LinuxResources,
 )
-from nodeagent.errors import RuntimeFailure
+from nodeagent.contracts.topology import Hint, HintProvider, Hints
+from nodeagent.errors import NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import Container, Pod
 from nodeagent_plugins.resource_managers import checksum, metrics
 from nodeagent_plugins.resource_managers.accounting import allocate_cpus, allocate_memory, expose_cpus
-from nodeagent_plugins.resource_managers.alignment import NONE, SINGLE, Alignment, Hint, Hints
+from nodeagent_plugins.resource_managers.alignment import NONE, SINGLE, Alignment
 from nodeagent_plugins.resource_managers.checkpoint import Checkpoint
 from nodeagent_plugins.resource_managers.cpu import CpuAssignments, containers_in_order
-from nodeagent_plugins.resource_managers.errors import AdmissionRejected, AllocationFailed, StaleState
+from nodeagent_plugins.resource_managers.errors import AdmissionRejected, StaleState
 from nodeagent_plugins.resource_managers.memory import MemoryAssignments
 from nodeagent_plugins.resource_managers.metrics import ALIGNED, CONTAINER_SCOPE, NOT_ALIGNED, NUMA_NODE, POD_SCOPE
+from nodeagent_plugins.resource_managers.reporter import AssignmentReporter
 from nodeagent_plugins.resource_managers.start import make_alignment, make_cpus, make_memory
 from nodeagent_plugins.resource_managers.state_files import CPU_STATE, MEMORY_STATE
 from nodeagent_plugins.resource_managers.topology import format_cpu_list, read_topology
@@ -41,13 +44,16 @@ _POLICY_NAMES = {"none": "None", "static": "Static"}
 class ResourceManagers:
     """CPU, memory and topology managers of the node.
 
+    :param providers: further resources to align, which are assigned before CPUs and memory.
     :param root: root directory of the kernel's files.
     """
 
     name = "resource managers"
 
-    def __init__(self, context: AgentContext, *, root: Path = Path("/")) -> None:
-        self._context, self._root = context, root
+    def __init__(
+        self, context: AgentContext, providers: Sequence[HintProvider] = (), *, root: Path = Path("/")
+    ) -> None:
+        self._context, self._providers, self._root = context, providers, root
         config = context.config
         self._cpu_policy, self._memory_policy = config.cpu_manager_policy.lower(), config.memory_manager_policy.lower()
         self._alignment: Alignment | None = None
@@ -104,6 +110,10 @@ class ResourceManagers:
             if self._context.gates.enabled("DisableCPUQuotaWithExclusiveCPUs"):
                 self._context.cgroups.exempt_from_quota(self._cpus.has_exclusive)
 
+    @hookimpl
+    def nodeagent_provide_resource_reporters(self) -> Sequence[ResourceReporter]:
+        return [AssignmentReporter(lambda: self._cpus, lambda: self._memory)]
+
     # --- pod lifecycle --------------------------------------------------------------------------------------
 
     @hookimpl
@@ -115,7 +125,7 @@ class ResourceManagers:
                 self._unsaved |= self._admit(pod)
             except AdmissionRejected as error:
                 return Rejection(error.reason, str(error))
-            except AllocationFailed as error:
+            except NodeAgentError as error:
                 return Rejection(error.reason, f"Allocate failed due to {error}, which is unexpected")
             await self._save()
         return None
@@ -150,7 +160,7 @@ class ResourceManagers:
         """Assign the resources of all containers or of none; return whether anything changed.
 
         :raises AdmissionRejected: the policies do not allow the alignment.
-        :raises AllocationFailed: not enough resources are available.
+        :raises NodeAgentError: not enough resources are available.
         """
         held = [part for _, part in self._parts if pod.uid in part.entries]
         clock = self._context.clock
@@ -158,8 +168,10 @@ class ResourceManagers:
         try:
             with metrics.ADMISSION_MILLISECONDS.time(lambda: clock.now() * 1000):
                 return self._align(pod)
-        except (AdmissionRejected, AllocationFailed):
+        except NodeAgentError:
             metrics.ADMISSION_ERRORS.inc()
+            for provider in self._providers:
+                provider.release(pod.uid)
             for _, part in self._parts:
                 if part not in held:
                     part.release(pod.uid)
@@ -176,12 +188,12 @@ class ResourceManagers:
         if alignment.policy == NONE:
             whole = Hint()
         elif self._context.config.topology_manager_scope == "pod":
-            whole = _merged(alignment, [part.pod_hints(pod) for _, part in self._parts], POD_SCOPE)
+            whole = _merged(alignment, [part.pod_hints(pod) for part in self._hint_sources()], POD_SCOPE)
         changed = False
         for container in containers_in_order(pod):
             hint = whole
             if hint is None:
-                hints = [part.container_hints(pod, container) for _, part in self._parts]
+                hints = [part.container_hints(pod, container) for part in self._hint_sources()]
                 hint = _merged(alignment, hints, CONTAINER_SCOPE)
             changed |= self._assign(pod, container, hint)
             if whole is None and alignment.policy == SINGLE:
@@ -192,11 +204,16 @@ class ResourceManagers:
 
     def _assign(self, pod: Pod, container: Container, hint: Hint) -> bool:
         changed = False
+        for provider in self._providers:
+            provider.allocate(pod, container, hint)
         if self._cpus is not None:
             changed = allocate_cpus(self._cpus, pod, container, hint)
         if self._memory is not None:
             changed |= allocate_memory(self._memory, pod, container, hint)
         return changed
+
+    def _hint_sources(self) -> Sequence[HintProvider | CpuAssignments | MemoryAssignments]:
+        return [*self._providers, *(part for _, part in self._parts)]
 
     def _cpu_list(self, uid: str, container: str) -> str:
         assert self._cpus is not None

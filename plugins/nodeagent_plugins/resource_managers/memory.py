@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodeagent.contracts.topology import Hint, Hints
 from nodeagent.model.pod import Container, Pod
 from nodeagent.model.qos import QosClass, qos_class
 from nodeagent.model.resources import (
@@ -19,7 +20,7 @@ from nodeagent.model.resources import (
     container_requests,
     has_pod_level_resources,
 )
-from nodeagent_plugins.resource_managers.alignment import Hint, Hints, masks, narrowest
+from nodeagent_plugins.resource_managers.alignment import masks, narrowest
 from nodeagent_plugins.resource_managers.errors import AllocationFailed, StaleState
 from nodeagent_plugins.resource_managers.topology import Topology
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from nodeagent.base.plugin_rpc import connect, methods_of
+from nodeagent.base.pluginproto import podresources_pb2
 from tests.device_plugin import Control
 from tests.integration.agent.conftest import Node
 from tests.integration.programs import ApiServer, NodeAgent, Program, simple_pod, wait_until
 
 WIDGET = "example.com/widget"
+LIST = methods_of(podresources_pb2.DESCRIPTOR.services_by_name["PodResourcesLister"])["List"]
 
 
 class Plugin(Program):
@@ -101,3 +105,64 @@ def test_released_devices_are_allocated_again(node: tuple[Node, Plugin]) -> None
     assert more["status"]["message"] == f"Pod was rejected: Allocate failed due to {text}, which is unexpected"
     assert held(cluster) == {all_pod["metadata"]["uid"]: ["w0", "w1", "w2", "w3"]}
     cluster.remove("all", "more")
+
+
+def listed(node: Node) -> dict[str, list[str]]:
+    """Return the devices of pods according to the pod-resources API."""
+
+    async def query() -> Any:
+        async with connect(str(node.agent.root / "pod-resources/kubelet.sock"), 10) as connection:
+            return await connection.call(LIST, podresources_pb2.ListPodResourcesRequest())
+
+    response = asyncio.run(query())
+    return {
+        pod.name: [id for each in container.devices for id in each.device_ids]
+        for pod in response.pod_resources
+        for container in pod.containers
+    }
+
+
+def test_restarted_agent_keeps_allocations_while_the_plugin_is_away(node: tuple[Node, Plugin]) -> None:
+    cluster, plugin = node
+    cluster.api.create_pod(pod("kept", 3))
+    kept = cluster.phase("kept", "Running")
+    assert listed(cluster) == {"kept": ["w0", "w1", "w2"]}
+
+    plugin.kill()
+    cluster.agent.kill()
+    cluster.agent.start()
+    wait_until(lambda: amounts(cluster) == ("4", "3"), "the node reports the devices in use")
+    cluster.api.create_pod(pod("late"))
+    late = cluster.until("late", lambda found: "WaitingForDevices" in json.dumps(found["status"]), "the pod waits")
+    assert late["status"]["phase"] == "Pending"
+    assert cluster.reasons("late") >= {"WaitingForDevices"}
+
+    plugin.start()
+    late = cluster.phase("late", "Running")
+    wait_until(lambda: cluster.log(late).startswith("w3"), "the pod has the remaining device")
+    assert cluster.api.pod("kept")["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert listed(cluster) == {"kept": ["w0", "w1", "w2"], "late": ["w3"]}
+    uids = {each["metadata"]["uid"]: each for each in (kept, late)}
+    assert {uid: len(ids) for uid, ids in held(cluster).items()} == {
+        uid: 3 if each is kept else 1 for uid, each in uids.items()
+    }
+    cluster.remove("kept", "late")
+
+
+def test_hung_plugin_delays_only_its_own_pods(node: tuple[Node, Plugin]) -> None:
+    cluster, plugin = node
+    plugin.control.set_faults({"hang": ["Allocate"]})
+    cluster.api.create_pod(pod("stuck"))
+    wait_until(lambda: listed(cluster).get("stuck"), "a device is reserved")
+    cluster.api.create_pod(simple_pod("free", "exec sleep 1000000", nodeName="node-1"))
+    cluster.phase("free", "Running")
+    assert cluster.api.pod("stuck")["status"]["phase"] == "Pending"
+
+    plugin.control.set_faults({"exit_in": "Allocate"})
+    plugin.kill()
+    plugin.start()
+    wait_until(lambda: not plugin.alive(), "the plugin exits during the next allocation")
+    plugin.control.set_faults({})
+    plugin.start()
+    cluster.phase("stuck", "Running")
+    cluster.remove("stuck", "free")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent_plugins.resource_managers.alignment import Alignment, Hint, masks
+from nodeagent.contracts.topology import Hint
+from nodeagent_plugins.resource_managers.alignment import Alignment, masks
 
 
 def hint(*nodes, preferred=True):

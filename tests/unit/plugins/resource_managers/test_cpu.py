@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nodeagent.contracts.topology import Hint
 from nodeagent.testing import make_container, make_pod
-from nodeagent_plugins.resource_managers.alignment import Hint
 from nodeagent_plugins.resource_managers.cpu import CpuAssignments, CpuOptions, exclusive_cpus
 from nodeagent_plugins.resource_managers.errors import AdmissionRejected, AllocationFailed, StaleState
 

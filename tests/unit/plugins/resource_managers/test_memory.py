@@ -6,8 +6,8 @@ import copy
 
 import pytest
 
+from nodeagent.contracts.topology import Hint
 from nodeagent.testing import make_container, make_pod
-from nodeagent_plugins.resource_managers.alignment import Hint
 from nodeagent_plugins.resource_managers.errors import AllocationFailed, StaleState
 from nodeagent_plugins.resource_managers.memory import MemoryAssignments
 from nodeagent_plugins.resource_managers.topology import read_topology

@@ -6,9 +6,9 @@ import pytest
 
 from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.configuration import MemoryReservation
+from nodeagent.contracts.topology import Hint
 from nodeagent.errors import ConfigError
 from nodeagent.testing import make_config
-from nodeagent_plugins.resource_managers.alignment import Hint
 from nodeagent_plugins.resource_managers.start import make_alignment, make_cpus, make_memory
 from nodeagent_plugins.resource_managers.topology import read_topology
 
