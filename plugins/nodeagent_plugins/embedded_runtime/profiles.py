@@ -36,12 +36,7 @@ def seccomp_profile(security: cri.LinuxContainerSecurityContext, runner: Runner)
 
     :raises FailedPrecondition: the host or runtime does not support the profile.
     """
-    apparmor = security.apparmor.localhost_ref if security.HasField("apparmor") else ""
-    if apparmor or security.apparmor_profile.startswith("localhost/"):
-        enabled = _APPARMOR.exists() and _APPARMOR.read_text().startswith("Y")
-        raise FailedPrecondition(
-            f"AppArmor profile: {'not supported by this runtime' if enabled else 'the host does not support AppArmor'}"
-        )
+    _check_apparmor(security)
     requested = security.seccomp
     if security.privileged or not security.HasField("seccomp"):
         return None
@@ -60,3 +55,16 @@ def seccomp_profile(security: cri.LinuxContainerSecurityContext, runner: Runner)
     except ValueError as error:
         raise InvalidArgument(f"seccomp profile {requested.localhost_ref}: {error}") from error
     return profile
+
+
+def _check_apparmor(security: cri.LinuxContainerSecurityContext) -> None:
+    enabled = _APPARMOR.exists() and _APPARMOR.read_text().startswith("Y")
+    localhost = security.apparmor_profile.startswith("localhost/")
+    default = False
+    if security.HasField("apparmor"):
+        localhost = localhost or security.apparmor.profile_type == cri.SecurityProfile.Localhost
+        default = security.apparmor.profile_type == cri.SecurityProfile.RuntimeDefault
+    if localhost and not enabled:
+        raise FailedPrecondition("AppArmor profile: the host does not support AppArmor")
+    if localhost or (default and enabled):
+        raise FailedPrecondition("AppArmor profile: not supported by this runtime")

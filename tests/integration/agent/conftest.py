@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
+import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +71,16 @@ class Node:
         directory = self.agent.logs / "pods" / f"{meta['namespace']}_{meta['name']}_{uid}" / container
         lines = [line for file in sorted(directory.glob("*.log")) for line in file.read_text().splitlines()]
         return "\n".join(line.split(" ", 3)[3] for line in lines)
+
+    def listings(self) -> int:
+        """Return how often the agent has listed the runtime."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # The certificate is self-signed.
+        connection = http.client.HTTPSConnection("127.0.0.1", self.agent.port, context=context, timeout=20)
+        with contextlib.closing(connection):
+            connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {self.api.facts['token']}"})
+            lines = connection.getresponse().read().decode().splitlines()
+        return next(int(float(line.split()[1])) for line in lines if "pleg_relist_duration_seconds_count" in line)
 
     def reasons(self, name: str) -> set[str]:
         """Return the reasons of the events about a pod."""
