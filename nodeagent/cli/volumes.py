@@ -59,7 +59,7 @@ def _row(line: VolumeLine) -> tuple[str, ...]:
     name = line.volume or line.name
     claim, owner = line.claim or "-", line.owner or "-"
     used, free = _size(line.used_bytes), _size(line.available_bytes)
-    return _pod(line), name, claim, line.driver, line.state, used, free, owner, line.path or "-"
+    return _pod(line), name, claim, line.driver or "-", line.state, used, free, owner, line.path or "-"
 
 
 def _problem(line: VolumeLine) -> str:

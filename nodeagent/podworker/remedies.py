@@ -22,7 +22,13 @@ REMEDIES: Mapping[str, str] = {
     "UnexpectedAdmissionError": "a plugin failed; see `nodeagent plugins list` and the agent's log",
     "SourceSilent": "a pod source has not published yet; check the connection to the API server, and the agent's log",
     # volumes
-    "FailedMount": "create or fix the object that the volume refers to (ConfigMap, Secret, path); the agent retries",
+    "FailedMount": "create or fix the object that the volume refers to (ConfigMap, Secret, claim, path), or check the "
+    "driver of the volume (`nodeagent volumes`, `nodeagent doctor`); the agent retries",
+    "FailedMapVolume": "check the driver of the block volume (`nodeagent volumes`, `nodeagent doctor`); the agent "
+    "retries",
+    "FailedAttachVolume": "check the controller of the driver and the VolumeAttachment; the agent retries",
+    "VolumeAttachmentLimitExceeded": "the node cannot attach more volumes of the driver; the pod's controller "
+    "recreates it on another node",
     # pull
     "ErrImagePull": "check the image's name, the registry and the pod's credentials: `nodeagent creds test IMAGE`, "
     "`nodeagent image pull IMAGE`",

@@ -134,19 +134,20 @@ def _admit(inputs: PodDiagnosticInputs) -> StageReport:
 
 
 def _volumes(inputs: PodDiagnosticInputs) -> StageReport:
-    mounted = {mount.name for _, container in inputs.pod.containers() for mount in container.volume_mounts or ()}
-    names = [volume.name for volume in inputs.pod.spec.volumes or () if volume.name in mounted]
+    used = {mount.name for _, container in inputs.pod.containers() for mount in container.volume_mounts or ()}
+    used |= {device.name for _, container in inputs.pod.containers() for device in container.volume_devices or ()}
+    names = [volume.name for volume in inputs.pod.spec.volumes or () if volume.name in used]
     worker = inputs.worker
     unready = [state for state in inputs.volumes if state.volume and state.claim and state.phase != "Mounted"]
     if unready:
         text = "; ".join(volume_text(state, inputs.monotonic) for state in unready)
         failed = any(state.error for state in unready)
-        entry = inputs.last("FailedMount") if failed else None
+        entry = inputs.last("FailedMount", "FailedMapVolume", "FailedAttachVolume") if failed else None
         return StageReport(
             stage=Stage.VOLUMES,
             state=BLOCKED if failed else WORKING,
             at=entry.first if entry else None,
-            reason="FailedMount" if failed else "",
+            reason=(entry.reason if entry else "FailedMount") if failed else "",
             detail=text,
         )
     if worker is not None and worker.reason == "FailedMount" and worker.error:
@@ -169,11 +170,13 @@ def volume_text(state: VolumeState, now: float) -> str:
 
     :param now: monotonic time.
     """
-    parts = [f"{state.volume} (claim {state.claim}, {state.plugin}): {state.phase}"]
+    source = f"claim {state.claim}, {state.plugin}" if state.plugin else f"claim {state.claim}"
+    parts = [f"{state.volume} ({source}): {state.phase}"]
     if state.running_since:
         parts.append(f"{state.call} for {now - state.running_since:.0f} s")
     if state.error:
-        parts.append(f"last error: {state.error}" if state.running_since else f"{state.call} failed: {state.error}")
+        failed = f"{state.call} failed: {state.error}" if state.call else state.error
+        parts.append(f"last error: {state.error}" if state.running_since else failed)
     if state.next_attempt:
         parts.append(f"next attempt in {max(0.0, state.next_attempt - now):.0f} s")
     return ", ".join(parts)

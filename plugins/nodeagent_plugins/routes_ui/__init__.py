@@ -1,4 +1,4 @@
-"""``/ui/``: web page of the node with its pods and their stages, logs, events and resources.
+"""``/ui/``: web page of the node with its pods, their stages, logs and events, volumes and resources.
 
 The files of the page are public and contain no data; the page requests its data with the user's credentials. Without
 ``enableDebuggingHandlers`` there is no page.
@@ -17,6 +17,7 @@ from nodeagent.base import page
 from nodeagent.contracts.context import ServerContext
 from nodeagent.contracts.diagnostics import STATUS_QUERY, WHY_QUERY, WhyRequest
 from nodeagent.contracts.server import Exposure, Route
+from nodeagent.contracts.volume_report import VOLUMES_QUERY, VolumesReport, VolumesRequest
 
 ROOT = "/ui"
 
@@ -39,6 +40,11 @@ def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
     async def status(request: web.Request) -> web.Response:
         return _json(await context.queries[STATUS_QUERY].handler(None))
 
+    async def volumes(request: web.Request) -> web.Response:
+        query = context.queries.get(VOLUMES_QUERY)  # A third-party volume manager may have none.
+        report = VolumesReport(context.node_name, []) if query is None else await query.handler(VolumesRequest())
+        return _json(report)
+
     async def pod(request: web.Request) -> web.Response:
         requested = WhyRequest(request.match_info["namespace"], request.match_info["pod"])
         try:
@@ -51,6 +57,7 @@ def nodeagent_provide_routes(context: ServerContext) -> Sequence[Route]:
         Route("GET", f"{ROOT}/", file, Exposure.OPEN),
         Route("GET", f"{ROOT}/{{name}}", file, Exposure.OPEN),
         Route("GET", f"{ROOT}/data/status", status),
+        Route("GET", f"{ROOT}/data/volumes", volumes),
         Route("GET", f"{ROOT}/data/pods/{{namespace}}/{{pod}}", pod),
     )
 

@@ -148,7 +148,7 @@ class Manager:
 
     def states(self, pod_uid: str = "") -> Sequence[VolumeState]:
         """Return the volumes of a pod, or of all pods, sorted by pod and name."""
-        return volume_states(self._reconciler, self._startup, self._context.pods, pod_uid)
+        return volume_states(self._reconciler, self._startup, self._populator, pod_uid)
 
     async def measure(self, pod_uid: str, volume: str) -> VolumeFigures | None:
         """Return the figures of a mounted volume whose kind measures it.

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nodeagent.contracts.persistent_volumes import VolumeSpec, VolumeState
-from nodeagent.contracts.pods import PodDirectory
 from nodeagent_plugins.volumes import metrics
 from nodeagent_plugins.volumes.actual_state import DeviceState, NodeVolume
 from nodeagent_plugins.volumes.operations import Failure, Operation, OperationQueue
-from nodeagent_plugins.volumes.population import PodVolumes
+from nodeagent_plugins.volumes.population import PodVolumes, Populator
 
 if TYPE_CHECKING:
     from nodeagent_plugins.volumes.reconciler import Reconciler
@@ -29,7 +28,7 @@ _CALLS = {
 
 
 def volume_states(
-    reconciler: Reconciler, startup: Startup, pods: PodDirectory, pod_uid: str = ""
+    reconciler: Reconciler, startup: Startup, populator: Populator, pod_uid: str = ""
 ) -> Sequence[VolumeState]:
     """Return the volumes of a pod, or of all pods if *pod_uid* is empty, sorted by pod and name."""
     found = [
@@ -46,6 +45,9 @@ def volume_states(
             found.append(
                 VolumeState(uid, "", path.name, kind, metrics.plugin_name(kind), "Uncertain", str(path), error=error)
             )
+    for pod_volumes in populator.pods():
+        if not pod_uid or pod_volumes.pod.uid == pod_uid:
+            found.extend(_unresolved(pod_volumes))
     return sorted(found, key=lambda state: (state.pod_uid, state.volume, state.name))
 
 
@@ -60,6 +62,24 @@ def pending_volumes(pod_volumes: PodVolumes | None, queue: OperationQueue) -> Ma
             desired = volume.desired.get(uid)
             pending[name] = min([*running, *([desired.since] if desired is not None and not volume.paced else [])])
     return pending
+
+
+def _unresolved(pod_volumes: PodVolumes) -> Iterator[VolumeState]:
+    """Return the volumes whose source is unknown, such as those of a claim that is not bound."""
+    pod = pod_volumes.pod
+    for volume in pod.spec.volumes or ():
+        if volume.name not in pod_volumes.problems or volume.name in pod_volumes.volumes:
+            continue
+        claim = ""
+        if volume.persistent_volume_claim is not None:
+            claim = str(volume.persistent_volume_claim.get("claimName") or "")
+        elif volume.ephemeral is not None:
+            claim = f"{pod.name}-{volume.name}"
+        error = pod_volumes.problems[volume.name]
+        namespace = pod.namespace if claim else ""
+        yield VolumeState(
+            pod.uid, volume.name, volume.name, "", "", "Resolving", claim=claim, claim_namespace=namespace, error=error
+        )
 
 
 def _states_of(volume: NodeVolume, queue: OperationQueue) -> Iterator[VolumeState]:

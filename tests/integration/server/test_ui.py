@@ -26,7 +26,12 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
     try:
         api.start()
         agent.start()
-        api.create_pod(simple_pod("web", SCRIPT, nodeName="node-1"))
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+        missing = {"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}
+        container = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+        api.create_pod(simple_pod("web", SCRIPT, nodeName="node-1", volumes=[volume], container=container))
+        api.create_pod(simple_pod("waits", nodeName="node-1", volumes=[missing], container=container))
+        claim_volume(api)
         absent = {"image": "registry.invalid/shop/api:v2"}
         api.create_pod(simple_pod("api", nodeName="node-1", container=absent))
 
@@ -40,6 +45,16 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
         agent.stop()
         api.stop()
         containerd.remove_pods()
+
+
+def claim_volume(api: ApiServer) -> None:
+    """Create a claim that is bound to a directory of the host."""
+    common = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+    volume = {**common, "capacity": {"storage": "1Mi"}, "hostPath": {"path": "/tmp", "type": "Directory"}}
+    api.request("POST", "/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": volume})
+    claim = {**common, "resources": {"requests": {"storage": "1Mi"}}, "volumeName": "pv"}
+    path = "/api/v1/namespaces/default/persistentvolumeclaims"
+    api.request("POST", path, {"metadata": {"name": "data"}, "spec": claim})
 
 
 def fetch(agent: NodeAgent, path: str) -> tuple[int, dict[str, str], bytes]:
@@ -71,6 +86,9 @@ async def test_page_has_pods_stages_logs_and_events(node: tuple[NodeAgent, ApiSe
         await page.until(f"document.getElementById('log').textContent.length > {first} + 50")
         await page.until("document.querySelectorAll('#stages .good').length >= 5")
         await page.until("document.querySelector('#plots .curve').getAttribute('d').split('L').length > 3", 30)
+        volumes = "document.getElementById('volumes').innerText"
+        for text in ("Mounted", "kubernetes.io/host-path", "Resolving", '"missing" not found'):
+            await page.until(f"{volumes}.includes({text!r})", 30)
         await page.screenshot(tmp_path / "node-page.png")
 
         assert await page.run("document.querySelectorAll('#log b').length") == 0  # Output of pods is not markup.
@@ -97,7 +115,7 @@ def test_only_the_data_of_the_page_requires_authentication(node: tuple[NodeAgent
         status, _, body = fetch(agent, f"/ui/{name}")
         assert status == 200
         assert b"http" not in body.replace(b"http://www.w3.org/2000/svg", b"")
-    for path in ("/ui/data/status", "/ui/data/pods/default/web"):
+    for path in ("/ui/data/status", "/ui/data/volumes", "/ui/data/pods/default/web"):
         assert fetch(agent, path)[0] == 401
     for path in ("/ui/nothing.js", "/ui/..%2f..%2fetc%2fpasswd"):
         assert fetch(agent, path)[0] in (401, 404)

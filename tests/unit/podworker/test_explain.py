@@ -432,3 +432,17 @@ def test_event_journal_keeps_latest_events_of_latest_pods(clock):
 
 async def _soon(value):
     return value
+
+
+async def test_block_devices_count_as_volumes(clock, tmp_path):
+    harness = ExplainerHarness(clock, tmp_path)
+    harness.syncer.hang = True
+    device = {"name": "disk", "devicePath": "/dev/disk"}
+    volume = {"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}
+    async with living(harness):
+        await harness.publish(
+            make_pod(containers=[make_container(volume_devices=[device])], volumes=[volume], uid="uid-disk")
+        )
+        await clock.advance(1)
+        found = await harness.why()
+    assert found.blocking is Stage.VOLUMES and found.cause == "1 to set up"

@@ -25,11 +25,13 @@ function report(error) {
 }
 
 async function refresh() {
-  const [overview, stats] = await Promise.all([requestJson("data/status"), requestJson("/stats/summary")]);
+  const [overview, stats, report] = await Promise.all(
+    ["data/status", "/stats/summary", "data/volumes"].map((path) => requestJson(path)));
   usage = new Map(stats.pods.map((pod) => [pod.podRef.uid, pod]));
   showNode(overview);
   showPlots(overview);
   showPods(overview.pods);
+  showVolumes(report.volumes);
   if (selected) await showPod();
 }
 
@@ -115,6 +117,26 @@ function showPods(pods) {
       make("td", { class: "number" }, used?.memory ? bytes(used.memory.workingSetBytes) : "–"));
   });
   fill(byId("pods"), rows, "No pods on this node.");
+}
+
+/** Show the volumes of claims, and those that are not mounted or failed. */
+function showVolumes(volumes) {
+  const shown = volumes.filter((volume) => volume.claim || volume.error || volume.state !== "Mounted");
+  const rows = shown.flatMap((volume) => {
+    const kind = volume.state === "Mounted" ? "good" : volume.error ? "bad" : "warn";
+    const size = (amount) => make("td", { class: "number" }, amount == null ? "–" : bytes(amount));
+    const row = make("tr", {}, make("td", {}, make("div", {}, volume.pod || volume.podUID || "–"),
+      make("div", { class: "soft" }, volume.namespace || "")),
+      make("td", {}, make("div", {}, volume.claim || "–"),
+        make("div", { class: "soft" }, volume.volume || volume.name || "")),
+      make("td", { class: "soft" }, volume.driver || ""), make("td", {}, badge(volume.state, kind)),
+      size(volume.usedBytes), size(volume.availableBytes));
+    if (!volume.error) return [row];
+    const next = volume.retrySeconds == null ? "" : `, next attempt in ${Math.round(volume.retrySeconds)} s`;
+    const call = volume.call ? `${volume.call}: ` : "";
+    return [row, make("tr", {}, make("td", { class: "soft", colspan: 6 }, `${call}${volume.error}${next}`))];
+  });
+  fill(byId("volumes"), rows, "No volumes of claims.");
 }
 
 async function select(pod) {

@@ -42,6 +42,20 @@ async def test_report_contains_claim_error_and_next_attempt(host: Host) -> None:
     assert (line.error, line.retry_seconds) == ("rpc error: code = Internal desc = broken", 0.75)
 
 
+async def test_claim_that_cannot_be_resolved_is_reported(host: Host) -> None:
+    host.context.pods.add(pod := claim_pod(claim="other"))  # type: ignore[attr-defined]
+    task = await host.begin(pod)
+    with pytest.raises(VolumeError, match="PVC is not bound"):
+        await task
+    reporter = VolumeReporter(host.context, host.manager)
+    (line,) = (await reporter.report(VolumesRequest())).volumes
+    assert (line.pod, line.volume, line.claim, line.state) == ("web", "v", "other", "Resolving")
+    assert line.error == "error processing PVC default/other: PVC is not bound"
+
+    await host.end(pod)
+    assert (await reporter.report(VolumesRequest())).volumes == []
+
+
 async def test_report_contains_the_last_measurement(host: Host) -> None:
     pod = claim_pod()
     host.context.pods.add(pod)  # type: ignore[attr-defined]
@@ -63,11 +77,16 @@ async def test_report_contains_the_last_measurement(host: Host) -> None:
             "v (claim data, csi:x): Staging, MountDevice for 10 s",
         ),
         (
+            {"phase": "Resolving", "plugin": "", "error": "PVC is not bound"},
+            "v (claim data): Resolving, PVC is not bound",
+        ),
+        (
             {"phase": "Uncertain", "call": "SetUp", "error": "no", "next_attempt": 104.0},
             "v (claim data, csi:x): Uncertain, SetUp failed: no, next attempt in 4 s",
         ),
     ],
 )
 def test_diagnosis_names_claim_call_error_and_next_attempt(state: dict[str, str], text: str) -> None:
-    volume = VolumeState("u", "v", "pv", "k", "csi:x", claim="data", **state)  # type: ignore[arg-type]
+    fields = {"plugin": "csi:x", **state}
+    volume = VolumeState("u", "v", "pv", "k", claim="data", **fields)  # type: ignore[arg-type]
     assert volume_text(volume, 100.0) == text
