@@ -135,7 +135,9 @@ class Parties:
                 print(f"clean-up failed: {error!r}")
 
     def _unmount(self) -> None:
-        for path in self.mounts():
+        root = self.agent.root
+        mounts = [*self.mounts(), *(each.path for each in read_mounts() if each.path == str(root))]
+        for path in mounts:
             subprocess.run(["umount", path], check=False)
         for image in self.driver.state.glob("volumes/*.img"):
             BindMounts().detach(image)

@@ -210,9 +210,8 @@ class Runner:
     def _read_driver(self) -> None:
         for text in self._parties.driver.storage.violations():
             self._violate(f"driver: {text}")
-        self.report.pods = len(
-            {call["target_path"] for call in self._parties.driver.storage.calls("NodePublishVolume")}
-        )
+        calls = self._parties.driver.storage.calls("NodePublishVolume")
+        self.report.published = len({call["target_path"] for call in calls})
 
     def _count_records(self) -> int:
         files = self._parties.directory.glob(f"acknowledged/w{self._generation}-*/acknowledged")

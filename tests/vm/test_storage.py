@@ -18,7 +18,7 @@ import pytest
 from tests.integration.programs import simple_pod, wait_until
 from tests.vm.machine import Measures, Stopwatch, VirtualNode
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(3600)
 
 DRIVER, HOME = "csi.test", "/var/lib/csi-test"
 ROOT, PYTHON = "/var/lib/kubelet", "/usr/local/lib/nodeagent/bin/python"
@@ -93,10 +93,9 @@ def writer(name: str) -> dict[str, Any]:
     return simple_pod(name, WRITERS[name], volumes=volumes, container=device if name == "block" else mount)
 
 
-def inside(node: VirtualNode, name: str, file: str) -> int:
-    """Return the number in a file of a writer's container; 0 without one."""
-    uid = node.pods()[name]["metadata"]["uid"]
-    # The container's processes are found by its cgroup; the agent need not respond.
+def inside(node: VirtualNode, uid: str, file: str) -> int:
+    """Return the number in a file of the container of a pod; 0 without one."""
+    # The processes are found by their cgroup, because the API server may not respond yet.
     find = f"grep -l {uid.replace('-', '_')} /proc/[0-9]*/cgroup 2>/dev/null | cut -d/ -f3"
     read = f"for p in $({find}); do cat /proc/$p/root/dev/shm/{file} 2>/dev/null; done | sort -n | tail -n 1"
     return int(node.run(read, check=False).strip() or 0)
@@ -136,31 +135,36 @@ def leftovers(node: VirtualNode) -> list[str]:
 def test_fsynced_data_survives_resets(driver: VirtualNode, measures: Measures) -> None:
     node = driver
     apply(node, *map(writer, CLAIMS))
-    node.wait_for_running(*CLAIMS, seconds=400)
+    pods = node.wait_for_running(*CLAIMS, seconds=600)
+    uids = {name: pods[name]["metadata"]["uid"] for name in CLAIMS}
     for number in (1, 2):
-        acknowledged = {name: inside(node, name, "acknowledged") for name in CLAIMS}
+        acknowledged = {name: inside(node, uid, "acknowledged") for name, uid in uids.items()}
         assert all(acknowledged.values()), acknowledged
         watch = Stopwatch()
         reset(node)
         for name, minimum in acknowledged.items():
             assert on_disk(node, name) >= minimum
-        wait_until(lambda: all(inside(node, name, "acknowledged") for name in CLAIMS), "all pods write again", 600, 2.0)
+        wait_until(lambda: all(inside(node, uid, "acknowledged") for uid in uids.values()), "all pods write", 900, 2.0)
         measures.note(f"reset {number} until all pods with claims write again, s", watch.seconds())
         for name, minimum in acknowledged.items():
-            assert inside(node, name, "found") >= minimum
+            assert inside(node, uids[name], "found") >= minimum
     # The pods write to their volumes, and not to directories of the root disk at the same paths.
     for name in CLAIMS:
-        assert on_disk(node, name) >= inside(node, name, "acknowledged")
+        assert on_disk(node, name) >= inside(node, uids[name], "acknowledged")
 
 
 def test_reset_during_deletion_leaves_nothing_behind(driver: VirtualNode, measures: Measures) -> None:
     node = driver
-    before = {name: inside(node, name, "acknowledged") for name in CLAIMS}
+    pods = node.pods()
+    before = {name: inside(node, pods[name]["metadata"]["uid"], "acknowledged") for name in CLAIMS}
     node.delete(*CLAIMS)
     node.kubectl("delete", "--wait=false", "persistentvolumeclaims", "local")
     watch = Stopwatch()
     reset(node)
-    node.wait_for_end(*CLAIMS, seconds=600)
+    wait_until(
+        lambda: node.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API server responds", 600, 2.0
+    )
+    node.wait_for_end(*CLAIMS, seconds=900)
     measures.note("reset during a deletion until the pods are deleted, s", watch.seconds())
     for name in ("files", "block"):
         assert on_disk(node, name) >= before[name]
