@@ -27,16 +27,16 @@ class ScaffoldError(Exception):
     """The project cannot be written; the message contains the reason."""
 
 
-def check_name(name: str, installed: frozenset[str] = frozenset()) -> None:
+def check_name(name: str, third_party: frozenset[str] = frozenset()) -> None:
     """Validate the name of a new plugin, which is also used for its module and distribution.
 
-    :param installed: names of the installed plugins; a plugin with the same name would replace one.
+    :param third_party: names of the installed plugins of other distributions; of two with one name, only one is loaded.
     :raises ScaffoldError: the name is invalid or in use.
     """
     if not _NAME.fullmatch(name) or len(name) > _MAX_NAME or keyword.iskeyword(name) or name == "plugins":
         raise ScaffoldError(f'invalid plugin name "{name}": {NAME_RULE}')
-    if name in installed:
-        raise ScaffoldError(f'plugin name "{name}" is in use: the new plugin would replace the installed plugin')
+    if name in third_party:
+        raise ScaffoldError(f'plugin name "{name}" is in use by an installed third-party plugin')
 
 
 def write_project(name: str, directory: Path, *, license_name: str = "Apache-2.0") -> list[Path]:

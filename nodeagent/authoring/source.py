@@ -38,12 +38,17 @@ class Module:
     ignored: Mapping[int, frozenset[str]]
 
     def dotted(self, node: ast.expr) -> str:
-        """Return the dotted path of an expression (``time.sleep``), resolved through imports; empty if it has none."""
+        """Return the dotted path of an expression (``time.sleep``), resolved through imports.
+
+        Empty if it has none, or if it is an attribute of a local variable.
+        """
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
             node = node.value
         if not isinstance(node, ast.Name):
+            return ""
+        if parts and node.id not in self.names:
             return ""
         return ".".join([self.names.get(node.id, node.id), *reversed(parts)])
 

@@ -23,9 +23,11 @@ from nodeagent.contracts.local import NoArguments
 from nodeagent.contracts.plugin_report import PLUGINS_QUERY, PluginLine, PluginsReport
 from nodeagent.model.wire import to_wire
 from nodeagent.pluginmanager import GROUP, PluginManager
+from nodeagent.pluginmanager.discovery import distribution_of
 
 DEFAULT_ROOT = "/var/lib/kubelet"
 _SHOWN_DECISIONS = 20
+_BUNDLED = "nodeagent"
 
 
 def add_parser(commands: Any) -> None:
@@ -89,16 +91,19 @@ def _installed(disabled: Sequence[str]) -> PluginsReport:
 
 def new_plugin(arguments: argparse.Namespace) -> int:
     """Write a project and print the next steps."""
-    installed = {entry.name for entry in importlib.metadata.entry_points(group=GROUP)}
+    installed = {each.name: distribution_of(each)[0] for each in importlib.metadata.entry_points(group=GROUP)}
+    bundled = installed.get(arguments.name) == _BUNDLED
     directory = arguments.dir or Path(f"nodeagent-{arguments.name.replace('_', '-')}")
     try:
-        check_name(arguments.name, frozenset(installed))
+        check_name(arguments.name, frozenset(name for name, origin in installed.items() if origin != _BUNDLED))
         files = write_project(arguments.name, directory, license_name=arguments.license)
     except ScaffoldError as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.CONFIGURATION
     for file in files:
         print(file)
+    if bundled:
+        print(f"\nWhen it is installed, it replaces the bundled plugin {arguments.name}.")
     print(
         f"\nNext steps, in the Python environment of nodeagent:\n  cd {directory}\n  pip install -e '.[dev]'\n  pytest"
     )

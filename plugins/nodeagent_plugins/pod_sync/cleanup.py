@@ -163,8 +163,11 @@ class PodCleaner:
 
     def _remove_orphaned_logs(self, known: Collection[str]) -> None:
         for name in disk.directories(self._pod_logs):
-            if name.count("_") == 2 and name.rpartition("_")[2] not in known:
-                disk.remove_log_directory(self._pod_logs / name)
+            directory = self._pod_logs / name
+            if name.count("_") != 2 or name.rpartition("_")[2] in known:
+                continue
+            if not disk.belongs_to_other_agent(directory, self._context.root_dir):
+                disk.remove_log_directory(directory)
         disk.remove_dead_links(self._log_root)
 
 

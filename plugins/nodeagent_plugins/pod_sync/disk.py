@@ -12,6 +12,8 @@ from nodeagent.errors import NodeAgentError, VolumeError
 from nodeagent_plugins.pod_sync.paths import PodPaths
 
 _MOUNTS = Path("/proc/self/mountinfo")
+_OWNER_FILE = ".owner"
+_MAX_OWNER_BYTES = 4096
 
 
 def make_pod_directories(paths: PodPaths) -> None:
@@ -23,6 +25,7 @@ def make_pod_directories(paths: PodPaths) -> None:
         for directory in (paths.root, paths.root / "volumes", paths.root / "plugins"):
             directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         paths.logs.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _claim_logs(paths.logs, paths.root.parent.parent)
     except OSError as error:
         text = f"error making pod data directories: {error.filename}: {error.strerror or error}"
         raise NodeAgentError(text, transient=True) from error
@@ -80,6 +83,22 @@ def remove_pod_directory(root: Path) -> list[str]:
 def remove_log_directory(paths_logs: Path) -> None:
     """Remove all logs of a deleted pod; idempotent."""
     shutil.rmtree(paths_logs, ignore_errors=True)
+
+
+def _claim_logs(directory: Path, agent_root: Path) -> None:
+    """Record the agent that created a log directory, since agents on one host can share its parent."""
+    with contextlib.suppress(FileExistsError), (directory / _OWNER_FILE).open("x", encoding="utf-8") as file:
+        file.write(f"{agent_root}\n")
+
+
+def belongs_to_other_agent(directory: Path, agent_root: Path) -> bool:
+    """Return whether a log directory was created by an agent with another root directory that still exists."""
+    try:
+        with (directory / _OWNER_FILE).open("rb") as file:
+            owner = os.fsdecode(file.read(_MAX_OWNER_BYTES)).rstrip("\n")
+    except OSError:
+        return False
+    return owner != str(agent_root) and Path(owner).is_absolute() and Path(owner).is_dir()
 
 
 def remove_dead_links(log_root: Path) -> None:

@@ -177,6 +177,17 @@ def test_blocking_libraries_are_reported_under_any_alias(findings):
     ]
 
 
+def test_method_of_a_local_variable_is_not_a_blocking_library(findings):
+    assert not findings(
+        """
+        @hookimpl
+        async def nodeagent_report_node():
+            requests = {}
+            requests.get("cpu")
+        """
+    )
+
+
 def test_blocking_call_through_functions_of_the_file_is_reported(findings):
     found = findings(
         """

@@ -25,10 +25,14 @@ def test_invalid_names_are_rejected_with_the_rule(name):
     assert NAME_RULE in str(caught.value)
 
 
-def test_name_of_an_installed_plugin_is_rejected(capsys, tmp_path):
-    assert main(["plugins", "new", "image_gc", "--dir", str(tmp_path / "x")]) == 2
-    assert "installed plugin" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+def test_name_of_an_installed_third_party_plugin_is_rejected():
+    with pytest.raises(ScaffoldError, match='plugin name "policy" is in use by an installed third-party plugin'):
+        check_name("policy", frozenset({"policy"}))
+
+
+def test_name_of_a_bundled_plugin_is_accepted_for_its_replacement(capsys, tmp_path):
+    assert main(["plugins", "new", "image_gc", "--dir", str(tmp_path / "x")]) == 0
+    assert "it replaces the bundled plugin image_gc" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("license_name", LICENSES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import threading
 from pathlib import Path
@@ -139,7 +140,13 @@ def test_directory_swapped_for_a_symlink_is_never_left(volume, target):
             directory.rename(aside)
             link.rename(directory)
             directory.unlink()
-            aside.rename(directory)
+            restored = False
+            while not restored:
+                try:
+                    aside.rename(directory)
+                    restored = True
+                except OSError:  # It was created in the meantime.
+                    shutil.rmtree(directory, ignore_errors=True)
 
     swapper = threading.Thread(target=swap, daemon=True)
     swapper.start()

@@ -369,6 +369,27 @@ async def test_orphaned_directories_and_cgroups_are_removed(bench):
     assert os.listdir(bench.log_root / "pods") == ["ns_web_kept"]
 
 
+async def test_orphaned_logs_of_another_agent_are_kept(bench, tmp_path):
+    logs = bench.log_root / "pods"
+    other = tmp_path / "other-agent"
+    other.mkdir()
+    for uid, owner in (("other", other), ("removed", tmp_path / "gone"), ("own", bench.context.root_dir)):
+        directory = logs / f"default_web_{uid}"
+        directory.mkdir(parents=True)
+        (directory / ".owner").write_text(f"{owner}\n")
+
+    await bench.syncer.remove_orphans(frozenset(), frozenset())
+
+    assert [directory.name for directory in logs.iterdir()] == ["default_web_other"]
+
+
+async def test_log_directory_names_the_agent_that_created_it(bench):
+    await bench.sync(make_pod("web"))
+
+    (owner,) = (bench.log_root / "pods").glob("*/.owner")
+    assert owner.read_text() == f"{bench.context.root_dir}\n"
+
+
 async def test_metrics_count_orphans_found_and_left(bench, caplog):
     for uid in ("one", "other"):
         bench.context.pod_dir(uid).mkdir(parents=True)
