@@ -134,19 +134,20 @@ def test_directory_swapped_for_a_symlink_is_never_left(volume, target):
     directory.mkdir()
     ended = threading.Event()
 
+    def move_to_directory(source):
+        while True:
+            try:
+                return source.rename(directory)
+            except OSError:  # The directory was created in the meantime.
+                shutil.rmtree(directory, ignore_errors=True)
+
     def swap():
         while not ended.is_set():
             link.symlink_to(outside if target == "ABSOLUTE" else target)
             directory.rename(aside)
-            link.rename(directory)
+            move_to_directory(link)
             directory.unlink()
-            restored = False
-            while not restored:
-                try:
-                    aside.rename(directory)
-                    restored = True
-                except OSError:  # It was created in the meantime.
-                    shutil.rmtree(directory, ignore_errors=True)
+            move_to_directory(aside)
 
     swapper = threading.Thread(target=swap, daemon=True)
     swapper.start()
@@ -159,7 +160,7 @@ def test_directory_swapped_for_a_symlink_is_never_left(volume, target):
                 errors += 1
                 continue
             try:
-                found.add(os.path.realpath(f"/proc/self/fd/{opened}").startswith(f"{volume}/"))
+                found.add(os.readlink(f"/proc/self/fd/{opened}").startswith(f"{volume}/"))
             finally:
                 os.close(opened)
     finally:
