@@ -58,6 +58,7 @@ GATES_IN_USE = frozenset(
         "NodeAgentServiceAccountTokenForCredentialProviders",
         "NodeDeclaredFeatures",
         "NodeInclusionPolicyInPodTopologySpread",
+        "OpenAPIEnums",
         "PDBUnhealthyPodEvictionPolicy",
         "PersistentVolumeLastPhaseTransitionTime",
         "PodCertificateRequest",

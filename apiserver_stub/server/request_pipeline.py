@@ -119,7 +119,7 @@ async def build_pipeline(
             external_hostname=options.external_hostname,
         ),
         health,
-        OpenApi(registry, remotes, options.identity, release),
+        OpenApi(registry, remotes, options.identity, release, enums=gates.enabled("OpenAPIEnums")),
         Metrics(options.metric_choice(), collectors, health.outcomes if gates.enabled("ComponentSLIs") else None),
     ]
     if options.profiling:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from email.utils import formatdate
 from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery import media, objects
-from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.version import git_version
+from apiserver_stub.endpoints.openapi.operations import Operations
 from apiserver_stub.endpoints.openapi.schemas import Schemas
 from apiserver_stub.verbs.responses import Reply
 from nodeagent.base.release import OLDEST, Release
@@ -19,61 +19,19 @@ from nodeagent.base.release import OLDEST, Release
 if TYPE_CHECKING:
     from apiserver_stub.aggregation.remotes import Remotes
     from apiserver_stub.apimachinery.request import Request
-    from apiserver_stub.kinds.registry import Registry, Resource, Subresource
+    from apiserver_stub.kinds.registry import Registry
     from nodeagent.base.identity import Identity
 
 V2, V3 = "/openapi/v2", "/openapi/v3"
-_METHODS = {
-    "create": "post",
-    "delete": "delete",
-    "deletecollection": "delete",
-    "get": "get",
-    "list": "get",
-    "patch": "patch",
-    "update": "put",
+_SECURITY_SCHEMES = {
+    "BearerToken": {
+        "description": "Token of a user or service account, after the word Bearer.",
+        "in": "header",
+        "name": "authorization",
+        "type": "apiKey",
+    }
 }
-_ITEM_VERBS = ("get", "update", "patch", "delete")
-_COLLECTION_VERBS = ("list", "create", "deletecollection")
-_WRITE = ("dryRun", "fieldManager", "fieldValidation")
-_LIST = (
-    "allowWatchBookmarks",
-    "continue",
-    "fieldSelector",
-    "labelSelector",
-    "limit",
-    "resourceVersion",
-    "resourceVersionMatch",
-    "sendInitialEvents",
-    "timeoutSeconds",
-    "watch",
-)
-_DELETE = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
-_PARAMETERS = {
-    "create": _WRITE,
-    "delete": _DELETE,
-    "deletecollection": tuple(dict.fromkeys((*_DELETE, *(name for name in _LIST if name not in ("watch",))))),
-    "get": (),
-    "list": _LIST,
-    "patch": (*_WRITE, "force"),
-    "update": _WRITE,
-}
-_TYPES = {
-    "allowWatchBookmarks": "boolean",
-    "force": "boolean",
-    "gracePeriodSeconds": "integer",
-    "limit": "integer",
-    "orphanDependents": "boolean",
-    "sendInitialEvents": "boolean",
-    "timeoutSeconds": "integer",
-    "watch": "boolean",
-}
-_ACTIONS = {"create": "post", "update": "put", "watch": "watchlist"}
-_PATCH_TYPES = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-)
+_SECURITY: list[dict[str, list[str]]] = [{"BearerToken": []}]
 _PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _V2_TYPES = {
     media.JSON: media.JSON,
@@ -83,6 +41,14 @@ _V2_TYPES = {
     "*/*": media.JSON,
 }
 """Requested media type → media type of the response."""
+_PROTOBUF_V3 = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+_V3_TYPES = {
+    media.JSON: media.JSON,
+    "application/com.github.proto-openapi.spec.v3@v1.0+protobuf": _PROTOBUF_V3,
+    _PROTOBUF_V3: _PROTOBUF_V3,
+    "application/*": media.JSON,
+    "*/*": media.JSON,
+}
 _KEPT_SECONDS = 365 * 24 * 3600
 """Cache time of documents requested by their hash, which never change."""
 
@@ -92,16 +58,30 @@ class OpenApi:
 
     read_only = False
 
-    def __init__(self, registry: Registry, remotes: Remotes, identity: Identity, release: Release = OLDEST) -> None:
-        self._release = release
+    def __init__(
+        self,
+        registry: Registry,
+        remotes: Remotes,
+        identity: Identity,
+        release: Release = OLDEST,
+        *,
+        enums: bool = True,
+    ) -> None:
+        """Create the documents of *release*; with *enums*, schemas contain the values of enumerated fields.
+
+        spec: gate.OpenAPIEnums
+        """
+        self._release, self._enums = release, enums
         self._registry, self._remotes, self._identity = registry, remotes, identity
         self._documents: dict[str, bytes] | None = None
-        self._protobuf: bytes | None = None
+        self._protobuf: dict[str, bytes] = {}
+        """Documents in protobuf, by the names of the documents."""
         registry.listen(self._drop)
 
     def _drop(self) -> None:
         """Drop the documents, which are built again on the next request."""
-        self._documents = self._protobuf = None
+        self._documents = None
+        self._protobuf = {}
 
     async def respond(self, request: Request) -> Reply | None:
         """Return the document at an OpenAPI path, ``None`` for other paths."""
@@ -109,7 +89,9 @@ class OpenApi:
         if path not in (V2, V3) and not path.startswith(V3 + "/"):
             return None
         if self._documents is None:
-            self._documents = await asyncio.to_thread(_build, registry, self._identity, self._release)
+            self._documents = await asyncio.to_thread(
+                _build, registry, self._identity, self._release, enums=self._enums
+            )
         known = self._documents
         if path == V3:
             index = {
@@ -121,10 +103,11 @@ class OpenApi:
                 if found.openapi_url
             }
             return Reply(200, body=objects.encode({"paths": index}), content_type="text/plain; charset=utf-8")
-        content_type = _v2_type(request.headers.get("Accept", "")) if path == V2 else media.JSON
+        content_type = _type_of(request.headers.get("Accept", ""), _V2_TYPES if path == V2 else _V3_TYPES)
         if not content_type:
             return Reply(406, body=b"")
-        body = known.get("" if path == V2 else path.removeprefix(V3 + "/"))
+        name = "" if path == V2 else path.removeprefix(V3 + "/")
+        body = known.get(name)
         if body is None:
             return None
         tag = f'"{_hash(body)}"'
@@ -137,153 +120,56 @@ class OpenApi:
             headers["Expires"] = formatdate(time.time() + _KEPT_SECONDS, usegmt=True)
         if request.headers.get("If-None-Match") == tag:
             return Reply(304, body=b"", content_type=content_type, headers=headers)
-        if content_type == _PROTOBUF:
-            body = await self._in_protobuf(body)
+        if content_type != media.JSON:
+            body = await self._in_protobuf(name, body)
         return Reply(200, body=body, content_type=content_type, headers=headers)
 
-    async def _in_protobuf(self, document: bytes) -> bytes:
-        if self._protobuf is None:
-            from apiserver_stub.endpoints.openapi import protobuf  # Only older clients request it.
+    async def _in_protobuf(self, name: str, document: bytes) -> bytes:
+        """Return the document *name* in protobuf."""
+        found = self._protobuf.get(name)
+        if found is None:
+            from apiserver_stub.endpoints.openapi import protobuf, protobuf_v3  # Few clients request it.
 
-            self._protobuf = await asyncio.to_thread(lambda: protobuf.encode(objects.decode(document)))
-        return self._protobuf
+            encode = protobuf_v3.encode if name else protobuf.encode
+            found = self._protobuf[name] = await asyncio.to_thread(lambda: encode(objects.decode(document)))
+        return found
 
 
-def _v2_type(accept: str) -> str:
+def _type_of(accept: str, types: Mapping[str, str]) -> str:
     """Return the media type of the response for the header *accept*, empty if none matches."""
     kinds = (kind for kind, _ in media.clauses(accept or "*/*"))
-    return next((_V2_TYPES[kind] for kind in kinds if kind in _V2_TYPES), "")
+    return next((types[kind] for kind in kinds if kind in types), "")
 
 
 def _hash(body: bytes) -> str:
     return hashlib.sha512(body).hexdigest().upper()
 
 
-def _build(registry: Registry, identity: Identity, release: Release = OLDEST) -> dict[str, bytes]:
+def _build(
+    registry: Registry, identity: Identity, release: Release = OLDEST, *, enums: bool = True
+) -> dict[str, bytes]:
     """Return every document: version 3 by path, version 2 under the empty name."""
     found = {}
+    domain = identity.api_domain
     for group, version in registry.group_versions():
-        schemas = Schemas("#/components/schemas/", identity, release)
-        paths = _paths(registry.of(group, version), schemas, v3=True)
+        schemas = Schemas("#/components/schemas/", identity, release, enums=enums)
+        paths = Operations(schemas, domain, v3=True).paths(registry.of(group, version))
         document = {
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": git_version(release)},
             "paths": paths,
-            "components": {"schemas": dict(sorted(schemas.found.items()))},
+            "components": {"schemas": dict(sorted(schemas.found.items())), "securitySchemes": _SECURITY_SCHEMES},
+            "security": _SECURITY,
         }
         found[f"apis/{group}/{version}" if group else f"api/{version}"] = objects.encode(document)
-    schemas = Schemas("#/definitions/", identity, release)
+    schemas = Schemas("#/definitions/", identity, release, enums=enums)
     document = {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": git_version(release)},
-        "paths": _paths(list(registry), schemas, v3=False),
+        "paths": Operations(schemas, domain, v3=False).paths(registry),
         "definitions": dict(sorted(schemas.found.items())),
+        "securityDefinitions": _SECURITY_SCHEMES,
+        "security": _SECURITY,
     }
     found[""] = objects.encode(document)
     return found
-
-
-def _paths(resources: list[Resource], schemas: Schemas, *, v3: bool) -> Object:
-    paths: Object = {}
-    schemas.add("", "v1", "Status")
-    schemas.add("", "v1", "DeleteOptions")
-    for resource in resources:
-        name = schemas.add_kind(resource)
-        for path, verbs, subresource in _paths_of(resource):
-            kind = subresource.kind if subresource is not None and subresource.kind else resource.kind
-            group = subresource.group if subresource is not None else None
-            version = subresource.version if subresource is not None else None
-            of_kind = (
-                resource.group if group is None else group,
-                version or resource.version,
-                kind,
-            )
-            body = name if kind == resource.kind else schemas.add(*of_kind)
-            item: Object = {"parameters": _path_parameters(path, v3=v3)}
-            for verb in verbs:
-                operation = _operation(verb, of_kind, body, schemas, path, v3=v3)
-                if resource.scale is not None and kind == "Scale":  # Several kinds of a group version have one.
-                    operation["operationId"] = _scale_id(verb, resource)
-                item[_METHODS[verb]] = operation
-            if len(item) > 1:
-                paths[path] = item
-    return paths
-
-
-def _paths_of(resource: Resource) -> Iterator[tuple[str, list[str], Subresource | None]]:
-    """Yield each path of *resource* with its verbs."""
-    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
-    inside = (
-        f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
-    )
-    yield inside, [verb for verb in _COLLECTION_VERBS if verb in resource.verbs], None
-    yield f"{inside}/{{name}}", [verb for verb in _ITEM_VERBS if verb in resource.verbs], None
-    if resource.namespaced and "list" in resource.verbs:
-        yield f"{root}/{resource.plural}", ["list"], None
-    for subresource in resource.subresources:
-        yield f"{inside}/{{name}}/{subresource.name}", [v for v in _METHODS if v in subresource.verbs], subresource
-
-
-def _path_parameters(path: str, *, v3: bool) -> list[Object]:
-    names = [name for name in ("name", "namespace") if f"{{{name}}}" in path]
-    return [_parameter(name, "path", v3=v3) | {"required": True} for name in names] + [
-        _parameter("pretty", "query", v3=v3)
-    ]
-
-
-def _parameter(name: str, location: str, *, v3: bool) -> Object:
-    content: Object = {"type": _TYPES.get(name, "string"), "uniqueItems": True}
-    return {"name": name, "in": location, **({"schema": content} if v3 else content)}
-
-
-def _operation(
-    verb: str, of_kind: tuple[str, str, str], body: str | None, schemas: Schemas, path: str, *, v3: bool
-) -> Object:
-    group, version, kind = of_kind
-    result: str | None = f"{body}List" if body and verb in ("list", "deletecollection") else body
-    if verb == "delete":
-        result = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
-    scope = "Namespaced" if "{namespace}" in path else ""
-    tail = path.rpartition("}/")[2].title().replace("-", "") if path.count("}/") > path.count("{namespace}/") else ""
-    every = "ForAllNamespaces" if verb == "list" and not scope and "{" not in path else ""
-    codes = {"create": ("200", "201", "202"), "update": ("200", "201"), "patch": ("200", "201")}.get(verb, ("200",))
-    operation: Object = {
-        "operationId": f"{verb}{_camel(group)}{version.title()}{scope}{kind}{tail}{every}",
-        "parameters": [_parameter(name, "query", v3=v3) for name in _PARAMETERS[verb]],
-        "x-kubernetes-action": _ACTIONS.get(verb, verb),
-        "x-kubernetes-group-version-kind": {"group": group, "kind": kind, "version": version},
-    }
-    described: Object = {"description": "OK"}
-    if result:
-        reference = schemas.refer(result)
-        described |= {"content": {media.JSON: {"schema": reference}}} if v3 else {"schema": reference}
-    operation["responses"] = {**dict.fromkeys(codes, described), "401": {"description": "Unauthorized"}}
-    sent = _sent(verb, body)
-    if sent is None:
-        return operation
-    types = _PATCH_TYPES if verb == "patch" else schemas.media_types
-    content: Object = {"type": "object"} if verb == "patch" else schemas.refer(sent)
-    if v3:
-        operation["requestBody"] = {
-            "content": {name: {"schema": content} for name in types},
-            "required": verb not in ("delete", "deletecollection"),
-        }
-    else:
-        operation["consumes"] = list(types)
-        operation["parameters"].append({"name": "body", "in": "body", "schema": content})
-    return operation
-
-
-def _scale_id(verb: str, resource: Resource) -> str:
-    scope = "Namespaced" if resource.namespaced else ""
-    return f"{verb}{_camel(resource.group)}{resource.version.title()}{scope}{resource.kind}Scale"
-
-
-def _sent(verb: str, body: str | None) -> str | None:
-    if verb in ("delete", "deletecollection"):
-        return "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
-    return body if verb in ("create", "update", "patch") else None
-
-
-def _camel(group: str) -> str:
-    return "".join(part.title() for part in group.split(".")[:1]) or "Core"

@@ -21,6 +21,13 @@ def encode(document: Object) -> bytes:
     for path, item in document["paths"].items():
         _put_path(message.paths.path.add(name=path).value, item)
     _put_named(message.definitions.additional_properties, document["definitions"])
+    for name, content in document["securityDefinitions"].items():
+        found = message.security_definitions.additional_properties.add(name=name)
+        found.value.api_key_security.MergeFrom(pb.ApiKeySecurity(**content))
+    for requirement in document["security"]:
+        added = message.security.add()
+        for name, scopes in requirement.items():
+            added.additional_properties.add(name=name).value.value.extend(scopes)
     return message.SerializeToString()
 
 
@@ -37,8 +44,10 @@ def _put_operation(message: pb.Operation, operation: Object) -> None:
         match name:
             case "operationId":
                 message.operation_id = content
-            case "consumes":
-                message.consumes.extend(content)
+            case "description":
+                message.description = content
+            case "consumes" | "produces" | "schemes" | "tags":
+                getattr(message, name).extend(content)
             case "parameters":
                 _put_parameters(message.parameters, content)
             case "responses":
@@ -54,7 +63,12 @@ def _put_operation(message: pb.Operation, operation: Object) -> None:
 def _put_parameters(messages: Any, parameters: Iterable[Object]) -> None:
     for item in parameters:
         parameter = messages.add().parameter
-        common = {"name": item["name"], "in": item["in"], "required": item.get("required", False)}
+        common = {
+            "name": item["name"],
+            "in": item["in"],
+            "required": item.get("required", False),
+            "description": item.get("description", ""),
+        }
         if item["in"] == "body":
             body = parameter.body_parameter
             body.MergeFrom(pb.BodyParameter(**common))
@@ -82,6 +96,8 @@ def _put_schema(message: pb.Schema, schema: Object) -> None:
                 setattr(message, name, content)
             case "required":
                 message.required.extend(content)
+            case "enum":
+                message.enum.extend(pb.Any(yaml=objects.encode(value).decode()) for value in content)
             case "type":
                 message.type.value.append(content)
             case "items":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.apimachinery.media import object_types
 from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.endpoints.openapi import descriptions, enum_values, field_facts
 from apiserver_stub.schema import shapes
 from apiserver_stub.schema.shapes import Form, Shape
 
@@ -26,6 +27,11 @@ _NAMED: Mapping[Form, tuple[str, Object]] = {
         {"type": "string", "format": "int-or-string"},
     ),
 }
+_ALTERNATIVES: Mapping[Form, Object] = {
+    Form.QUANTITY: {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    Form.INT_OR_TEXT: {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+}
+"""Schemas of values with several types, which only version 3 can express."""
 _PLAIN: Mapping[Form, Object] = {
     Form.TEXT: {"type": "string"},
     Form.BYTES: {"type": "string", "format": "byte"},
@@ -36,47 +42,14 @@ _PLAIN: Mapping[Form, Object] = {
     Form.ANY: {"type": "object"},
     Form.UNION: {},
 }
-_REQUIRED: Mapping[str, list[str]] = {
-    "apiregistration.APIServiceCondition": ["type", "status"],
-    "apiregistration.APIServiceSpec": ["groupPriorityMinimum", "versionPriority"],
-    "core.Container": ["name"],
-    "core.ContainerPort": ["containerPort"],
-    "core.EnvVar": ["name"],
-    "core.Event": ["metadata", "involvedObject"],
-    "core.PodSpec": ["containers"],
-    "core.Volume": ["name"],
-    "core.VolumeMount": ["name", "mountPath"],
-    "events.Event": ["eventTime"],
-    "events.EventSeries": ["count", "lastObservedTime"],
-    "meta.OwnerReference": ["apiVersion", "kind", "name", "uid"],
-    "policy.PodDisruptionBudgetStatus": ["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"],
-}
-_TEXTS: Mapping[str, str] = {
-    "apiVersion": "Group and version in which the object is written.",
-    "kind": "Kind of the object.",
-    "metadata": "Standard metadata of objects.",
-    "spec": "Desired state.",
-    "status": "Most recently observed state.",
-    "items": "The objects of the list.",
-    "events.Event": "Report of an occurrence in the cluster, stored for a limited time.",
-    "events.Event.action": "Action that was taken, or failed, for the object; at most 128 characters.",
-    "events.Event.eventTime": "When it was first observed, to the microsecond.",
-    "events.Event.note": "Human-readable description; at most 1 kB.",
-    "events.Event.reason": "Reason of the action; at most 128 characters.",
-    "events.Event.regarding": "The object it is about.",
-    "events.Event.related": "A second object, for actions between two.",
-    "events.Event.reportingController": "Name of the controller that reports it, a qualified name.",
-    "events.Event.reportingInstance": "Instance of the controller that reports it.",
-    "events.Event.series": "Number and time of repetitions.",
-    "events.Event.type": "Normal or Warning.",
-}
 
 
 class Schemas:
     """Schemas of the requested kinds at a release, by name; *reference* is the prefix of references."""
 
-    def __init__(self, reference: str, identity: Identity, release: Release) -> None:
-        self._reference, self._api_domain, self._minor = reference, identity.api_domain, release.minor
+    def __init__(self, reference: str, identity: Identity, release: Release, *, enums: bool = True) -> None:
+        self._reference, self._api_domain, self.minor = reference, identity.api_domain, release.minor
+        self._v3, self._enums = "components" in reference, enums
         self.media_types = object_types(identity)
         self.found: dict[str, Object] = {}
 
@@ -92,14 +65,12 @@ class Schemas:
             return None
         name = _name(shape)
         self.found[name] = self._object(shape) | _of_kind(group, version, kind)
-        for part in shapes.walk(shape, self._minor):
+        for part in shapes.walk(shape, self.minor):
             if part is not shape and part.form is Form.OBJECT:
                 self.found.setdefault(_name(part), self._object(part))
         listed = shapes.of(api_version, f"{kind}List", self._api_domain) if lists else None
         if listed is not None:
-            self.found[_name(listed)] = (
-                self._object(listed) | _of_kind(group, version, f"{kind}List") | {"required": ["items"]}
-            )
+            self.found[_name(listed)] = self._object(listed) | _of_kind(group, version, f"{kind}List")
             self.found.setdefault(f"{_META}.ListMeta", self._object(listed.members["metadata"]))
         return name
 
@@ -109,28 +80,42 @@ class Schemas:
 
     def _object(self, shape: Shape) -> Object:
         path = f"{shape.package}.{shape.name}"
-        found: Object = {"description": _TEXTS.get(path, f"{shape.name} of the API."), "type": "object"}
-        if required := _REQUIRED.get(path):
+        found: Object = {"description": descriptions.of_kind(path), "type": "object"}
+        members = sorted(shape.members_at(self.minor).items())
+        required = [name for name, member in members if self._is_required(shape, path, name, member)]
+        if required:
             found["required"] = required
-        properties = {
-            name: {"description": _TEXTS.get(f"{path}.{name}", _TEXTS.get(name, "")), **self._value(member)}
-            for name, member in sorted(shape.members_at(self._minor).items())
-        }
-        if properties:
-            found["properties"] = properties
+        if members:
+            found["properties"] = {name: self._property(path, name, member) for name, member in members}
         if shape.atomic:
             found["x-kubernetes-map-type"] = "atomic"
+        return found
+
+    def _is_required(self, shape: Shape, path: str, name: str, member: Shape) -> bool:
+        always = name in shape.always and member.form not in (Form.OBJECT, Form.TIME)
+        return field_facts.is_required(path, name, self.minor, always=always)
+
+    def _property(self, path: str, name: str, member: Shape) -> Object:
+        found = {"description": descriptions.of_field(path, name), **self._value(member)}
+        if member.form is Form.LIST and not field_facts.states_list_type(path, name, self.minor):
+            found.pop("x-kubernetes-list-type", None)
+            found.pop("x-kubernetes-list-map-keys", None)
+        if self._enums and (values := enum_values.values_of(path, name, self.minor)):
+            schema = found.get("items") or found.get("additionalProperties") or found
+            schema["enum"] = values
         return found
 
     def _value(self, shape: Shape) -> Object:
         if shape.form is Form.OBJECT:
             reference = self.refer(_name(shape))
-            found: Object = {"allOf": [reference]} if "components" in self._reference else reference
+            found: Object = {"allOf": [reference]} if self._v3 else reference
             return found | {"x-kubernetes-map-type": "granular"} if shape.granular else found
         if shape.form in _NAMED:
             name, content = _NAMED[shape.form]
+            if self._v3:
+                content = _ALTERNATIVES.get(shape.form, content)
             self.found.setdefault(name, content)
-            return self.refer(name)
+            return {"allOf": [self.refer(name)]} if self._v3 else self.refer(name)
         if shape.form is Form.MAP:
             found = {"type": "object", "additionalProperties": self._value(shape.child(""))}
             return found | {"x-kubernetes-map-type": "atomic"} if shape.atomic else found

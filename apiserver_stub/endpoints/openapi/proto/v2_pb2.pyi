@@ -40,16 +40,20 @@ class Definitions(_message.Message):
     def __init__(self, additional_properties: _Optional[_Iterable[_Union[NamedSchema, _Mapping]]] = ...) -> None: ...
 
 class Document(_message.Message):
-    __slots__ = ("swagger", "info", "paths", "definitions")
+    __slots__ = ("swagger", "info", "paths", "definitions", "security", "security_definitions")
     SWAGGER_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
     DEFINITIONS_FIELD_NUMBER: _ClassVar[int]
+    SECURITY_FIELD_NUMBER: _ClassVar[int]
+    SECURITY_DEFINITIONS_FIELD_NUMBER: _ClassVar[int]
     swagger: str
     info: Info
     paths: Paths
     definitions: Definitions
-    def __init__(self, swagger: _Optional[str] = ..., info: _Optional[_Union[Info, _Mapping]] = ..., paths: _Optional[_Union[Paths, _Mapping]] = ..., definitions: _Optional[_Union[Definitions, _Mapping]] = ...) -> None: ...
+    security: _containers.RepeatedCompositeFieldContainer[SecurityRequirement]
+    security_definitions: SecurityDefinitions
+    def __init__(self, swagger: _Optional[str] = ..., info: _Optional[_Union[Info, _Mapping]] = ..., paths: _Optional[_Union[Paths, _Mapping]] = ..., definitions: _Optional[_Union[Definitions, _Mapping]] = ..., security: _Optional[_Iterable[_Union[SecurityRequirement, _Mapping]]] = ..., security_definitions: _Optional[_Union[SecurityDefinitions, _Mapping]] = ...) -> None: ...
 
 class Info(_message.Message):
     __slots__ = ("title", "version")
@@ -106,18 +110,26 @@ class NonBodyParameter(_message.Message):
     def __init__(self, query_parameter_sub_schema: _Optional[_Union[QueryParameterSubSchema, _Mapping]] = ..., path_parameter_sub_schema: _Optional[_Union[PathParameterSubSchema, _Mapping]] = ...) -> None: ...
 
 class Operation(_message.Message):
-    __slots__ = ("operation_id", "consumes", "parameters", "responses", "vendor_extension")
+    __slots__ = ("tags", "description", "operation_id", "produces", "consumes", "parameters", "responses", "schemes", "vendor_extension")
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCES_FIELD_NUMBER: _ClassVar[int]
     CONSUMES_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    SCHEMES_FIELD_NUMBER: _ClassVar[int]
     VENDOR_EXTENSION_FIELD_NUMBER: _ClassVar[int]
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    description: str
     operation_id: str
+    produces: _containers.RepeatedScalarFieldContainer[str]
     consumes: _containers.RepeatedScalarFieldContainer[str]
     parameters: _containers.RepeatedCompositeFieldContainer[ParametersItem]
     responses: Responses
+    schemes: _containers.RepeatedScalarFieldContainer[str]
     vendor_extension: _containers.RepeatedCompositeFieldContainer[NamedAny]
-    def __init__(self, operation_id: _Optional[str] = ..., consumes: _Optional[_Iterable[str]] = ..., parameters: _Optional[_Iterable[_Union[ParametersItem, _Mapping]]] = ..., responses: _Optional[_Union[Responses, _Mapping]] = ..., vendor_extension: _Optional[_Iterable[_Union[NamedAny, _Mapping]]] = ...) -> None: ...
+    def __init__(self, tags: _Optional[_Iterable[str]] = ..., description: _Optional[str] = ..., operation_id: _Optional[str] = ..., produces: _Optional[_Iterable[str]] = ..., consumes: _Optional[_Iterable[str]] = ..., parameters: _Optional[_Iterable[_Union[ParametersItem, _Mapping]]] = ..., responses: _Optional[_Union[Responses, _Mapping]] = ..., schemes: _Optional[_Iterable[str]] = ..., vendor_extension: _Optional[_Iterable[_Union[NamedAny, _Mapping]]] = ...) -> None: ...
 
 class Parameter(_message.Message):
     __slots__ = ("body_parameter", "non_body_parameter")
@@ -134,33 +146,39 @@ class ParametersItem(_message.Message):
     def __init__(self, parameter: _Optional[_Union[Parameter, _Mapping]] = ...) -> None: ...
 
 class PathItem(_message.Message):
-    __slots__ = ("get", "put", "post", "delete", "patch", "parameters")
+    __slots__ = ("get", "put", "post", "delete", "options", "head", "patch", "parameters")
     GET_FIELD_NUMBER: _ClassVar[int]
     PUT_FIELD_NUMBER: _ClassVar[int]
     POST_FIELD_NUMBER: _ClassVar[int]
     DELETE_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
     PATCH_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     get: Operation
     put: Operation
     post: Operation
     delete: Operation
+    options: Operation
+    head: Operation
     patch: Operation
     parameters: _containers.RepeatedCompositeFieldContainer[ParametersItem]
-    def __init__(self, get: _Optional[_Union[Operation, _Mapping]] = ..., put: _Optional[_Union[Operation, _Mapping]] = ..., post: _Optional[_Union[Operation, _Mapping]] = ..., delete: _Optional[_Union[Operation, _Mapping]] = ..., patch: _Optional[_Union[Operation, _Mapping]] = ..., parameters: _Optional[_Iterable[_Union[ParametersItem, _Mapping]]] = ...) -> None: ...
+    def __init__(self, get: _Optional[_Union[Operation, _Mapping]] = ..., put: _Optional[_Union[Operation, _Mapping]] = ..., post: _Optional[_Union[Operation, _Mapping]] = ..., delete: _Optional[_Union[Operation, _Mapping]] = ..., options: _Optional[_Union[Operation, _Mapping]] = ..., head: _Optional[_Union[Operation, _Mapping]] = ..., patch: _Optional[_Union[Operation, _Mapping]] = ..., parameters: _Optional[_Iterable[_Union[ParametersItem, _Mapping]]] = ...) -> None: ...
 
 class PathParameterSubSchema(_message.Message):
-    __slots__ = ("required", "name", "type", "unique_items")
+    __slots__ = ("required", "description", "name", "type", "unique_items")
     REQUIRED_FIELD_NUMBER: _ClassVar[int]
     IN_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     UNIQUE_ITEMS_FIELD_NUMBER: _ClassVar[int]
     required: bool
+    description: str
     name: str
     type: str
     unique_items: bool
-    def __init__(self, required: _Optional[bool] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., unique_items: _Optional[bool] = ..., **kwargs) -> None: ...
+    def __init__(self, required: _Optional[bool] = ..., description: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., unique_items: _Optional[bool] = ..., **kwargs) -> None: ...
 
 class Paths(_message.Message):
     __slots__ = ("path",)
@@ -175,17 +193,19 @@ class Properties(_message.Message):
     def __init__(self, additional_properties: _Optional[_Iterable[_Union[NamedSchema, _Mapping]]] = ...) -> None: ...
 
 class QueryParameterSubSchema(_message.Message):
-    __slots__ = ("required", "name", "type", "unique_items")
+    __slots__ = ("required", "description", "name", "type", "unique_items")
     REQUIRED_FIELD_NUMBER: _ClassVar[int]
     IN_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     UNIQUE_ITEMS_FIELD_NUMBER: _ClassVar[int]
     required: bool
+    description: str
     name: str
     type: str
     unique_items: bool
-    def __init__(self, required: _Optional[bool] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., unique_items: _Optional[bool] = ..., **kwargs) -> None: ...
+    def __init__(self, required: _Optional[bool] = ..., description: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., unique_items: _Optional[bool] = ..., **kwargs) -> None: ...
 
 class Response(_message.Message):
     __slots__ = ("description", "schema")
@@ -208,11 +228,12 @@ class Responses(_message.Message):
     def __init__(self, response_code: _Optional[_Iterable[_Union[NamedResponseValue, _Mapping]]] = ...) -> None: ...
 
 class Schema(_message.Message):
-    __slots__ = ("_ref", "format", "description", "required", "additional_properties", "type", "items", "properties", "vendor_extension")
+    __slots__ = ("_ref", "format", "description", "required", "enum", "additional_properties", "type", "items", "properties", "vendor_extension")
     _REF_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    ENUM_FIELD_NUMBER: _ClassVar[int]
     ADDITIONAL_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
@@ -222,18 +243,70 @@ class Schema(_message.Message):
     format: str
     description: str
     required: _containers.RepeatedScalarFieldContainer[str]
+    enum: _containers.RepeatedCompositeFieldContainer[Any]
     additional_properties: AdditionalPropertiesItem
     type: TypeItem
     items: ItemsItem
     properties: Properties
     vendor_extension: _containers.RepeatedCompositeFieldContainer[NamedAny]
-    def __init__(self, _ref: _Optional[str] = ..., format: _Optional[str] = ..., description: _Optional[str] = ..., required: _Optional[_Iterable[str]] = ..., additional_properties: _Optional[_Union[AdditionalPropertiesItem, _Mapping]] = ..., type: _Optional[_Union[TypeItem, _Mapping]] = ..., items: _Optional[_Union[ItemsItem, _Mapping]] = ..., properties: _Optional[_Union[Properties, _Mapping]] = ..., vendor_extension: _Optional[_Iterable[_Union[NamedAny, _Mapping]]] = ...) -> None: ...
+    def __init__(self, _ref: _Optional[str] = ..., format: _Optional[str] = ..., description: _Optional[str] = ..., required: _Optional[_Iterable[str]] = ..., enum: _Optional[_Iterable[_Union[Any, _Mapping]]] = ..., additional_properties: _Optional[_Union[AdditionalPropertiesItem, _Mapping]] = ..., type: _Optional[_Union[TypeItem, _Mapping]] = ..., items: _Optional[_Union[ItemsItem, _Mapping]] = ..., properties: _Optional[_Union[Properties, _Mapping]] = ..., vendor_extension: _Optional[_Iterable[_Union[NamedAny, _Mapping]]] = ...) -> None: ...
 
 class SchemaItem(_message.Message):
     __slots__ = ("schema",)
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     schema: Schema
     def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ...) -> None: ...
+
+class ApiKeySecurity(_message.Message):
+    __slots__ = ("type", "name", "description")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    IN_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    name: str
+    description: str
+    def __init__(self, type: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., **kwargs) -> None: ...
+
+class NamedSecurityDefinitionsItem(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: SecurityDefinitionsItem
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[_Union[SecurityDefinitionsItem, _Mapping]] = ...) -> None: ...
+
+class NamedStringArray(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: StringArray
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[_Union[StringArray, _Mapping]] = ...) -> None: ...
+
+class SecurityDefinitions(_message.Message):
+    __slots__ = ("additional_properties",)
+    ADDITIONAL_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    additional_properties: _containers.RepeatedCompositeFieldContainer[NamedSecurityDefinitionsItem]
+    def __init__(self, additional_properties: _Optional[_Iterable[_Union[NamedSecurityDefinitionsItem, _Mapping]]] = ...) -> None: ...
+
+class SecurityDefinitionsItem(_message.Message):
+    __slots__ = ("api_key_security",)
+    API_KEY_SECURITY_FIELD_NUMBER: _ClassVar[int]
+    api_key_security: ApiKeySecurity
+    def __init__(self, api_key_security: _Optional[_Union[ApiKeySecurity, _Mapping]] = ...) -> None: ...
+
+class SecurityRequirement(_message.Message):
+    __slots__ = ("additional_properties",)
+    ADDITIONAL_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    additional_properties: _containers.RepeatedCompositeFieldContainer[NamedStringArray]
+    def __init__(self, additional_properties: _Optional[_Iterable[_Union[NamedStringArray, _Mapping]]] = ...) -> None: ...
+
+class StringArray(_message.Message):
+    __slots__ = ("value",)
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    value: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, value: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TypeItem(_message.Message):
     __slots__ = ("value",)

@@ -74,8 +74,13 @@ def test_events_group_has_eight_operations_with_parameters() -> None:
     assert patch["x-kubernetes-group-version-kind"] == {"group": "events.k8s.io", "kind": "Event", "version": "v1"}
 
 
+def schemas_at(minor: int, *, enums: bool = True) -> Any:
+    built = openapi._build(build_registry(Options()), Identity(), Release(1, minor), enums=enums)
+    return msgspec.json.decode(built["api/v1"])["components"]["schemas"]
+
+
 def test_lists_have_merge_annotations() -> None:
-    schemas = DOCUMENTS["api/v1"]["components"]["schemas"]
+    schemas = schemas_at(30)
     ports = schemas["io.k8s.api.core.v1.Container"]["properties"]["ports"]
     assert ports["x-kubernetes-list-map-keys"] == ["containerPort", "protocol"]
     assert (ports["x-kubernetes-patch-strategy"], ports["x-kubernetes-patch-merge-key"]) == ("merge", "containerPort")
@@ -135,3 +140,138 @@ def test_fields_of_later_releases_are_described() -> None:
     assert "x-kubernetes-list-map-keys" not in rules
     assert mounts["x-kubernetes-list-map-keys"] == ["mountPath"]
     assert mounts["x-kubernetes-patch-merge-key"] == "mountPath"
+
+
+@pytest.mark.parametrize(("minor", "containers", "ports", "items"), [(29, None, "map", None), (30, "map", "map", None)])
+def test_list_types_are_stated_as_in_the_release(
+    minor: int, containers: str | None, ports: str, items: str | None
+) -> None:
+    schemas = schemas_at(minor)
+
+    def list_type(kind: str, name: str) -> str | None:
+        found: str | None = schemas[f"io.k8s.api.core.v1.{kind}"]["properties"][name].get("x-kubernetes-list-type")
+        return found
+
+    assert (list_type("PodSpec", "containers"), list_type("Container", "ports")) == (containers, ports)
+    assert list_type("PodList", "items") == items
+
+
+@pytest.mark.parametrize(
+    ("minor", "kind", "required"),
+    [
+        (29, "PodSpec", ["containers"]),
+        (29, "ContainerPort", ["containerPort"]),
+        (29, "PersistentVolumeClaimTemplate", ["spec"]),
+        (29, "Event", ["involvedObject", "metadata"]),
+        (29, "ServicePort", ["port"]),
+        (30, "PodIP", None),
+        (31, "PodIP", ["ip"]),
+    ],
+)
+def test_required_fields_are_stated(minor: int, kind: str, required: list[str] | None) -> None:
+    assert schemas_at(minor)[f"io.k8s.api.core.v1.{kind}"].get("required") == required
+
+
+@pytest.mark.row("gate.OpenAPIEnums")
+@pytest.mark.parametrize("enums", [True, False])
+def test_enumerated_fields_have_values_with_the_gate(enums: bool) -> None:
+    schemas = schemas_at(29, enums=enums)
+
+    policy = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["restartPolicy"]
+    scopes = schemas["io.k8s.api.core.v1.ResourceQuotaSpec"]["properties"]["scopes"]["items"]
+    assert policy.get("enum") == (["Always", "Never", "OnFailure"] if enums else None)
+    assert ("VolumeAttributesClass" in scopes.get("enum", ())) is False
+    assert ("BestEffort" in scopes.get("enum", ())) is enums
+    modes = schemas["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"]["accessModes"]
+    assert ("enum" in modes["items"]) is enums and "enum" not in modes
+
+
+def test_values_of_two_types_are_alternatives_in_version_3() -> None:
+    name = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+
+    assert schemas_at(29)[name] == {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}
+    assert DOCUMENTS[""]["definitions"][name] == {"type": "string", "format": "int-or-string"}
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "name"),
+    [
+        ("/api/v1/nodes", "get", "listCoreV1Node"),
+        ("/api/v1/pods", "get", "listCoreV1PodForAllNamespaces"),
+        ("/api/v1/namespaces/{namespace}/pods", "get", "listCoreV1NamespacedPod"),
+        ("/api/v1/namespaces/{namespace}/pods", "delete", "deleteCoreV1CollectionNamespacedPod"),
+        ("/api/v1/namespaces/{namespace}/pods/{name}", "get", "readCoreV1NamespacedPod"),
+        ("/api/v1/namespaces/{namespace}/pods/{name}", "put", "replaceCoreV1NamespacedPod"),
+        ("/api/v1/namespaces/{namespace}/pods/{name}/status", "patch", "patchCoreV1NamespacedPodStatus"),
+        ("/api/v1/namespaces/{namespace}/pods/{name}/log", "get", "readCoreV1NamespacedPodLog"),
+        ("/api/v1/namespaces/{namespace}/pods/{name}/exec", "post", "connectCoreV1PostNamespacedPodExec"),
+        ("/api/v1/namespaces/{namespace}/pods/{name}/eviction", "post", "createCoreV1NamespacedPodEviction"),
+        ("/api/v1/nodes/{name}/proxy/{path}", "head", "connectCoreV1HeadNodeProxyWithPath"),
+        ("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}", "get", "readRbacAuthorizationV1ClusterRole"),
+        ("/apis/events.k8s.io/v1/events", "get", "listEventsV1EventForAllNamespaces"),
+    ],
+)
+def test_operation_ids_are_those_of_kubernetes(path: str, method: str, name: str) -> None:
+    operation = DOCUMENTS[""]["paths"][path][method]
+
+    assert operation["operationId"] == name
+    assert operation["schemes"] == ["https"] and operation["produces"] and operation["consumes"]
+
+
+@pytest.mark.parametrize(
+    ("subresource", "expected"),
+    [
+        ("attach", {"container", "stderr", "stdin", "stdout", "tty"}),
+        ("exec", {"command", "container", "stderr", "stdin", "stdout", "tty"}),
+        ("log", {"container", "follow", "limitBytes", "previous", "sinceSeconds", "tailLines", "timestamps", "pretty"}),
+        ("portforward", {"ports"}),
+        ("proxy", {"path"}),
+    ],
+)
+def test_streams_have_query_parameters(subresource: str, expected: set[str]) -> None:
+    item = DOCUMENTS["api/v1"]["paths"][f"/api/v1/namespaces/{{namespace}}/pods/{{name}}/{subresource}"]
+    found = {parameter["name"] for parameter in item["parameters"] if parameter["in"] == "query"}
+
+    assert found - {"insecureSkipTLSVerifyBackend"} == expected
+    assert all(parameter["description"] for parameter in item["parameters"])
+
+
+def test_operations_have_tags_and_the_documents_security_schemes() -> None:
+    core, roles = DOCUMENTS["api/v1"], DOCUMENTS["apis/rbac.authorization.k8s.io/v1"]
+
+    assert core["paths"]["/api/v1/pods"]["get"]["tags"] == ["core_v1"]
+    assert roles["paths"]["/apis/rbac.authorization.k8s.io/v1/roles"]["get"]["tags"] == ["rbacAuthorization_v1"]
+    assert core["components"]["securitySchemes"].keys() == DOCUMENTS[""]["securityDefinitions"].keys()
+    assert core["security"] == DOCUMENTS[""]["security"] == [{"BearerToken": []}]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_field_has_a_description(name: str) -> None:
+    document = DOCUMENTS[name]
+    schemas = document["definitions"] if not name else document["components"]["schemas"]
+
+    for schema, content in schemas.items():
+        for field, properties in content.get("properties", {}).items():
+            assert properties["description"].endswith("."), (schema, field)
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("", "application/json"),
+        (
+            "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+            "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+        ),
+    ],
+)
+async def test_version_3_is_sent_as_json_or_protobuf(accept: str, content_type: str) -> None:
+    documents = openapi.OpenApi(build_registry(Options()), Remotes(Identity()), Identity())
+    info = RequestInfo("get", "/openapi/v3/apis/policy/v1")
+
+    reply = await documents.respond(
+        Request("GET", info, Query(""), {"Accept": accept}, b"", User("u"), PLAIN, Identity())
+    )
+
+    assert reply is not None and reply.content_type == content_type
+    assert (reply.body or b"").startswith(b"{") is (content_type == "application/json")

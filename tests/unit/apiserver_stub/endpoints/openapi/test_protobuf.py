@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from apiserver_stub.endpoints import openapi
-from apiserver_stub.endpoints.openapi import protobuf
+from apiserver_stub.endpoints.openapi import protobuf, protobuf_v3
 from apiserver_stub.endpoints.openapi.proto import v2_pb2 as pb
+from apiserver_stub.endpoints.openapi.proto import v3_pb2 as pb3
 from apiserver_stub.options import Options
 from apiserver_stub.server.kinds import build_registry
 from nodeagent.base.identity import Identity
@@ -37,6 +38,13 @@ def plain(message: Any) -> Any:
                 found[field.name] = [parameter(item.parameter) for item in value]
             case "schema" if field.message_type.name == "SchemaItem":
                 found[field.name] = plain(value.schema)
+            case "enum":
+                found[field.name] = [json.loads(item.yaml) for item in value]
+            case "security":
+                found[field.name] = [plain(item) for item in value]
+            case "security_definitions":
+                items = value.additional_properties
+                found["securityDefinitions"] = {item.name: plain(item.value.api_key_security) for item in items}
             case "items":
                 found[field.name] = plain(value.schema[0])
             case "type" if field.message_type:
@@ -52,6 +60,34 @@ def plain(message: Any) -> Any:
     return found
 
 
+def plain_v3(message: Any) -> Any:
+    """Return *message* of version 3 in the structure of the JSON document."""
+    found: Any = {}
+    for field, value in message.ListFields():
+        names = {"_ref": "$ref", "response_or_reference": "responses", "specification_extension": ""}
+        name = names.get(field.name, field.camelcase_name)
+        if field.name == "specification_extension":
+            found |= {item.name: json.loads(item.value.yaml) for item in value}
+        elif field.name in ("additional_properties", "path", "response_or_reference") and field.is_repeated:
+            found |= {item.name: plain_v3(item.value) for item in value}
+        elif field.name == "enum":
+            found["enum"] = [json.loads(item.yaml) for item in value]
+        elif field.name == "items":
+            found["items"] = plain_v3(value.schema_or_reference[0])
+        elif field.is_repeated and field.message_type:
+            found[name] = [plain_v3(item) for item in value]
+        elif field.is_repeated:
+            found[name] = list(value)
+        elif field.message_type and value.DESCRIPTOR.oneofs_by_name:
+            content = getattr(value, value.WhichOneof("oneof"))
+            found[name] = content if isinstance(content, bool) else plain_v3(content)
+        else:
+            found[name] = plain_v3(value) if field.message_type else value
+    if len(message.DESCRIPTOR.oneofs) == 1 and message.DESCRIPTOR.name.endswith(("Reference", "Item")):
+        return next(iter(found.values()))
+    return found
+
+
 def parameter(message: pb.Parameter) -> Any:
     kind = message.non_body_parameter
     found: Any = getattr(kind, kind.WhichOneof("oneof")) if message.HasField("non_body_parameter") else None
@@ -61,12 +97,23 @@ def parameter(message: pb.Parameter) -> Any:
 def test_protobuf_document_equals_the_json_document(document: Any) -> None:
     message = pb.Document.FromString(protobuf.encode(document))
 
-    def without_empty(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: without_empty(content) for name, content in value.items() if content not in ("", [])}
-        return [without_empty(item) for item in value] if isinstance(value, list) else value
-
     assert without_empty(plain(message)) == without_empty(document)
+
+
+def without_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {name: without_empty(content) for name, content in value.items()}
+        return {name: content for name, content in kept.items() if content not in ("", [], {}, False)}
+    return [without_empty(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", ["api/v1", "apis/policy/v1", "apis/rbac.authorization.k8s.io/v1"])
+def test_protobuf_document_of_version_3_equals_the_json_document(name: str) -> None:
+    found = json.loads(openapi._build(build_registry(Options()), Identity())[name])
+
+    message = pb3.Document.FromString(protobuf_v3.encode(found))
+
+    assert without_empty(plain_v3(message)) == without_empty(found)
 
 
 def test_key_without_a_protobuf_field_is_an_error(document: Any) -> None:

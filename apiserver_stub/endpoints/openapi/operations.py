@@ -1,0 +1,231 @@
+"""Paths and operations of resources in published documents, with the operation IDs that client generators expect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery import media
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.endpoints.openapi import parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from apiserver_stub.endpoints.openapi.schemas import Schemas
+    from apiserver_stub.kinds.registry import Resource, Subresource
+
+_METHODS = {
+    "create": "post",
+    "delete": "delete",
+    "deletecollection": "delete",
+    "get": "get",
+    "list": "get",
+    "patch": "patch",
+    "update": "put",
+}
+_ITEM_VERBS = ("get", "update", "patch", "delete")
+_COLLECTION_VERBS = ("list", "create", "deletecollection")
+_ID_VERBS = {"deletecollection": "delete", "get": "read", "update": "replace"}
+"""Verbs of operation IDs, where they are not those of requests."""
+_ACTIONS = {"create": "post", "update": "put"}
+_CONNECTS = ("attach", "exec", "portforward", "proxy")
+_PROXY_METHODS = ("delete", "get", "head", "options", "patch", "post", "put")
+_CODES = {
+    "create": ("200", "201", "202"),
+    "delete": ("200", "202"),
+    "patch": ("200", "201"),
+    "update": ("200", "201"),
+}
+_SUMMARIES = {
+    "create": "Create one {kind}.",
+    "delete": "Delete one {kind}.",
+    "deletecollection": "Delete several {kind} objects.",
+    "get": "Return one {kind}.",
+    "list": "Return or watch several {kind} objects.",
+    "patch": "Change fields of one {kind}.",
+    "update": "Replace one {kind}.",
+}
+_PATCH_TYPES = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_TEXT = "text/plain"
+_ANY_TYPE = "*/*"
+
+
+class Operations:
+    """Paths of resources in a document of version 3, or of version 2."""
+
+    def __init__(self, schemas: Schemas, api_domain: str, *, v3: bool) -> None:
+        self._schemas, self._suffix, self._v3 = schemas, f".{api_domain}", v3
+
+    def paths(self, resources: Iterable[Resource]) -> Object:
+        """Return the path items of *resources*; their schemas are added to those of the document."""
+        found: Object = {}
+        for name in ("Status", "DeleteOptions"):
+            self._schemas.add("", "v1", name)
+        self._schemas.found.setdefault(
+            f"{_META}.Patch", {"description": "Patch in one of the patch formats.", "type": "object"}
+        )
+        for resource in resources:
+            body = self._schemas.add_kind(resource)
+            for path, verbs, subresource in _paths_of(resource):
+                item = self._item(path, verbs, resource, subresource, body)
+                if len(item) > 1:
+                    found[path] = item
+        return found
+
+    def _item(
+        self, path: str, verbs: Sequence[str], resource: Resource, subresource: Subresource | None, body: str | None
+    ) -> Object:
+        name = subresource.name if subresource is not None else ""
+        item: Object = {
+            "parameters": parameters.of_path(path, name, self._schemas.minor, v3=self._v3),
+        }
+        if name in _CONNECTS:
+            methods = _PROXY_METHODS if name == "proxy" else [_METHODS[verb] for verb in verbs]
+            for method in sorted(methods):
+                item[method] = self._connection(method, path, resource, subresource)
+            return item
+        sent = body
+        if subresource is not None and subresource.kind not in ("", resource.kind):
+            sent = self._schemas.add(*_kind_of(resource, subresource))
+        for verb in verbs:
+            item[_METHODS[verb]] = self._operation(verb, path, resource, subresource, sent)
+        return item
+
+    def _operation(
+        self, verb: str, path: str, resource: Resource, subresource: Subresource | None, body: str | None
+    ) -> Object:
+        group, version, kind = _kind_of(resource, subresource)
+        operation: Object = {
+            "description": _SUMMARIES[verb].format(kind=kind),
+            "operationId": self._operation_id(verb, path, resource, subresource),
+            "parameters": [parameters.parameter(name, "query", v3=self._v3) for name in parameters.OF_VERB[verb]],
+            "tags": [self._tag(resource)],
+            "x-kubernetes-action": _ACTIONS.get(verb, verb),
+            "x-kubernetes-group-version-kind": {"group": group, "kind": kind, "version": version},
+        }
+        is_log = subresource is not None and subresource.name == "log"
+        produced = [*self._schemas.media_types]
+        if is_log:
+            produced.insert(0, _TEXT)
+        elif verb == "list":
+            produced += [f"{name};stream=watch" for name in produced if name != media.YAML]
+        content = {"type": "string"} if is_log else self._result(verb, body)
+        self._respond(operation, _CODES.get(verb, ("200",)), content, produced)
+        self._accept(operation, verb, body)
+        return operation
+
+    def _connection(self, method: str, path: str, resource: Resource, subresource: Subresource | None) -> Object:
+        group, version, kind = _kind_of(resource, subresource)
+        action = subresource.name if subresource is not None else ""
+        tail = action.capitalize() + ("WithPath" if "{path}" in path else "")
+        operation: Object = {
+            "description": f"Connect {method.upper()} requests to {action} of {resource.kind}.",
+            "operationId": f"connect{self._prefix(resource)}{method.capitalize()}{_scope(path)}{resource.kind}{tail}",
+            "tags": [self._tag(resource)],
+            "x-kubernetes-action": "connect",
+            "x-kubernetes-group-version-kind": {"group": group, "kind": kind, "version": version},
+        }
+        self._respond(operation, ("200",), {"type": "string"}, [_ANY_TYPE])
+        if not self._v3:
+            operation["consumes"] = [_ANY_TYPE]
+        return operation
+
+    def _respond(
+        self, operation: Object, codes: Sequence[str], content: Object | None, produced: Sequence[str]
+    ) -> None:
+        described: Object = {"description": "OK"}
+        if content is not None:
+            if self._v3:
+                described["content"] = {name: {"schema": content} for name in produced}
+            else:
+                described["schema"] = content
+        if not self._v3:
+            operation |= {"produces": list(produced), "schemes": ["https"]}
+        operation["responses"] = {**dict.fromkeys(codes, described), "401": {"description": "Unauthorized"}}
+
+    def _accept(self, operation: Object, verb: str, body: str | None) -> None:
+        """Add the body that requests contain."""
+        content = self._sent(verb, body)
+        if content is None:
+            if not self._v3:
+                operation["consumes"] = [_ANY_TYPE]
+            return
+        types = _PATCH_TYPES if verb == "patch" else self._schemas.media_types
+        is_required = verb not in ("delete", "deletecollection")
+        if self._v3:
+            schema = {name: {"schema": content} for name in types}
+            operation["requestBody"] = {"content": schema} | ({"required": True} if is_required else {})
+            return
+        operation["consumes"] = list(types)
+        field: Object = {"name": "body", "in": "body", "schema": content}
+        operation["parameters"].append(field | ({"required": True} if is_required else {}))
+
+    def _sent(self, verb: str, body: str | None) -> Object | None:
+        if verb in ("delete", "deletecollection"):
+            return self._schemas.refer(f"{_META}.DeleteOptions")
+        if verb == "patch":
+            return self._schemas.refer(f"{_META}.Patch")
+        return self._schemas.refer(body) if body and verb in ("create", "update") else None
+
+    def _result(self, verb: str, body: str | None) -> Object | None:
+        if verb in ("delete", "deletecollection"):
+            return self._schemas.refer(f"{_META}.Status")
+        if not body:
+            return None
+        return self._schemas.refer(f"{body}List" if verb == "list" else body)
+
+    def _operation_id(self, verb: str, path: str, resource: Resource, subresource: Subresource | None) -> str:
+        tail = subresource.name.replace("-", "").capitalize() if subresource is not None else ""
+        if verb == "list" and resource.namespaced and not _scope(path):
+            tail = "ForAllNamespaces"
+        collection = "Collection" if verb == "deletecollection" else ""
+        name = f"{self._prefix(resource)}{collection}{_scope(path)}{resource.kind}{tail}"
+        return f"{_ID_VERBS.get(verb, verb)}{name}"
+
+    def _prefix(self, resource: Resource) -> str:
+        return f"{self._group(resource)}{resource.version.capitalize()}"
+
+    def _tag(self, resource: Resource) -> str:
+        group = self._group(resource)
+        return f"{group[0].lower()}{group[1:]}_{resource.version}"
+
+    def _group(self, resource: Resource) -> str:
+        """Return the group in camel case, without the domain of bundled groups."""
+        parts = resource.group.removesuffix(self._suffix).split(".") if resource.group else ["core"]
+        return "".join(word.capitalize() for part in parts for word in part.split("-"))
+
+
+def _scope(path: str) -> str:
+    return "Namespaced" if "{namespace}" in path else ""
+
+
+def _kind_of(resource: Resource, subresource: Subresource | None) -> tuple[str, str, str]:
+    """Return group, version and kind of the objects at a path of *resource*."""
+    if subresource is None:
+        return resource.group, resource.version, resource.kind
+    group = resource.group if subresource.group is None else subresource.group
+    return group, subresource.version or resource.version, subresource.kind or resource.kind
+
+
+def _paths_of(resource: Resource) -> Iterator[tuple[str, list[str], Subresource | None]]:
+    """Yield each path of *resource* with its verbs."""
+    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    inside = (
+        f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
+    )
+    yield inside, [verb for verb in _COLLECTION_VERBS if verb in resource.verbs], None
+    yield f"{inside}/{{name}}", [verb for verb in _ITEM_VERBS if verb in resource.verbs], None
+    if resource.namespaced and "list" in resource.verbs:
+        yield f"{root}/{resource.plural}", ["list"], None
+    for subresource in resource.subresources:
+        path = f"{inside}/{{name}}/{subresource.name}"
+        yield path, [verb for verb in _METHODS if verb in subresource.verbs], subresource
+        if subresource.name == "proxy":
+            yield f"{path}/{{path}}", [], subresource
