@@ -11,6 +11,7 @@ from nodeagent.contracts.context import (
     AgentContext,
     ApiContext,
     CgroupsContext,
+    ClaimsContext,
     DevicesContext,
     ImageContext,
     NodeContext,
@@ -95,10 +96,15 @@ def provide_components(node: NodeContext, plugins: PluginManager) -> StatsContex
         DevicesContext,
         devices=plugins.provide("nodeagent_provide_device_manager", context=volumes, providers=device_providers),
     )
-    providers = _flat(plugins.provide_all("nodeagent_provide_credential_providers", context=devices))
-    puller = devices.stage(
+    drivers = _flat(plugins.provide_all("nodeagent_provide_claim_drivers", context=devices))
+    claimed = devices.stage(
+        ClaimsContext,
+        claims=plugins.provide_optional("nodeagent_provide_claim_manager", context=devices, drivers=drivers),
+    )
+    providers = _flat(plugins.provide_all("nodeagent_provide_credential_providers", context=claimed))
+    puller = claimed.stage(
         PullerContext,
-        puller=plugins.provide("nodeagent_provide_image_puller", context=devices, credential_providers=providers),
+        puller=plugins.provide("nodeagent_provide_image_puller", context=claimed, credential_providers=providers),
     )
     prober = puller.stage(ProberContext, prober=plugins.provide("nodeagent_provide_prober", context=puller))
     return prober.stage(StatsContext, stats=plugins.provide("nodeagent_provide_stats", context=prober))

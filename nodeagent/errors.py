@@ -18,6 +18,7 @@
     │   └── VolumesNotReady        volumes of a pod were not mounted in time
     ├── DeviceError                a device cannot be allocated; the pod is rejected unless the error is transient
     │   └── DevicesNotReady        devices of a pod are unavailable now (transient)
+    ├── ClaimError                 a resource claim of a pod cannot be prepared or unprepared (transient)
     ├── PluginRegistrationError    a plugin that registered with a socket is rejected (transient)
     └── ApiError                   the API server returned an error status
         ├── ApiUnavailable         the API server cannot be reached (transient)
@@ -161,6 +162,13 @@ class DevicesNotReady(DeviceError):
 
     reason = "WaitingForDevices"
     transient = True
+
+
+class ClaimError(NodeAgentError):
+    """A resource claim of a pod cannot be prepared or unprepared now."""
+
+    transient = True
+    reason = "FailedPrepareDynamicResources"
 
 
 class PluginRegistrationError(NodeAgentError):

@@ -25,11 +25,13 @@ import pluggy
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.checks import NodeCheck
+from nodeagent.contracts.claims import ClaimDriver, ClaimManager
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import (
     AgentContext,
     ApiContext,
     CgroupsContext,
+    ClaimsContext,
     ConfigContext,
     DevicesContext,
     ImageContext,
@@ -280,16 +282,42 @@ def nodeagent_provide_device_manager(
     """
 
 
+@hookspec
+def nodeagent_provide_claim_drivers(context: DevicesContext) -> Sequence[ClaimDriver]:
+    """Provide drivers that prepare the devices of resource claims.
+
+    Called: once, before the claim manager is created. gRPC drivers are added when they register.
+    On error: the agent logs the plugin's name and exits with code 2.
+
+    :param context: the stage with the device manager.
+    :returns: the drivers; if several have one name, the plugin registered last takes precedence.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def nodeagent_provide_claim_manager(context: DevicesContext, drivers: Sequence[ClaimDriver]) -> ClaimManager | None:
+    """Provide the claim manager, which prepares the resource claims of pods.
+
+    Called: once, after the claim drivers. Without a manager, dynamic resource allocation is disabled.
+    On error: the agent logs the plugin's name and exits with code 2.
+
+    :param context: the stage with the device manager.
+    :param drivers: all provided drivers, in the order of plugin names.
+    :returns: the manager, or ``None`` to leave it to another plugin.
+    """
+
+
 @hookspec(firstresult=True)
 def nodeagent_provide_image_puller(
-    context: DevicesContext, credential_providers: Sequence[CredentialProvider]
+    context: ClaimsContext, credential_providers: Sequence[CredentialProvider]
 ) -> ImagePuller | None:
     """Provide the image puller.
 
     Called: once, after the credential providers.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the stage with the device manager.
+    :param context: the stage with the claim manager.
     :param credential_providers: all providers, in the order in which to call them.
     :returns: the puller, or ``None`` to leave it to another plugin.
     """

@@ -229,6 +229,13 @@ class Client:
         target = paths.target(resource, namespace, name)
         await self._exchange("DELETE", attempt, resource, target, body, content_type)
 
+    async def delete_collection(
+        self, resource: Resource, namespace: str = "", *, field_selector: str = "", label_selector: str = ""
+    ) -> None:
+        attempt = _attempt("delete", resource, namespace)
+        target = paths.target(resource, namespace, query=_selectors(field_selector, label_selector))
+        await self._exchange("DELETE", attempt, resource, target)
+
     # --- one request --------------------------------------------------------------------------------------
 
     async def _request(self, method: str, attempt: str, resource: Resource, target: str, into: type[T]) -> T:

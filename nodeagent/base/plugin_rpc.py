@@ -126,6 +126,13 @@ class Connection:
         if failure is not None:
             raise failure  # Outside of the handler, as in call().
 
+    async def wait_broken(self) -> None:
+        """Wait until the connection, which was ready, is lost; one without calls is also closed after some time."""
+        state = self._channel.get_state()
+        while state is grpc.ChannelConnectivity.READY:
+            await self._channel.wait_for_state_change(state)
+            state = self._channel.get_state()
+
     async def call(self, method: Method, request: Message, timeout_seconds: float | None = None) -> Any:
         """Send *request* and return the response.
 

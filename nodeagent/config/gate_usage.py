@@ -25,6 +25,7 @@ GATES_IN_USE = frozenset(
         "DisableCPUQuotaWithExclusiveCPUs",
         "DevicePluginCDIDevices",
         "DisableNodePlatformProxyVersion",
+        "DynamicResourceAllocation",
         "EnvFiles",
         "EventedPLEG",
         "ExecProbeTimeout",
@@ -71,6 +72,7 @@ GATES_IN_USE = frozenset(
         "ProcMountType",
         "QOSReserved",
         "RelaxedEnvironmentVariableValidation",
+        "ResourceHealthStatus",
         "RestartAllContainersOnContainerExits",
         "RecoverVolumeExpansionFailure",
         "RotateNodeAgentServerCertificate",
@@ -99,9 +101,11 @@ _REASONS = {
     "cloud providers run outside the agent": """
         CloudDualStackNodeIPs DisableCloudProviders DisableNodeAgentCloudCredentialProviders
     """,
-    "dynamic resource allocation is not supported": """
-        DRAConsumableCapacity DRAExtendedResource DRANodeAllocatableResources DRAPartitionableDevices
-        DRAWorkloadResourceClaims DynamicResourceAllocation ResourceHealthStatus ResourceHealthStatusMessage
+    "claims of workloads, and node resources in claims, are not supported": """
+        DRANodeAllocatableResources DRAWorkloadResourceClaims ResourceHealthStatusMessage
+    """,
+    "the scheduler applies it; claims are prepared as allocated": """
+        DRAConsumableCapacity DRAExtendedResource DRAPartitionableDevices
     """,
     "the API server enforces or translates it; nothing to change on a node": """
         AllowInsecureNodeAgentCertificateSigningRequests AuthorizeNodeWithSelectors PortForwardWebsockets

@@ -238,6 +238,20 @@ class Api(Protocol):
         """
         ...
 
+    async def delete_collection(
+        self, resource: Resource, namespace: str = "", *, field_selector: str = "", label_selector: str = ""
+    ) -> None:
+        """Delete all matching objects.
+
+        :param resource: the REST resource.
+        :param namespace: restricts the deletion to one namespace; empty for a cluster-scoped resource.
+        :param field_selector: selector of objects, as for :meth:`list`.
+        :param label_selector: selector of objects, as for :meth:`list`.
+        :raises ApiUnavailable: the API server cannot be reached, or did not respond in time.
+        :raises ApiError: the API server returned an error status.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ApiProbe:

@@ -13,6 +13,7 @@ previous one. A component of a later stage is neither an attribute for the type 
     CgroupsContext   + cgroups
     VolumesContext   + volumes
     DevicesContext   + devices
+    ClaimsContext    + claims
     PullerContext    + puller
     ProberContext    + prober
     StatsContext     + stats
@@ -34,6 +35,7 @@ from nodeagent.base.release import SelectedRelease
 from nodeagent.contracts.allocation import PodAllocations
 from nodeagent.contracts.api import Api, ConnectApi
 from nodeagent.contracts.cgroups import CgroupManager
+from nodeagent.contracts.claims import ClaimManager
 from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.devices import DeviceManager
 from nodeagent.contracts.effective_config import EffectiveConfig
@@ -231,13 +233,23 @@ class VolumesContext(CgroupsContext):
 class DevicesContext(VolumesContext):
     """The stage after the device manager."""
 
-    first_hook: ClassVar[str] = "nodeagent_provide_image_puller"
+    first_hook: ClassVar[str] = "nodeagent_provide_claim_drivers"
 
     devices: DeviceManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullerContext(DevicesContext):
+class ClaimsContext(DevicesContext):
+    """The stage after the claim manager."""
+
+    first_hook: ClassVar[str] = "nodeagent_provide_image_puller"
+
+    claims: ClaimManager | None
+    """``None`` if dynamic resource allocation is disabled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullerContext(ClaimsContext):
     """The stage after the image puller."""
 
     first_hook: ClassVar[str] = "nodeagent_provide_prober"
@@ -295,6 +307,7 @@ STAGES: tuple[type[ConfigContext], ...] = (
     CgroupsContext,
     VolumesContext,
     DevicesContext,
+    ClaimsContext,
     PullerContext,
     ProberContext,
     StatsContext,

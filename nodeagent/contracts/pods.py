@@ -94,6 +94,16 @@ class PodSyncer(Protocol):
         """
         ...
 
+    async def sync_stopped(self, pod: Pod) -> None:
+        """Release what other pods may use as soon as the pod reaches a terminal phase, such as devices of claims.
+
+        Called after the last container has stopped, before the final status is reported; repeated until it succeeds.
+
+        :param pod: the terminating pod.
+        :raises NodeAgentError: something is still in use; called again with a back-off.
+        """
+        ...
+
     async def sync_terminated(self, pod: Pod, observed: RuntimePod) -> None:
         """Release the pod's volumes, cgroup and probes.
 

@@ -107,10 +107,18 @@ class EnvFromSource(WireStruct, frozen=True):
     secret_ref: EnvFromRef | None = None
 
 
+class ClaimUse(WireStruct, frozen=True):
+    """Use of a resource claim of the pod by a container."""
+
+    name: str
+    request: str = ""
+    """Request of the claim; empty for all devices."""
+
+
 class ResourceRequirements(WireStruct, frozen=True):
     limits: ResourceList | None = None
     requests: ResourceList | None = None
-    claims: list[PlainObject] | None = None
+    claims: list[ClaimUse] | None = None
 
 
 class VolumeMount(WireStruct, frozen=True):
@@ -484,6 +492,33 @@ class PodOs(WireStruct, frozen=True):
     name: str
 
 
+class ClaimSource(WireStruct, frozen=True):
+    """Reference of a resource claim before Kubernetes 1.31."""
+
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
+class PodResourceClaim(WireStruct, frozen=True):
+    """A resource claim that containers of the pod can use, by name or created from a template."""
+
+    name: str
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+    source: ClaimSource | None = None
+
+    @property
+    def claim_name(self) -> str:
+        """Name of the existing claim; empty with a template."""
+        return self.resource_claim_name or (self.source.resource_claim_name if self.source is not None else "")
+
+    @property
+    def template_name(self) -> str:
+        """Name of the template; empty with an existing claim."""
+        source = self.source
+        return self.resource_claim_template_name or (source.resource_claim_template_name if source is not None else "")
+
+
 class PodSpec(WireStruct, frozen=True):
     """Desired state of a pod; times in seconds."""
 
@@ -526,7 +561,7 @@ class PodSpec(WireStruct, frozen=True):
     topology_spread_constraints: list[PlainObject] | None = None
     os: PodOs | None = None
     scheduling_gates: list[PlainObject] | None = None
-    resource_claims: list[PlainObject] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
     resources: ResourceRequirements | None = None
     scheduling_group: PlainObject | None = None
 
@@ -629,6 +664,28 @@ class PodIp(WireStruct, frozen=True):
     ip: str
 
 
+class PodResourceClaimStatus(WireStruct, frozen=True):
+    """Name of the claim that was created from a template; empty if the pod does not need it."""
+
+    name: str
+    resource_claim_name: str = ""
+
+
+class ExtendedResourceMapping(WireStruct, frozen=True):
+    """Request of a claim that provides an extended resource of a container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedResourceClaimStatus(WireStruct, frozen=True):
+    """Claim that provides extended resources of the pod."""
+
+    resource_claim_name: str = ""
+    request_mappings: list[ExtendedResourceMapping] | None = None
+
+
 class PodStatus(WireStruct, frozen=True):
     """Reported state of a pod."""
 
@@ -652,6 +709,10 @@ class PodStatus(WireStruct, frozen=True):
     """Requests that the node has granted to a pod with pod-level resources."""
     resources: ResourceRequirements | None = None
     """Requests and limits of such a pod that are in effect."""
+    resource_claim_statuses: list[PodResourceClaimStatus] | None = None
+    """Written by the controller of resource claims, only read by the node."""
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+    """Written by the scheduler, only read by the node."""
 
 
 class Pod(WireStruct, frozen=True):

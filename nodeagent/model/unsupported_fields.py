@@ -75,8 +75,18 @@ UNSUPPORTED_FIELDS: Sequence[UnsupportedField] = (
     UnsupportedField(
         PodSpec, "hostname_override", "feature gate HostnameOverride is disabled", gate="HostnameOverride"
     ),
-    UnsupportedField(PodSpec, "resource_claims", "dynamic resource allocation is not implemented"),
-    UnsupportedField(ResourceRequirements, "claims", "dynamic resource allocation is not implemented"),
+    UnsupportedField(
+        PodSpec,
+        "resource_claims",
+        "feature gate DynamicResourceAllocation is disabled",
+        gate="DynamicResourceAllocation",
+    ),
+    UnsupportedField(
+        ResourceRequirements,
+        "claims",
+        "feature gate DynamicResourceAllocation is disabled",
+        gate="DynamicResourceAllocation",
+    ),
     UnsupportedField(PodSecurityContext, "app_armor_profile", "feature gate AppArmor is disabled", gate="AppArmor"),
     UnsupportedField(SecurityContext, "app_armor_profile", "feature gate AppArmor is disabled", gate="AppArmor"),
     UnsupportedField(

@@ -16,7 +16,7 @@ from nodeagent.base.logging import v_level
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.contracts.pods import KillReason, PodSyncer, WaitingReason
 from nodeagent.contracts.runtime import ContainerState, RuntimePod
-from nodeagent.errors import NodeAgentError, RuntimeFailure
+from nodeagent.errors import ClaimError, NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.interfaces import PodObserver, StatusReporter
@@ -234,7 +234,7 @@ class PodWorker:
             _log.error(
                 "Error syncing pod, skipping", extra={**self._log_fields(), "phase": self.phase.name, "err": text}
             )
-        quick = self.phase is not Phase.SYNC or isinstance(error, RuntimeFailure)
+        quick = self.phase is not Phase.SYNC or isinstance(error, RuntimeFailure | ClaimError)
         self._due_in(self._retry.next() if quick else RETRY_SECONDS * (1 + random.random() / 2))  # noqa: S311
 
     # --- SYNC -----------------------------------------------------------------------------------------------
@@ -342,6 +342,7 @@ class PodWorker:
                 raise outcome.error
             if observed is not None and observed.alive:
                 raise RuntimeFailure(f"failed to stop {pod.full_name}: containers are still running", transient=True)
+        await components.syncer().sync_stopped(pod)
         components.status.update(pod, observed, ended=True, failed=failed, disrupted=disrupted)
         absent = RuntimePod(pod.uid, pod.name, pod.namespace)
         await components.syncer().sync_terminated(pod, observed or absent)

@@ -10,6 +10,8 @@ from nodeagent.model.wire import to_wire
 
 # Strategic merge patch merges these lists by key; without the directive, old entries would remain.
 _REPLACED_LISTS = ("podIPs", "hostIPs")
+# Fields of other components; a node must not change them.
+_READ_ONLY = frozenset(["resourceClaimStatuses", "extendedResourceClaimStatus"])
 
 
 def status_patch(uid: str, before: PodStatus, after: PodStatus) -> dict[str, Any] | None:
@@ -20,7 +22,7 @@ def status_patch(uid: str, before: PodStatus, after: PodStatus) -> dict[str, Any
     """
     old, new = to_wire(before), to_wire(after)
     changes: dict[str, Any] = {}
-    for key in old.keys() | new.keys():
+    for key in (old.keys() | new.keys()) - _READ_ONLY:
         if old.get(key) == new.get(key):
             continue
         value = new.get(key)

@@ -9,6 +9,7 @@ The suites of ``nodeagent.testing.contracts`` test third-party implementations; 
 
 from nodeagent.contracts.events import RecordedEvent
 from nodeagent.testing.api import FakeApi, Request
+from nodeagent.testing.claims import FakeClaimDriver
 from nodeagent.testing.clock import FakeClock, eventually
 from nodeagent.testing.context import FakeContext, make_config, make_context
 from nodeagent.testing.devices import FakeDeviceProvider, FakeDevices
@@ -36,6 +37,7 @@ __all__ = [
     "FakeAllocations",
     "FakeApi",
     "FakeCgroups",
+    "FakeClaimDriver",
     "FakeClock",
     "FakeContext",
     "FakeDeviceProvider",

@@ -217,6 +217,17 @@ class FakeApi(Faults):
         changed = apply_patch(existing, to_wire(patch), patch_type)
         return self._store(resource, namespace, _permitted(resource, existing, changed, subresource), existing)
 
+    async def delete_collection(
+        self, resource: Resource, namespace: str = "", *, field_selector: str = "", label_selector: str = ""
+    ) -> None:
+        body = {"fieldSelector": field_selector, "labelSelector": label_selector}
+        await self._enter(Request("deletecollection", resource, namespace, "", "", body))
+        listing = await self.list(
+            resource, namespace, into=dict, field_selector=field_selector, label_selector=label_selector
+        )
+        for item in listing.items:
+            self._drop(resource, item["metadata"].get("namespace", ""), item["metadata"]["name"])
+
     async def delete(
         self, resource: Resource, name: str, namespace: str = "", *, grace_seconds: int | None = None, uid: str = ""
     ) -> None:

@@ -90,6 +90,7 @@ def make_context(
         "cgroups": FakeCgroups(),
         "volumes": FakeVolumes(),
         "devices": FakeDevices(),
+        "claims": None,
         "puller": FakePuller(images) if isinstance(images, FakeImages) else FakePuller(),
         "prober": FakeProber(),
         "stats": FakeStats(),

@@ -359,6 +359,9 @@ class FakeSyncer:
         self.calls.append(("sync_terminating", pod.uid))
         return SyncOutcome()
 
+    async def sync_stopped(self, pod: Pod) -> None:
+        self.calls.append(("sync_stopped", pod.uid))
+
     async def sync_terminated(self, pod: Pod, observed: RuntimePod) -> None:
         self.calls.append(("sync_terminated", pod.uid))
 

@@ -217,6 +217,24 @@ def test_hook_provide_device_manager(tmp_path):
     assert assemble(tmp_path, providing("nodeagent_provide_device_manager", "third party"))[0].devices == "third party"
 
 
+def test_hook_provide_claim_drivers(tmp_path):
+    class ThirdParty:
+        @hookimpl
+        def nodeagent_provide_claim_drivers(self):
+            return ["third party"]
+
+        @hookimpl
+        def nodeagent_provide_claim_manager(self, drivers):
+            return tuple(drivers)
+
+    assert assemble(tmp_path, ThirdParty())[0].claims == ("third party",)
+
+
+def test_hook_provide_claim_manager(tmp_path):
+    assert assemble(tmp_path, object())[0].claims is None
+    assert assemble(tmp_path, providing("nodeagent_provide_claim_manager", "third party"))[0].claims == "third party"
+
+
 def test_hook_provide_credential_providers(tmp_path):
     context, _ = assemble(tmp_path, providing("nodeagent_provide_credential_providers", ["third party"]))
 

@@ -23,6 +23,7 @@ pytest.register_assert_rewrite(
             "background",
             "cgroups",
             "checks",
+            "claims",
             "collectors",
             "credentials",
             "devices",
@@ -45,6 +46,7 @@ from nodeagent.testing.contracts.assignments import HintProviderContract, Resour
 from nodeagent.testing.contracts.background import BackgroundLoopContract
 from nodeagent.testing.contracts.cgroups import CgroupManagerContract
 from nodeagent.testing.contracts.checks import NodeCheckContract
+from nodeagent.testing.contracts.claims import ClaimDriverContract, ClaimManagerContract
 from nodeagent.testing.contracts.collectors import ImageCollectorContract
 from nodeagent.testing.contracts.credentials import CredentialProviderContract
 from nodeagent.testing.contracts.devices import DeviceManagerContract, DeviceProviderContract
@@ -79,6 +81,8 @@ SUITES: Mapping[str, type] = {
     "nodeagent_provide_volume_manager": VolumeManagerContract,
     "nodeagent_provide_device_providers": DeviceProviderContract,
     "nodeagent_provide_device_manager": DeviceManagerContract,
+    "nodeagent_provide_claim_drivers": ClaimDriverContract,
+    "nodeagent_provide_claim_manager": ClaimManagerContract,
     "nodeagent_provide_credential_providers": CredentialProviderContract,
     "nodeagent_provide_image_puller": ImagePullerContract,
     "nodeagent_provide_image_collector": ImageCollectorContract,
@@ -104,6 +108,8 @@ __all__ = [
     "AuthorizerContract",
     "BackgroundLoopContract",
     "CgroupManagerContract",
+    "ClaimDriverContract",
+    "ClaimManagerContract",
     "ClaimResolverContract",
     "CredentialProviderContract",
     "DeviceManagerContract",

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nodeagent.base import identity
 from nodeagent.base.duration import Duration
 from nodeagent.base.gates import FeatureGates
 from nodeagent.contracts.context import StatsContext
+from nodeagent.contracts.device_responses import DeviceResponse
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.images import PulledImage
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.runtime import ContainerConfig, ContainerState, ImageMount, RuntimeContainerStatus
 from nodeagent.errors import (
     ApiError,
+    ClaimError,
     ContainerError,
     DeviceError,
     ImageError,
@@ -184,7 +187,7 @@ class ContainerStarter:
         """Collect the inputs of the container and return its configuration."""
         context, pod, container = self._context, step.pod, start.container
         environment = await self._environment(step, container, reference)
-        devices = context.devices.container_response(pod, container)
+        devices = self._devices_of(pod, container)
         variables = {**devices.envs, **environment.variables}
         assert step.sandbox is not None
         user_namespace = step.sandbox.security.namespaces.user
@@ -236,6 +239,20 @@ class ContainerStarter:
             block_devices=volume_devices(container, step.volumes),
             devices=devices,
         )
+
+    def _devices_of(self, pod: Pod, container: Container) -> DeviceResponse:
+        """Return what claims and device plugins add to the container.
+
+        :raises ContainerError: a claim is not prepared.
+        """
+        devices, claims = self._context.devices.container_response(pod, container), self._context.claims
+        if claims is None:
+            return devices
+        try:
+            names = claims.cdi_devices(pod, container)
+        except ClaimError as error:
+            raise ContainerError(str(error), reason=CONFIG_ERROR) from error
+        return replace(devices, cdi_devices=tuple(dict.fromkeys((*names, *devices.cdi_devices)))) if names else devices
 
     def _stop_signal(self, container: Container) -> str:
         """Return the stop signal to request; empty for that of the image."""

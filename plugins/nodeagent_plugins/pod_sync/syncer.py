@@ -15,6 +15,7 @@ from nodeagent.contracts.pods import SyncOutcome, WaitingReason
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod, SandboxConfig
 from nodeagent.contracts.runtime_class import read_runtime_handler
 from nodeagent.errors import (
+    ClaimError,
     DevicesNotReady,
     NodeAgentError,
     RuntimeFailure,
@@ -122,6 +123,10 @@ class BundledPodSyncer:
         await self._stop_pod(step, grace_seconds)
         return step.outcome()
 
+    async def sync_stopped(self, pod: Pod) -> None:
+        if self._context.claims is not None:
+            await self._context.claims.release_pod(pod)
+
     async def sync_terminated(self, pod: Pod, observed: RuntimePod) -> None:
         self._context.prober.remove_pod(pod.uid)
         await self._cleaner.release(pod.uid, self._paths(pod))
@@ -171,6 +176,7 @@ class BundledPodSyncer:
             await self._prepare_node(step, new=actions.create_sandbox)
         await self._prepare_volumes(step)
         await self._prepare_devices(step, actions)
+        await self._prepare_claims(step, actions)
         if actions.create_sandbox:
             await self._create_sandbox(step, actions)
         else:
@@ -297,6 +303,20 @@ class BundledPodSyncer:
         try:
             await self._context.devices.prepare_pod(step.pod)
         except DevicesNotReady as error:
+            for start in actions.starts:
+                step.waiting[start.container.name] = WaitingReason(error.reason, str(error))
+            raise
+
+    async def _prepare_claims(self, step: Step, actions: PodActions) -> None:
+        """Prepare resource claims before the sandbox is created, since network plugins query their devices.
+
+        :raises ClaimError: a claim cannot be prepared now; the containers wait.
+        """
+        if self._context.claims is None:
+            return
+        try:
+            await self._context.claims.prepare_pod(step.pod)
+        except ClaimError as error:
             for start in actions.starts:
                 step.waiting[start.container.name] = WaitingReason(error.reason, str(error))
             raise

@@ -151,7 +151,7 @@ def test_value_of_the_default_behavior_is_accepted(spec):
         (
             {"resource_claims": [{"name": "gpu", "resourceClaimName": "x"}]},
             'spec.resourceClaims: [{"name":"gpu","resourceClaimName":"x"}] '
-            "(dynamic resource allocation is not implemented)",
+            "(feature gate DynamicResourceAllocation is disabled)",
         ),
     ],
 )

@@ -53,6 +53,9 @@ class Waits:
     async def sync_terminating(self, pod, observed, grace_seconds):
         return SyncOutcome()
 
+    async def sync_stopped(self, pod):
+        pass
+
     async def sync_terminated(self, pod, observed):
         pass
 

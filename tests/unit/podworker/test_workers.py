@@ -54,6 +54,9 @@ class OneContainerSyncer:
             await self.runtime.stop_sandbox(sandbox.id)
         return SyncOutcome()
 
+    async def sync_stopped(self, pod):
+        self.steps.append(("stopped", pod.name))
+
     async def sync_terminated(self, pod, observed):
         self.steps.append(("terminated", pod.name))
 

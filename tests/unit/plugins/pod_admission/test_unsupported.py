@@ -43,7 +43,7 @@ async def test_message_names_all_unsupported_fields(tmp_path):
     assert await decision(tmp_path, pod) == (
         "PodLevelResourcesNotSupported",
         "Pod uses fields that this node does not support: spec.resourceClaims: "
-        '[{"name":"gpu","resourceClaimName":"x"}] (dynamic resource allocation is not implemented); '
+        '[{"name":"gpu","resourceClaimName":"x"}] (feature gate DynamicResourceAllocation is disabled); '
         'spec.resources: {"limits":{"cpu":"1"}} (feature gate PodLevelResources is disabled)',
     )
 
