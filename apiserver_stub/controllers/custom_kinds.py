@@ -18,6 +18,7 @@ from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.kinds.custom_resource_definitions import condition, is_true, set_condition
 from apiserver_stub.kinds.custom_resources import resources_of
 from apiserver_stub.storage import Keep, Outcome, Put, Record
+from apiserver_stub.validation.custom_resource_definitions import APPROVED, BYPASSED, MISSING, approval, is_protected
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_APPROVAL = "KubernetesAPIApprovalPolicyConformant"
 _ACCEPTED = ("NoConflicts", "no conflicts found")
 _INSTALLING = ("Installing", "the initial names have been accepted")
 _ESTABLISHED = ("InitialNamesAccepted", "the initial names have been accepted")
@@ -106,6 +108,8 @@ class CustomKinds:
         definition = self._definitions.get(name)
         if definition is None:
             return
+        if is_protected(definition["spec"].get("group") or ""):
+            await self._write(name, _report_approval)
         if definition["spec"]["names"] != definition["status"].get("acceptedNames"):
             if await self._write(name, self._accept_names):
                 self._queue_group(definition["spec"].get("group"), name)
@@ -187,6 +191,13 @@ class CustomKinds:
 def _establish(definition: Object) -> None:
     if is_true(definition, "NamesAccepted"):
         set_condition(definition, "Established", "True", *_ESTABLISHED)
+
+
+def _report_approval(definition: Object) -> None:
+    state, message = approval(definition)
+    reason = {APPROVED: "ApprovedAnnotation", BYPASSED: "UnapprovedAnnotation", MISSING: "MissingAnnotation"}
+    status = "True" if state == APPROVED else "False"
+    set_condition(definition, _APPROVAL, status, reason.get(state, "InvalidAnnotation"), message)
 
 
 def _in_use(name: str) -> str:

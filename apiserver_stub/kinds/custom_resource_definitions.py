@@ -75,14 +75,14 @@ def _note_stored_version(definition: Object) -> None:
     """Add the storage version to the versions in which custom resources may be stored."""
     stored = definition["status"].get("storedVersions") or []
     name = storage_version(definition)
-    if name and name not in stored:
+    if name is not None and name not in stored:
         definition["status"]["storedVersions"] = [*stored, name]
 
 
-def storage_version(definition: Object) -> str:
-    """Return the version in which custom resources of *definition* are stored, empty if there is none."""
+def storage_version(definition: Object) -> str | None:
+    """Return the version in which custom resources of *definition* are stored, ``None`` if there is none."""
     versions = definition["spec"].get("versions") or ()
-    return next((str(version["name"]) for version in versions if version.get("storage")), "")
+    return next((str(version["name"]) for version in versions if version.get("storage")), None)
 
 
 def condition(definition: Object, type_: str) -> Object:

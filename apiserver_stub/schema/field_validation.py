@@ -271,6 +271,8 @@ def _union_check(shape: Shape, complete: bool) -> Check:
         if not checks:  # Deferred, as shapes may be recursive.
             checks.update((_UNION_TYPES[name], _check_of(member, complete)) for name, member in shape.members.items())
         check_value = checks.get(value.__class__)
+        if check_value is None and list in checks:
+            return None  # Upstream ignores the value.
         if check_value is None:
             raise SchemaMismatch(_UNION_MISMATCH)
         found.members += count_members(value)

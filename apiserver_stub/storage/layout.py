@@ -30,10 +30,13 @@ class Layout:
     """Mapping between keys of collections and full keys.
 
     :param directories: directory below *prefix* by collection; the plural of a collection that is absent.
+    :param includes_custom: custom resources are included, whose directory is the name of their collection: their group,
+        which is a domain, and the plural.
     """
 
-    def __init__(self, prefix: str, directories: Mapping[str, str]) -> None:
+    def __init__(self, prefix: str, directories: Mapping[str, str], *, includes_custom: bool = False) -> None:
         self.prefix = posixpath.join("/", prefix).rstrip("/")
+        self._includes_custom = includes_custom
         self._directories = dict(directories)
         self._collections = {directory: name for name, directory in directories.items()}
 
@@ -46,7 +49,7 @@ class Layout:
                 directories[item.storage] = item.storage_key or item.plural
         directories["core/masterleases"] = "masterleases"  # Addresses of the running servers; not served.
         directories["core/ranges"] = "ranges"  # Allocated Service IPs and ports; not served.
-        return cls(prefix, directories)
+        return cls(prefix, directories, includes_custom=True)
 
     @property
     def collections(self) -> list[str]:
@@ -58,13 +61,16 @@ class Layout:
 
     def without(self, names: Names[str]) -> Layout:
         """Return the layout without *names*."""
-        return Layout(
-            self.prefix, {name: directory for name, directory in self._directories.items() if name not in names}
-        )
+        left = {name: directory for name, directory in self._directories.items() if name not in names}
+        return Layout(self.prefix, left, includes_custom=self._includes_custom)
 
     def directory(self, collection: str) -> str:
         """Return the prefix of the full keys of *collection*."""
-        return f"{self.prefix}/{self._directories.get(collection) or collection.rpartition('/')[2]}/"
+        directory = self._directories.get(collection)
+        if directory is None:
+            group, _, plural = collection.rpartition("/")
+            directory = collection if self._includes_custom and "." in group else plural
+        return f"{self.prefix}/{directory}/"
 
     def full_key(self, collection: str, key: str) -> str:
         """Return the full key."""
@@ -79,4 +85,6 @@ class Layout:
             return (name, rest) if rest else None
         second, _, rest = rest.partition("/")
         name = self._collections.get(f"{first}/{second}")
+        if name is None and self._includes_custom and "." in first:
+            name = f"{first}/{second}"
         return (name, rest) if name is not None and rest else None

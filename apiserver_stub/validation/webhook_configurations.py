@@ -121,13 +121,14 @@ def _validate_versions(hook: Object, field: str, *, recognized: bool) -> Iterabl
 def _validate_client(config: Object, field: str) -> list[Cause]:
     url, service = config.get("url"), config.get("service")
     if url is not None and service is None:
-        return list(_validate_url(url, f"{field}.url"))
+        return list(validate_url(url, f"{field}.url"))
     if service is not None and url is None:
-        return list(_validate_service(service, f"{field}.service"))
+        return list(validate_service(service, f"{field}.service"))
     return [required(field, "exactly one of url or service is required")]
 
 
-def _validate_url(text: str, field: str) -> Iterable[Cause]:
+def validate_url(text: str, field: str) -> Iterable[Cause]:
+    """Yield the errors in the URL of a webhook."""
     try:
         url = gourl.parse(text)
     except gourl.InvalidUrl as error:
@@ -145,7 +146,8 @@ def _validate_url(text: str, field: str) -> Iterable[Cause]:
         yield invalid_value(field, url.query, "query parameters are not permitted in the URL")
 
 
-def _validate_service(service: Object, field: str) -> Iterable[Cause]:
+def validate_service(service: Object, field: str) -> Iterable[Cause]:
+    """Yield the errors in the reference to the Service of a webhook."""
     for name, reported in (("namespace", "name"), ("name", "namespace")):  # Upstream passes them in this order.
         if not service.get(name):
             yield required(f"{field}.{reported}", f"service {reported} is required")

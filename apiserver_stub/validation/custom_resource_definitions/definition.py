@@ -1,15 +1,67 @@
-"""Validation of CustomResourceDefinitions: names, scope and versions."""
+"""Validation of CustomResourceDefinitions.
+
+Errors name the fields of upstream's internal form: schemas, subresources and columns that are equal in all versions
+are fields of ``spec``, and the webhook of a conversion is part of the conversion.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import Cause, invalid_value, not_supported, required
+from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_value, not_supported, quote, required
+from apiserver_stub.schema.structural.tree import tree_of
+from apiserver_stub.validation.custom_resource_definitions.approval import validate_approval
+from apiserver_stub.validation.custom_resource_definitions.conversion import validate_conversion
+from apiserver_stub.validation.custom_resource_definitions.defaults import validate_defaults
 from apiserver_stub.validation.custom_resource_definitions.names import validate_names
+from apiserver_stub.validation.custom_resource_definitions.openapi import (
+    SchemaContext,
+    validate_list_keys,
+    validate_schema,
+    validate_set_items,
+)
 from apiserver_stub.validation.custom_resource_definitions.stored_versions import validate_stored_versions
+from apiserver_stub.validation.custom_resource_definitions.structural import is_convertible, validate_structural
+from apiserver_stub.validation.custom_resource_definitions.subresources import validate_column, validate_subresources
 from nodeagent.base.names import service_name_problems, subdomain_problems
 
 _SCOPES = ("Cluster", "Namespaced")
 _IMMUTABLE = "field is immutable"
+_PRESERVE = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+_WARNING_LIMIT_BYTES = 256
+_VERSION = "apiextensions.CustomResourceDefinitionVersion"
+_ROOT_FIELDS = (
+    "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "
+    "MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields "
+    "XValidations"
+)
+"""Go names of the fields that the root of a schema may have if there is a status subresource."""
+_EXCLUDED_AT_ROOT = (
+    "id",
+    "$schema",
+    "$ref",
+    "default",
+    "enum",
+    "maxProperties",
+    "minProperties",
+    "allOf",
+    "oneOf",
+    "anyOf",
+    "not",
+    "additionalProperties",
+    "patternProperties",
+    "dependencies",
+    "additionalItems",
+    "definitions",
+    "nullable",
+    "x-kubernetes-embedded-resource",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
+    "x-kubernetes-map-type",
+)
 
 
 def definition_name_problems(name: str, definition: Object) -> list[str]:
@@ -23,12 +75,15 @@ def definition_name_problems(name: str, definition: Object) -> list[str]:
 
 def validate_definition(new: Object, old: Object | None = None) -> list[Cause]:
     """Return the errors in a definition; *old* is the stored one."""
-    spec = new["spec"]
-    causes = _validate_spec(spec)
+    causes = list(_validate_spec(new["spec"], old["spec"] if old is not None else None))
     if old is not None:
         causes += _validate_unchanged(new, old)
     causes += validate_definition_status(new)
-    return causes + validate_stored_versions(new)
+    causes += validate_stored_versions(new)
+    causes += validate_approval(new, old)
+    if new["spec"].get("preserveUnknownFields") and not (old or {}).get("spec", {}).get("preserveUnknownFields"):
+        causes.append(invalid_value("spec.preserveUnknownFields", True, _PRESERVE))
+    return causes
 
 
 def validate_definition_status(new: Object) -> list[Cause]:
@@ -36,19 +91,35 @@ def validate_definition_status(new: Object) -> list[Cause]:
     return validate_names((new.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames")
 
 
-def _validate_spec(spec: Object) -> list[Cause]:
-    causes = _validate_group(spec.get("group") or "")
+def _validate_spec(spec: Object, before: Object | None) -> Iterator[Cause]:
+    yield from _validate_group(spec.get("group") or "")
     scope = spec.get("scope") or ""
     if not scope:
-        causes.append(required("spec.scope"))
+        yield required("spec.scope")
     elif scope not in _SCOPES:
-        causes.append(not_supported("spec.scope", scope, _SCOPES))
-    causes += _validate_versions(spec.get("versions") or [])
+        yield not_supported("spec.scope", scope, _SCOPES)
+    versions = spec.get("versions") or []
+    if before is None or all(_schema_of(version) is not None for version in before.get("versions") or ()):
+        for index, version in enumerate(versions):
+            if _schema_of(version) is None:
+                yield required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
+    yield from _validate_version_names(versions)
     names = spec["names"]
-    causes += [
-        required(f"spec.names.{name}") for name in ("plural", "singular", "kind", "listKind") if not names.get(name)
-    ]
-    return causes + validate_names(names, "spec.names")
+    for name in ("plural", "singular", "kind", "listKind"):
+        if not names.get(name):
+            yield required(f"spec.names.{name}")
+    yield from validate_names(names, "spec.names")
+    yield from _validate_version_fields(versions, SchemaRules(before))
+    conversion = spec.get("conversion")
+    if spec.get("preserveUnknownFields") and conversion and conversion.get("strategy") != "None":
+        text = "must be None if spec.preserveUnknownFields is true"
+        yield invalid_value("spec.conversion.strategy", conversion.get("strategy") or "", text)
+    yield from validate_conversion(conversion, before.get("conversion") if before is not None else None)
+
+
+def _schema_of(version: Object) -> Object | None:
+    schema: Object | None = (version.get("schema") or {}).get("openAPIV3Schema")
+    return schema
 
 
 def _validate_group(group: str) -> list[Cause]:
@@ -61,21 +132,129 @@ def _validate_group(group: str) -> list[Cause]:
     return []
 
 
-def _validate_versions(versions: list[Object]) -> list[Cause]:
-    causes: list[Cause] = []
+def _validate_version_names(versions: list[Object]) -> Iterator[Cause]:
     for index, version in enumerate(versions):
         field, name = f"spec.versions[{index}]", version.get("name") or ""
         if problems := service_name_problems(name):
-            causes.append(invalid_value(f"{field}.name", name, ",".join(problems)))
-        if (version.get("schema") or {}).get("openAPIV3Schema") is None:
-            causes.append(required(f"{field}.schema.openAPIV3Schema", "schemas are required"))
+            yield invalid_value(f"{field}.name", name, ",".join(problems))
+        for problem in _warning_problems(version):
+            yield invalid_value(f"{field}.deprecationWarning", version["deprecationWarning"], problem)
     names = [version.get("name") for version in versions]
     if len(set(names)) < len(names):
-        causes.append(invalid_value("spec.versions", versions, "must contain unique version names"))
+        yield _invalid_versions(versions, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
-        text = "must have exactly one version marked as storage version"
-        causes.append(invalid_value("spec.versions", versions, text))
-    return causes
+        yield _invalid_versions(versions, "must have exactly one version marked as storage version")
+    if versions and names[0] and (problems := service_name_problems(names[0])):
+        yield invalid_value("spec.version", names[0], ",".join(problems))
+
+
+def _invalid_versions(versions: list[Object], detail: str) -> Cause:
+    """Return the error about all *versions*, of which upstream prints Go structures."""
+    items = ", ".join(f"{_VERSION}{{Name:{quote(item.get('name') or '')}}}" for item in versions)
+    return Cause("FieldValueInvalid", f"Invalid value: []{_VERSION}{{{items}}}: {detail}", "spec.versions")
+
+
+def _warning_problems(version: Object) -> list[str]:
+    text = version.get("deprecationWarning")
+    if text is None:
+        return []
+    if not version.get("deprecated"):
+        return ["can only be set for deprecated versions"]
+    problems = []
+    if len(text.encode()) > _WARNING_LIMIT_BYTES:
+        problems.append(f"must be <= {_WARNING_LIMIT_BYTES} characters long")
+    if not text:
+        problems.append("must not be an empty string")
+    position = 0
+    for character in text:
+        if not character.isprintable():
+            rule = "must only contain printable UTF-8 characters; non-printable character found at index"
+            problems.append(f"{rule} {position}")
+            break
+        position += len(character.encode())
+    return problems
+
+
+# Fields of the versions, which are fields of the definition where they are equal
+
+
+def _validate_version_fields(versions: list[Object], rules: SchemaRules) -> Iterator[Cause]:
+    has_status = [(version.get("subresources") or {}).get("status") is not None for version in versions]
+    for schema, index, field in _fields_of(versions, "schema", "validation"):
+        found = (schema or {}).get("openAPIV3Schema")
+        status = any(has_status) if index is None else has_status[index]
+        if found is not None:
+            yield from rules.validate(found, f"{field}.openAPIV3Schema", has_status=status)
+    for subresources, _, field in _fields_of(versions, "subresources", "subresources"):
+        yield from validate_subresources(subresources, field)
+    for columns, _, field in _fields_of(versions, "additionalPrinterColumns", "additionalPrinterColumns"):
+        for number, column in enumerate(columns or ()):
+            yield from validate_column(column, f"{field}[{number}]")
+
+
+def _fields_of(versions: list[Object], name: str, common_name: str) -> Iterable[tuple[Any, int | None, str]]:
+    """Yield each value of field *name*, the index of its version unless it is common to all, and its path."""
+    values = [version.get(name) for version in versions]
+    if values and all(value == values[0] for value in values):
+        return [(values[0], None, f"spec.{common_name}")]
+    return [(value, index, f"spec.versions[{index}].{name}") for index, value in enumerate(values)]
+
+
+class SchemaRules:
+    """Rules for the schemas of a definition; rules that the stored one violates are not applied to an update."""
+
+    def __init__(self, before: Object | None) -> None:
+        schemas = [_schema_of(version) for version in (before or {}).get("versions") or ()]
+        stored = [schema for schema in schemas if schema is not None]
+        self._structural = not any(
+            not is_convertible(schema) or validate_structural(schema, "") for schema in stored
+        ) or not (before or {}).get("preserveUnknownFields")
+        self._context = SchemaContext(
+            sets_of_atoms=not any(_has(schema, _is_invalid_set) for schema in stored),
+            keys_required=not any(_has(schema, lambda item: any(validate_list_keys(item, ""))) for schema in stored),
+        )
+
+    def validate(self, schema: Object, field: str, *, has_status: bool) -> list[Cause]:
+        """Return the errors in *schema*."""
+        causes = list(_validate_root(schema, field)) if has_status else []
+        if schema.get("nullable"):
+            causes.append(forbidden_value(f"{field}.nullable", "nullable cannot be true at the root"))
+        if self._structural and is_convertible(schema):
+            if errors := validate_structural(schema, field):
+                causes += errors
+            else:
+                causes += validate_defaults(tree_of(schema), field)
+        return causes + validate_schema(schema, field, self._context, is_root=True)
+
+
+def _validate_root(schema: Object, field: str) -> Iterator[Cause]:
+    """Yield an error if the root has restrictions that do not apply to the status subresource."""
+    if schema.get("type") not in (None, "", "object"):
+        text = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
+        yield invalid_value(f"{field}.type", schema["type"], text)
+    elif any(schema.get(name) for name in _EXCLUDED_AT_ROOT):
+        text = (
+            f"only [{_ROOT_FIELDS}] fields are allowed at the root of the schema if the status subresource is enabled"
+        )
+        yield invalid_value(field, schema, text)
+
+
+def _is_invalid_set(schema: Object) -> bool:
+    items = schema.get("items")
+    is_set = schema.get("x-kubernetes-list-type") == "set" and isinstance(items, dict)
+    return is_set and any(validate_set_items(items or {}, ""))
+
+
+def _has(schema: Any, matches: Callable[[Object], bool]) -> bool:
+    """Return whether *schema*, or a schema in it, matches."""
+    if isinstance(schema, list):
+        return any(_has(item, matches) for item in schema)
+    if not isinstance(schema, dict):
+        return False
+    if matches(schema):
+        return True
+    below = [schema.get(name) for name in ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf")]
+    return any(_has(item, matches) for item in [*below, *(schema.get("properties") or {}).values()])
 
 
 def _validate_unchanged(new: Object, old: Object) -> list[Cause]:

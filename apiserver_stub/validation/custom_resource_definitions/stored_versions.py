@@ -6,13 +6,14 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_value
 
 _FIELD = "status.storedVersions"
+_REQUIRED = "must have at least one stored version"
 
 
 def validate_stored_versions(definition: Object) -> list[Cause]:
     """Return the errors in the stored versions of *definition*, which must include the storage version."""
     stored = (definition.get("status") or {}).get("storedVersions") or []
     if not stored:
-        return [invalid_value(_FIELD, stored, "must have at least one stored version")]
+        return [Cause("FieldValueInvalid", f"Invalid value: []string(nil): {_REQUIRED}", _FIELD)]
     versions = definition["spec"].get("versions") or ()
     causes = [
         invalid_value(_FIELD, stored, f"must have the storage version {version.get('name')}")

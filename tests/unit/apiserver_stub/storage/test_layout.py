@@ -25,6 +25,7 @@ def layout() -> Layout:
         ("networking.k8s.io/ingresses", "ns/i", "/registry/ingress/ns/i"),
         ("core/ranges", "serviceips", "/registry/ranges/serviceips"),
         ("coordination.k8s.io/leases", "ns/l", "/registry/leases/ns/l"),
+        ("example.com/widgets", "ns/w", "/registry/example.com/widgets/ns/w"),
     ],
 )
 def test_storage_key_of_an_object(layout: Layout, name: str, key: str, location: str) -> None:
@@ -51,3 +52,4 @@ def test_partial_layout_contains_only_its_resources(layout: Layout) -> None:
     assert layout.only(["core/events"]).find(location) == ("core/events", "ns/e")
     assert layout.without(["core/events"]).find(location) is None
     assert layout.only(["core/events"]).find("/registry/pods/a/b") is None
+    assert layout.only(["core/events"]).find("/registry/example.com/widgets/a/b") is None
