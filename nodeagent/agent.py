@@ -173,6 +173,7 @@ class Agent:
             trigger_sync=self._pods.trigger_sync,
             note=self._explainer.note,
             allocations=self._allocations,
+            device_health=components.devices.health,
         )
         context = provide_syncer(components, plugins, self._flush_statuses)
         self._sources = provide_sources(context, plugins)

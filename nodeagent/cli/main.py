@@ -24,6 +24,7 @@ COMMANDS = (
     "evict",
     "shutdown",
     "volumes",
+    "devices",
     "demo",
 )
 
@@ -75,7 +76,21 @@ def _unknown(name: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from nodeagent.cli import config, creds, demo, doctor, evict, image, logs, plugins, shutdown, status, volumes, why
+    from nodeagent.cli import (
+        config,
+        creds,
+        demo,
+        devices,
+        doctor,
+        evict,
+        image,
+        logs,
+        plugins,
+        shutdown,
+        status,
+        volumes,
+        why,
+    )
 
     parser = argparse.ArgumentParser(prog="nodeagent", description="Node agent: runs the pods of a Linux node.")
     parser.add_argument("--version", action="version", version=f"nodeagent {__version__}")
@@ -91,5 +106,6 @@ def _parser() -> argparse.ArgumentParser:
     evict.add_parser(commands)
     shutdown.add_parser(commands)
     volumes.add_parser(commands)
+    devices.add_parser(commands)
     demo.add_parser(commands)
     return parser

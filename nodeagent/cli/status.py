@@ -17,7 +17,15 @@ from nodeagent.base.extras import missing_extra
 from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
-from nodeagent.contracts.diagnostics import STATUS_QUERY, ConditionLine, GaugeLine, NodeOverview, PodLine, PullLine
+from nodeagent.contracts.diagnostics import (
+    STATUS_QUERY,
+    ConditionLine,
+    DeviceResourceLine,
+    GaugeLine,
+    NodeOverview,
+    PodLine,
+    PullLine,
+)
 from nodeagent.contracts.local import NoArguments
 from nodeagent.contracts.settings import NodeSettings
 from nodeagent.model.wire import to_wire
@@ -92,6 +100,7 @@ def render(overview: NodeOverview, width: int, height: int = 0) -> Text:
             Text(f"pull {pull.image} {_state(pull)} {pull.seconds:.0f} s for {', '.join(pull.pods)}", "cyan")
             for pull in overview.pulls
         ),
+        *map(_devices, overview.devices),
         *(Text(line, "bold red") for line in problems),
     ]
     if not problems:
@@ -102,6 +111,13 @@ def render(overview: NodeOverview, width: int, height: int = 0) -> Text:
         if width:
             line.truncate(width, overflow="ellipsis")
     return Text("\n").join(lines[: height or len(lines)])
+
+
+def _devices(line: DeviceResourceLine) -> Text:
+    from rich.text import Text
+
+    text = f"devices {line.name}: {line.allocated} of {line.capacity} allocated, {line.healthy} healthy"
+    return Text(f"{text}, {line.problem}", "yellow") if line.problem else Text(text, "green")
 
 
 def _pods(overview: NodeOverview, width: int, room: int) -> list[Text]:

@@ -67,6 +67,11 @@ def lines(pod: PodExplanation, now: datetime) -> list[str]:
             text.append(f"Next retry: {'now' if pod.next_try_seconds < 1 else f'in {pod.next_try_seconds:.0f} s'}")
         if pod.remedy:
             text.append(f"Remedy: {pod.remedy}")
+    if pod.devices:
+        text += ["", "Devices:"]
+        for device in pod.devices:
+            message = f": {device.message}" if device.message else ""
+            text.append(f"  {device.container}: {device.resource} {device.id} {device.health}{message}")
     if pod.events:
         text += ["", "Events, most recent last:"]
         for event in pod.events:

@@ -73,6 +73,7 @@ GATES_IN_USE = frozenset(
         "QOSReserved",
         "RelaxedEnvironmentVariableValidation",
         "ResourceHealthStatus",
+        "ResourceHealthStatusMessage",
         "RestartAllContainersOnContainerExits",
         "RecoverVolumeExpansionFailure",
         "RotateNodeAgentServerCertificate",
@@ -102,7 +103,7 @@ _REASONS = {
         CloudDualStackNodeIPs DisableCloudProviders DisableNodeAgentCloudCredentialProviders
     """,
     "claims of workloads, and node resources in claims, are not supported": """
-        DRANodeAllocatableResources DRAWorkloadResourceClaims ResourceHealthStatusMessage
+        DRANodeAllocatableResources DRAWorkloadResourceClaims
     """,
     "the scheduler applies it; claims are prepared as allocated": """
         DRAConsumableCapacity DRAExtendedResource DRAPartitionableDevices

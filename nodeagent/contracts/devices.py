@@ -111,6 +111,22 @@ class DeviceHealth:
     message: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceResource:
+    """State of one resource."""
+
+    name: str
+    plugin: str
+    """Origin of the devices; empty if no provider is registered."""
+    connected: bool
+    """True if the provider reports its devices."""
+    capacity: int
+    healthy: int
+    allocated: int
+    error: str = ""
+    """Reason why the provider is not connected."""
+
+
 class DeviceManager(Protocol):
     """Selects and allocates devices; ``context.devices``.
 
@@ -161,6 +177,10 @@ class DeviceManager(Protocol):
         :param container: the container.
         :raises DeviceError: the container cannot be started.
         """
+        ...
+
+    def resources(self) -> Sequence[DeviceResource]:
+        """Return all resources that have or had a provider, by name."""
         ...
 
     def health(self, pod_uid: str, container: str) -> Mapping[str, Sequence[DeviceHealth]]:

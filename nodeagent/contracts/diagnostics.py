@@ -74,6 +74,16 @@ class WhyRequest(WireStruct, frozen=True):
     name: str
 
 
+class PodDeviceLine(WireStruct, frozen=True, omit_defaults=False):
+    """A device of a container."""
+
+    container: str
+    resource: str
+    id: str
+    health: str
+    message: str = ""
+
+
 class PodExplanation(WireStruct, frozen=True, omit_defaults=False):
     """Stages of a pod, and the reason why it is not Ready."""
 
@@ -97,6 +107,8 @@ class PodExplanation(WireStruct, frozen=True, omit_defaults=False):
     """Time until the next retry; 0 is now, ``None`` if the agent waits for something else."""
     remedy: str = ""
     events: list[PodEvent] = msgspec.field(default_factory=list)
+    devices: list[PodDeviceLine] = msgspec.field(default_factory=list)
+    """Devices that the containers have."""
 
 
 class PodLine(WireStruct, frozen=True, omit_defaults=False):
@@ -138,6 +150,17 @@ class PullLine(WireStruct, frozen=True, omit_defaults=False):
     """True if its credentials are still being resolved."""
 
 
+class DeviceResourceLine(WireStruct, frozen=True, omit_defaults=False):
+    """Devices of one resource; ``problem`` is empty while their plugin is connected."""
+
+    name: str
+    capacity: int
+    healthy: int
+    allocated: int
+    plugin: str = ""
+    problem: str = ""
+
+
 class LoopLine(WireStruct, frozen=True, omit_defaults=False):
     """A loop of the agent. ``problem`` is empty while the loop is healthy."""
 
@@ -169,5 +192,6 @@ class NodeOverview(WireStruct, frozen=True, omit_defaults=False):
     pods: list[PodLine]
     pulls: list[PullLine]
     loops: list[LoopLine]
+    devices: list[DeviceResourceLine] = msgspec.field(default_factory=list)
     release: str = ""
     """Kubernetes release that the node follows, with the reason for its selection."""

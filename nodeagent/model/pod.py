@@ -638,6 +638,21 @@ class VolumeMountStatus(WireStruct, frozen=True):
     volume_status: VolumeStatus | None = None
 
 
+class ResourceHealth(WireStruct, frozen=True):
+    """Health of one device."""
+
+    resource_id: str = msgspec.field(name="resourceID")
+    health: str = ""
+    message: str = ""
+
+
+class ResourceStatus(WireStruct, frozen=True):
+    """Health of the devices of one resource, or of one claim."""
+
+    name: str
+    resources: list[ResourceHealth] | None = None
+
+
 class ContainerStatus(WireStruct, frozen=True, omit_defaults=False):
     """Reported state of a container; required fields are always encoded."""
 
@@ -658,6 +673,8 @@ class ContainerStatus(WireStruct, frozen=True, omit_defaults=False):
     """Requests that the node has granted."""
     resources: ResourceRequirements | msgspec.UnsetType = msgspec.UNSET
     """Requests and limits in effect."""
+    allocated_resources_status: list[ResourceStatus] | msgspec.UnsetType = msgspec.UNSET
+    """Health of the container's devices."""
 
 
 class PodIp(WireStruct, frozen=True):

@@ -10,6 +10,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.diagnostics import (
     STATUS_QUERY,
     ConditionLine,
+    DeviceResourceLine,
     GaugeLine,
     LoopLine,
     NodeOverview,
@@ -85,6 +86,17 @@ class Overview:
                 for pull in (puller.pulls() if isinstance(puller, ProgressReportingImagePuller) else ())
             ],
             loops=list(self._loops()),
+            devices=[
+                DeviceResourceLine(
+                    name=resource.name,
+                    capacity=resource.capacity,
+                    healthy=resource.healthy,
+                    allocated=resource.allocated,
+                    plugin=resource.plugin,
+                    problem="" if resource.connected else resource.error or "no device plugin is registered",
+                )
+                for resource in context.devices.resources()
+            ],
             release=str(context.release),
         )
 

@@ -11,6 +11,7 @@ from nodeagent.base import identity
 from nodeagent.contracts.context import StatsContext
 from nodeagent.contracts.diagnostics import (
     WHY_QUERY,
+    PodDeviceLine,
     PodEvent,
     PodExplanation,
     PodLine,
@@ -94,6 +95,18 @@ class Explainer:
                     field_path=entry.field_path,
                 )
                 for entry in inputs.journal
+            ],
+            devices=[
+                PodDeviceLine(
+                    container=container.name,
+                    resource=resource,
+                    id=device.device_id,
+                    health=device.health,
+                    message=device.message,
+                )
+                for _, container in pod.containers()
+                for resource, devices in self._context.devices.health(pod.uid, container.name).items()
+                for device in devices
             ],
         )
 

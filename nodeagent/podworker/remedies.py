@@ -29,6 +29,8 @@ REMEDIES: Mapping[str, str] = {
     "FailedAttachVolume": "check the controller of the driver and the VolumeAttachment; the agent retries",
     "VolumeAttachmentLimitExceeded": "the node cannot attach more volumes of the driver; the pod's controller "
     "recreates it on another node",
+    # devices
+    "WaitingForDevices": "check the device plugin of the resource on this node: `nodeagent devices`",
     # pull
     "ErrImagePull": "check the image's name, the registry and the pod's credentials: `nodeagent creds test IMAGE`, "
     "`nodeagent image pull IMAGE`",

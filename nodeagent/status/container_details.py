@@ -1,15 +1,20 @@
-"""Container status fields that depend on the runtime: user and volume mounts. No I/O."""
+"""Container status fields that depend on the runtime: user, volume mounts and health of devices. No I/O."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
+from nodeagent.contracts.devices import DeviceHealth
 from nodeagent.contracts.runtime import RuntimeContainerStatus
 from nodeagent.model.pod import (
     Container,
     ContainerUser,
     ImageVolumeStatus,
     LinuxContainerUser,
+    ResourceHealth,
+    ResourceStatus,
     VolumeMountStatus,
     VolumeStatus,
 )
@@ -23,6 +28,23 @@ def user_status(run: RuntimeContainerStatus) -> ContainerUser | msgspec.UnsetTyp
         return msgspec.UNSET
     groups = list(run.user.supplemental_groups) or msgspec.UNSET
     return ContainerUser(linux=LinuxContainerUser(uid=run.user.uid, gid=run.user.gid, supplemental_groups=groups))
+
+
+def device_statuses(devices: Mapping[str, Sequence[DeviceHealth]]) -> list[ResourceStatus] | msgspec.UnsetType:
+    """Return the health of a container's devices.
+
+    :param devices: health by resource.
+    """
+    statuses = [
+        ResourceStatus(
+            name=name,
+            resources=[
+                ResourceHealth(resource_id=each.device_id, health=each.health, message=each.message) for each in health
+            ],
+        )
+        for name, health in sorted(devices.items())
+    ]
+    return statuses or msgspec.UNSET
 
 
 def volume_mount_statuses(

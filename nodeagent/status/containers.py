@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from nodeagent.contracts.devices import DeviceHealth
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import (
@@ -18,7 +19,7 @@ from nodeagent.contracts.runtime import (
 )
 from nodeagent.model import pod as api
 from nodeagent.model.pod import Container, ContainerKind, ContainerStatus
-from nodeagent.status.container_details import user_status, volume_mount_statuses
+from nodeagent.status.container_details import device_statuses, user_status, volume_mount_statuses
 from nodeagent.status.restarting import removed_container_status
 
 ProbeLookup = Callable[[str, ProbeKind], ProbeResult | None]
@@ -53,6 +54,8 @@ class ContainerStatusInputs:
     """True if the containers of the pod are removed so that all are restarted."""
     image_refs: bool = False
     """Report the images of image volumes."""
+    device_health: Callable[[str], Mapping[str, Sequence[DeviceHealth]]] = lambda _: {}
+    """Returns the health of the devices of a container by resource."""
     initialized: bool = False
     """True if a regular container was created, which implies that all init containers have completed."""
 
@@ -105,6 +108,9 @@ def _status(kind: ContainerKind, container: Container, inputs: ContainerStatusIn
         volume_mounts=volume_mount_statuses(container, newest, image_refs=inputs.image_refs),
         user=user_status(newest),
         stop_signal=(inputs.stop_signals and newest.stop_signal) or msgspec.UNSET,
+        allocated_resources_status=device_statuses(inputs.device_health(container.name))
+        if kind is ContainerKind.REGULAR
+        else msgspec.UNSET,
     )
 
 

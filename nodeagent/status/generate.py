@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -10,6 +10,7 @@ import msgspec
 
 from nodeagent.allocation.report import ResourceReport
 from nodeagent.base import identity
+from nodeagent.contracts.devices import DeviceHealth
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.runtime import ContainerState, NamespaceMode, RuntimePod
 from nodeagent.model.pod import (
@@ -77,6 +78,8 @@ class PodStatusInputs:
     """Report the effective stop signals of containers (feature gate ContainerStopSignals)."""
     image_refs: bool = False
     """Report the images of image volumes (feature gate ImageVolumeWithDigest)."""
+    device_health: Callable[[str], Mapping[str, Sequence[DeviceHealth]]] = lambda _: {}
+    """Returns the health of a container's devices by resource (feature gate ResourceHealthStatus)."""
 
 
 def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
@@ -106,6 +109,7 @@ def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
             for container in spec.containers
         ),
         image_refs=inputs.image_refs,
+        device_health=inputs.device_health,
     )
     if inputs.failed is not None and inputs.runtime is None and not old:
         init, regular, ephemeral = [], [], []  # Rejected: no container was ever created.

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from nodeagent.base.gates import FeatureGates
 from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Histogram
 from nodeagent.contracts.api import PODS, Api
+from nodeagent.contracts.devices import DeviceHealth
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import RuntimePod
@@ -29,6 +31,9 @@ from nodeagent.status.metrics import count_terminations
 from nodeagent.status.patch import status_patch
 
 _log = logging.getLogger(__name__)
+
+DeviceHealthLookup = Callable[[str, str], Mapping[str, Sequence[DeviceHealth]]]
+"""Returns the health of the devices of a container, given the UID of its pod and its name."""
 
 PARALLEL_SENDS = 8
 RETRY_SECONDS = 10.0
@@ -86,6 +91,7 @@ class StatusManager:
         names, ``PodObservedGenerationTracking`` the observed generation.
     :param trigger_sync: callback that triggers a sync of a pod.
     :param note: returns the cause if a pod has not been ready for long, else an empty text.
+    :param device_health: returns the health of the devices of a container; reported with ``ResourceHealthStatus``.
     :param allocations: allocated resources and resizes of the pods; ``None`` reports neither.
     """
 
@@ -104,6 +110,7 @@ class StatusManager:
         trigger_sync: Callable[[str], None] = lambda _: None,
         note: Callable[[Pod], str] = lambda _: "",
         allocations: AllocationManager | None = None,
+        device_health: DeviceHealthLookup = lambda _uid, _container: {},
     ) -> None:
         self._api, self._clock, self._plugins = api, clock, plugins
         self._probes, self._host_ips, self._runtime_name = probes, host_ips, runtime_name
@@ -114,6 +121,8 @@ class StatusManager:
         self._observed_generation = gates.enabled("PodObservedGenerationTracking")
         self._stop_signals = gates.enabled("ContainerStopSignals")
         self._image_refs = gates.enabled("ImageVolumeWithDigest")
+        reported, messages = gates.enabled("ResourceHealthStatus"), gates.enabled("ResourceHealthStatusMessage")
+        self._device_health = _health_lookup(device_health, reported=reported, messages=messages)
         self._trigger_sync, self._note = trigger_sync, note
         self._allocations = allocations if allocations is not None and allocations.resizing else None
         self._entries: dict[str, _Entry] = {}
@@ -180,6 +189,7 @@ class StatusManager:
                 observed_generation=self._observed_generation,
                 stop_signals=self._stop_signals,
                 image_refs=self._image_refs,
+                device_health=partial(self._device_health, pod.uid),
                 resources=self._allocations.report(pod.uid) if self._allocations is not None else None,
                 resize_conditions=self._allocations.conditions(pod.uid) if self._allocations is not None else (),
             ),
@@ -405,3 +415,17 @@ def _with_external_conditions(status: PodStatus, shown: PodStatus, owned: Set[st
     external = [c for c in shown.conditions or () if c.type not in owned]
     changes: dict[str, Any] = {"conditions": [*own, *external] or None}
     return msgspec.structs.replace(status, **changes)
+
+
+def _health_lookup(lookup: DeviceHealthLookup, *, reported: bool, messages: bool) -> DeviceHealthLookup:
+    """Return *lookup* limited to the content that feature gates enable."""
+    if not reported:
+        return lambda _uid, _container: {}
+    if messages:
+        return lookup
+
+    def without_messages(uid: str, container: str) -> Mapping[str, Sequence[DeviceHealth]]:
+        found = lookup(uid, container)
+        return {name: [DeviceHealth(each.device_id, each.health) for each in health] for name, health in found.items()}
+
+    return without_messages

@@ -12,6 +12,7 @@ from nodeagent.contracts.devices import (
     DeviceProvider,
     DeviceRegistration,
     DeviceRequest,
+    DeviceResource,
     ProvidedDevice,
     PublishDevices,
 )
@@ -74,7 +75,7 @@ class FakeDevices(Faults):
         """Responses by pod UID and container name."""
         self.states: dict[tuple[str, str], dict[str, list[DeviceHealth]]] = {}
         """Health by pod UID and container name, then by resource."""
-        self.resources: dict[str, set[str]] = {}
+        self.decided_resources: dict[str, set[str]] = {}
         """Decided resources by pod UID."""
         self.prepared: list[str] = []
         self.starting: list[tuple[str, str]] = []
@@ -87,7 +88,7 @@ class FakeDevices(Faults):
         return _FakeRegistration(self.providers, provider)
 
     def decided(self, pod_uid: str) -> Collection[str]:
-        return self.resources.get(pod_uid, ())
+        return self.decided_resources.get(pod_uid, ())
 
     async def prepare_pod(self, pod: Pod) -> None:
         await self._pass("prepare_pod")
@@ -99,6 +100,9 @@ class FakeDevices(Faults):
     async def before_start(self, pod: Pod, container: Container) -> None:
         await self._pass("before_start")
         self.starting.append((pod.uid, container.name))
+
+    def resources(self) -> Sequence[DeviceResource]:
+        return [DeviceResource(each.resource, each.endpoint, True, 0, 0, 0) for each in self.providers]
 
     def health(self, pod_uid: str, container: str) -> Mapping[str, Sequence[DeviceHealth]]:
         return self.states.get((pod_uid, container), {})

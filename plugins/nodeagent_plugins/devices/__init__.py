@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext, VolumesContext
     from nodeagent.contracts.devices import DeviceManager, DeviceProvider
     from nodeagent.contracts.hooks import PluginHost
+    from nodeagent.contracts.local import LocalQuery
     from nodeagent.contracts.pod_resources import ResourceReporter
     from nodeagent.contracts.topology import HintProvider
 
@@ -83,4 +84,19 @@ def nodeagent_components_created(context: AgentContext, plugins: PluginHost) -> 
     from nodeagent_plugins.devices.manager import Devices
 
     if isinstance(context.devices, Devices):
+        from nodeagent_plugins.devices.report import expose
+
         plugins.register(context.devices, name="devices.node")
+        expose(context.devices.reservations, context.clock.now)
+
+
+@hookimpl
+def nodeagent_provide_local_queries(context: AgentContext) -> Sequence[LocalQuery]:
+    from nodeagent.contracts.device_report import DEVICES_QUERY, DevicesRequest
+    from nodeagent.contracts.local import LocalQuery
+    from nodeagent_plugins.devices.manager import Devices
+    from nodeagent_plugins.devices.report import Report
+
+    if not isinstance(context.devices, Devices):  # Another plugin provides the device manager.
+        return ()
+    return (LocalQuery(DEVICES_QUERY, DevicesRequest, Report(context, context.devices).report),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodeagent.contracts.devices import DeviceProvider, ProvidedDevice
+from nodeagent.contracts.devices import DeviceHealth, DeviceProvider, ProvidedDevice
 from nodeagent.errors import DeviceError
 
 MAX_DEVICES, MAX_ID = 100_000, 253
@@ -63,6 +63,13 @@ class Resource:
         if self.restored is not None and not self.removed:
             return min(used, self.restored)
         return len(self.healthy)
+
+    def health(self, id: str) -> DeviceHealth:
+        """Return the health of a device; unknown without a current list that contains it."""
+        device = self.devices.get(id) if self.connected else None
+        if device is None:
+            return DeviceHealth(id, "Unknown")
+        return DeviceHealth(id, "Healthy" if device.healthy else "Unhealthy", device.message)
 
     def update(self, devices: Mapping[str, ProvidedDevice], now: float) -> set[str]:
         """Set the published devices; return those whose health has changed."""

@@ -15,7 +15,7 @@ from nodeagent.base.aio.waker import Waker
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import VolumesContext
 from nodeagent.contracts.device_responses import DeviceResponse, merge_responses
-from nodeagent.contracts.devices import DeviceHealth, DeviceProvider, ProvidedDevice
+from nodeagent.contracts.devices import DeviceHealth, DeviceProvider, DeviceResource, ProvidedDevice
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.pods import KillReason, Rejection
@@ -415,8 +415,28 @@ class Devices:
         found: dict[str, Sequence[DeviceHealth]] = {}
         for name, assignment in self.reservations.allocations.of(pod_uid, container).items():
             resource = self._resources.get(name)
-            found[name] = [_health(resource, id) for id in assignment.ids]
+            found[name] = [
+                resource.health(id) if resource is not None else DeviceHealth(id, "Unknown") for id in assignment.ids
+            ]
         return found
+
+    def resources(self) -> Sequence[DeviceResource]:
+        return [
+            DeviceResource(
+                name,
+                resource.provider.endpoint if resource.provider is not None else "",
+                resource.connected,
+                resource.capacity(),
+                len(resource.healthy),
+                len(self.reservations.allocations.used(name)),
+                resource.error,
+            )
+            for name, resource in sorted(self._resources.items())
+        ]
+
+    def waiting(self, resource: str) -> Sequence[str]:
+        """Return the UIDs of the pods that wait for a resource."""
+        return [uid for uid, waiting in self._waiting.items() if resource in waiting.resources]
 
     # --- storage --------------------------------------------------------------------------------------------
 
@@ -527,10 +547,3 @@ class Devices:
             else:
                 due = min(due, left)
         return due
-
-
-def _health(resource: Resource | None, id: str) -> DeviceHealth:
-    device = resource.devices.get(id) if resource is not None and resource.connected else None
-    if device is None:
-        return DeviceHealth(id, "Unknown")
-    return DeviceHealth(id, "Healthy" if device.healthy else "Unhealthy", device.message)

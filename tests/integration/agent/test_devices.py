@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,12 @@ def listed(node: Node) -> dict[str, list[str]]:
     }
 
 
+def command(node: Node, *arguments: str) -> str:
+    """Return the output of a command of the agent."""
+    full = [sys.executable, "-m", "nodeagent", *arguments, "--root-dir", str(node.agent.root)]
+    return subprocess.run(full, capture_output=True, text=True, check=False).stdout
+
+
 def test_restarted_agent_keeps_allocations_while_the_plugin_is_away(node: tuple[Node, Plugin]) -> None:
     cluster, plugin = node
     cluster.api.create_pod(pod("kept", 3))
@@ -136,6 +144,11 @@ def test_restarted_agent_keeps_allocations_while_the_plugin_is_away(node: tuple[
     late = cluster.until("late", lambda found: "WaitingForDevices" in json.dumps(found["status"]), "the pod waits")
     assert late["status"]["phase"] == "Pending"
     assert cluster.reasons("late") >= {"WaitingForDevices"}
+    assert f"waiting for device plugins: {WIDGET}: not registered" in command(cluster, "why", "pod/default/late")
+    assert f"main: {WIDGET} w0 Unknown" in command(cluster, "why", "pod/default/kept")
+    assert f"devices {WIDGET}: 3 of 4 allocated, 0 healthy" in command(cluster, "status")
+    report = json.loads(command(cluster, "devices", "-o", "json"))
+    assert report["resources"][0]["waitingPods"] == ["default/late"]
 
     plugin.start()
     late = cluster.phase("late", "Running")

@@ -11,9 +11,11 @@ import pytest
 from nodeagent.base.release import NEWEST, OLDEST
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import PODS
+from nodeagent.contracts.devices import DeviceHealth
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.errors import ApiUnavailable
 from nodeagent.model.pod import Container, PodCondition
+from nodeagent.model.wire import to_wire
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import is_static
 from nodeagent.status.manager import (
@@ -32,7 +34,14 @@ def total():
 
 
 def make_manager(
-    clock, api=None, trigger_sync=lambda uid: None, mirror_of=lambda pod: None, release=OLDEST, probes=None, **gates
+    clock,
+    api=None,
+    trigger_sync=lambda uid: None,
+    mirror_of=lambda pod: None,
+    release=OLDEST,
+    probes=None,
+    device_health=lambda uid, container: {},
+    **gates,
 ):
     return StatusManager(
         api=lambda: api,
@@ -45,7 +54,30 @@ def make_manager(
         mirror_of=mirror_of,
         gates=build_gates(gates, release),
         trigger_sync=trigger_sync,
+        device_health=device_health,
     )
+
+
+@pytest.mark.parametrize(
+    ("gates", "message"),
+    [({}, "hot"), ({"ResourceHealthStatusMessage": False}, ""), ({"ResourceHealthStatus": False}, None)],
+)
+async def test_health_of_devices_is_reported(clock, gates, message):
+    def health(uid, container):
+        return {"example.com/widget": [DeviceHealth("w0", "Unhealthy", "hot")]} if container == "main" else {}
+
+    if gates.get("ResourceHealthStatus") is False:
+        gates = {**gates, "ResourceHealthStatusMessage": False}
+    manager = make_manager(clock, release=NEWEST, device_health=health, **gates)
+    runtime, pod = FakeRuntime(clock), make_pod("web", init_containers=["main-init"])
+    runtime.start("main", pod)
+
+    status = manager.update(pod, runtime.pod(pod.uid))
+
+    (container,) = to_wire(status)["containerStatuses"]
+    expected = {"resourceID": "w0", "health": "Unhealthy", **({"message": message} if message else {})}
+    resources = None if message is None else [{"name": "example.com/widget", "resources": [expected]}]
+    assert container.get("allocatedResourcesStatus") == resources
 
 
 async def test_sync_duration_includes_api_server_outage(clock):

@@ -57,6 +57,11 @@ function showNode(overview) {
       make("td", {}, badge(`${pull.waits ? "queued" : "pulling"} ${Math.round(pull.seconds)} s`, "warn")),
       make("td", { class: "soft" }, `${pull.image} for ${pull.pods.join(", ")}`)));
   }
+  for (const line of overview.devices) {
+    rows.push(make("tr", {}, make("td", {}, line.name),
+      make("td", {}, badge(`${line.allocated} of ${line.capacity} allocated`, line.problem ? "warn" : "good")),
+      make("td", { class: "soft" }, line.problem || `${line.healthy} healthy, ${line.plugin}`)));
+  }
   fill(byId("conditions"), rows, "No conditions yet.");
 }
 

@@ -7,13 +7,16 @@ import json
 
 import pytest
 
+from nodeagent.contracts.device_report import DevicesRequest
 from nodeagent.contracts.device_responses import DeviceResponse
 from nodeagent.contracts.devices import DeviceHealth, ProvidedDevice
 from nodeagent.contracts.runtime import Device, Mount
 from nodeagent.errors import DeviceError, DevicesNotReady
 from nodeagent.testing import FakeClock, FakeDeviceProvider, make_container, make_context, make_pod
 from nodeagent.testing.contracts import BackgroundLoopContract, DeviceManagerContract, DeviceProviderContract
+from nodeagent_plugins.devices import metrics
 from nodeagent_plugins.devices.manager import Devices
+from nodeagent_plugins.devices.report import Report, expose
 
 WIDGET = "example.com/widget"
 
@@ -401,3 +404,30 @@ class TestFakeProvider(DeviceProviderContract):
     @pytest.fixture
     async def provider(self):
         return FakeDeviceProvider()
+
+
+async def test_report_lists_devices_with_their_containers(make_devices, context):
+    devices = await started(make_devices(FakeDeviceProvider(), expected=["example.com/late"]))
+    pod = requesting("web")
+    await admit(devices, context, pod)
+    context.devices = devices
+
+    report = await Report(context, devices).report(DevicesRequest())
+
+    late, widget = report.resources
+    assert (late.resource, late.connected, late.plugin) == ("example.com/late", False, "")
+    assert (widget.resource, widget.capacity, widget.healthy, widget.allocated) == (WIDGET, 2, 2, 1)
+    assert [(line.id, line.health, [user.pod for user in line.users]) for line in report.devices] == [
+        ("w0", "Healthy", ["web"]),
+        ("w1", "Healthy", []),
+    ]
+    assert not report.devices[0].users[0].allocated
+
+
+async def test_metrics_count_devices_by_state(make_devices, context):
+    devices = await started(make_devices(FakeDeviceProvider()))
+    await admit(devices, context, requesting("web"))
+    expose(devices.reservations, context.clock.now)
+
+    assert metrics.DEVICES.sample() == {(WIDGET, "healthy"): 2, (WIDGET, "unhealthy"): 0, (WIDGET, "allocated"): 1}
+    assert metrics.CONNECTED.sample() == {(WIDGET,): 1}
