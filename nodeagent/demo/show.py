@@ -36,6 +36,8 @@ from nodeagent.errors import ApiError, ApiNotFound
 BUILTIN_IMAGE = "nodeagent.local/host:latest"
 """Image of the embedded runtime, built from executables of this host; needs no registry."""
 PULLED_IMAGE = "docker.io/library/busybox:1.36"
+FIELDS_MANIFEST = Path(__file__).parents[2] / "docs/pod-fields.yaml"
+"""Pods that the documentation refers to; not part of an installed package."""
 WAIT_SECONDS = 60.0
 LOG_LINES = 3
 _POLL_SECONDS = 0.05
@@ -213,6 +215,8 @@ class Demo:
             self.write(f"  export KUBECONFIG={server['kubeconfig']}")
             for command in ("get pods -o wide", f"describe pod {POD}", "get events", f"delete pod {POD}"):
                 self.write(f"  kubectl {command}")
+            if FIELDS_MANIFEST.exists():
+                self.write(f"  kubectl apply -f {FIELDS_MANIFEST}    # a pod per field of recent releases")
         self.write(f"  tail -F {self.directory}/logs/pods/{NAMESPACE}_{POD}_*/{CONTAINERS[0]}/0.log")
         self.write(f"  copy a pod manifest to {self.directory / 'manifests'} to run a static pod")
         self.write("Ctrl-C stops the demo")

@@ -12,11 +12,13 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
 from tests.integration.embedded_runtime.test_unprivileged import AS_UNPRIVILEGED, UNPRIVILEGED_UID, python_of_all
+from tests.integration.kubectl import DEBIAN
 
 pytestmark = pytest.mark.integration
 CHECKOUT = Path(__file__).parents[3]
@@ -176,6 +178,39 @@ def _until(terminal: int, text: bytes) -> bytes:
         assert ready, output
         output += os.read(terminal, 4096)
     return output
+
+
+def test_pods_of_the_documentation_run_in_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{DEBIAN}:{os.environ['PATH']}")
+    demo = Demo(as_root=True)
+    command = demo.command("--endpoint", "embedded", "--stop-pods")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    kubectl = ["kubectl", f"--kubeconfig={demo.root}/apiserver/admin.kubeconfig"]
+
+    def output(*arguments: str) -> str:
+        done = subprocess.run([*kubectl, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    try:
+        assert process.stdout is not None
+        shown = "".join(takewhile(lambda line: not line.startswith("Ctrl-C stops"), process.stdout))
+        manifest = CHECKOUT / "docs/pod-fields.yaml"
+        assert f"kubectl apply -f {manifest}" in shown
+
+        output("apply", "-f", str(manifest))
+        names = ("supplemental-groups", "user-namespace", "environment")
+        output("wait", "--for=condition=Ready", "--timeout=50s", *(f"pod/{name}" for name in names))
+
+        assert output("logs", "supplemental-groups") == "1000\n500 2000\n"
+        assert output("logs", "user-namespace").split()[2:] == ["65536", "0"]
+        assert output("logs", "environment") == "hello there\n1 odd.name=yes\n"
+        output("delete", "pods", "--all", "--grace-period=1")
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        demo.close()
+    assert demo.processes() == []
 
 
 def test_specified_runtime_is_used(containerd) -> None:
