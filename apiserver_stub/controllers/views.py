@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from apiserver_stub.apimachinery.objects import parse_time
+from apiserver_stub.apimachinery.objects import dig, parse_time
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 FINISHED = ("Succeeded", "Failed")
 
 
@@ -90,6 +91,15 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Spec of a pod."""
 
     node_name: str = ""
+    affinity: dict[str, Any] | None = None
+
+    @property
+    def affinity_node(self) -> str:
+        """The only node that the required node affinity allows by name, empty if there is none."""
+        terms = dig(self.affinity, ("nodeAffinity", _REQUIRED, "nodeSelectorTerms")) or ()
+        fields = [item for term in terms for item in term.get("matchFields") or () if item.get("operator") == "In"]
+        values = [value for item in fields for value in item.get("values") or ()]
+        return str(values[0]) if len(values) == 1 else ""
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -141,3 +151,27 @@ class PodView(View, frozen=True, rename="camel"):
         """Highest number of restarts of a container."""
         statuses = (*(self.status.init_container_statuses or ()), *(self.status.container_statuses or ()))
         return max((item.restart_count for item in statuses), default=0)
+
+
+class NodeSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """Spec of a node."""
+
+    taints: tuple[dict[str, Any], ...] | None = None
+    unschedulable: bool = False
+
+
+class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """Status of a node."""
+
+    conditions: tuple[Condition, ...] | None = None
+
+
+class NodeView(View, frozen=True, rename="camel"):
+    """A node."""
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    def condition(self, kind: str) -> str:
+        """Return the status of the condition *kind*, empty if the node does not have it."""
+        return next((item.status for item in self.status.conditions or () if item.type == kind), "")

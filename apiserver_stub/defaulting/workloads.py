@@ -68,3 +68,57 @@ def stateful_set_defaults(*, max_unavailable: bool, deletes_claims: bool) -> Def
     values = {"podManagementPolicy": "OrderedReady", "replicas": 1, "revisionHistoryLimit": 10}
     spec = Defaults(values, default, {"template": POD_TEMPLATE, "volumeClaimTemplates": CLAIM})
     return Defaults(below={"spec": spec})
+
+
+def _default_replication_controller(controller: Object) -> None:
+    spec = controller.setdefault("spec", {})
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if labels:
+        if not spec.get("selector"):
+            spec["selector"] = dict(labels)
+        if not controller["metadata"].get("labels"):
+            controller["metadata"]["labels"] = dict(labels)
+
+
+REPLICATION_CONTROLLER = Defaults(
+    rule=_default_replication_controller, below={"spec": Defaults({"replicas": 1}, below={"template": POD_TEMPLATE})}
+)
+CRON_JOB = Defaults(
+    below={
+        "spec": Defaults(
+            {
+                "concurrencyPolicy": "Allow",
+                "suspend": False,
+                "successfulJobsHistoryLimit": 3,
+                "failedJobsHistoryLimit": 1,
+            },
+            below={"jobTemplate": Defaults(below={"spec": Defaults(below={"template": POD_TEMPLATE})})},
+        )
+    }
+)
+_NO_BACKOFF_LIMIT = (1 << 31) - 1
+
+
+def job_defaults(*, replacement_policy: bool) -> Defaults:
+    """Return the table of a Job; *replacement_policy* is the state of the gate ``JobPodReplacementPolicy``."""
+
+    def default(job: Object) -> None:
+        spec = job.setdefault("spec", {})
+        if "completions" not in spec and "parallelism" not in spec:
+            spec["completions"] = 1
+        spec.setdefault("parallelism", 1)
+        spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else _NO_BACKOFF_LIMIT)
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+        if labels and not job["metadata"].get("labels"):
+            job["metadata"]["labels"] = dict(labels)
+        spec.setdefault("completionMode", "NonIndexed")
+        spec.setdefault("suspend", False)
+        policy = spec.get("podFailurePolicy")
+        for rule in (policy or {}).get("rules") or ():
+            for pattern in rule.get("onPodConditions") or ():
+                pattern["status"] = pattern.get("status") or "True"
+        if replacement_policy:
+            spec.setdefault("podReplacementPolicy", "TerminatingOrFailed" if policy is None else "Failed")
+        spec.setdefault("manualSelector", False)
+
+    return Defaults(rule=default, below={"spec": Defaults(below={"template": POD_TEMPLATE})})

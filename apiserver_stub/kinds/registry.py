@@ -93,6 +93,9 @@ class Strategy:
     graceful = False
     """``True`` if deletions have a grace period, which deleted objects then contain even if it is 0."""
 
+    orphans_dependents = False
+    """``True`` if a deletion without a propagation policy releases the dependents instead of deleting them."""
+
     async def reserve(
         self, store: Store, new: Object | None, old: Object | None, *, dry_run: bool = False
     ) -> Reservation:

@@ -87,7 +87,7 @@ class PodInfo:
     device_claims: tuple[PodClaim, ...] = ()
 
     def tolerates(self, taint: Mapping[str, str]) -> bool:
-        return any(_tolerates(toleration, taint) for toleration in self.tolerations)
+        return any(tolerates(toleration, taint) for toleration in self.tolerations)
 
     def untolerated(self, taints: tuple[Object, ...]) -> Object | None:
         """Return the first of *taints* that the pod does not tolerate and that prevents scheduling."""
@@ -237,7 +237,8 @@ def _taints(spec: Object, keys: NodeTaintKeys, *, ready: bool) -> Iterator[Objec
         yield {"key": keys.not_ready, "effect": "NoSchedule"}  # The node taint controller adds it soon.
 
 
-def _tolerates(toleration: Object, taint: Mapping[str, str]) -> bool:
+def tolerates(toleration: Object, taint: Mapping[str, str]) -> bool:
+    """Return whether *toleration* matches *taint*."""
     effect, key = toleration.get("effect"), toleration.get("key")
     if (effect and effect != taint.get("effect")) or (key and key != taint.get("key")):
         return False

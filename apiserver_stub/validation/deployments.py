@@ -64,6 +64,21 @@ def validate_replica_set(replica_set: Object, options: PodOptions) -> list[Cause
     return validate_not_negative(spec, ("replicas", "minReadySeconds"), "spec") + _validate_template(spec, options)
 
 
+def validate_replication_controller(controller: Object, options: PodOptions) -> list[Cause]:
+    """Return the errors in the specification of a ReplicationController."""
+    spec = controller["spec"]
+    causes = validate_not_negative(spec, ("minReadySeconds",), "spec")
+    selector, template = spec.get("selector") or {}, spec.get("template")
+    if not selector:
+        causes.append(required("spec.selector"))
+    causes += validate_not_negative(spec, ("replicas",), "spec")
+    if template is None:
+        return [*causes, required("spec.template")]
+    causes += validate_match({"matchLabels": selector}, template, "spec.template")
+    causes += validate_pod_template(template, "spec.template", options)
+    return causes + validate_always_restarted(template, "spec.template", "ReplicationController")
+
+
 def validate_replica_set_status(status: Object) -> list[Cause]:
     """Return the errors in the status of a ReplicaSet or ReplicationController."""
     causes = validate_not_negative(status, _SET_COUNTS, "status")

@@ -186,13 +186,17 @@ def _increment_generation(metadata: Object) -> None:
 
 
 def _set_finalizers(context: VerbContext, resource: Resource, metadata: Object, options: Object) -> None:
-    """Set the garbage collector's finalizers by the propagation policy, by default that of the present finalizers."""
+    """Set the garbage collector's finalizers by the propagation policy, by default that of the present finalizers.
+
+    Without either, the policy of the kind applies.
+    """
     if resource.ttl or not context.settings.collects_garbage:
         return
     before: list[str] = metadata.get("finalizers") or []
     finalizer = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}.get(options["propagationPolicy"] or "")
     if finalizer is None:
-        finalizer = next((name for name in before if name in (FOREGROUND, ORPHAN)), "")
+        default = ORPHAN if resource.strategy.orphans_dependents else ""
+        finalizer = next((name for name in before if name in (FOREGROUND, ORPHAN)), default)
     kept = [name for name in before if name not in (FOREGROUND, ORPHAN)]
     after = [*kept, finalizer] if finalizer else kept
     if set(after) == set(before):
