@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import (
     api_pods,
     api_server,
+    claims,
     eviction,
     host,
     one_pod,
@@ -30,6 +31,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "static_pods": static_pods,
     "api_pods": api_pods,
     "one_pod": one_pod,
+    "claims": claims,
     "start_up": start_up,
     "eviction": eviction,
     "stats": stats,
