@@ -48,11 +48,13 @@ class VolumeSpec:
 class ClaimResolver(Protocol):
     """Resolves volumes of pods to their sources with the permissions of the node."""
 
-    async def resolve(self, pod: Pod, volume: Volume) -> VolumeSpec:
+    async def resolve(self, pod: Pod, volume: Volume, known: VolumeSpec | None = None) -> VolumeSpec:
         """Return the volume with its source, freshly read.
 
         :param pod: the admitted pod.
         :param volume: the entry of the pod spec.
+        :param known: the source with which the volume is mounted; if its claim is unchanged, the PersistentVolume need
+            not be read again.
         :raises VolumeError: the claim cannot be used now; the message contains the reason.
         """
         ...

@@ -172,6 +172,8 @@ class FakeClaims(Faults):
         super().__init__()
         self.specs: dict[str, VolumeSpec] = {}
         """By name of the claim."""
+        self.known: list[VolumeSpec | None] = []
+        """Source of the mounted volume in each call; ``None`` if the PersistentVolume has to be read."""
 
     def add(
         self,
@@ -206,8 +208,9 @@ class FakeClaims(Faults):
         self.specs[claim] = VolumeSpec(name, Volume(name=claim), persistent, bound, read_only, mode)
         return self.specs[claim]
 
-    async def resolve(self, pod: Pod, volume: Volume) -> VolumeSpec:
+    async def resolve(self, pod: Pod, volume: Volume, known: VolumeSpec | None = None) -> VolumeSpec:
         await self._pass("resolve")
+        self.known.append(known)
         if volume.persistent_volume_claim is None:
             return VolumeSpec(volume.name, volume)
         name = str(volume.persistent_volume_claim.get("claimName"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from nodeagent.contracts.api import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Api
@@ -17,14 +18,15 @@ from nodeagent_plugins.persistent_claims.migration import to_csi, volume_to_csi
 class Resolver:
     """Implements :class:`~nodeagent.contracts.persistent_volumes.ClaimResolver`.
 
-    Claims and PersistentVolumes are read on every call, without a cache: right after a pod was bound, the API server
-    may still deny the node access to them, and such a denial must not be cached.
+    Claims are read on every call, without a cache: right after a pod was bound, the API server may still deny the node
+    access to them, and such a denial must not be cached. The PersistentVolume of a mounted volume is read again if its
+    claim has changed, as it does when a controller expands the volume.
     """
 
     def __init__(self, api: Api | None) -> None:
         self._api = api
 
-    async def resolve(self, pod: Pod, volume: Volume) -> VolumeSpec:
+    async def resolve(self, pod: Pod, volume: Volume, known: VolumeSpec | None = None) -> VolumeSpec:
         """Return the volume with its source.
 
         :raises TransientVolumeError: the claim or its PersistentVolume cannot be read.
@@ -32,12 +34,15 @@ class Resolver:
         """
         if volume.persistent_volume_claim is not None:
             source = volume.persistent_volume_claim
-            return await self._of_claim(pod, volume, source.get("claimName", ""), bool(source.get("readOnly")))
+            read_only = bool(source.get("readOnly"))
+            return await self._of_claim(pod, volume, source.get("claimName", ""), read_only, known)
         if volume.ephemeral is not None:
-            return await self._of_claim(pod, volume, f"{pod.name}-{volume.name}", read_only=False)
+            return await self._of_claim(pod, volume, f"{pod.name}-{volume.name}", False, known)
         return _inline(pod, volume)
 
-    async def _of_claim(self, pod: Pod, volume: Volume, name: str, read_only: bool) -> VolumeSpec:
+    async def _of_claim(
+        self, pod: Pod, volume: Volume, name: str, read_only: bool, known: VolumeSpec | None
+    ) -> VolumeSpec:
         if self._api is None or is_static_or_mirror(pod):
             raise VolumeError(
                 f"error processing PVC {pod.namespace}/{name}: static pods cannot use PersistentVolumeClaims"
@@ -49,6 +54,8 @@ class Resolver:
             raise _prefixed(error, pod, name) from error
         if volume.ephemeral is not None:
             check_owner(claim, pod)
+        if known is not None and _is_unchanged(known.claim, claim):
+            return replace(known, volume=volume, claim=claim, read_only=read_only)
         try:
             pv = await self._volume(self._api, claim.spec.volume_name)
             check_bound(pv, claim)
@@ -73,6 +80,15 @@ class Resolver:
             return await api.get(PERSISTENT_VOLUMES, name, into=PersistentVolume)
         except ApiError as error:
             raise TransientVolumeError(f"failed to fetch PV {name} from API server: {error}") from error
+
+
+def _is_unchanged(known: PersistentVolumeClaim | None, claim: PersistentVolumeClaim) -> bool:
+    version = claim.metadata.resource_version
+    return (
+        known is not None
+        and bool(version)
+        and (known.metadata.uid, known.metadata.resource_version) == (claim.metadata.uid, version)
+    )
 
 
 def _inline(pod: Pod, volume: Volume) -> VolumeSpec:

@@ -42,6 +42,8 @@ class DesiredMount:
     selinux_label: str = ""
     requested: bool = True
     """True if a pod sync has requested a mount, or a refresh, that has not started."""
+    read_at: float = 0.0
+    """Monotonic time at which the PersistentVolume was read."""
 
 
 @dataclass(slots=True)

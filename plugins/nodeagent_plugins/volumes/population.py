@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from nodeagent.contracts.context import CgroupsContext
 
 
+READ_AGAIN_SECONDS = 300.0
+"""Interval at which the PersistentVolume of a mounted volume is read, also if its claim has not changed."""
+
+
 @dataclass(slots=True)
 class PodVolumes:
     """The desired volumes of one pod."""
@@ -66,7 +70,7 @@ class Populator:
             if current is not None and current.paced and self._request_again(current, pod, volume):
                 continue
             try:
-                result.volumes[volume.name] = await self._process(pod, volume, modes[volume.name])
+                result.volumes[volume.name] = await self._process(pod, volume, modes[volume.name], current)
             except (NodeAgentError, OSError) as error:
                 result.problems[volume.name] = str(error)
         return result
@@ -84,15 +88,21 @@ class Populator:
         desired.pod, desired.requested = pod, True
         return True
 
-    async def _process(self, pod: Pod, volume: Volume, modes: set[VolumeMode]) -> NodeVolume:
+    async def _process(
+        self, pod: Pod, volume: Volume, modes: set[VolumeMode], current: NodeVolume | None
+    ) -> NodeVolume:
         spec = VolumeSpec(volume.name, volume)
+        now = self._context.clock.now()
+        mounted = current.desired.get(pod.uid) if current is not None and current.is_ready(pod.uid) else None
+        if mounted is not None and now - mounted.read_at >= READ_AGAIN_SECONDS:
+            mounted = None
         adapted = next((kind for kind in self._kinds.adapted if kind.supports(spec)), None)
         kind: PersistentVolumeKind
         if adapted is not None:
             kind, directory_kind = adapted, adapted.directory_name(volume)
         else:
             if self._claims is not None:
-                spec = await self._claims.resolve(pod, volume)
+                spec = await self._claims.resolve(pod, volume, mounted.spec if mounted is not None else None)
             kind = self._find(pod, spec)
             directory_kind = kind.name
             check_mode(spec, modes, kind)
@@ -114,9 +124,10 @@ class Populator:
             found.released = False
         if desired is None:
             self._take_mount(record, pod.uid, directory)
-            now = self._context.clock.now()
-            record.desired[pod.uid] = DesiredMount(pod, spec, [volume.name], directory, now, label)
+            record.desired[pod.uid] = DesiredMount(pod, spec, [volume.name], directory, now, label, read_at=now)
             return record
+        if mounted is None or desired.spec.persistent_volume is not spec.persistent_volume:
+            desired.read_at = now
         mount = record.mounts.get(pod.uid)
         desired.pod, desired.spec = pod, spec
         desired.requested = refresh or desired.requested or mount is None or mount.state is not MountState.MOUNTED

@@ -34,8 +34,8 @@ def volume_states(
     found = [
         state
         for volume in list(reconciler.volumes.values())
-        for state in _states_of(volume, reconciler.queue)
-        if not pod_uid or state.pod_uid == pod_uid
+        if not pod_uid or pod_uid in volume.desired or pod_uid in volume.mounts
+        for state in _states_of(volume, reconciler.queue, pod_uid)
     ]
     for path, text in startup.failed.items():
         uid = path.parents[2].name if len(path.parents) > 2 else ""
@@ -82,9 +82,9 @@ def _unresolved(pod_volumes: PodVolumes) -> Iterator[VolumeState]:
         )
 
 
-def _states_of(volume: NodeVolume, queue: OperationQueue) -> Iterator[VolumeState]:
+def _states_of(volume: NodeVolume, queue: OperationQueue, pod_uid: str) -> Iterator[VolumeState]:
     running, failures = queue.running(volume.unique_name), queue.failures(volume.unique_name)
-    for uid in volume.desired.keys() | volume.mounts.keys():
+    for uid in [pod_uid] if pod_uid else volume.desired.keys() | volume.mounts.keys():
         desired, mount = volume.desired.get(uid), volume.mounts.get(uid)
         operation = next((each for each in running if each.pod in ("", uid)), None)
         failure = queue.failure(volume.unique_name, uid) or queue.failure(volume.unique_name, "")
@@ -102,7 +102,7 @@ def _states_of(volume: NodeVolume, queue: OperationQueue) -> Iterator[VolumeStat
                 uid, " ".join(names), name, volume.kind.name, volume.plugin, _phase(volume, uid), path, claim, namespace
             ),
         )
-    if volume.unused and volume.device_state is not DeviceState.NOT_MOUNTED:
+    if not pod_uid and volume.unused and volume.device_state is not DeviceState.NOT_MOUNTED:
         device = volume.device
         state = VolumeState(
             "",

@@ -82,6 +82,22 @@ async def test_claim_resolves_with_read_only_of_the_pod(api: FakeApi) -> None:
     assert (spec.name, spec.read_only, spec.mode) == ("pv-1", True, VolumeMode.FILESYSTEM)
 
 
+async def test_volume_of_an_unchanged_claim_is_not_read_again(api: FakeApi) -> None:
+    pod = claim_pod()
+    assert pod.spec.volumes
+    resolver, data = Resolver(api), pod.spec.volumes[0]
+    first = await resolver.resolve(pod, data)
+    api.put(PERSISTENT_VOLUMES, volume(capacity={"storage": "2Gi"}))
+
+    same = await resolver.resolve(pod, data, first)
+    api.put(PERSISTENT_VOLUME_CLAIMS, claim(status={"conditions": [{"type": "FileSystemResizePending"}]}))
+    changed = await resolver.resolve(pod, data, same)
+
+    assert same.persistent_volume is first.persistent_volume
+    assert changed.persistent_volume is not None
+    assert changed.persistent_volume.spec.capacity == {"storage": "2Gi"}
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [

@@ -114,6 +114,14 @@ async def test_volume_in_use_is_expanded_at_a_pod_sync(host: Host, api: FakeApi)
     assert host.kind.expanded == [2 * GIB]
 
 
+async def test_source_of_a_mounted_volume_is_read_again_every_five_minutes(host: Host) -> None:
+    grow(host, size="1Gi")
+    for seconds in (0, 60, 60, 200):
+        await host.clock.advance(seconds)
+        await (await host.begin(claim_pod()))
+    assert [known is None for known in host.claims.known] == [True, False, False, True]
+
+
 async def test_volume_that_cannot_grow_in_use_is_not_tried_again(host: Host) -> None:
     grow(host, size="1Gi")
     await (await host.begin(claim_pod()))
