@@ -19,6 +19,7 @@ from tests.integration.programs import ApiServer, NodeAgent, Program, wait_until
 DRIVER = "csi.kills"
 STORAGE_API = "/apis/storage.k8s.io/v1"
 CALL_SECONDS = 120.0
+START_ATTEMPTS = 5
 MERGE = "application/merge-patch+json"
 AGENT, CSI, RUNTIME, API = "agent", "driver", "runtime", "API server"
 NAMES = (AGENT, CSI, RUNTIME, API)
@@ -83,14 +84,16 @@ class Parties:
         if name not in self._stopped:
             return
         self._stopped.discard(name)
-        if name == RUNTIME:
-            self.runtime.start()
-        elif name == API:
-            self.api.start()
-        elif name == AGENT:
-            self.agent.begin()
-        else:
-            self.driver.start()
+        starts = {RUNTIME: self.runtime.start, API: self.api.start, AGENT: self.agent.begin, CSI: self.driver.start}
+        for attempt in range(START_ATTEMPTS):
+            try:
+                starts[name]()
+                return
+            except (AssertionError, RuntimeError):  # The host is busy.
+                if attempt == START_ATTEMPTS - 1:
+                    raise
+                if name == API:
+                    self.api.kill()
 
     def revive(self) -> list[str]:
         """Start the processes that have terminated on their own; return their names."""

@@ -114,6 +114,8 @@ class Runner:
                 worker.join(1.0)
                 self._parties.revive()
         self._converge(attacher)
+        if self._log:
+            print(json.dumps({"verified": self.report.points, "violations": len(self.report.violations)}), flush=True)
         self.report.records += self._count_records()
 
     def _draw(self) -> Point:

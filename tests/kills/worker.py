@@ -172,6 +172,9 @@ class Claim:
         else:
             patch = {"spec": {"capacity": size}}
             self._parties.call("PATCH", f"/api/v1/persistentvolumes/pv-{self.name}", patch, MERGE)
+            pending = {"type": "FileSystemResizePending", "status": "True"}
+            path = f"{_NAMESPACE}/persistentvolumeclaims/{self.name}/status"
+            self._parties.call("PATCH", path, {"status": {"conditions": [pending]}}, MERGE)
         return self._sized
 
     def size(self) -> int:

@@ -16,7 +16,7 @@ from tests.integration.programs import free_port, wait_until
 
 NODE = "vm-node"
 ADMIN = "/etc/nodeagent/admin.kubeconfig"
-BOOT_SECONDS = 300.0
+BOOT_SECONDS = 900.0
 CALL_SECONDS = 120.0
 """Factor for time limits: the virtual machine is emulated, and its host may be busy."""
 MEMORY_MIB = 2048
