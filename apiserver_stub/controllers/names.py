@@ -10,6 +10,7 @@ OTHERS: Mapping[str, str] = {
     "ephemeral-volume-controller": "ephemeral-volume",
     "garbage-collector-controller": "garbagecollector",
     "namespace-controller": "namespace",
+    "persistentvolume-attach-detach-controller": "attachdetach",
     "persistentvolume-binder-controller": "persistentvolume-binder",
     "resourceclaim-controller": "resource-claim-controller",
 }

@@ -39,6 +39,7 @@ from apiserver_stub.controllers.namespace_deletion import run_namespace_deletion
 from apiserver_stub.controllers.namespaces import create_system_objects, run_system_objects_controller
 from apiserver_stub.controllers.node_certificates import run_node_csr_signer
 from apiserver_stub.controllers.scheduler import bind_to_single_node
+from apiserver_stub.controllers.volumes.attachment import attach_volumes
 from apiserver_stub.controllers.volumes.binder import bind_claims
 from apiserver_stub.controllers.volumes.ephemeral_claims import create_ephemeral_claims
 from apiserver_stub.controllers.volumes.local_directories import LocalDirectories
@@ -271,6 +272,8 @@ async def start(options: Options) -> RunningServer:
             if options.runs_controller("ephemeral-volume-controller"):
                 ephemeral_claims = create_ephemeral_claims(context, registry, identity, event_ttl_seconds)
                 tasks.start(ephemeral_claims, "ephemeral-claims")
+            if options.runs_controller("persistentvolume-attach-detach-controller"):
+                tasks.start(attach_volumes(context, registry, identity, event_ttl_seconds), "volume-attacher")
             directories = LocalDirectories(agents, identity)
             provisioner = LocalPathProvisioner(context, registry, directories, identity, event_ttl_seconds)
             tasks.start(provisioner.run(), "local-path-provisioner")

@@ -250,6 +250,38 @@ def test_block_volume_is_a_device_in_the_container(driver: tuple[Node, Driver]) 
     assert str(held) not in [f.read_text().strip() for f in Path("/sys/block").glob("loop*/loop/backing_file")]
 
 
+def test_volume_is_attached_before_its_use_and_detached_after_it(driver: tuple[Node, Driver]) -> None:
+    node, csi = driver
+    api = node.api
+    api.request("DELETE", f"{STORAGE_API}/csidrivers/{DRIVER}")
+    spec = {"attachRequired": True, "fsGroupPolicy": "File"}
+    api.request("POST", f"{STORAGE_API}/csidrivers", {"metadata": {"name": DRIVER}, "spec": spec})
+    claim(api, "data")
+    api.create_pod(pod("writer", "data", "exec sleep 1000000"))
+
+    def attachments() -> Any:
+        return api.get(f"{STORAGE_API}/volumeattachments")["items"]
+
+    def listed(field: str) -> Any:
+        return api.get("/api/v1/nodes/node-1")["status"].get(field)
+
+    (attachment,) = wait_until(attachments, "the attachment is requested")
+    name = f"kubernetes.io/csi/{DRIVER}^handle-data"
+    wait_until(lambda: listed("volumesInUse") == [name], "the volume is reported in use")
+    assert not csi.storage.methods()
+    status = {"attached": True, "attachmentMetadata": {"device": "x"}}
+    patch(api, f"{STORAGE_API}/volumeattachments/{attachment['metadata']['name']}/status", status=status)
+    node.phase("writer", "Running", 60.0)
+    assert listed("volumesAttached") == [{"name": name, "devicePath": ""}]
+    assert csi.storage.calls("NodeStageVolume")[-1]["publish_context"] == {"device": "x"}
+
+    csi.faults.set("NodeUnstageVolume", code="INTERNAL", count=2)
+    node.remove("writer")
+    wait_until(lambda: not attachments(), "the volume is detached", 60.0)
+    assert not csi.storage.all_staged()
+    assert not listed("volumesInUse") and not listed("volumesAttached")
+
+
 @pytest.mark.parametrize("stopped", ["1.34"], indirect=True)
 def test_failed_expansion_is_repeated_and_an_infeasible_one_reduced(driver: tuple[Node, Driver]) -> None:
     node, csi = driver
