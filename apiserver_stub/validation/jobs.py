@@ -153,6 +153,8 @@ def validate_job_spec(spec: Object, field: str, options: PodOptions) -> list[Cau
     policy = spec.get("podFailurePolicy")
     if policy is not None:
         causes += _validate_failure_policy(spec, f"{field}.podFailurePolicy")
+    if spec.get("successPolicy") is not None:
+        causes += _validate_success_policy(spec, f"{field}.successPolicy")
     replacement = spec.get("podReplacementPolicy")
     allowed = _REPLACEMENTS[:1] if policy is not None else _REPLACEMENTS
     if replacement is not None and replacement not in allowed:
@@ -249,6 +251,61 @@ def _validate_indexed(spec: Object, field: str) -> list[Cause]:
     if most is not None and most > _LIMIT_OF_MANY:
         causes.append(invalid_value(f"{field}.maxFailedIndexes", most, detail))
     return causes
+
+
+def _validate_success_policy(spec: Object, field: str) -> list[Cause]:
+    rules, completions = spec["successPolicy"].get("rules") or [], spec.get("completions") or 0
+    if spec.get("completionMode") != INDEXED:
+        return [invalid_value(field, spec["successPolicy"], "requires indexed completion mode")]
+    causes = []
+    if not rules:
+        detail = "at least one rules must be specified when the successPolicy is specified"
+        causes.append(required(f"{field}.rules", detail))
+    if len(rules) > _MAX_RULES:
+        causes.append(too_many(f"{field}.rules", len(rules), _MAX_RULES))
+    for index, rule in enumerate(rules):
+        path, count, indexes = f"{field}.rules[{index}]", rule.get("succeededCount"), rule.get("succeededIndexes")
+        if count is None and indexes is None:
+            causes.append(required(path, "at least one of succeededCount or succeededIndexes must be specified"))
+        total = completions
+        if indexes is not None:
+            total, problem = _count_indexes(indexes, completions)
+            if problem:
+                detail = f"error parsing succeededIndexes: {problem}"
+                causes.append(invalid_value(f"{path}.succeededIndexes", indexes, detail))
+        if count is None:
+            continue
+        causes += validate_not_negative(rule, ("succeededCount",), path)
+        if count > completions:
+            detail = f"must be less than or equal to {completions} (the number of specified completions)"
+            causes.append(invalid_value(f"{path}.succeededCount", count, detail))
+        if indexes is not None and count > total:
+            shown = f"{total} (the number of indexes in the specified succeededIndexes field)"
+            causes.append(invalid_value(f"{path}.succeededCount", count, f"must be less than or equal to {shown}"))
+    return causes
+
+
+def _count_indexes(text: str, completions: int) -> tuple[int, str]:
+    """Return the number of indexes in a list of numbers and ranges, and the reason why it is invalid."""
+    total, last = 0, -1
+    for part in text.split(",") if text else ():
+        bounds = part.split("-")
+        if len(bounds) > 2:
+            return (
+                0,
+                f'the fragment "{part}" violates the requirement that an index interval can have at most two parts',
+            )
+        if not all(bound.isdecimal() for bound in bounds):
+            return 0, f'cannot convert string to integer for index: "{part}"'
+        low, high = int(bounds[0]), int(bounds[-1])
+        if max(low, high) >= completions:
+            return 0, f"too large index: {max(low, high)}"
+        if low <= last:
+            return 0, f"non-increasing order, previous: {last}, current: {low}"
+        if len(bounds) == 2 and high <= low:
+            return 0, f"non-increasing order, previous: {low}, current: {high}"
+        total, last = total + high - low + 1, high
+    return total, ""
 
 
 def _validate_failure_policy(spec: Object, field: str) -> list[Cause]:

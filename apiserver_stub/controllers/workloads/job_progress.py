@@ -13,6 +13,7 @@ from nodeagent.base.identity import Identity
 
 INDEXED = "Indexed"
 COMPLETE, FAILED, SUSPENDED, FAILURE_TARGET = "Complete", "Failed", "Suspended", "FailureTarget"
+SUCCESS_CRITERIA = "SuccessCriteriaMet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,22 @@ def _matching_container(codes: Object, pod: Object) -> tuple[str, int]:
         if (code in values) == (operator == "In"):
             return item.get("name") or "", code
     return "", 0
+
+
+def matching_success_rule(job: Object, done: set[int]) -> str:
+    """Return the message about the first rule of the success policy that *done* indexes meet, empty if none is met."""
+    spec = job["spec"]
+    for number, rule in enumerate((spec.get("successPolicy") or {}).get("rules") or ()):
+        indexes, count = rule.get("succeededIndexes"), rule.get("succeededCount")
+        relevant = done
+        if indexes is not None:
+            required = parse_indexes(indexes, spec.get("completions") or 0)
+            relevant = done & required
+            if required and relevant == required:
+                return f"Matched rules at index {number}"
+        if count is not None and relevant and len(relevant) >= count:
+            return f"Matched rules at index {number}"
+    return ""
 
 
 def exceeds_restarts(job: Object, pods: Sequence[Object]) -> bool:

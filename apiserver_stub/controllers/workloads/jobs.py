@@ -142,6 +142,11 @@ class Jobs(OwnerController):
             raise failure
 
     @property
+    def _has_success_policy(self) -> bool:
+        """``True`` in releases in which a Job meets its success criteria before it is complete."""
+        return self.context.gates.enabled("JobSuccessPolicy")
+
+    @property
     def _managed_by(self) -> str:
         return f"{self.context.identity.label_domain}/job-controller"
 
@@ -259,6 +264,9 @@ class Jobs(OwnerController):
             reason, text = "FailedIndexes", "Job has failed indexes"
         if reason:
             run.finish = progress.condition(progress.FAILED, "True", reason, text, now)
+            return
+        if self._has_success_policy and run.indexed and (text := progress.matching_success_rule(job, run.done)):
+            run.finish = progress.condition(progress.COMPLETE, "True", "SuccessPolicy", text, now)
         elif left is not None:
             self._again(run.job, left + 0.1)
 
@@ -282,7 +290,10 @@ class Jobs(OwnerController):
             desired = min(parallelism, completions - run.succeeded - len(run.failed_indexes))
             complete = run.succeeded >= completions and not active
         if complete:
-            run.finish = progress.condition(progress.COMPLETE, "True", "", "", run.now)
+            reason, text = "", ""
+            if self._has_success_policy:
+                reason, text = "CompletionsReached", "Reached expected number of succeeded pods"
+            run.finish = progress.condition(progress.COMPLETE, "True", reason, text, run.now)
             return
         self._set_suspended(run)
         surplus = sorted(active, key=lambda pod: (progress.ready(pod), pod["metadata"].get("creationTimestamp") or ""))
@@ -380,7 +391,10 @@ class Jobs(OwnerController):
             )
         status["uncountedTerminatedPods"] = {}
         if run.finish is not None and not active:
-            status["conditions"] = [*(status.get("conditions") or ()), run.finish]
+            met = {**run.finish, "type": progress.SUCCESS_CRITERIA}
+            is_complete = run.finish["type"] == progress.COMPLETE
+            added = [met] if is_complete and self._has_success_policy else []
+            status["conditions"] = [*(status.get("conditions") or ()), *added, run.finish]
             if run.finish["type"] == progress.COMPLETE:
                 status["completionTime"] = _time(run.now)
                 self.events.record(run.job, "Normal", "Completed", "", "Job completed")
