@@ -25,6 +25,7 @@ def _default_data_dir() -> Path:
 @dataclass(frozen=True)
 class ServerOptions:
     data_dir_given: Path | None = None
+    free_port: bool = False
     node_name: str = field(default_factory=lambda: socket.gethostname().lower())
     bind_pods_to_single_node: bool = True
     manage_volumes: bool = True
@@ -46,6 +47,12 @@ class ServerOptions:
 def declare(group: Group) -> None:
     text = "Database, keys and kubeconfig files. Default for root /var/lib/nodeagent-apiserver, for other users "
     group.add("data-dir", Path, text + "~/.local/state/nodeagent-apiserver.", dest="data_dir_given")
+    group.add(
+        "free-port",
+        values.boolean,
+        "Listen on any free port instead of --secure-port; clients find it in ready.json and the kubeconfig files. "
+        "Default false.",
+    )
     group.add("node-name", str, "Name of the node for which a node kubeconfig is generated. Default: the host name.")
     group.add(
         "bind-pods-to-single-node",

@@ -13,6 +13,7 @@ TITLE = "Serving"
 EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
 """Addresses that mean all interfaces."""
 _MOST_GOAWAY_CHANCE = 0.02
+_DEFAULT_STREAMS = 100
 _MOST_STREAMS = (1 << 31) - 1
 
 
@@ -28,13 +29,21 @@ class ServingOptions:
     cors_allowed_origins: tuple[str, ...] = ()
     strict_transport_security_directives: tuple[str, ...] = ()
     http2_max_streams_per_connection: int = 0
-    """0 or less: only HTTP/1.1."""
+    """0 or less: the default."""
+    disable_http2_serving: bool = False
     goaway_chance: float = 0.0
+
+    @property
+    def http2_streams(self) -> int:
+        """Maximum number of concurrent requests per HTTP/2 connection; 0 if only HTTP/1.1 is served."""
+        if self.disable_http2_serving:
+            return 0
+        return max(self.http2_max_streams_per_connection, 0) or _DEFAULT_STREAMS
 
 
 def declare(group: Group) -> None:
     group.add("bind-address", _address_or_blank, "IP address of the secure port. Default 0.0.0.0: all interfaces.")
-    group.add("secure-port", values.integer, "HTTPS port; 0 selects a free port. Default 6443.")
+    group.add("secure-port", values.integer, "HTTPS port. Default 6443.")
     group.add(
         "advertise-address",
         _address_or_blank,
@@ -58,9 +67,9 @@ def declare(group: Group) -> None:
     group.add(
         "http2-max-streams-per-connection",
         values.integer,
-        "Enable HTTP/2 with this number of concurrent requests per connection. Default 0: only HTTP/1.1, which is "
-        "faster.",
+        f"Number of concurrent requests per HTTP/2 connection. Default 0: {_DEFAULT_STREAMS}.",
     )
+    group.add("disable-http2-serving", values.boolean, "Serve only HTTP/1.1. Default false.")
     group.add(
         "goaway-chance",
         values.number,
@@ -74,15 +83,13 @@ def _address_or_blank(text: str) -> str:
 
 
 def check(options: ServingOptions) -> Iterator[str]:
-    if not 0 <= options.secure_port <= 65535:
-        yield f"--secure-port {options.secure_port} must be between 1 and 65535, inclusive (0 selects a free port)"
+    if not 1 <= options.secure_port <= 65535:
+        rule = "must be between 1 and 65535, inclusive. It cannot be turned off with 0"
+        yield f"--secure-port {options.secure_port} {rule}"
     if not 0 <= options.goaway_chance <= _MOST_GOAWAY_CHANCE:
         yield f"--goaway-chance can not be less than 0 or greater than {_MOST_GOAWAY_CHANCE}"
-    elif options.goaway_chance and options.http2_max_streams_per_connection <= 0:
-        yield (
-            "--goaway-chance requires HTTP/2; set --http2-max-streams-per-connection to a number above 0, or omit "
-            "--goaway-chance"
-        )
+    elif options.goaway_chance and options.disable_http2_serving:
+        yield "--goaway-chance requires HTTP/2; omit --disable-http2-serving or --goaway-chance"
     if options.http2_max_streams_per_connection > _MOST_STREAMS:
         yield f"--http2-max-streams-per-connection must not be greater than {_MOST_STREAMS}"
     for origin in options.cors_allowed_origins:

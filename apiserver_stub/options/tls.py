@@ -54,7 +54,7 @@ def check(options: TlsOptions) -> Iterator[str]:
         openssl_ciphers(options.tls_cipher_suites)
     except TlsError as error:
         yield str(error)
-    http2 = getattr(options, "http2_max_streams_per_connection", 0) > 0
+    http2 = getattr(options, "http2_streams", 0) > 0
     chosen = options.tls_cipher_suites if options.tls_min_version != "VersionTLS13" else ()
     if http2 and chosen and not any(name in _SUITES_OF_HTTP2 for name in chosen):
         yield f"HTTP/2 requires one of {' and '.join(_SUITES_OF_HTTP2)} among --tls-cipher-suites"

@@ -138,7 +138,7 @@ async def build_pipeline(
     )
     streams = StreamResponder(agents, context.store, handlers, lifecycle, requests, tracing)
     origins, directives = options.cors_allowed_origins, options.strict_transport_security_directives
-    closes = options.http2_max_streams_per_connection > 0 and gates.enabled("UnauthenticatedHTTP2DOSMitigation")
+    closes = options.http2_streams > 0 and gates.enabled("UnauthenticatedHTTP2DOSMitigation")
     handler = RequestHandler(
         identity=options.identity,
         lifecycle=lifecycle,

@@ -95,7 +95,7 @@ class Certificates(ReloadingFiles):
         if self._authorities:
             verify_client_certificates(context, self._authorities)
         choose_ciphers(context, options.tls_cipher_suites)
-        if options.http2_max_streams_per_connection > 0:
+        if options.http2_streams > 0:
             offer_http2(context)
         return context
 

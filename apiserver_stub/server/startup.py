@@ -395,13 +395,13 @@ def _contention_profile(options: Options) -> ContentionProfile | None:
 async def _listen(
     options: Options, pipeline: RequestHandler, stack: AsyncExitStack, context: Callable[[], ssl.SSLContext]
 ) -> tuple[Listener, int]:
-    streams = options.http2_max_streams_per_connection
+    streams = options.http2_streams
     listener = Listener(pipeline.handle, context, Terms(streams, options.goaway_chance) if streams > 0 else None)
     stack.push_async_callback(listener.close)
     address = "" if options.bind_address in EVERYWHERE else options.bind_address
     # On Linux, an address and the wildcard share a port only if both are opened with SO_REUSEPORT.
     share = options.permit_port_sharing or options.permit_address_sharing
-    port = listener.open(address, options.secure_port, share_port=share)
+    port = listener.open(address, 0 if options.free_port else options.secure_port, share_port=share)
     bound = f"[{options.bind_address}]" if ":" in options.bind_address else options.bind_address
     _log.info("Serving securely on %s:%d", bound, port)
     return listener, port

@@ -103,10 +103,12 @@ def started_apiserver(*options: str, data_dir: Path | None = None) -> Iterator[A
 def usual_options(data_dir: Path, *options: str) -> list[str]:
     """Return the command-line options of a server for tests, *options* last.
 
-    The server listens on a free port of the loopback interface, with the authorization modes Node and RBAC unless
+    The server listens on a free port of the loopback interface, with the authorization modes Node and RBAC, unless
     *options* contain others.
     """
-    defaults = [f"--data-dir={data_dir}", "--bind-address=127.0.0.1", "--secure-port=0"]
+    defaults = [f"--data-dir={data_dir}", "--bind-address=127.0.0.1"]
+    if not any(option.startswith("--secure-port") for option in options):
+        defaults.append("--free-port")
     if not any(option.startswith(("--authorization-mode", "--authorization-config")) for option in options):
         defaults.append("--authorization-mode=Node,RBAC")
     return defaults + list(options)

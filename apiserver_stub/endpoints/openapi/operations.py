@@ -116,7 +116,7 @@ class Operations:
             produced.insert(0, _TEXT)
         elif verb == "list":
             produced += [f"{name};stream=watch" for name in produced if name != media.YAML]
-        content = {"type": "string"} if is_log else self._result(verb, body)
+        content = {"type": "string"} if is_log else self._result(verb, body, returns_deleted=_returns_deleted(resource))
         self._respond(operation, _CODES.get(verb, ("200",)), content, produced)
         self._accept(operation, verb, body)
         return operation
@@ -174,8 +174,8 @@ class Operations:
             return self._schemas.refer(f"{_META}.Patch")
         return self._schemas.refer(body) if body and verb in ("create", "update") else None
 
-    def _result(self, verb: str, body: str | None) -> Object | None:
-        if verb in ("delete", "deletecollection"):
+    def _result(self, verb: str, body: str | None, *, returns_deleted: bool) -> Object | None:
+        if verb == "deletecollection" or (verb == "delete" and not returns_deleted):
             return self._schemas.refer(f"{_META}.Status")
         if not body:
             return None
@@ -200,6 +200,10 @@ class Operations:
         """Return the group in camel case, without the domain of bundled groups."""
         parts = resource.group.removesuffix(self._suffix).split(".") if resource.group else ["core"]
         return "".join(word.capitalize() for part in parts for word in part.split("-"))
+
+
+def _returns_deleted(resource: Resource) -> bool:
+    return resource.returns_deleted or resource.strategy.graceful
 
 
 def _scope(path: str) -> str:

@@ -198,7 +198,7 @@ def test_hanging_service_sends_no_pings_and_its_containers_survive(node: Service
 def test_api_server_notifies_its_address_on_a_path_socket(tmp_path: Path) -> None:
     notify = NotifySocket(str(tmp_path / "notify"))
     unit = Unit("nodeagent-apiserver.service")
-    flags = {"NODEAGENT_APISERVER_FLAGS": "--bind-address=127.0.0.1 --secure-port=0"}
+    flags = {"NODEAGENT_APISERVER_FLAGS": "--bind-address=127.0.0.1 --free-port"}
     command = unit.command(flags, {"/var/lib/nodeagent-apiserver": str(tmp_path / "data")})
     process = subprocess.Popen(command, env={**os.environ, "NOTIFY_SOCKET": notify.address}, stdout=subprocess.DEVNULL)
     try:

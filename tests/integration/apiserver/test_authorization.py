@@ -354,7 +354,7 @@ def test_default_roles_are_reconciled_at_startup(tmp_path: Path) -> None:
 
 @pytest.mark.row("opt.authorization-mode")
 async def test_default_mode_allows_authenticated_users_only(tmp_path: Path) -> None:
-    options = parse([f"--data-dir={tmp_path}", "--bind-address=127.0.0.1", "--secure-port=0"])
+    options = parse([f"--data-dir={tmp_path}", "--bind-address=127.0.0.1", "--free-port"])
     running = await startup.start(options)
 
     def send() -> None:

@@ -88,8 +88,8 @@ def test_protocols_are_negotiated_and_return_the_same_response(server: Server, a
     assert versions == ["2", "1.1"]
 
 
-def test_default_is_http_1_only(tmp_path: Path) -> None:
-    server = Server(tmp_path / "data", "--http2-max-streams-per-connection=0")
+def test_http_2_can_be_disabled(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--disable-http2-serving")
     try:
         assert (
             curl(server, "--http2", server.ready["url"] + "/version", "-o", "/dev/null", "-w", "%{http_version}")
@@ -249,7 +249,7 @@ def test_head_of_a_long_response_has_no_body(client: Http2Client) -> None:
 
 @pytest.mark.row("opt.goaway-chance")
 def test_goaway_chance_closes_http_2_connections(tmp_path: Path) -> None:
-    server = Server(tmp_path / "data", "--http2-max-streams-per-connection=100", "--goaway-chance=0.02")
+    server = Server(tmp_path / "data", "--goaway-chance=0.02")
     try:
         with Http2Client(server.ready) as client:
             watch = client.begin("GET", f"{MAPS}?watch=true")
@@ -276,7 +276,7 @@ def test_goaway_chance_closes_http_2_connections(tmp_path: Path) -> None:
 
 def test_shutdown_sends_goaway(tmp_path: Path) -> None:
     gate = "--feature-gates=UnauthenticatedHTTP2DOSMitigation=false"
-    server = Server(tmp_path / "data", "--http2-max-streams-per-connection=100", gate)
+    server = Server(tmp_path / "data", gate)
     try:
         with Http2Client(server.ready, token=False) as anonymous:  # whose connection the gate would close
             assert [anonymous.request("GET", "/readyz").code for _ in range(3)] == [200] * 3
@@ -303,15 +303,22 @@ def test_goaway_chance_out_of_range_is_rejected(chance: str) -> None:
 
 @pytest.mark.row("opt.goaway-chance")
 def test_goaway_chance_without_http_2_is_rejected() -> None:
-    with pytest.raises(OptionsError, match="--goaway-chance requires HTTP/2; set --http2-max-streams-per-connection"):
-        parse(["--goaway-chance=0.01"])
-    assert parse(["--goaway-chance=0"]).goaway_chance == 0
+    with pytest.raises(OptionsError, match="--goaway-chance requires HTTP/2; omit --disable-http2-serving"):
+        parse(["--goaway-chance=0.01", "--disable-http2-serving"])
+    assert parse(["--goaway-chance=0.01"]).goaway_chance == 0.01
+
+
+@pytest.mark.row("opt.http2-max-streams-per-connection")
+@pytest.mark.parametrize(("value", "streams"), [("0", 100), ("-1", 100), ("250", 250)])
+def test_number_of_streams_has_a_default(value: str, streams: int) -> None:
+    assert parse([f"--http2-max-streams-per-connection={value}"]).http2_streams == streams
+    assert parse(["--disable-http2-serving"]).http2_streams == 0
 
 
 def test_cipher_suites_must_include_those_of_http_2() -> None:
-    http2, suite = "--http2-max-streams-per-connection=10", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
+    suite = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
     with pytest.raises(OptionsError, match="HTTP/2 requires one of TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 and"):
-        parse([http2, f"--tls-cipher-suites={suite}"])
-    parse([f"--tls-cipher-suites={suite}"])
-    parse([http2, f"--tls-cipher-suites={suite},TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"])
-    parse([http2, f"--tls-cipher-suites={suite}", "--tls-min-version=VersionTLS13"])
+        parse([f"--tls-cipher-suites={suite}"])
+    parse(["--disable-http2-serving", f"--tls-cipher-suites={suite}"])
+    parse([f"--tls-cipher-suites={suite},TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"])
+    parse([f"--tls-cipher-suites={suite}", "--tls-min-version=VersionTLS13"])

@@ -138,7 +138,7 @@ def test_plugin_that_cannot_be_imported_prevents_startup(tmp_path: Path) -> None
     install(packages, "broken")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), os.environ.get("PYTHONPATH", "")])}
 
-    command = [sys.executable, "-m", "apiserver_stub", f"--data-dir={tmp_path / 'data'}", "--secure-port=0"]
+    command = [sys.executable, "-m", "apiserver_stub", f"--data-dir={tmp_path / 'data'}", "--free-port"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
     assert ended.returncode == 2

@@ -179,13 +179,13 @@ def test_token_file_authenticates_the_user(tmp_path: Path) -> None:
 
 
 def test_invalid_options_prevent_start(tmp_path: Path) -> None:
-    rejection = ["--goaway-chance=0.01", "--bogus"]
+    rejection = ["--secure-port=0", "--bogus"]
     command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), *rejection]
 
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
     assert result.returncode == 2
-    assert "--goaway-chance requires HTTP/2; set --http2-max-streams-per-connection" in result.stderr
+    assert "--secure-port 0 must be between 1 and 65535, inclusive. It cannot be turned off with 0" in result.stderr
     assert "unknown flag: --bogus" in result.stderr
 
 

@@ -85,7 +85,7 @@ async def test_bind_and_advertise_addresses_are_used(tmp_path: Path) -> None:
 @pytest.mark.row("opt.bind-address", "opt.advertise-address")
 @pytest.mark.parametrize("options", [(), ("--bind-address=",), ("--bind-address=0.0.0.0",)])
 async def test_default_listens_on_all_interfaces(tmp_path: Path, options: tuple[str, ...]) -> None:
-    running = await startup.start(parse([f"--data-dir={tmp_path}", "--secure-port=0", *options]))
+    running = await startup.start(parse([f"--data-dir={tmp_path}", "--free-port", *options]))
     try:
         for local in ("127.0.0.1", "127.0.0.3"):
             await asyncio.to_thread(shown, port_of(running), None, local)
@@ -104,7 +104,7 @@ async def test_default_listens_on_all_interfaces(tmp_path: Path, options: tuple[
 
 @pytest.mark.row("opt.advertise-address")
 async def test_certificate_for_the_default_address_is_generated_once(tmp_path: Path) -> None:
-    options = parse([f"--data-dir={tmp_path}", "--secure-port=0"])
+    options = parse([f"--data-dir={tmp_path}", "--free-port"])
     seen = []
     for _ in range(2):
         running = await startup.start(options)
@@ -115,7 +115,7 @@ async def test_certificate_for_the_default_address_is_generated_once(tmp_path: P
 
 @pytest.mark.row("opt.advertise-address")
 def test_without_a_network_loopback_is_advertised(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "apiserver_stub", f"--data-dir={tmp_path}", "--secure-port=0"]
+    command = [sys.executable, "-m", "apiserver_stub", f"--data-dir={tmp_path}", "--free-port"]
     alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
     process = subprocess.Popen([*alone, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
@@ -328,7 +328,7 @@ def test_unwritable_directory_is_reported_in_one_line(tmp_path: Path) -> None:
 def test_default_cert_dir_is_used(tmp_path: Path) -> None:
     """Run in a separate mount namespace, so that the host is not changed."""
     apart = 'mount -t tmpfs none /var/lib && mount -t tmpfs none /run && exec "$@"'
-    command = [sys.executable, "-m", "apiserver_stub", "--bind-address=127.0.0.1", "--secure-port=0"]
+    command = [sys.executable, "-m", "apiserver_stub", "--bind-address=127.0.0.1", "--free-port"]
     process = subprocess.Popen(
         ["unshare", "--mount", "sh", "-c", apart, "sh", *command],
         stdout=subprocess.PIPE,

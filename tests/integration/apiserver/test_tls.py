@@ -119,6 +119,7 @@ async def test_configured_suite_is_negotiated(tmp_path: Path, name: str, cipher:
     key_type = "ECDSA" if "ECDSA" in name else "RSA"
     certificate, key = pair(tmp_path, key_type)
     options = [f"--tls-cipher-suites={name}", f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}"]
+    options.append("--disable-http2-serving")  # It requires other suites.
     assert any("insecure" in text for text in warnings(parse(options))) is (name in INSECURE)
     running = await start(tmp_path / "data", *options)
     try:
@@ -137,7 +138,7 @@ async def test_configured_suite_is_negotiated(tmp_path: Path, name: str, cipher:
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.row(f"tls.suite.{name}")) for name in TLS13])
 async def test_suites_of_tls_1_3_are_always_enabled(tmp_path: Path, name: str) -> None:
-    running = await start(tmp_path / "data", f"--tls-cipher-suites={name}")
+    running = await start(tmp_path / "data", f"--tls-cipher-suites={name}", "--disable-http2-serving")
     try:
         port = int(running.url.rpartition(":")[2])
         assert [await asyncio.to_thread(spoken_1_3, port, suite) for suite in TLS13] == list(TLS13)

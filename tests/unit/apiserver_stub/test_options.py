@@ -125,7 +125,9 @@ def test_insecure_options_cause_warnings() -> None:
     assert warnings(parse(["--anonymous-auth=false"])) == everything[:1]
     assert warnings(parse([roles])) == warnings(parse(file)) == []
     insecure = ["Use of insecure cipher 'TLS_RSA_WITH_RC4_128_SHA' detected."]
-    assert warnings(parse([roles, "--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA"])) == insecure
+    assert (
+        warnings(parse([roles, "--disable-http2-serving", "--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA"])) == insecure
+    )
 
 
 @pytest.mark.parametrize(
