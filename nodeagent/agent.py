@@ -57,6 +57,7 @@ from nodeagent.server.local import LocalServer
 from nodeagent.server.server import AgentServer
 from nodeagent.server.serving_certificate import ensure_self_signed
 from nodeagent.stall_detector import StallDetector
+from nodeagent.status.device_health import DeviceHealthReport
 from nodeagent.status.manager import StatusManager
 from nodeagent.status.mirror import MirrorPods
 
@@ -173,7 +174,8 @@ class Agent:
             trigger_sync=self._pods.trigger_sync,
             note=self._explainer.note,
             allocations=self._allocations,
-            device_health=components.devices.health,
+            device_health=DeviceHealthReport(components.devices, components.claims, self._pods).of_container,
+            uses_claims=components.claims.is_in_use if components.claims is not None else lambda _: False,
         )
         context = provide_syncer(components, plugins, self._flush_statuses)
         self._sources = provide_sources(context, plugins)

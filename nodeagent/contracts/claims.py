@@ -131,6 +131,13 @@ class ClaimManager(Protocol):
         """
         ...
 
+    def is_in_use(self, pod_uid: str) -> bool:
+        """Return whether a claim may be prepared for a pod, which then does not reach a terminal phase.
+
+        :param pod_uid: UID of the pod.
+        """
+        ...
+
     def cdi_devices(self, pod: Pod, container: Container) -> Sequence[str]:
         """Return the CDI names of the devices that *container* uses; see :meth:`prepare_pod`.
 

@@ -162,15 +162,20 @@ def _observed_generation(pod: Pod, inputs: PodStatusInputs) -> int:
     return max(before, pod.metadata.generation) if inputs.observed_generation or before else 0
 
 
-def presentable(status: PodStatus, before: PodStatus, runtime: RuntimePod | None) -> PodStatus:
+def presentable(
+    status: PodStatus, before: PodStatus, runtime: RuntimePod | None, *, uses_claims: bool = False
+) -> PodStatus:
     """Return *status* as reported to the API: without a terminal phase while a container may still be running.
 
     Controllers replace a finished pod, and the scheduler reassigns its resources.
+
+    :param uses_claims: a resource claim may be prepared for the pod.
     """
     terminal = (PodPhase.SUCCEEDED, PodPhase.FAILED)
-    if status.phase not in terminal or before.phase in terminal or runtime is None:
+    if status.phase not in terminal or before.phase in terminal:
         return status
-    if not any(c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN) for c in runtime.containers):
+    containers = runtime.containers if runtime is not None else ()
+    if not uses_claims and not any(c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN) for c in containers):
         return status
     return msgspec.structs.replace(
         status, phase=before.phase or PodPhase.RUNNING, reason=before.reason, message=before.message

@@ -93,6 +93,7 @@ class StatusManager:
     :param note: returns the cause if a pod has not been ready for long, else an empty text.
     :param device_health: returns the health of the devices of a container; reported with ``ResourceHealthStatus``.
     :param allocations: allocated resources and resizes of the pods; ``None`` reports neither.
+    :param uses_claims: returns whether a resource claim may be prepared for the pod with this UID.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class StatusManager:
         note: Callable[[Pod], str] = lambda _: "",
         allocations: AllocationManager | None = None,
         device_health: DeviceHealthLookup = lambda _uid, _container: {},
+        uses_claims: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._api, self._clock, self._plugins = api, clock, plugins
         self._probes, self._host_ips, self._runtime_name = probes, host_ips, runtime_name
@@ -123,7 +125,7 @@ class StatusManager:
         self._image_refs = gates.enabled("ImageVolumeWithDigest")
         reported, messages = gates.enabled("ResourceHealthStatus"), gates.enabled("ResourceHealthStatusMessage")
         self._device_health = _health_lookup(device_health, reported=reported, messages=messages)
-        self._trigger_sync, self._note = trigger_sync, note
+        self._trigger_sync, self._note, self._uses_claims = trigger_sync, note, uses_claims
         self._allocations = allocations if allocations is not None and allocations.resizing else None
         self._entries: dict[str, _Entry] = {}
         self._dirty: dict[str, None] = {}
@@ -194,7 +196,7 @@ class StatusManager:
                 resize_conditions=self._allocations.conditions(pod.uid) if self._allocations is not None else (),
             ),
         )
-        reported = presentable(status, entry.status, observed)
+        reported = presentable(status, entry.status, observed, uses_claims=self._uses_claims(pod.uid))
         if reported != entry.status or reported != entry.sent:
             count_terminations(entry.status, reported)
             entry.status = reported

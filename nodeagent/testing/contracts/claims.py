@@ -66,9 +66,11 @@ class ClaimManagerContract:
 
     async def test_claim_is_unprepared_once(self, claims: ClaimManager, driver: FakeClaimDriver, pod: Pod) -> None:
         await claims.prepare_pod(pod)
+        assert claims.is_in_use(pod.uid)
         for _ in range(2):
             await claims.release_pod(pod)
         assert driver.unprepared == driver.prepared
+        assert not claims.is_in_use(pod.uid)
 
     async def test_failing_driver_is_called_again(
         self, claims: ClaimManager, driver: FakeClaimDriver, pod: Pod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nodeagent import hookimpl
 
@@ -17,9 +17,26 @@ if TYPE_CHECKING:
     from nodeagent.contracts.plugin_registry import PluginHandler
     from nodeagent.contracts.pod_resources import ResourceReporter
 
-GATE = "DynamicResourceAllocation"
+NAME, GATE = "claims", "DynamicResourceAllocation"
+SLICE_GRACE_SECONDS = 30
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _log = logging.getLogger(__name__)
+
+
+@hookimpl
+def nodeagent_settings_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "slice_grace_seconds": {
+                "type": "integer",
+                "minimum": 0,
+                "default": SLICE_GRACE_SECONDS,
+                "description": "Time without a connected driver after which its ResourceSlices are deleted.",
+            },
+        },
+    }
 
 
 @hookimpl
@@ -80,7 +97,8 @@ class Claims:
         )
         loops: list[BackgroundLoop] = [manager, connections]
         if self._api is not None:
-            loops.append(SliceCleaner(self._api, self._drivers, context.node_name, context.clock))
+            grace = context.plugin_settings.get(NAME, {}).get("slice_grace_seconds", SLICE_GRACE_SECONDS)
+            loops.append(SliceCleaner(self._api, self._drivers, context.node_name, context.clock, grace))
         return loops
 
 

@@ -86,6 +86,10 @@ class Manager:
             self._context.recorder.record(pod.reference(), EventType.WARNING, _UNPREPARE_FAILED, note)
             raise ClaimError(f"unprepare dynamic resources: {error}", reason=_UNPREPARE_FAILED) from error
 
+    def is_in_use(self, pod_uid: str) -> bool:
+        """Return whether a claim may be prepared for a pod."""
+        return bool(self.cache.of_pod(pod_uid))
+
     def cdi_devices(self, pod: Pod, container: Container) -> Sequence[str]:
         """Return the CDI names for *container*; see :class:`~nodeagent.contracts.claims.ClaimManager`."""
         names: dict[str, None] = {}

@@ -10,8 +10,6 @@ from nodeagent.errors import ApiError
 from nodeagent_plugins.claims.allocated_claims import ResourceApi
 from nodeagent_plugins.claims.drivers import Drivers
 
-GRACE_SECONDS = 30.0
-"""Time without a connected driver after which its slices are deleted."""
 _RETRY_SECONDS = (1.0, 60.0)
 _IDLE_SECONDS = 3600.0
 _log = logging.getLogger(__name__)
@@ -21,12 +19,15 @@ class SliceCleaner:
     """Loop that deletes the slices of this node whose driver is not connected.
 
     After a start of the agent, drivers have the same grace period to register.
+
+    :param grace_seconds: time without a connected driver after which its slices are deleted.
     """
 
     name = "resource slices"
 
-    def __init__(self, api: ResourceApi, drivers: Drivers, node: str, clock: Clock) -> None:
+    def __init__(self, api: ResourceApi, drivers: Drivers, node: str, clock: Clock, grace_seconds: float) -> None:
         self._api, self._drivers, self._node, self._clock = api, drivers, node, clock
+        self._grace = grace_seconds
         self._due: dict[str, float] = {}
         """Times at which slices are deleted, by driver."""
         self._waker = Waker(clock)
@@ -54,7 +55,7 @@ class SliceCleaner:
         if self._drivers.is_connected(driver):
             self._due.pop(driver, None)
         else:
-            self._due.setdefault(driver, self._clock.now() + GRACE_SECONDS)
+            self._due.setdefault(driver, self._clock.now() + self._grace)
         self._waker.wake()
 
     async def _delete_due(self) -> None:

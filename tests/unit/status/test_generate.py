@@ -442,3 +442,10 @@ def test_host_addresses_are_reported_unless_disabled(shown):
 
     assert status.host_ip == "192.0.2.1"
     assert status.host_ips == ([PodIp(ip="192.0.2.1")] if shown else None)
+
+
+def test_terminal_phase_is_not_presented_while_the_pod_uses_claims():
+    before, status = PodStatus(phase="Running"), PodStatus(phase="Succeeded")
+
+    assert presentable(status, before, None, uses_claims=True).phase == "Running"
+    assert presentable(status, before, None) == status
