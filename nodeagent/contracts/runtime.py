@@ -46,6 +46,7 @@ from nodeagent.contracts.runtime_config import (
 )
 from nodeagent.contracts.runtime_state import (
     ANNOTATION_DELETION_GRACE,
+    ANNOTATION_DEVICES,
     ANNOTATION_GRACE,
     ANNOTATION_HASH,
     ANNOTATION_MESSAGE_PATH,
@@ -74,6 +75,7 @@ from nodeagent.contracts.runtime_stats import (
 
 __all__ = [
     "ANNOTATION_DELETION_GRACE",
+    "ANNOTATION_DEVICES",
     "ANNOTATION_GRACE",
     "ANNOTATION_HASH",
     "ANNOTATION_MESSAGE_PATH",

@@ -22,6 +22,8 @@ ANNOTATION_MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
 ANNOTATION_PRE_STOP = "io.kubernetes.container.preStopHandler"
 ANNOTATION_PORTS = "io.kubernetes.container.ports"
 ANNOTATION_GRACE = "io.kubernetes.pod.terminationGracePeriod"
+ANNOTATION_DEVICES = "io.kubernetes.container.devices"
+"""Devices of the container by extended resource, as JSON; with it, allocations survive the loss of their file."""
 ANNOTATION_DELETION_GRACE = "io.kubernetes.pod.deletionGracePeriod"
 
 # Runtime messages for a start whose client disconnected: the call is cancelled together with the process it started.

@@ -3,60 +3,41 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from nodeagent import hookimpl
-from nodeagent.base.aio import Backoff
 from nodeagent.base.aio.waker import Waker
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import VolumesContext
 from nodeagent.contracts.device_responses import DeviceResponse, merge_responses
-from nodeagent.contracts.devices import DeviceHealth, DeviceProvider, DeviceResource, ProvidedDevice
+from nodeagent.contracts.devices import DeviceHealth, DeviceProvider, DeviceRegistration, DeviceResource
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.pods import KillReason, Rejection
 from nodeagent.contracts.runtime import ContainerState
-from nodeagent.errors import DeviceError, DevicesNotReady
-from nodeagent.model.extended_resources import containers_in_order, is_extended_resource, requested_devices
+from nodeagent.errors import DeviceError, DevicesNotReady, RuntimeFailure
+from nodeagent.model.extended_resources import containers_in_order, requested_devices
 from nodeagent.model.pod import Container, Pod
-from nodeagent_plugins.devices.allocations import Assignment
 from nodeagent_plugins.devices.binding import Binder
-from nodeagent_plugins.devices.checkpoint import CheckpointDamaged, CheckpointData, Entry, by_node
-from nodeagent_plugins.devices.inventory import GRACE_SECONDS, Resource, checked
+from nodeagent_plugins.devices.checkpoint import CheckpointDamaged
+from nodeagent_plugins.devices.inventory import GRACE_SECONDS, Resource
+from nodeagent_plugins.devices.providers import Providers
 from nodeagent_plugins.devices.reservations import Reservations
+from nodeagent_plugins.devices.restoration import (
+    annotation,
+    restore_allocations,
+    restore_from_containers,
+    restore_resources,
+    to_checkpoint,
+)
 from nodeagent_plugins.devices.store import Store
-from nodeagent_plugins.devices.wire import decode_response, encode_response
 
-_MAX_LISTS, _LISTS_SECONDS = 100, 10.0
-"""Lists that a provider may publish in a period."""
-_STABLE_SECONDS = 30.0
-"""Time after which a connection counts as successful, so that the back-off starts again."""
 _MIN_REPORT_SECONDS, _IDLE_SECONDS, _STALE_SECONDS = 1.0, 3600.0, 5.0
 _STRICT_POLICIES = ("restricted", "single-numa-node")
 NOT_REGISTERED = "not registered since the agent started"
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class _Watch:
-    """One provider in use; implements :class:`~nodeagent.contracts.devices.DeviceRegistration`."""
-
-    manager: Devices
-    provider: DeviceProvider
-    task: Any = None
-    closed: bool = False
-    lists: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_LISTS))
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            if self.task is not None:
-                self.task.cancel()
-            self.manager.closed(self)
 
 
 @dataclass(slots=True)
@@ -99,18 +80,17 @@ class Devices:
         self._clock = context.clock
         self.reservations = Reservations()
         self._binder = Binder(self.reservations, context.clock)
-        self._store = Store(directory, self._snapshot, root)
-        self._watches: dict[str, _Watch] = {}
+        self._store = Store(directory, lambda: to_checkpoint(self.reservations), root)
+        self._providers = Providers(context, self.reservations.resources, self._resource_changed)
         self._waiting: dict[str, _Waiting] = {}
         self._admitting = ""
-        self._started = False
         self._waker = Waker(context.clock)
         self._changed = self._unsaved = self._check_stale = False
         now = context.clock.now()
         for resource in expected:
             self._resources[resource] = Resource(resource, now, restored=0)
         for provider in providers:
-            self.add(provider)
+            self._providers.add(provider)
 
     @property
     def _resources(self) -> dict[str, Resource]:
@@ -119,6 +99,7 @@ class Devices:
     # --- start and providers --------------------------------------------------------------------------------
 
     async def start(self) -> None:
+        now = self._clock.now()
         try:
             data, current = await self._store.load()
         except CheckpointDamaged as error:
@@ -126,93 +107,23 @@ class Devices:
                 "Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date",
                 extra={"err": str(error)},
             )
+            note = f"Failed to read allocated devices: {error}"
+            node = self._context.node_reference()
+            self._context.recorder.record(node, EventType.WARNING, "DeviceCheckpointDamaged", note)
         else:
-            self._restore(data, current=current)
-        self._started = True
-        for watch in self._watches.values():
-            self._run(watch)
+            restore_resources(self.reservations, data, now)
+            restore_allocations(self.reservations, data, current=current)
+        try:
+            containers = await self._context.runtime.list_containers()
+        except RuntimeFailure as error:
+            _log.error("Failed to list containers with devices", extra={"err": str(error)})
+        else:
+            if count := restore_from_containers(self.reservations, containers, now):
+                _log.warning("Restored devices from running containers", extra={"allocations": count})
+        self._providers.start()
 
-    def add(self, provider: DeviceProvider) -> _Watch:
-        name = provider.resource
-        if not is_extended_resource(name):
-            raise DeviceError(f'the ResourceName "{name[:253]}" is invalid')
-        previous = self._watches.get(name)
-        watch = self._watches[name] = _Watch(self, provider)
-        if previous is not None:
-            previous.close()
-        resource = self._resources.get(name)
-        if resource is None:
-            resource = self._resources[name] = Resource(name, self._clock.now())
-        resource.provider = provider
-        if self._started:
-            self._run(watch)
-        return watch
-
-    def closed(self, watch: _Watch) -> None:
-        """Record that a provider is no longer used."""
-        name = watch.provider.resource
-        if self._watches.get(name) is watch:
-            del self._watches[name]
-            self._resources[name].provider = None
-            self._disconnected(self._resources[name], "the provider was removed")
-
-    def _run(self, watch: _Watch) -> None:
-        watch.task = self._context.tasks.start(self._watch(watch), f"devices {watch.provider.resource}")
-
-    async def _watch(self, watch: _Watch) -> None:
-        """Watch the devices of a provider until it is closed."""
-        provider, backoff = watch.provider, Backoff(0.5, 30.0)
-        fields = {"resourceName": provider.resource, "endpoint": provider.endpoint}
-        while True:
-            started = self._clock.now()
-            try:
-                await provider.watch(lambda devices: self._publish(watch, devices))
-                error = "the provider stopped to report its devices"
-            except DeviceError as failure:
-                error = str(failure)
-            except Exception as failure:
-                error = repr(failure)
-            if watch.closed:
-                return
-            resource = self._resources[provider.resource]
-            if resource.connected or resource.error != error:
-                _log.error("ListAndWatch ended unexpectedly for device plugin", extra={**fields, "err": error})
-            self._disconnected(resource, error)
-            if self._clock.now() - started >= _STABLE_SECONDS:
-                backoff.reset()
-            await self._clock.sleep(backoff.next())
-
-    def _publish(self, watch: _Watch, devices: Sequence[ProvidedDevice]) -> None:
-        """Store the devices of a provider.
-
-        :raises DeviceError: the list is invalid, or the provider publishes too often.
-        """
-        if watch.closed:
-            return
-        now, name = self._clock.now(), watch.provider.resource
-        if len(watch.lists) == _MAX_LISTS and now - watch.lists[0] < _LISTS_SECONDS:
-            watch.lists.clear()
-            raise DeviceError(
-                f"device plugin of {name} sent more than {_MAX_LISTS} lists of devices within {_LISTS_SECONDS:g} s"
-            )
-        watch.lists.append(now)
-        found = checked(name, devices)
-        resource = self._resources[name]
-        connected = resource.connected
-        changed = resource.update(found, now)
-        if not connected:
-            _log.info(
-                "Device plugin connected",
-                extra={"resourceName": name, "devices": len(found), "endpoint": watch.provider.endpoint},
-            )
-        if changed or not connected:
-            self._resource_changed(resource, changed)
-
-    def _disconnected(self, resource: Resource, error: str) -> None:
-        connected = resource.connected
-        resource.disconnect(self._clock.now(), error)
-        if connected:
-            self._resource_changed(resource, set(resource.devices))
+    def add(self, provider: DeviceProvider) -> DeviceRegistration:
+        return self._providers.add(provider)
 
     def _resource_changed(self, resource: Resource, devices: set[str]) -> None:
         """Report a change of devices to the node status, to pods that have them and to pods that wait for them."""
@@ -226,6 +137,18 @@ class Devices:
         pods |= {uid for uid, waiting in self._waiting.items() if resource.name in waiting.resources}
         for uid in pods:
             self._context.pods.trigger_sync(uid)
+        self._note_unhealthy(resource, devices)
+
+    def _note_unhealthy(self, resource: Resource, devices: set[str]) -> None:
+        """Record an event for each pod with a device that has become unhealthy."""
+        for (uid, container), name, assignment in self.reservations.allocations:
+            pod = self._context.pods.get(uid) if name == resource.name else None
+            for id in devices.intersection(assignment.ids) if pod is not None and resource.connected else ():
+                health = resource.health(id)
+                if health.health == "Unhealthy" and pod is not None:
+                    detail = f": {health.message}" if health.message else ""
+                    note = f"Device {id} of {name} in container {container} is unhealthy{detail}"
+                    self._context.recorder.record(pod.reference(), EventType.WARNING, "DeviceUnhealthy", note)
 
     # --- admission ------------------------------------------------------------------------------------------
 
@@ -242,6 +165,8 @@ class Devices:
         try:
             self._reserve(pod)
         except DeviceError as error:
+            if not self._context.pods.all_sources_ready:
+                return None  # Devices of pods that are not desired any more are released later; the worker reserves.
             return Rejection(error.reason, f"Allocate failed due to {error}, which is unexpected")
         return None
 
@@ -356,7 +281,7 @@ class Devices:
         except DevicesNotReady:
             raise
         except DeviceError as error:
-            if error.transient or self._has_run(pod):
+            if error.transient or self._has_run(pod) or not self._context.pods.all_sources_ready:
                 raise DevicesNotReady(str(error)) from error
             self._reject(pod, error)
             raise DevicesNotReady(f"pod is rejected: {error}", reason=error.reason) from error
@@ -406,7 +331,8 @@ class Devices:
                 "Container has conflicting device responses",
                 extra={"pod": pod.full_name, "containerName": container.name, "err": conflict},
             )
-        return merged.response
+        response = merged.response
+        return replace(response, annotations={**response.annotations, **annotation(held)})
 
     async def before_start(self, pod: Pod, container: Container) -> None:
         await self._binder.before_start(pod, container)
@@ -439,43 +365,6 @@ class Devices:
         return [uid for uid, waiting in self._waiting.items() if resource in waiting.resources]
 
     # --- storage --------------------------------------------------------------------------------------------
-
-    def _snapshot(self) -> CheckpointData:
-        entries = [
-            Entry(uid, container, resource, by_node(each.ids, each.nodes), encode_response(each.response))
-            for (uid, container), resource, each in self.reservations.allocations
-            if each.response is not None
-        ]
-        registered = {
-            name: sorted(resource.healthy) if resource.restored is None else ()
-            for name, resource in sorted(self._resources.items())
-            if not resource.removed
-        }
-        return CheckpointData(entries, registered)
-
-    def _restore(self, data: CheckpointData, *, current: bool) -> None:
-        now = self._clock.now()
-        for name, ids in data.registered.items():
-            if is_extended_resource(name) and name not in self._watches:
-                self._resources[name] = Resource(name, now, restored=len(ids))
-        for entry in data.entries:
-            fields = {"podUID": entry.uid, "containerName": entry.container, "resourceName": entry.resource}
-            nodes: dict[str, tuple[int, ...]] = {}
-            for node, listed in entry.devices.items():
-                for id in listed:
-                    nodes[id] = (*nodes.get(id, ()), *((node,) if node >= 0 else ()))
-            if not current:
-                _log.info(
-                    "Dropped devices that were allocated before the host booted", extra={**fields, "ids": list(nodes)}
-                )
-                continue
-            try:
-                response = decode_response(entry.response)
-            except DeviceError as error:
-                _log.error("Failed to read checkpoint entry", extra={**fields, "err": str(error)})
-                continue
-            assignment = Assignment(tuple(nodes), {id: own for id, own in nodes.items() if own}, response)
-            self.reservations.allocations.add(entry.uid, entry.container, entry.resource, assignment)
 
     async def _save(self) -> None:
         """Write the checkpoint.

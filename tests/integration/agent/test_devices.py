@@ -179,3 +179,21 @@ def test_hung_plugin_delays_only_its_own_pods(node: tuple[Node, Plugin]) -> None
     plugin.start()
     cluster.phase("stuck", "Running")
     cluster.remove("stuck", "free")
+
+
+def test_devices_survive_the_loss_of_the_checkpoint(node: tuple[Node, Plugin]) -> None:
+    cluster, _ = node
+    cluster.api.create_pod(pod("first", 2))
+    first = cluster.phase("first", "Running")
+    cluster.agent.kill()
+    checkpoint = cluster.agent.root / "device-plugins/kubelet_internal_checkpoint"
+    checkpoint.write_text("damaged")
+    cluster.agent.start()
+
+    wait_until(lambda: amounts(cluster) == ("4", "4"), "the plugin has registered again")
+    cluster.api.create_pod(pod("second", 2))
+    cluster.phase("second", "Running")
+    assert listed(cluster) == {"first": ["w0", "w1"], "second": ["w2", "w3"]}
+    assert cluster.api.pod("first")["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert cluster.phase("first", "Running")["metadata"]["uid"] == first["metadata"]["uid"]
+    cluster.remove("first", "second")

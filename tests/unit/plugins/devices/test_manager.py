@@ -142,7 +142,7 @@ async def test_pod_waits_for_a_resource_of_the_checkpoint(make_devices, context,
     with pytest.raises(DevicesNotReady, match=f"waiting for device plugins: {WIDGET}: not registered") as raised:
         await devices.prepare_pod(pod)
     assert raised.value.reason == "WaitingForDevices"
-    assert [event.reason for event in context.recorder.events] == ["WaitingForDevices"]
+    assert [event.reason for event in context.recorder.events][-1:] == ["WaitingForDevices"]
 
     devices.add(FakeDeviceProvider())
     await settle()
@@ -431,3 +431,57 @@ async def test_metrics_count_devices_by_state(make_devices, context):
 
     assert metrics.DEVICES.sample() == {(WIDGET, "healthy"): 2, (WIDGET, "unhealthy"): 0, (WIDGET, "allocated"): 1}
     assert metrics.CONNECTED.sample() == {(WIDGET,): 1}
+
+
+async def test_damaged_checkpoint_is_rebuilt_from_containers(make_devices, context, tmp_path):
+    before = await started(make_devices(FakeDeviceProvider()))
+    pod = requesting("web")
+    await admit(before, context, pod)
+    await before.prepare_pod(pod)
+    container = pod.spec.containers[0]
+    settings = before.container_response(pod, container)
+    context.runtime.start("main", pod, annotations=settings.annotations)
+    file = tmp_path / "device-plugins/kubelet_internal_checkpoint"
+    file.write_text("damaged")
+
+    devices = await started(make_devices(FakeDeviceProvider()))
+    second = requesting("second")
+    await admit(devices, context, second)
+    await devices.prepare_pod(second)
+
+    assert (file.parent / f"{file.name}.damaged").read_text() == "damaged"
+    assert "DeviceCheckpointDamaged" in {event.reason for event in context.recorder.events}
+    assert envs(devices, second) == "w1"
+    await devices.prepare_pod(pod)  # Its container is restarted.
+    assert envs(devices, pod) == "w0"
+
+
+async def test_unhealthy_device_is_an_event_of_its_pod(make_devices, context):
+    provider, pod = FakeDeviceProvider(), requesting("web")
+    devices = await started(make_devices(provider))
+    await admit(devices, context, pod)
+    provider.set(ProvidedDevice("w0", healthy=False, message="overheated"), ProvidedDevice("w1"))
+    await settle()
+
+    (event,) = [event for event in context.recorder.events if event.reason == "DeviceUnhealthy"]
+    assert event.note == "Device w0 of example.com/widget in container main is unhealthy: overheated"
+
+
+async def test_pod_waits_for_devices_of_pods_that_are_not_known_yet(make_devices, context):
+    before = await started(make_devices(FakeDeviceProvider(devices=["only"])))
+    removed, static = requesting("removed"), requesting("static")
+    await admit(before, context, removed)
+    await before.prepare_pod(removed)
+    del context.pods.pods[removed.uid]  # Deleted while the agent is stopped.
+
+    context.pods.all_sources_ready = False
+    devices = await started(make_devices(FakeDeviceProvider(devices=["only"])))
+    assert await admit(devices, context, static) is None
+    with pytest.raises(DevicesNotReady):
+        await devices.prepare_pod(static)
+    assert context.pods.kills == []
+
+    context.pods.all_sources_ready = True
+    devices.release_stale()
+    await devices.prepare_pod(static)
+    assert envs(devices, static) == "only"

@@ -1,0 +1,34 @@
+"""``python -m tests.device_kills``: a run on a private node."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.device_kills.runner import Runner
+from tests.integration.containerd import Containerd
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.device_kills", description="Kill processes while devices are allocated, as root."
+    )
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--allocations", type=int, default=200, help="number of allocations (default: 200)")
+    arguments = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="dk-"))
+    with Containerd() as runtime, Runner(directory, runtime, arguments.seed).running() as runner:
+        report = runner.run(arguments.allocations)
+    print(report.text())
+    if report.violations:
+        print(f"logs: {directory}", file=sys.stderr)
+        return 1
+    shutil.rmtree(directory, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
