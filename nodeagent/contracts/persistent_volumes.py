@@ -20,6 +20,9 @@ from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.model.persistent_volume import PersistentVolume, PersistentVolumeClaim
 from nodeagent.model.pod import Pod, Volume
 
+MOUNT_OPTIONS = "MountOptionSupport"
+"""Reason of an error of :meth:`PersistentVolumeKind.mount` if the kind has no mount options, but the volume does."""
+
 
 class VolumeMode(StrEnum):
     """Form in which containers see a volume; the values are those of ``volumeMode``."""

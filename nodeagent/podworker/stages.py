@@ -138,7 +138,9 @@ def _volumes(inputs: PodDiagnosticInputs) -> StageReport:
     used |= {device.name for _, container in inputs.pod.containers() for device in container.volume_devices or ()}
     names = [volume.name for volume in inputs.pod.spec.volumes or () if volume.name in used]
     worker = inputs.worker
-    unready = [state for state in inputs.volumes if state.volume and state.claim and state.phase != "Mounted"]
+    waiting = [state for state in inputs.volumes if state.volume and state.phase != "Mounted"]
+    # Without a claim, a volume that is not mounted yet is only of interest if it failed.
+    unready = [state for state in waiting if state.claim or state.error]
     if unready:
         text = "; ".join(volume_text(state, inputs.monotonic) for state in unready)
         failed = any(state.error for state in unready)
@@ -166,12 +168,13 @@ def _volumes(inputs: PodDiagnosticInputs) -> StageReport:
 
 
 def volume_text(state: VolumeState, now: float) -> str:
-    """Return claim, phase, call, last error and next attempt of a volume that is not mounted.
+    """Return claim, driver, phase, call, last error and next attempt of a volume that is not mounted.
 
     :param now: monotonic time.
     """
-    source = f"claim {state.claim}, {state.plugin}" if state.plugin else f"claim {state.claim}"
-    parts = [f"{state.volume} ({source}): {state.phase}"]
+    claim = f"claim {state.claim}" if state.claim else ""
+    source = ", ".join(filter(None, (claim, state.plugin)))
+    parts = [f"{state.volume} ({source}): {state.phase}" if source else f"{state.volume}: {state.phase}"]
     if state.running_since:
         parts.append(f"{state.call} for {now - state.running_since:.0f} s")
     if state.error:

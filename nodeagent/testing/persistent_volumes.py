@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nodeagent.contracts.persistent_volumes import (
@@ -86,7 +87,7 @@ class FakePersistentKind(Faults):
         (staging / "staged").touch()
         self.calls.append(("mount_device", handle))
         await self._pass("mount_device.after")
-        return self._device(staging)
+        return replace(self._device(staging), mode=request.spec.mode)
 
     async def unmount_device(self, device: DeviceOnDisk) -> None:
         handle = device.path.name

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from nodeagent.base import host_path, identity
-from nodeagent.contracts.persistent_volumes import MountRequest, VolumeMode, VolumeOnDisk, VolumeSpec
+from nodeagent.contracts.persistent_volumes import MOUNT_OPTIONS, MountRequest, VolumeMode, VolumeOnDisk, VolumeSpec
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import VolumeError
 
@@ -32,7 +32,7 @@ class HostPathVolumes:
         pv = request.spec.persistent_volume
         assert pv is not None and pv.spec.host_path is not None
         if pv.spec.mount_options:
-            raise VolumeError("mount options are not supported for this volume type")
+            raise VolumeError("mount options are not supported for this volume type", reason=MOUNT_OPTIONS)
         source = pv.spec.host_path
         if source.type:
             try:

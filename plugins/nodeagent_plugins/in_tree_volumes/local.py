@@ -69,14 +69,14 @@ class LocalVolumes:
         spec = request.spec
         staged = self._devices / spec.name
         try:
-            await in_own_thread(self._stage, spec, staged)
+            device = await in_own_thread(self._stage, spec, staged)
         except FileSystemMismatch as error:
             reference = ObjectReference(kind="PersistentVolume", name=spec.name, uid=_uid(spec), api_version="v1")
             self._context.recorder.record(reference, EventType.WARNING, "FailedMountOnFilesystemMismatch", str(error))
             raise
         except OSError as error:
             raise VolumeError(str(error)) from error
-        return DeviceOnDisk(self.unique_name(spec), spec.name, staged, spec.mode)
+        return DeviceOnDisk(self.unique_name(spec), spec.name, staged, spec.mode, device)
 
     async def unmount_device(self, device: DeviceOnDisk) -> None:
         """Unmount a block device; the source is never changed.
@@ -90,7 +90,11 @@ class LocalVolumes:
             names = sorted(entry.name for entry in os.scandir(self._devices))
         except FileNotFoundError:
             return []
-        return [DeviceOnDisk(f"{self._plugin_name}/{name}", name, self._devices / name) for name in names]
+        paths = ((name, self._devices / name) for name in names)
+        return [
+            DeviceOnDisk(f"{self._plugin_name}/{name}", name, path, device_path=self._mounter.source(path))
+            for name, path in paths
+        ]
 
     async def mount(self, request: MountRequest) -> MountedVolume:
         """Bind-mount the volume for a pod, or link the device.
@@ -125,10 +129,13 @@ class LocalVolumes:
 
     # Blocking work
 
-    def _stage(self, spec: VolumeSpec, staged: Path) -> None:
+    def _stage(self, spec: VolumeSpec, staged: Path) -> str:
+        """Mount a block device with a file system; return its path, empty for other volumes."""
         source = _source(spec)
-        if spec.mode is VolumeMode.BLOCK or not stat.S_ISBLK(_type(source)) or self._mounter.mounted(staged):
-            return
+        if spec.mode is VolumeMode.BLOCK or not stat.S_ISBLK(_type(source)):
+            return ""
+        if self._mounter.mounted(staged):
+            return str(source)
         staged.mkdir(mode=0o750, parents=True, exist_ok=True)
         assert spec.persistent_volume is not None and spec.persistent_volume.spec.local is not None
         file_system = spec.persistent_volume.spec.local.fs_type or _DEFAULT_FILE_SYSTEM
@@ -138,6 +145,7 @@ class LocalVolumes:
         except VolumeError:
             remove_mount_point(staged)
             raise
+        return str(source)
 
     def _bind(self, spec: VolumeSpec, directory: Path) -> bool:
         """Bind-mount the directory or the mounted device; return whether it was not mounted before."""

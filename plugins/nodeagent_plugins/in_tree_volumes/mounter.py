@@ -30,6 +30,10 @@ class Mounter(Protocol):
         """Return whether the mount table contains *target*, without access to its file system."""
         ...
 
+    def source(self, target: Path) -> str:
+        """Return the source of the file system at *target*, such as a device; empty if nothing is mounted there."""
+        ...
+
     def other_binds(self, source: Path, target: Path) -> list[str]:
         """Return the mount points of the directory *source*, except *source* itself and *target*."""
         ...
@@ -53,6 +57,10 @@ class LinuxMounter:
 
     def listed(self, target: Path) -> bool:
         return bool(mounts_at(target, read_mounts()))
+
+    def source(self, target: Path) -> str:
+        found = mounts_at(target, read_mounts())
+        return found[-1].source if found else ""
 
     def other_binds(self, source: Path, target: Path) -> list[str]:
         mounts, real = read_mounts(), str(source.resolve())

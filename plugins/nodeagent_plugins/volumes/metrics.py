@@ -28,6 +28,17 @@ RECONSTRUCTION_ERRORS = Counter(
     "The number of volumes that failed reconstruction from the operating system during kubelet startup.",
     prefixed=False,
 )
+FORCE_CLEANED = Counter(
+    "force_cleaned_failed_volume_operations_total",
+    "The number of volumes that were force cleaned after their reconstruction failed during kubelet startup. This "
+    "includes both successful and failed cleanups.",
+    prefixed=False,
+)
+FORCE_CLEANED_ERRORS = Counter(
+    "force_cleaned_failed_volume_operation_errors_total",
+    "The number of volumes that failed force cleanup after their reconstruction failed during kubelet startup.",
+    prefixed=False,
+)
 MOUNT, UNMOUNT, UNMOUNT_DEVICE = "volume_mount", "volume_unmount", "unmount_device"
 MAP, UNMAP, UNMAP_DEVICE = "map_volume", "unmap_volume", "unmap_device"
 VERIFY_ATTACHED, EXPAND = "verify_controller_attached_volume", "volume_fs_resize"

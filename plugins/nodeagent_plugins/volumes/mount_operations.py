@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import stat
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nodeagent.base.mounts.table import mount_references, read_mounts
@@ -12,6 +16,7 @@ from nodeagent.base.node_affinity import node_matches
 from nodeagent.contracts.api import NODES
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.persistent_volumes import (
+    MOUNT_OPTIONS,
     DeviceOnDisk,
     MountRequest,
     VolumeMode,
@@ -119,6 +124,7 @@ class MountOperations:
         if device is not None:
             await self._check_references(device)
             await kind.unmount_device(device)
+            await in_thread(check_unused, device.device_path)
         volume.device_state, volume.device, volume.device_reconstructed = DeviceState.NOT_MOUNTED, None, False
         volume.selinux_label = ""
         volume.expansion_stopped = volume.expansion_failed = False
@@ -146,6 +152,8 @@ class MountOperations:
         try:
             return await work
         except Exception as error:
+            if isinstance(error, VolumeError) and error.reason == MOUNT_OPTIONS:
+                step = "MountVolume.MountOptionSupport check"
             block = desired.spec.mode is VolumeMode.BLOCK
             reason = "FailedMapVolume" if block and "NodeAffinity" not in step else "FailedMount"
             note = f'{step} failed for volume "{desired.spec.name}" : {error_text(error)}'
@@ -252,6 +260,22 @@ async def _check_access(volume: NodeVolume, desired: DesiredMount) -> None:
     others = volume.mounts.keys() - {desired.pod.uid}
     if source is not None and source.spec.access_modes == [READ_WRITE_ONCE_POD] and others:
         raise TransientVolumeError(_IN_USE_BY_ANOTHER_POD)
+
+
+def check_unused(path: str) -> None:
+    """Check that the kernel no longer uses a block device, for example for another mount. Blocking.
+
+    :param path: path of the device; another path, such as the name of an attachment, is ignored.
+    :raises VolumeError: the device is in use.
+    """
+    if not path.startswith("/"):
+        return
+    try:
+        if stat.S_ISBLK(Path(path).stat().st_mode):
+            os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            raise VolumeError("the device is in use when it was no longer expected to be in use") from error
 
 
 def supplemental_group(spec: VolumeSpec) -> int | None:

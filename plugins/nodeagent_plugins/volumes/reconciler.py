@@ -79,7 +79,9 @@ class Reconciler:
         # A label can only be changed after the volume was unmounted completely.
         relabel = volume.device_state is not DeviceState.NOT_MOUNTED and any(map(volume.label_differs, volume.desired))
         if (volume.unused or relabel) and volume.device_state is not DeviceState.NOT_MOUNTED:
-            self._start(volume, "", metrics.UNMOUNT_DEVICE, partial(self._operations.unmount_device, volume))
+            block = volume.device is not None and volume.device.mode is VolumeMode.BLOCK
+            name = metrics.UNMAP_DEVICE if block else metrics.UNMOUNT_DEVICE
+            self._start(volume, "", name, partial(self._operations.unmount_device, volume))
         else:
             self._drop_unused(volume)
 

@@ -20,7 +20,13 @@ from nodeagent.errors import ApiError, VolumeError
 from nodeagent_plugins.volumes.actual_state import DeviceState, MountState, NodeVolume, PodMount
 from nodeagent_plugins.volumes.features import features_of
 from nodeagent_plugins.volumes.kinds import AdaptedKind, Kinds, pod_volume_name
-from nodeagent_plugins.volumes.metrics import RECONSTRUCTED, RECONSTRUCTION_ERRORS, plugin_name
+from nodeagent_plugins.volumes.metrics import (
+    FORCE_CLEANED,
+    FORCE_CLEANED_ERRORS,
+    RECONSTRUCTED,
+    RECONSTRUCTION_ERRORS,
+    plugin_name,
+)
 from nodeagent_plugins.volumes.mount_operations import attached_path
 from nodeagent_plugins.volumes.mounts import in_thread
 from nodeagent_plugins.volumes.reconciler import Reconciler
@@ -98,7 +104,10 @@ class Startup:
         """Return why directories of a pod cannot be identified, and drop those that no longer exist."""
         own = {path: text for path, text in self.failed.items() if path.is_relative_to(pod_dir)}
         for path in own:
-            if not path.exists():
+            FORCE_CLEANED.inc()
+            if path.exists():
+                FORCE_CLEANED_ERRORS.inc()
+            else:
                 del self.failed[path]
         return own
 

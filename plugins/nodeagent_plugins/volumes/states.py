@@ -75,7 +75,7 @@ def _unresolved(pod_volumes: PodVolumes) -> Iterator[VolumeState]:
             claim = str(volume.persistent_volume_claim.get("claimName") or "")
         elif volume.ephemeral is not None:
             claim = f"{pod.name}-{volume.name}"
-        error = pod_volumes.problems[volume.name]
+        error = pod_volumes.problems[volume.name].removeprefix(f"{volume.name}: ")
         namespace = pod.namespace if claim else ""
         yield VolumeState(
             pod.uid, volume.name, volume.name, "", "", "Resolving", claim=claim, claim_namespace=namespace, error=error
@@ -155,7 +155,7 @@ def _phase(volume: NodeVolume, uid: str) -> str:
         return "Mounted"
     if volume.attachable and not volume.attached:
         return "Attaching"
-    if uid in volume.mounts:
+    if uid in volume.mounts and not volume.paced:
         return "Uncertain"
     staged = volume.features.device is None or volume.device_state is DeviceState.MOUNTED
     return "Mounting" if staged else "Staging"

@@ -49,6 +49,9 @@ class FakeMounter:
     def listed(self, target: Path) -> bool:
         return target in self.mounts
 
+    def source(self, target: Path) -> str:
+        return self.mounts[target][0] if target in self.mounts else ""
+
     def other_binds(self, source: Path, target: Path) -> list[str]:
         return [str(at) for at, what in self.mounts.items() if what[0] == str(source) and at != target]
 

@@ -234,3 +234,55 @@ async def test_volumes_and_operations_are_counted(manager: Manager, context: Age
 
     assert VOLUMES.sample() == {}
     assert [after - was for after, was in zip(counts(), before, strict=True)] == [1, 1, 1]
+
+
+class ThirdPartyKind:
+    """A kind of a third-party plugin, with the methods of the protocol only; content is kept on a server."""
+
+    name = "example.com~remote"
+
+    def __init__(self) -> None:
+        self.fails: list[Exception] = []
+        self.calls: list[str] = []
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.host_path is not None and volume.host_path.path.startswith("/remote/")
+
+    async def setup(self, pod: Pod, volume: Volume, directory: Path) -> MountedVolume:
+        self.calls.append("setup")
+        if self.fails:
+            raise self.fails.pop()
+        directory.mkdir(exist_ok=True)
+        return MountedVolume(volume.name, str(directory), readonly=True)
+
+    async def teardown(self, pod_uid: str, directory: Path) -> None:
+        self.calls.append("teardown")
+        if self.fails:
+            raise self.fails.pop()
+        if directory.exists():
+            directory.rmdir()
+
+
+async def test_third_party_kind_is_used_before_those_of_persistent_volumes(
+    context: AgentContext, mounter: FakeMounter
+) -> None:
+    kind, pod = ThirdPartyKind(), pod_with({"name": "r", "hostPath": {"path": "/remote/a"}})
+    manager = Manager(context, [kind], mounter)
+    kind.fails = [VolumeError("the server is full"), RuntimeError("a bug")]
+    for reason in ("volume plugin example.com~remote failed: RuntimeError", "the server is full"):
+        with pytest.raises(VolumeError, match=reason):
+            await manager.prepare(pod)
+    mounted = (await manager.prepare(pod))["r"]
+    assert mounted.readonly and Path(mounted.host_path).is_dir()
+    await manager.prepare(pod)  # Content is refreshed at each sync.
+    assert kind.calls == ["setup"] * 4
+    (state,) = manager.states(pod.uid)
+    assert (state.plugin, state.phase, state.path) == ("example.com/remote", "Mounted", mounted.host_path)
+
+    # After a restart of the agent, the volume of a terminated pod is found again, and teardown repeated until success.
+    manager = Manager(context, [kind], mounter)
+    kind.fails = [VolumeError("still in use")]
+    with pytest.raises(VolumeError, match="still in use"):
+        await manager.release(pod.uid)
+    await manager.release(pod.uid)
+    assert kind.calls[4:] == ["teardown"] * 2 and manager.pods_with_volumes() == []

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from nodeagent.contracts.api import NODES
+from nodeagent.contracts.persistent_volumes import MOUNT_OPTIONS
+from nodeagent.contracts.storage_operations import OPERATIONS
 from nodeagent.errors import TransientVolumeError, VolumeError, VolumesNotReady
 from nodeagent.model.persistent_volume import VolumeNodeAffinity
-from nodeagent.testing import FakeApi, FakeClock
+from nodeagent.testing import FakeApi, FakeClock, make_container, make_pod
 from nodeagent.testing.persistent_volumes import uncertain
+from nodeagent_plugins.volumes.metrics import UNMAP_DEVICE
+from nodeagent_plugins.volumes.mount_operations import check_unused
 
 from .conftest import pod_with
 from .host import Host, claim_pod
@@ -377,3 +383,38 @@ async def test_pod_is_rejected_at_the_attach_limit(attached: Host, monkeypatch: 
         "failed to process volumes=[]: context deadline exceeded"
     )
     assert [event.note for event in host.recorder.of("VolumeAttachmentLimitExceeded")] == [kill.message]
+
+
+async def test_unsupported_mount_options_have_their_own_event_text(host: Host) -> None:
+    host.kind.fail("mount", VolumeError("mount options are not supported for this volume type", reason=MOUNT_OPTIONS))
+    await host.begin(claim_pod())
+    assert host.recorder.of("FailedMount")[0].note == (
+        'MountVolume.MountOptionSupport check failed for volume "pv-data" : mount options are not supported for this '
+        "volume type"
+    )
+
+
+async def test_devices_of_blocks_are_unmapped(host: Host) -> None:
+    host.claims.add("data", block=True)
+    devices = [{"name": "v", "devicePath": "/dev/data"}]
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    pod = make_pod("web", containers=[make_container("main", volume_devices=devices)], volumes=volumes)
+    await (await host.begin(pod))
+    labels = ("kubernetes.io/fake:fake.example", UNMAP_DEVICE, "success", "false")
+    before = OPERATIONS.count(*labels)
+    await host.end(pod)
+    await host.clock.advance(0)
+    assert host.methods[-1] == "unmount_device" and OPERATIONS.count(*labels) == before + 1
+
+
+def test_device_in_use_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def busy(path: str, flags: int) -> int:
+        assert flags & os.O_EXCL
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
+
+    for path in ("", "csi-1234", str(tmp_path), str(tmp_path / "missing")):
+        check_unused(path)
+    monkeypatch.setattr("nodeagent_plugins.volumes.mount_operations.stat.S_ISBLK", lambda mode: True)
+    monkeypatch.setattr("nodeagent_plugins.volumes.mount_operations.os.open", busy)
+    with pytest.raises(VolumeError, match="the device is in use when it was no longer expected to be in use"):
+        check_unused(str(tmp_path))
