@@ -134,8 +134,8 @@ class ApiServer(Program):
         ready = self.data / "ready.json"
         ready.unlink(missing_ok=True)
         self.data.mkdir(exist_ok=True)
-        named = (f"--secure-port={self._port}", f"--node-name={NODE}")
-        self.launch("apiserver_stub", *usual_options(self.data, *named, *options))
+        port = [f"--secure-port={self._port}"] if self._port else []
+        self.launch("apiserver_stub", *usual_options(self.data, *port, f"--node-name={NODE}", *options))
 
         def serves() -> bool:
             assert self.alive(), self.tail()
