@@ -56,16 +56,22 @@ async def create_object(
 
 
 async def delete_object(
-    context: VerbContext, resource: Resource, obj: Object, *, propagation: str = "Background"
+    context: VerbContext,
+    resource: Resource,
+    obj: Object,
+    *,
+    propagation: str = "Background",
+    grace_seconds: int | None = None,
 ) -> None:
     """Delete *obj*, but no other object with its name.
 
     :param propagation: propagation policy of the deletion.
+    :param grace_seconds: grace period; by default that of the object.
     :raises ApiError: it cannot be deleted, or has been deleted.
     """
     metadata = obj["metadata"]
     options: Object = {
-        "gracePeriodSeconds": None,
+        "gracePeriodSeconds": grace_seconds,
         "preconditions": {"uid": metadata.get("uid")},
         "dryRun": False,
         "propagationPolicy": propagation,

@@ -63,7 +63,7 @@ class ControllerManager:
         clock: Clock,
         event_ttl_seconds: int | None = None,
     ) -> None:
-        self._index = ObjectIndex(verbs.store, views_of(controllers))
+        self._index = ObjectIndex(verbs.store, views_of(controllers, identity))
         leadership = Leadership(verbs.store, identity, clock)
         context = ControllerContext(verbs, registry, identity, gates, self._index, leadership, clock, event_ttl_seconds)
         self._controllers = [item(context) for item in controllers]
@@ -76,14 +76,14 @@ class ControllerManager:
                 group.create_task(controller.run(), name=controller.name)
 
 
-def views_of(controllers: Iterable[type[Controller]]) -> Mapping[str, type[View]]:
+def views_of(controllers: Iterable[type[Controller]], identity: Identity) -> Mapping[str, type[View]]:
     """Return the collections that *controllers* read, and the types of their views.
 
     :raises TypeError: two controllers read a collection with different types.
     """
     found: dict[str, type[View]] = {}
     for controller in controllers:
-        for collection, kind in controller.views.items():
+        for collection, kind in controller.views_of(identity).items():
             if found.setdefault(collection, kind) is not kind:
                 raise TypeError(f"{controller.name} reads {collection} as {kind.__name__}")
     return found

@@ -59,13 +59,27 @@ class ObjectWriter:
         created: Object = objects.decode(record.data)
         return created
 
-    async def delete(self, resource: Resource, metadata: Object, propagation: str = "Background") -> bool:
+    async def delete(
+        self,
+        resource: Resource,
+        metadata: Object,
+        propagation: str = "Background",
+        *,
+        grace_seconds: int | None = None,
+    ) -> bool:
         """Delete the object with the name and UID of *metadata*; return ``False`` if it was deleted already.
 
+        :param grace_seconds: grace period; by default that of the object.
         :raises ApiError: it cannot be deleted.
         """
         try:
-            await delete_object(self._context, resource, {"metadata": metadata}, propagation=propagation)
+            await delete_object(
+                self._context,
+                resource,
+                {"metadata": metadata},
+                propagation=propagation,
+                grace_seconds=grace_seconds,
+            )
         except ApiError as error:
             if error.code in (404, 409):  # Deleted, or replaced by another object of its name.
                 return False

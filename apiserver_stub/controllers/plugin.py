@@ -59,6 +59,11 @@ class Controller:
     def __init__(self, context: ControllerContext) -> None:
         self.context = context
 
+    @classmethod
+    def views_of(cls, identity: Identity) -> Mapping[str, type[View]]:
+        """Return :attr:`views`, and those of collections whose names depend on *identity*."""
+        return cls.views
+
     async def run(self) -> None:
         """Run until cancelled."""
         raise NotImplementedError

@@ -79,6 +79,7 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
     status: str = ""
     reason: str | None = None
     changed_at: str | None = msgspec.field(name="lastTransitionTime", default=None)
+    heartbeat_at: str | None = msgspec.field(name="lastHeartbeatTime", default=None)
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -92,6 +93,10 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
 
     node_name: str = ""
     affinity: dict[str, Any] | None = None
+    tolerations: tuple[dict[str, Any], ...] | None = None
+    hostname: str = ""
+    subdomain: str = ""
+    host_network: bool = False
 
     @property
     def affinity_node(self) -> str:
@@ -175,3 +180,15 @@ class NodeView(View, frozen=True, rename="camel"):
     def condition(self, kind: str) -> str:
         """Return the status of the condition *kind*, empty if the node does not have it."""
         return next((item.status for item in self.status.conditions or () if item.type == kind), "")
+
+
+class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """Spec of a lease."""
+
+    renewed_at: str | None = msgspec.field(name="renewTime", default=None)
+
+
+class LeaseView(View, frozen=True, rename="camel"):
+    """A lease."""
+
+    spec: LeaseSpec = LeaseSpec()

@@ -1,0 +1,65 @@
+"""Pod garbage collector: deletes pods of deleted nodes, deleted pods without a node, and the oldest terminated pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.controllers.plugin import Controller, ControllerContext
+from apiserver_stub.controllers.views import FINISHED, NodeView, PodView, View
+from apiserver_stub.controllers.workloads.owners import seen
+
+CHECK_SECONDS = 20.0
+QUARANTINE_SECONDS = 40.0
+"""Time for which a node must not exist before its pods are deleted."""
+MAX_TERMINATED = 12_500
+_NODES, _PODS = "core/nodes", "core/pods"
+_MAX_DELETIONS = 500
+
+
+class PodGarbageCollector(Controller):
+    """Pods that nothing else deletes."""
+
+    name, alias = "pod-garbage-collector-controller", "podgc"
+    resources = ("pods", "nodes")
+    views: ClassVar[Mapping[str, type[View]]] = {_NODES: NodeView, _PODS: PodView}
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._writer = context.writer(self.name)
+        self._pods = self._writer.resource("", "v1", "pods")
+        self._missing: dict[str, float] = {}
+        """Monotonic times at which the nodes of pods were first missing."""
+
+    async def run(self) -> None:
+        while True:
+            await self.context.clock.sleep(CHECK_SECONDS)
+            await self.context.leadership.acquired()
+            await self.context.index.catch_up()
+            for pod in self._due()[:_MAX_DELETIONS]:
+                await self._delete(pod)
+
+    def _due(self) -> list[PodView]:
+        """Return the pods to delete."""
+        index, now = self.context.index, self.context.clock.now()
+        pods: list[PodView] = index.all(_PODS)
+        nodes = {pod.spec.node_name for pod in pods if pod.spec.node_name}
+        gone = {name for name in nodes if index.get(_NODES, name) is None}
+        self._missing = {name: self._missing.get(name, now) for name in gone}
+        expired = {name for name, since in self._missing.items() if now - since >= QUARANTINE_SECONDS}
+        due = [pod for pod in pods if pod.spec.node_name in expired or (pod.deleting and not pod.spec.node_name)]
+        terminated = [pod for pod in pods if pod.status.phase in FINISHED and not pod.deleting]
+        terminated.sort(key=lambda pod: (pod.metadata.created_at or "", pod.key))
+        return due + terminated[: max(0, len(terminated) - MAX_TERMINATED)]
+
+    async def _delete(self, pod: PodView) -> None:
+        """Delete *pod* without a grace period; one that has not terminated is reported as failed."""
+
+        def edit(obj: Object) -> None:
+            status = obj.setdefault("status", {})
+            if status.get("phase") not in FINISHED:
+                status["phase"] = "Failed"
+
+        await self._writer.change(self._pods, seen(pod), edit)
+        await self._writer.delete(self._pods, seen(pod)["metadata"], grace_seconds=0)
