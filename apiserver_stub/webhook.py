@@ -16,8 +16,10 @@ from typing import Any, Protocol
 import aiohttp
 import msgspec
 
+from apiserver_stub.webhook_credentials import WebhookCredentials
 from nodeagent.base import kubeconfig
 from nodeagent.base.aio import Backoff, Clock, SystemClock
+from nodeagent.base.exec_plugin import ExecPluginError
 from nodeagent.base.file_signature import file_signatures
 from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
 
@@ -71,12 +73,14 @@ async def exchange(
     context: ssl.SSLContext | None = None,
     server_name: str | None = None,
     authorization: str = "",
+    proxy: str = "",
     max_bytes: int = _MAX_RESPONSE_BYTES,
 ) -> WebhookResponse:
     """Post JSON once, with the timeout as the query parameter ``timeout``.
 
     :param context: TLS context that verifies the server; ``None`` for plain HTTP.
     :param server_name: name to verify in the certificate; the host of *url* by default.
+    :param proxy: URL of an HTTP proxy; empty for a direct connection.
     :raises WebhookError: the response has more than *max_bytes*.
     :raises TimeoutError: the response is not complete after *seconds*.
     :raises aiohttp.ClientError: the connection failed.
@@ -92,6 +96,7 @@ async def exchange(
             allow_redirects=False,
             ssl=context or True,
             server_hostname=server_name or None,
+            proxy=proxy or None,
         ) as response,
     ):
         pieces, size = [], 0
@@ -117,7 +122,8 @@ class Poster(Protocol):
 class Webhook:
     """Client that posts JSON to the service of a kubeconfig; an async context manager.
 
-    Changed certificate and token files are reloaded before each attempt.
+    Changed certificate and token files are reloaded before each attempt. An exec plugin provides new credentials after
+    the service rejected the previous ones.
 
     :param retry_all: retry after any failure, not only after transient ones.
     """
@@ -139,6 +145,9 @@ class Webhook:
         self._config: Kubeconfig = kubeconfig.load(path)
         self._signatures = file_signatures(self._config.files())
         self._context = self._config.ssl_context()
+        self._proxy = self._config.proxy()
+        self._certificate = self._config.client_certificate
+        self._credentials = WebhookCredentials(self._config, clock or SystemClock())
         self._clock, self._attempts, self._attempt_seconds = clock or SystemClock(), attempts, attempt_seconds
         self._first_pause_seconds, self._retry_all = first_pause_seconds, retry_all
         self._session: aiohttp.ClientSession | None = None
@@ -180,25 +189,26 @@ class Webhook:
                 await self._clock.sleep(pause if retry_after is None else retry_after)
         raise AssertionError("unreachable")
 
-    def _credentials(self) -> str:
-        """Reload changed certificate files and return the ``Authorization`` header. Reads the disk.
+    def _authorize(self) -> str:
+        """Reload changed certificates and return the ``Authorization`` header. Reads the disk or runs the plugin.
 
         Invalid certificate files are logged, and the previous ones remain in use.
 
         :raises KubeconfigError: the token file cannot be read.
+        :raises ExecPluginError: the plugin failed.
         """
-        signatures = file_signatures(self._config.files())
-        if signatures != self._signatures:
-            self._signatures = signatures
+        config, signatures = self._credentials.current(), file_signatures(self._config.files())
+        if signatures != self._signatures or config.client_certificate != self._certificate:
+            self._signatures, self._certificate = signatures, config.client_certificate
             try:
-                self._context = self._config.ssl_context()
+                self._context = config.ssl_context()
             except KubeconfigError as error:
                 _log.error("Failed to reload certificate files, keeping the previous ones", extra={"err": error})
-        return self._config.authorization()
+        return config.authorization()
 
     async def _send_once(self, data: bytes) -> WebhookResponse:
         try:
-            authorization = await asyncio.to_thread(self._credentials)
+            authorization = await asyncio.to_thread(self._authorize)
             if self._session is None:
                 self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), trust_env=False)
             response = await exchange(
@@ -209,13 +219,17 @@ class Webhook:
                 context=self._context,
                 server_name=self._config.tls_server_name,
                 authorization=authorization,
+                proxy=self._proxy,
             )
         except aiohttp.ClientSSLError as error:  # A retry would receive the same certificate.
             raise WebhookError(f"{type(error).__name__}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _Transient(f"{type(error).__name__}: {error}") from error
-        except KubeconfigError as error:
+        except (KubeconfigError, ExecPluginError) as error:
             raise WebhookError(str(error)) from error
+        if response.status == 401 and self._credentials.renewable:
+            self._credentials.reject()
+            raise _Transient("the service rejected the credentials of the exec plugin")
         if 200 <= response.status < 300:
             return response
         problem, retry_after = f"unexpected HTTP status {response.status}", response.retry_after

@@ -47,6 +47,14 @@ class ClientPair(ReloadingFiles):
             self._contexts[bundle, verify] = found
         return found
 
+    def new_context(self, bundle: str) -> ssl.SSLContext:
+        """Return a context like :meth:`context` for one user, which may replace the client certificate. Reads files.
+
+        :raises ValueError: the bundle is not valid base64 or contains no certificates.
+        :raises OSError: the bundle is invalid, or the files cannot be read.
+        """
+        return self._build(bundle, verify=True)
+
     def _apply(self) -> None:
         self._build("", verify=False)
         self._contexts.clear()

@@ -198,6 +198,21 @@ def load(path: Path) -> Kubeconfig:
 
     :raises KubeconfigError: with all problems found.
     """
+    return _open(path).read()
+
+
+def load_users(path: Path) -> tuple[dict[str, Kubeconfig], str]:
+    """Read the credentials of all users of the file *path*, and return them with the user of the current context.
+
+    The results have no server. The name is empty without a current context.
+
+    :raises KubeconfigError: with all problems found.
+    """
+    reader = _open(path)
+    return reader.users(), reader.default_user()
+
+
+def _open(path: Path) -> _Reader:
     source = str(path)
     try:
         with path.open("rb") as file:
@@ -206,7 +221,7 @@ def load(path: Path) -> Kubeconfig:
         raise KubeconfigError([Fault(source, "", None, f"cannot be read: {_reason(error)}")]) from error
     if len(data) > MAX_FILE_BYTES:
         raise KubeconfigError([Fault(source, "", None, f"must not be over {MAX_FILE_BYTES} bytes")])
-    return _Reader(source, path.parent, _parse(source, data)).read()
+    return _Reader(source, path.parent, _parse(source, data))
 
 
 class _Reader:
@@ -230,6 +245,43 @@ class _Reader:
         proxy = self._text(cluster, "proxy-url", cluster_where)
         if proxy and (rule := proxy_problem(proxy)):
             self._fault(f"{cluster_where}.proxy-url", _without_password(proxy), rule)
+        credentials = self._credentials(user, user_where)
+        if self._faults:
+            raise KubeconfigError(self._faults)
+        return Kubeconfig(
+            source=self._source,
+            server=server,
+            namespace=self._text(context, "namespace", where) or "default",
+            certificate_authority=ca,
+            insecure_skip_tls_verify=insecure,
+            tls_server_name=self._text(cluster, "tls-server-name", cluster_where),
+            proxy_url=proxy,
+            exec_config=_extension(cluster),
+            **credentials,
+        )
+
+    def users(self) -> dict[str, Kubeconfig]:
+        """Return the credentials of every user entry, without a server."""
+        entries, found = self._document.get("users"), {}
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            where = f"users[{index}].user"
+            if not isinstance(entry, Mapping) or not isinstance(user := entry.get("user") or {}, Mapping):
+                self._fault(where, None, "must be a mapping")
+            else:
+                found[str(entry.get("name") or "")] = self._credentials(user, where)
+        if self._faults:
+            raise KubeconfigError(self._faults)
+        return {name: Kubeconfig(source=self._source, server="", **credentials) for name, credentials in found.items()}
+
+    def default_user(self) -> str:
+        """Return the user of the current context, empty if there is none."""
+        if not self._text(self._document, "current-context", ""):
+            return ""
+        where, context = self._current_context()
+        return self._text(context, "user", where)
+
+    def _credentials(self, user: Mapping[str, Any], user_where: str) -> dict[str, Any]:
+        """Return the credentials of the entry *user* as arguments of :class:`Kubeconfig`."""
         plugin = None
         if (entry := user.get("exec")) is not None:
             plugin = read_plugin(entry, self._directory, self._below(f"{user_where}.exec"))
@@ -243,25 +295,15 @@ class _Reader:
         token = self._text(user, "token", user_where)
         token_file = self._text(user, "tokenFile", user_where)
         password = self._text(user, "password", user_where)
-        if self._faults:
-            raise KubeconfigError(self._faults)
-        return Kubeconfig(
-            source=self._source,
-            server=server,
-            namespace=self._text(context, "namespace", where) or "default",
-            certificate_authority=ca,
-            insecure_skip_tls_verify=insecure,
-            tls_server_name=self._text(cluster, "tls-server-name", cluster_where),
-            proxy_url=proxy,
-            client_certificate=certificate,
-            client_key=key,
-            token=Secret(token) if token else None,
-            token_file=self._directory / token_file if token_file else None,
-            username=self._text(user, "username", user_where),
-            password=Secret(password) if password else None,
-            exec_plugin=plugin,
-            exec_config=_extension(cluster),
-        )
+        return {
+            "client_certificate": certificate,
+            "client_key": key,
+            "token": Secret(token) if token else None,
+            "token_file": self._directory / token_file if token_file else None,
+            "username": self._text(user, "username", user_where),
+            "password": Secret(password) if password else None,
+            "exec_plugin": plugin,
+        }
 
     def _below(self, where: str) -> Report:
         """Return the report function for problems of the member *where*."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Self
 
-from apiserver_stub.admission.config import AdmissionError
 from apiserver_stub.admission.context import AdmissionContext
 from apiserver_stub.admission.webhooks.dispatcher import Hook, WebhookPlugin
+from apiserver_stub.admission.webhooks.users import configured_users
 from apiserver_stub.verbs.admission import AdmissionRequest
 
 
@@ -22,11 +22,9 @@ class ValidatingAdmissionWebhook(WebhookPlugin):
 
     @classmethod
     async def create(cls, context: AdmissionContext) -> Self:
-        if context.config.get("kubeConfigFile"):
-            raise AdmissionError(
-                f"{cls.name}: kubeConfigFile is not supported: webhooks are called without credentials"
-            )
-        return cls(context.lister, context.registry, context.webhooks, context.authorize, context.identity)
+        users = await asyncio.to_thread(configured_users, cls.name, context.config, context.config_dir)
+        client = context.webhooks.with_users(users)
+        return cls(context.lister, context.registry, client, context.authorize, context.identity)
 
     async def validate(self, call: AdmissionRequest) -> None:
         if not self.current():

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
 from apiserver_stub.admission.listers import Lister
 from apiserver_stub.admission.webhooks.review import WebhookCallError
+from apiserver_stub.admission.webhooks.users import NO_USERS, WebhookUsers, present
 from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.webhook import WebhookError, exchange
@@ -20,11 +23,20 @@ _MAX_RESPONSE_BYTES = 8 << 20
 class WebhookClient:
     """Client of webhooks that are referenced by URL or by Service."""
 
-    def __init__(self, lister: Lister, pair: ClientPair) -> None:
-        self._lister, self._pair = lister, pair
+    def __init__(self, lister: Lister, pair: ClientPair, users: WebhookUsers = NO_USERS) -> None:
+        self._lister, self._pair, self._users = lister, pair, users
         self._session: aiohttp.ClientSession | None = None
+        self._derived: list[WebhookClient] = []
+
+    def with_users(self, users: WebhookUsers) -> WebhookClient:
+        """Return a client that authenticates as *users*; it is closed with this one."""
+        client = WebhookClient(self._lister, self._pair, users)
+        self._derived.append(client)
+        return client
 
     async def close(self) -> None:
+        for client in self._derived:
+            await client.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -35,7 +47,7 @@ class WebhookClient:
         :raises WebhookCallError: the webhook does not respond within *timeout_seconds*, or its response is invalid.
         """
         url, server_name = self._address(config)
-        context = await self._context(config.get("caBundle") or "")
+        context, authorization = await self._context(config.get("caBundle") or "", url, server_name)
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), trust_env=False)
         attempt = f'Post "{config.get("url") or url}?timeout={timeout_seconds:g}s"'
@@ -47,6 +59,7 @@ class WebhookClient:
                 seconds=timeout_seconds,
                 context=context,
                 server_name=server_name,
+                authorization=authorization,
                 max_bytes=_MAX_RESPONSE_BYTES,
             )
             if response.status != 200:
@@ -88,8 +101,17 @@ class WebhookClient:
                 return str(item.get("ip") or "")
         raise WebhookCallError(f'no endpoints available for service "{name}"')
 
-    async def _context(self, bundle: str) -> ssl.SSLContext:
+    async def _context(self, bundle: str, url: str, server_name: str | None) -> tuple[ssl.SSLContext, str]:
+        """Return the TLS context and the ``Authorization`` header for a webhook."""
+        parts = urlsplit(url)
+        credentials = self._users.user_of(f"{server_name or parts.hostname}:{parts.port or 443}")
         try:
-            return await self._pair.context(bundle)
+            if credentials is None:
+                return await self._pair.context(bundle), ""
+            context = await asyncio.to_thread(self._pair.new_context, bundle)
         except (ValueError, OSError) as error:
             raise WebhookCallError(f"unable to load root certificates: {error}") from error
+        try:
+            return context, await asyncio.to_thread(present, credentials, context)
+        except (ValueError, OSError) as error:  # Includes errors of kubeconfigs and exec plugins.
+            raise WebhookCallError(f"unable to load credentials: {error}") from error

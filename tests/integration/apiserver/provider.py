@@ -28,6 +28,8 @@ class Provider:
         self.requests: list[tuple[str, Any]] = []
         self.callers: list[str] = []
         """Subjects of the client certificates; an empty text without one."""
+        self.authorizations: list[str] = []
+        """Headers ``Authorization``; an empty text without one."""
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -35,6 +37,7 @@ class Provider:
                 size = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(size)) if size else None
                 provider.requests.append((self.path, body))
+                provider.authorizations.append(self.headers.get("Authorization") or "")
                 shown: Any = self.connection
                 subject = (shown.getpeercert() or {}).get("subject", ())
                 provider.callers.append("".join(value for part in subject for _, value in part))

@@ -15,7 +15,7 @@ from apiserver_stub.admission.config import AdmissionError
 from tests.integration.apiserver.conftest import Api, Server
 from tests.integration.apiserver.in_process import start
 from tests.integration.apiserver.provider import Provider
-from tests.integration.apiserver.test_admission import pod, pods, rejection
+from tests.integration.apiserver.test_admission import hook, pod, pods, rejection, review
 from tests.integration.apiserver.test_kinds import VOLUME, signing_request
 
 CERTIFICATES, POLICY = "/apis/certificates.k8s.io", "/apis/admissionregistration.k8s.io/v1beta1"
@@ -53,7 +53,14 @@ def server(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Iter
         "current-context": "a",
     }
     (directory / "images.kubeconfig").write_text(yaml.safe_dump(connection))
+    users = [{"name": provider.url.removeprefix("https://"), "user": {"token": "of-the-hook"}}]
+    (directory / "hooks.kubeconfig").write_text(yaml.safe_dump({"users": users}))
     plugins: dict[str, Any] = {
+        "ValidatingAdmissionWebhook": {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": "hooks.kubeconfig",
+        },
         "ImagePolicyWebhook": {"imagePolicy": {"kubeConfigFile": "images.kubeconfig"}},
         "PodNodeSelector": {"podNodeSelectorPluginConfig": {"clusterDefaultNodeSelector": "pool=shared"}},
         "PodTolerationRestriction": {
@@ -192,6 +199,18 @@ def test_image_policy_webhook_rejects_images(api: Api, namespace: str, provider:
         "namespace": namespace,
         "annotations": {"mine.image-policy.k8s.io/ticket": "1"},
     }
+
+
+@pytest.mark.row("admission.ValidatingAdmissionWebhook")
+def test_webhooks_are_called_as_the_user_of_the_kubeconfig(api: Api, namespace: str, provider: Provider) -> None:
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    provider.paths["/seen"] = review
+    api.ok("POST", path, {"metadata": {"name": "seen"}, "webhooks": [hook(provider, "/seen", namespace)]})
+
+    api.ok("POST", f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "a"}})
+
+    api.ok("DELETE", f"{path}/seen")
+    assert (provider.requests[-1][0].partition("?")[0], provider.authorizations[-1]) == ("/seen", "Bearer of-the-hook")
 
 
 @pytest.mark.row("admission.LimitPodHardAntiAffinityTopology")

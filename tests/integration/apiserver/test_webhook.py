@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +35,12 @@ def provider(tmp_path: Path) -> Iterator[Provider]:
     found.close()
 
 
-def connection(provider: Provider, directory: Path, *, trusted: bool = True, **user: str) -> Path:
+def connection(
+    provider: Provider, directory: Path, *, trusted: bool = True, proxy_url: str = "", **user: object
+) -> Path:
     cluster = {"server": f"{provider.url}/hook"} | ({"certificate-authority": provider.ca_file.name} if trusted else {})
+    if proxy_url:
+        cluster["proxy-url"] = proxy_url
     config = {
         "clusters": [{"name": "a", "cluster": cluster}],
         "users": [{"name": "u", "user": user}],
@@ -122,3 +129,59 @@ async def test_changed_certificate_files_apply_to_the_next_call(
     assert [record.message for record in caplog.records] == [
         "Failed to reload certificate files, keeping the previous ones"
     ]
+
+
+@asynccontextmanager
+async def connect_proxy(targets: list[str]) -> AsyncIterator[str]:
+    """Run an HTTP proxy that records the targets of CONNECT requests."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        target = head.split()[1]
+        targets.append(target)
+        host, _, port = target.rpartition(":")
+        there, back = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await asyncio.gather(copy(reader, back), copy(there, writer), return_exceptions=True)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_requests_pass_the_proxy_of_the_kubeconfig(provider: Provider, tmp_path: Path) -> None:
+    provider.paths["/hook"] = lambda _: (200, {"fine": True})
+    targets: list[str] = []
+
+    async with (
+        connect_proxy(targets) as proxy,
+        Webhook(connection(provider, tmp_path, proxy_url=proxy), clock=Pauses()) as service,
+    ):
+        assert await service.post({}) == {"fine": True}
+
+    assert targets == [provider.url.removeprefix("https://")]
+
+
+async def test_exec_plugin_provides_credentials_and_renews_rejected_ones(provider: Provider, tmp_path: Path) -> None:
+    responses: list[tuple[int, Any]] = [(200, {}), (200, {}), (401, {}), (200, {})]
+    provider.paths["/hook"] = lambda _: responses.pop(0)
+    version = "client.authentication.k8s.io/v1"
+    credential = json.dumps({"kind": "ExecCredential", "apiVersion": version, "status": {"token": "RUN"}})
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        f"#!/bin/sh\necho x >> {tmp_path}/runs\necho '{credential}' | sed s/RUN/t$(wc -l < {tmp_path}/runs)/\n"
+    )
+    plugin.chmod(0o700)
+    entry = {"apiVersion": version, "command": str(plugin), "interactiveMode": "Never"}
+
+    async with Webhook(connection(provider, tmp_path, exec=entry), clock=Pauses()) as service:
+        for _ in range(3):
+            await service.post({})
+
+    assert provider.authorizations == ["Bearer t1", "Bearer t1", "Bearer t1", "Bearer t2"]
