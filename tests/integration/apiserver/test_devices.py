@@ -115,3 +115,261 @@ def test_claim_from_template_is_created_allocated_and_deleted(api: Api) -> None:
     assert claim["metadata"]["name"].startswith("templated-gpu-")
     delete_pod(api, "templated")
     wait_for(lambda: not api.ok("GET", CLAIMS)["items"])
+
+
+def scheduled(api: Api, name: str) -> str:
+    """Return the message of the condition ``PodScheduled`` once the pod could not be scheduled."""
+
+    def message() -> str:
+        conditions = api.ok("GET", f"{PODS}/{name}")["status"].get("conditions") or ()
+        return next((item.get("message", "") for item in conditions if item["type"] == "PodScheduled"), "")
+
+    found: str = wait_for(message)
+    return found
+
+
+def create_claim(api: Api, name: str, spec: dict[str, Any], path: str = CLAIMS) -> Any:
+    return api.ok("POST", path, {"metadata": {"name": name}, "spec": spec})
+
+
+def devices_of(api: Api, name: str) -> list[str]:
+    results = api.ok("GET", f"{CLAIMS}/{name}")["status"]["allocation"]["devices"]["results"]
+    return [result["device"] for result in results]
+
+
+def remove(api: Api, *names: str) -> None:
+    """Delete pods, and claims that they have used."""
+    for name in names:
+        delete_pod(api, name)
+        wait_for(lambda name=name: "allocation" not in api.ok("GET", f"{CLAIMS}/{name}")["status"])  # type: ignore[misc]
+        api.ok("DELETE", f"{CLAIMS}/{name}")
+
+
+def test_shared_claim_is_reserved_for_all_its_pods(api: Api) -> None:
+    create_claim(api, "shared", requests())
+    for name in ("first", "second"):
+        create_pod(api, name, resourceClaimName="shared")
+    for name in ("first", "second"):
+        wait_for(lambda name=name: is_bound(api, name))  # type: ignore[misc]
+
+    consumers = api.ok("GET", f"{CLAIMS}/shared")["status"]["reservedFor"]
+    assert {item["name"] for item in consumers} == {"first", "second"}
+    delete_pod(api, "first")
+    delete_pod(api, "second")
+    wait_for(lambda: api.ok("GET", f"{CLAIMS}/shared")["status"] == {})
+    assert "finalizers" not in api.ok("GET", f"{CLAIMS}/shared")["metadata"]
+    api.ok("DELETE", f"{CLAIMS}/shared")
+
+
+def test_device_is_allocated_to_one_claim_at_a_time(api: Api) -> None:
+    selector = f'device.attributes["{DRIVER}"].index == 0'
+    for name in ("holder", "waiter"):
+        create_claim(api, name, requests(selector))
+    create_pod(api, "holder", resourceClaimName="holder")
+    wait_for(lambda: is_bound(api, "holder"))
+    create_pod(api, "waiter", resourceClaimName="waiter")
+    assert scheduled(api, "waiter").startswith("0/1 nodes are available: 1 cannot allocate all claims.")
+
+    delete_pod(api, "holder")
+    wait_for(lambda: is_bound(api, "waiter"))
+
+    assert devices_of(api, "waiter") == ["gpu-0"]
+    api.ok("DELETE", f"{CLAIMS}/holder")
+    remove(api, "waiter")
+
+
+def test_all_devices_are_allocated(api: Api) -> None:
+    create_claim(api, "every", requests(allocationMode="All"))
+    create_pod(api, "every", resourceClaimName="every")
+    wait_for(lambda: is_bound(api, "every"))
+
+    assert devices_of(api, "every") == ["gpu-0", "gpu-1"]
+    remove(api, "every")
+
+
+def test_claim_with_constraint_that_no_devices_fulfill_is_not_allocated(api: Api) -> None:
+    spec = requests(count=2)
+    spec["devices"]["constraints"] = [{"requests": ["one"], "matchAttribute": f"{DRIVER}/model"}]
+    create_claim(api, "alike", spec)
+    create_pod(api, "alike", resourceClaimName="alike")
+
+    assert "1 cannot allocate all claims" in scheduled(api, "alike")
+    delete_pod(api, "alike")
+    api.ok("DELETE", f"{CLAIMS}/alike")
+
+
+@pytest.mark.parametrize(
+    ("name", "claim", "reason"),
+    [
+        ("no-claim", {"resourceClaimName": "missing"}, 'resourceclaim.resource.k8s.io "missing" not found'),
+        (
+            "no-template",
+            {"resourceClaimTemplateName": "missing"},
+            'pod "default/no-template": ResourceClaim not created yet',
+        ),
+    ],
+)
+def test_pod_without_its_claim_is_not_scheduled(api: Api, name: str, claim: dict[str, str], reason: str) -> None:
+    create_pod(api, name, **claim)
+
+    assert scheduled(api, name).startswith(f"0/1 nodes are available: {reason}.")
+    delete_pod(api, name)
+
+
+def test_missing_class_is_reported(api: Api) -> None:
+    create_claim(api, "classless", {"devices": {"requests": [{"name": "one", "exactly": {"deviceClassName": "none"}}]}})
+    create_pod(api, "classless", resourceClaimName="classless")
+
+    assert "1 request one: device class none does not exist" in scheduled(api, "classless")
+    delete_pod(api, "classless")
+    api.ok("DELETE", f"{CLAIMS}/classless")
+
+
+def test_configuration_of_class_and_claim_is_passed_to_the_driver(api: Api) -> None:
+    opaque = {"driver": DRIVER, "parameters": {"mode": "class"}}
+    api.ok("POST", CLASSES, {"metadata": {"name": "configured"}, "spec": {"config": [{"opaque": opaque}]}})
+    spec = requests()
+    spec["devices"]["requests"][0]["exactly"]["deviceClassName"] = "configured"
+    own = {"driver": DRIVER, "parameters": {"mode": "claim"}}
+    spec["devices"]["config"] = [{"requests": ["one"], "opaque": own}]
+    create_claim(api, "configured", spec)
+    create_pod(api, "configured", resourceClaimName="configured")
+    wait_for(lambda: is_bound(api, "configured"))
+
+    assert api.ok("GET", f"{CLAIMS}/configured")["status"]["allocation"]["devices"]["config"] == [
+        {"source": "FromClass", "requests": ["one"], "opaque": opaque},
+        {"source": "FromClaim", "requests": ["one"], "opaque": own},
+    ]
+    remove(api, "configured")
+    api.ok("DELETE", f"{CLASSES}/configured")
+
+
+def test_versions_have_the_same_objects(api: Api) -> None:
+    flat = {"name": "one", "deviceClassName": "gpu", "selectors": [{"cel": {"expression": "true"}}]}
+    create_claim(api, "flat", {"devices": {"requests": [flat]}}, CLAIMS.replace("/v1/", "/v1beta1/"))
+
+    exact = {key: value for key, value in flat.items() if key != "name"}
+    defaults = {"allocationMode": "ExactCount", "count": 1}
+    for version in ("v1", "v1beta2"):
+        found = api.ok("GET", f"{CLAIMS}/flat".replace("/v1/", f"/{version}/"))
+        assert found["apiVersion"] == f"resource.k8s.io/{version}"
+        assert found["spec"]["devices"]["requests"] == [{"name": "one", "exactly": exact | defaults}]
+    found = api.ok("GET", f"{SLICES}/n1-gpu".replace("/v1/", "/v1beta1/"))
+    assert found["spec"]["devices"][0]["basic"]["attributes"]["index"] == {"int": 0}
+    create_pod(api, "flat", resourceClaimName="flat")
+    wait_for(lambda: is_bound(api, "flat"))
+    patch = {"metadata": {"labels": {"changed": "yes"}}}
+    path = f"{CLAIMS}/flat".replace("/v1/", "/v1beta1/")
+    changed = api.ok("PATCH", path, patch, content_type=MERGE)
+    assert changed["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
+    remove(api, "flat")
+
+
+@pytest.mark.parametrize(
+    ("spec", "error"),
+    [
+        (
+            {"devices": {"requests": [{"name": "one"}]}},
+            "spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required",
+        ),
+        (
+            requests("device.attributes["),
+            'spec.devices.requests[0].exactly.selectors[0].cel.expression: Invalid value: "device.attributes[": ',
+        ),
+        (
+            requests(allocationMode="All", count=2),
+            "spec.devices.requests[0].exactly.count: Invalid value: 2: must not be specified when allocationMode is",
+        ),
+        (
+            {"devices": {"constraints": [{"requests": ["two"], "matchAttribute": "a.example/b"}]}},
+            'spec.devices.constraints[0].requests[0]: Invalid value: "two": must be the name of a request in the claim',
+        ),
+    ],
+)
+def test_invalid_claim_is_rejected(api: Api, spec: dict[str, Any], error: str) -> None:
+    code, response = api.call("POST", CLAIMS, {"metadata": {"name": "invalid"}, "spec": spec})
+
+    assert code == 422
+    assert error in response["message"]
+
+
+def test_claim_is_immutable_except_for_its_metadata(api: Api) -> None:
+    create_claim(api, "fixed", requests())
+    patch = {"spec": requests(count=2)}
+
+    code, response = api.call("PATCH", f"{CLAIMS}/fixed", patch, content_type=MERGE)
+
+    assert (code, "spec: Invalid value" in response["message"]) == (422, True)
+    assert response["message"].endswith("field is immutable")
+    api.ok("DELETE", f"{CLAIMS}/fixed")
+
+
+def test_status_needs_an_allocation_before_a_reservation(api: Api) -> None:
+    create_claim(api, "status", requests())
+    patch = {"status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}}
+
+    code, response = api.call("PATCH", f"{CLAIMS}/status/status", patch, content_type=MERGE)
+
+    assert code == 422
+    assert "may not be specified when `allocated` is not set" in response["message"]
+    api.ok("DELETE", f"{CLAIMS}/status")
+
+
+def test_admin_access_needs_a_label_of_the_namespace(api: Api) -> None:
+    spec = requests(adminAccess=True, allocationMode="All")
+    code, response = api.call("POST", CLAIMS, {"metadata": {"name": "monitor"}, "spec": spec})
+    assert code == 422
+    label = "`resource.kubernetes.io/admin-access: true`"
+    assert f"admin access to devices requires the {label} label on the containing namespace" in response["message"]
+
+    labels = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    api.ok("PATCH", "/api/v1/namespaces/default", labels, content_type=MERGE)
+    create_claim(api, "user", requests())
+    create_pod(api, "user", resourceClaimName="user")
+    wait_for(lambda: is_bound(api, "user"))
+    create_claim(api, "monitor", spec)
+    create_pod(api, "monitor", resourceClaimName="monitor")
+    wait_for(lambda: is_bound(api, "monitor"))
+
+    assert devices_of(api, "monitor") == ["gpu-0", "gpu-1"]
+    remove(api, "user", "monitor")
+
+
+def test_slices_are_selected_by_node_and_driver(api: Api) -> None:
+    def names(selector: str) -> list[str]:
+        items = api.ok("GET", f"{SLICES}?fieldSelector={selector}")["items"]
+        return [item["metadata"]["name"] for item in items]
+
+    assert names("spec.nodeName=n1") == names(f"spec.driver={DRIVER}") == ["n1-gpu"]
+    assert names("spec.nodeName=n2") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"nodeName": "n2"}, 'spec.nodeName: Invalid value: "n2": field is immutable'),
+        ({"allNodes": True}, "but multiple fields are set"),
+        (
+            {"pool": {"resourceSliceCount": 0}},
+            "spec.pool.resourceSliceCount: Invalid value: 0: must be greater",
+        ),
+        (
+            {"devices": [{"name": "a", "attributes": {"v": {"version": "1"}}}]},
+            'Invalid value: "1": must be a string compatible with semver.org spec 2.0.0',
+        ),
+    ],
+)
+def test_invalid_slice_is_rejected(api: Api, change: dict[str, Any], error: str) -> None:
+    code, response = api.call("PATCH", f"{SLICES}/n1-gpu", {"spec": change}, content_type=MERGE)
+
+    assert (code, error in response["message"]) == (422, True), response["message"]
+
+
+def test_table_shows_the_state_of_a_claim(api: Api) -> None:
+    create_claim(api, "table", requests())
+    accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    _, table = api.call("GET", f"{CLAIMS}/table", headers=accept)
+
+    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "State", "Age"]
+    assert table["rows"][0]["cells"][:2] == ["table", "pending"]
+    api.ok("DELETE", f"{CLAIMS}/table")
