@@ -14,7 +14,7 @@ from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.device_versions import structured
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.controllers.change_feed import ChangeFeed
-from apiserver_stub.controllers.devices.writes import DeviceNames, allocate, reserve_claim
+from apiserver_stub.controllers.devices.writes import DeviceNames, allocate, create_extended, reserve_claim
 from apiserver_stub.controllers.event_recorder import EventRecorder
 from apiserver_stub.controllers.leases import SCHEDULER, is_held
 from apiserver_stub.controllers.volumes.writes import CLAIMS, VOLUMES, reserve, select_node
@@ -94,7 +94,9 @@ class Scheduler:
             classes: self._volumes.classes,
         }
         self._device_names = DeviceNames.of(identity)
-        self._devices = DeviceState(self._device_names.group)
+        provides_extended = gates.enabled("DRAExtendedResource")
+        class_resource = self._device_names.class_resource if provides_extended else ""
+        self._devices = DeviceState(self._device_names.group, class_resource, self._device_names.extended)
         self._of_devices: dict[str, dict[str, Object]] = {}
         if allocates_devices:
             self._of_devices = {
@@ -228,7 +230,8 @@ class Scheduler:
         """
         info = read_pod(pod, self._features)
         volumes = PodVolumes(self._volumes, info, self._state.pods) if info.claims else None
-        devices = PodDevices(self._devices, info) if info.device_claims and self._of_devices else None
+        has_devices = bool(self._of_devices) and bool(info.device_claims or info.extended)
+        devices = PodDevices(self._devices, info) if has_devices else None
         decision = decide(self._state, info, PodResources(volumes, devices))
         node = self._choose(decision.feasible)
         if node and volumes is not None and (plan := volumes.plan(node)):
@@ -236,11 +239,15 @@ class Scheduler:
             self._pending.wait_for(key, (BINDING,), self._clock.now())
             await self._bind_volumes(plan, node)
             return
-        if node and devices is not None and not await self._bind_devices(devices.plan(node), pod):
-            self._pending.wait_for(key, (DYNAMIC_RESOURCES,), self._clock.now())
-            return  # A claim has changed since the decision.
+        changes: Object = {}
+        if node and devices is not None:
+            bound_devices = await self._bind_devices(devices.plan(node), pod)
+            if bound_devices is None:
+                self._pending.wait_for(key, (DYNAMIC_RESOURCES,), self._clock.now())
+                return  # A claim has changed since the decision.
+            changes = bound_devices
         if node:
-            if await self._bind(key, pod, node):
+            if await self._bind(key, pod, node, changes):
                 metadata = pod["metadata"]
                 note = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {node}"
                 self._events.record(pod, "Normal", "Scheduled", "Binding", note)
@@ -257,15 +264,22 @@ class Scheduler:
         for claim in plan.provision:
             await select_node(self._store, claim, node, self._volumes.names)
 
-    async def _bind_devices(self, plan: DevicePlan, pod: Object) -> bool:
-        """Allocate and reserve the claims of *plan*; return ``False`` if one has changed since the decision."""
+    async def _bind_devices(self, plan: DevicePlan, pod: Object) -> Object | None:
+        """Allocate and reserve the claims of *plan*; return the changes of the pod's status.
+
+        :returns: ``None`` if a claim has changed since the decision.
+        """
         for claim, allocation in plan.allocate:
             if not await allocate(self._store, self._device_names, claim, allocation, pod):
-                return False
+                return None
         for claim in plan.reserve:
             if not await reserve_claim(self._store, self._device_names, claim, pod):
-                return False
-        return True
+                return None
+        name = plan.existing
+        if plan.create is not None:
+            spec, allocation = plan.create
+            name = await create_extended(self._store, self._device_names, spec, allocation, pod)
+        return {"extendedResourceClaimStatus": plan.extended_status(name)} if name else {}
 
     def _choose(self, feasible: tuple[str, ...]) -> str:
         """Return the node to bind to: the only ready one, or the only feasible one; empty if there are several."""
@@ -273,8 +287,8 @@ class Scheduler:
         names = ready or feasible
         return names[0] if len(names) == 1 else ""
 
-    async def _bind(self, key: str, seen: Object, node: str) -> bool:
-        """Bind the pod to *node*; return whether it was still pending."""
+    async def _bind(self, key: str, seen: Object, node: str, changes: Object) -> bool:
+        """Bind the pod to *node* with *changes* of its status; return whether it was still pending."""
         new: Object | None = None
         record = self._store.collection(_NODES).get(node)
         labels = topology_labels(None if record is None else objects.decode(record.data), self._identity)
@@ -288,6 +302,7 @@ class Scheduler:
             if not waits(pod) or pod["metadata"].get("uid") != seen["metadata"].get("uid"):
                 return Keep()
             new = bound(pod, node, self._binding_rules, labels)
+            new["status"] |= changes
             return Put(objects.encode_for_store(new))
 
         await self._store.update(_PODS, key, assign)

@@ -103,8 +103,9 @@ def _filters(
     ]
 
     def run(node: NodeInfo) -> Rejection | None:
+        own = pod if resources.devices is None else resources.devices.without_backed(pod, node)
         for one in _NODE_FILTERS:
-            if (rejection := one(pod, node)) is not None:
+            if (rejection := one(own, node)) is not None:
                 return rejection
         if resources.volumes is not None and (rejection := resources.volumes.check(pod, node)) is not None:
             return rejection

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from apiserver_stub.apimachinery import objects
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.scheduling.device_allocation import AllocationError, Allocator
 from apiserver_stub.scheduling.device_pools import DeviceId, pools_for
+from apiserver_stub.scheduling.extended_resources import (
+    ExtendedRequest,
+    claim_spec,
+    claim_status,
+    classes_by_resource,
+)
 from apiserver_stub.scheduling.model import NodeInfo, PodInfo
 from apiserver_stub.scheduling.node_filters import Rejection
 from apiserver_stub.scheduling.pod_claims import can_be_reserved, is_owned_by, is_reserved_for
@@ -22,6 +28,10 @@ class DeviceState:
     """Device classes, resource slices and resource claims by key, with the structure of ``v1``."""
 
     group: str
+    class_resource: str = ""
+    """Prefix of the extended resource of each device class; empty if claims do not provide extended resources."""
+    extended_annotation: str = ""
+    """Annotation of the claims for extended resources."""
     classes: dict[str, Object] = field(default_factory=dict)
     slices: dict[str, Object] = field(default_factory=dict)
     claims: dict[str, Object] = field(default_factory=dict)
@@ -46,6 +56,16 @@ class DevicePlan:
     """Claims, and their allocation."""
     reserve: list[Object] = field(default_factory=list)
     """Allocated claims that are not reserved for the pod yet."""
+    create: tuple[Object, Object] | None = None
+    """Specification and allocation of the claim for extended resources."""
+    extended: tuple[ExtendedRequest, ...] = ()
+    """Requests that the claim for extended resources satisfies."""
+    existing: str = ""
+    """Name of that claim if an earlier attempt has created it."""
+
+    def extended_status(self, claim: str) -> Object:
+        """Return the status of the pod about its *claim* for extended resources."""
+        return claim_status(claim, self.extended)
 
 
 class PodDevices:
@@ -58,33 +78,65 @@ class PodDevices:
         self._state, self._plans = state, dict[str, DevicePlan]()
         self._pending: list[Object] = []
         self._allocated: list[Object] = []
-        self._uid = pod.uid
+        self._uid, self._extended = pod.uid, pod.extended
+        self._classes = classes_by_resource(state.classes, state.class_resource) if state.class_resource else {}
         reason = next((text for text in map(self._sort, self._claims(pod)) if text), "")
         self.conflict = Rejection(DYNAMIC_RESOURCES, (reason,)) if reason else None
 
     def check(self, node: NodeInfo) -> Rejection | None:
         """Return why *node* cannot serve the claims; otherwise record the plan for it."""
         for claim in self._allocated:
-            terms = dig(claim, ("status", "allocation", "nodeSelector", "nodeSelectorTerms"))
-            if terms is not None and not node_matches({}, terms, node.labels, node.name):
+            if not _is_usable(claim, node):
                 return Rejection(DYNAMIC_RESOURCES, ("resourceclaim not available on the node",))
         plan = DevicePlan(reserve=[item for item in self._allocated if not is_reserved_for(item, self._uid)])
-        if self._pending:
+        plan.extended = tuple(self._backed(node))
+        pending, spec = list(self._pending), claim_spec(plan.extended, self._classes)
+        if plan.extended:
+            if (earlier := self._earlier_claim()) is not None:
+                if not _is_usable(earlier, node):
+                    return Rejection(DYNAMIC_RESOURCES, ("cannot schedule extended resource claim",))
+                plan.existing = earlier["metadata"]["name"]
+            else:
+                pending.append({"metadata": {"name": "<extended-resources>"}, "spec": spec})
+        if pending:
             pools = pools_for(self._state.slices.values(), node.name, node.labels)
             in_use = frozenset(self._state.devices_in_use())
             try:
-                allocations = Allocator(node.name, pools, self._state.classes, in_use).allocate(self._pending)
+                allocations = Allocator(node.name, pools, self._state.classes, in_use).allocate(pending)
             except AllocationError as error:
                 return Rejection(DYNAMIC_RESOURCES, (str(error),))
             if allocations is None:
                 return Rejection(DYNAMIC_RESOURCES, ("cannot allocate all claims",))
-            plan.allocate = list(zip(self._pending, allocations, strict=True))
+            plan.allocate = list(zip(self._pending, allocations, strict=False))
+            if len(pending) > len(self._pending):
+                plan.create = spec, allocations[-1]
         self._plans[node.name] = plan
         return None
 
     def plan(self, node: str) -> DevicePlan:
         """Return the changes for the pod on *node*, which :meth:`check` accepted."""
         return self._plans.get(node) or DevicePlan()
+
+    def without_backed(self, pod: PodInfo, node: NodeInfo) -> PodInfo:
+        """Return *pod* without the requests for extended resources that claims provide on *node*."""
+        backed = {request.resource for request in self._backed(node)}
+        if not backed:
+            return pod
+        return replace(pod, requests={name: amount for name, amount in pod.requests.items() if name not in backed})
+
+    def _backed(self, node: NodeInfo) -> Iterator[ExtendedRequest]:
+        """Yield the requests for resources of device classes that *node* does not provide itself."""
+        for request in self._extended:
+            if request.resource in self._classes and not node.allocatable.get(request.resource):
+                yield request
+
+    def _earlier_claim(self) -> Object | None:
+        """Return the claim for extended resources that was created before the pod could be bound."""
+        for claim in self._state.claims.values():
+            annotations = claim["metadata"].get("annotations") or {}
+            if annotations.get(self._state.extended_annotation) == "true" and is_owned_by(claim, self._uid):
+                return claim
+        return None
 
     def _claims(self, pod: PodInfo) -> Iterator[Object | str]:
         """Yield the claims of *pod*, or the reason why one is not available."""
@@ -116,3 +168,10 @@ class PodDevices:
         else:
             return "resourceclaim in use"
         return ""
+
+
+def _is_usable(claim: Object, node: NodeInfo) -> bool:
+    """Return whether *claim* is allocated, with devices that are available on *node*."""
+    allocation = dig(claim, ("status", "allocation"))
+    terms = dig(allocation, ("nodeSelector", "nodeSelectorTerms"))
+    return allocation is not None and (terms is None or node_matches({}, terms, node.labels, node.name))

@@ -13,7 +13,7 @@ from apiserver_stub.apimachinery import device_versions, objects
 from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import ApiError, quote
 from apiserver_stub.controllers.change_feed import ChangeFeed
-from apiserver_stub.controllers.devices.writes import DeviceNames, release_claim, reserve_claim
+from apiserver_stub.controllers.devices.writes import DeviceNames, owner_reference, release_claim, reserve_claim
 from apiserver_stub.controllers.event_recorder import EventRecorder
 from apiserver_stub.controllers.internal_requests import create_object, delete_object
 from apiserver_stub.controllers.leases import CONTROLLER_MANAGER, HELD_FOR, is_held
@@ -293,12 +293,6 @@ def generated_base(pod: str, claim: str) -> str:
         return base
     first = pod[: len(pod) * _GENERATED_LIMIT // len(base)]
     return f"{first}-{claim[: len(claim) * _GENERATED_LIMIT // len(base)]}"
-
-
-def owner_reference(pod: Object) -> Object:
-    """Return the reference to the pod that owns a claim."""
-    metadata = pod["metadata"]
-    return {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
 
 
 def _controller_of(claim: Object) -> Object | None:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from apiserver_stub.storage import Store
 
 
+_LONGEST_EXTENDED = 227
+"""Length to which names of pods are truncated in the names of claims for extended resources."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceNames:
     """Names of dynamic resource allocation that depend on the identity."""
@@ -76,6 +80,45 @@ async def allocate(store: Store, names: DeviceNames, claim: Object, allocation: 
         return True
 
     return await _change(store, names, claim, edit)
+
+
+async def create_extended(store: Store, names: DeviceNames, spec: Object, allocation: Object, pod: Object) -> str:
+    """Create the allocated claim for the extended resources of *pod*, reserved for it; return its name."""
+    metadata = pod["metadata"]
+    base = f"{metadata['name'][:_LONGEST_EXTENDED]}-extended-resources-"
+    while True:
+        name, created = base + objects.name_suffix(), False
+        claim: Object = {
+            "kind": "ResourceClaim",
+            "apiVersion": f"{names.group}/v1",
+            "metadata": {
+                "name": name,
+                "generateName": base,
+                "namespace": metadata["namespace"],
+                "uid": objects.new_uid(),
+                "creationTimestamp": objects.now(),
+                "annotations": {names.extended: "true"},
+                "ownerReferences": [owner_reference(pod)],
+                "finalizers": [names.finalizer],
+            },
+            "spec": spec,
+            "status": {"allocation": allocation, "reservedFor": [consumer(pod)]},
+        }
+
+        def decide(current: Record | None, claim: Object = claim) -> Outcome:
+            nonlocal created
+            created = current is None
+            return Put(objects.encode_for_store(claim)) if current is None else Keep()
+
+        await store.update(names.claims, objects.key_of(metadata["namespace"], name), decide)
+        if created:
+            return name
+
+
+def owner_reference(pod: Object) -> Object:
+    """Return the reference to the pod that owns a claim."""
+    metadata = pod["metadata"]
+    return {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
 
 
 async def reserve_claim(store: Store, names: DeviceNames, claim: Object, pod: Object) -> bool:

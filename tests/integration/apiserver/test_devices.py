@@ -373,3 +373,32 @@ def test_table_shows_the_state_of_a_claim(api: Api) -> None:
     assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "State", "Age"]
     assert table["rows"][0]["cells"][:2] == ["table", "pending"]
     api.ok("DELETE", f"{CLAIMS}/table")
+
+
+@pytest.mark.parametrize("resource", ["example.com/gpu", "deviceclass.resource.kubernetes.io/extended"])
+def test_extended_resource_is_provided_by_a_claim(api: Api, resource: str) -> None:
+    name = resource.rpartition("/")[2]
+    api.ok("POST", CLASSES, {"metadata": {"name": "extended"}, "spec": {"extendedResourceName": "example.com/gpu"}})
+    amounts = {resource: "2"}
+    container = {"name": "c", "image": "registry.example/c:1", "resources": {"limits": amounts, "requests": amounts}}
+    api.ok("POST", PODS, {"metadata": {"name": name}, "spec": {"containers": [container]}})
+    wait_for(lambda: is_bound(api, name))
+
+    status = api.ok("GET", f"{PODS}/{name}")["status"]["extendedResourceClaimStatus"]
+    mapping = {"containerName": "c", "resourceName": resource, "requestName": "container-0-request-0"}
+    assert status["requestMappings"] == [mapping]
+    claim = api.ok("GET", f"{CLAIMS}/{status['resourceClaimName']}")
+    assert claim["metadata"]["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
+    assert [item["device"] for item in claim["status"]["allocation"]["devices"]["results"]] == ["gpu-0", "gpu-1"]
+    delete_pod(api, name)
+    wait_for(lambda: not api.ok("GET", CLAIMS)["items"])
+    api.ok("DELETE", f"{CLASSES}/extended")
+
+
+def test_unknown_extended_resource_is_insufficient(api: Api) -> None:
+    amounts = {"example.com/unknown": "1"}
+    container = {"name": "c", "image": "registry.example/c:1", "resources": {"limits": amounts, "requests": amounts}}
+    api.ok("POST", PODS, {"metadata": {"name": "unknown"}, "spec": {"containers": [container]}})
+
+    assert "1 Insufficient example.com/unknown" in scheduled(api, "unknown")
+    delete_pod(api, "unknown")
